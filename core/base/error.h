@@ -1,0 +1,68 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+
+namespace ashlar {
+
+/// Process exit codes. They are part of the user interface: documented in README.md, never renumbered.
+enum class ExitCode : int {
+  kDone = 0,
+  kInput = 2,        ///< bad configuration, arguments or input; the user can mend it
+  kDamagedData = 3,  ///< a dataset or checkpoint does not hold what was written
+  kNonFinite = 4,    ///< loss or gradient is NaN or infinite
+  kPeerLost = 5,     ///< another rank failed or vanished
+  kResource = 6,     ///< out of memory or disk
+  kBug = 70,         ///< an invariant of Ashlar itself is broken
+  kSigusr1 = 75,
+  kSigterm = 76,
+  kSigint = 77,
+};
+
+/// What the user can mend. Text: `[where] expected, got, how to fix`, with the values in it, on one line.
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, std::string_view where, std::string_view text)
+      : std::runtime_error(absl::StrCat("[", where, "] ", text)), code_(code) {}
+
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+/// A broken invariant of Ashlar. Never thrown for anything a user can type.
+class Bug : public std::logic_error {
+ public:
+  explicit Bug(const std::string& text) : std::logic_error(text) {}
+};
+
+/// Shorthands for the common codes: `throw input_error("config", "model.d_model = ", v, " ...")`.
+template <typename... Parts>
+Error input_error(std::string_view where, const Parts&... parts) {
+  return Error(ExitCode::kInput, where, absl::StrCat(parts...));
+}
+template <typename... Parts>
+Error damaged_error(std::string_view where, const Parts&... parts) {
+  return Error(ExitCode::kDamagedData, where, absl::StrCat(parts...));
+}
+template <typename... Parts>
+Error resource_error(std::string_view where, const Parts&... parts) {
+  return Error(ExitCode::kResource, where, absl::StrCat(parts...));
+}
+
+namespace internal {
+[[noreturn]] void throw_bug(const char* file, int line, const char* condition, const std::string& text);
+}  // namespace internal
+
+}  // namespace ashlar
+
+/// Invariant check: throws Bug with file, line and the given parts. `ASHLAR_CHECK(n > 0, "n = ", n)`.
+#define ASHLAR_CHECK(condition, ...)                                                                   \
+  do {                                                                                                 \
+    if (!(condition)) [[unlikely]]                                                                     \
+      ::ashlar::internal::throw_bug(__FILE__, __LINE__, #condition, ::absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__)); \
+  } while (false)

@@ -1,0 +1,22 @@
+#include "core/base/log.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace ashlar {
+
+void Log::info(std::string_view text) { sink_(text); }
+
+void Log::warn(std::string_view text) {
+  warnings_.emplace_back(text);
+  sink_(absl::StrCat("warning: ", text));
+}
+
+void Log::info_once(std::string_view text) {
+  if (std::find(said_once_.begin(), said_once_.end(), text) != said_once_.end()) return;
+  said_once_.emplace_back(text);
+  sink_(text);
+}
+
+}  // namespace ashlar

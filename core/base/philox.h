@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string_view>
+
+namespace ashlar {
+
+/// Philox4x32-10: a counter-based random function, so that every random number of a run is a pure
+/// function of (seed, name or site, global index) and does not depend on mesh, thread or order.
+/// Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", section 4.
+struct Philox {
+  using Counter = std::array<uint32_t, 4>;
+  using Key = std::array<uint32_t, 2>;
+
+  static constexpr Counter apply(Counter c, Key k) {
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t p0 = uint64_t{0xD2511F53U} * c[0];
+      const uint64_t p1 = uint64_t{0xCD9E8D57U} * c[2];
+      c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(p1),
+           static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k[1], static_cast<uint32_t>(p0)};
+      k[0] += 0x9E3779B9U;
+      k[1] += 0xBB67AE85U;
+    }
+    return c;
+  }
+
+  /// Four 32-bit words for the block `index` of the stream (seed, site).
+  static constexpr Counter block(uint64_t seed, uint64_t site, uint64_t index) {
+    return apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
+                  static_cast<uint32_t>(site), static_cast<uint32_t>(site >> 32)},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  }
+
+  /// A uniform number in [0, 1): the upper 24 bits of a word, exact in fp32.
+  static constexpr float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+
+  /// Two standard normal numbers from two words (Box-Muller); in double, so that fp32 and fp64 runs of
+  /// one seed start from the same weights up to one rounding.
+  static std::array<double, 2> normal_pair(uint32_t a, uint32_t b) {
+    const double u = (static_cast<double>(a) + 0.5) * 0x1p-32;
+    const double v = (static_cast<double>(b) + 0.5) * 0x1p-32;
+    const double r = std::sqrt(-2.0 * std::log(u));
+    const double angle = 2.0 * std::numbers::pi * v;
+    return {r * std::cos(angle), r * std::sin(angle)};
+  }
+
+  /// The standard normal number at a global element index of the stream (seed, site).
+  static double normal_at(uint64_t seed, uint64_t site, uint64_t index) {
+    const Counter w = block(seed, site, index / 4);
+    const bool upper = (index & 2U) != 0;
+    return normal_pair(w[upper ? 2 : 0], w[upper ? 3 : 1])[index & 1U];
+  }
+};
+
+/// Stable 64-bit hash of a name (FNV-1a with a final mix): the `site` of a parameter or dropout layer.
+constexpr uint64_t site_of(std::string_view name) {
+  uint64_t h = 0xcbf29ce484222325ULL;
+  for (const char c : name) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;
+  h ^= h >> 33;
+  h *= 0xff51afd7ed558ccdULL;
+  return h ^ (h >> 33);
+}
+
+}  // namespace ashlar

@@ -1,0 +1,6 @@
+#include <cstdio>
+
+int main() {
+  std::fputs("ashlar\n", stdout);
+  return 0;
+}
