@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "absl/strings/str_cat.h"
+#include "core/base/strings.h"
 
 namespace ashlar {
 
@@ -26,7 +26,7 @@ enum class ExitCode : int {
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, std::string_view where, std::string_view text)
-      : std::runtime_error(absl::StrCat("[", where, "] ", text)), code_(code) {}
+      : std::runtime_error(str_cat("[", where, "] ", text)), code_(code) {}
 
   ExitCode code() const { return code_; }
 
@@ -43,15 +43,15 @@ class Bug : public std::logic_error {
 /// Shorthands for the common codes: `throw input_error("config", "model.d_model = ", v, " ...")`.
 template <typename... Parts>
 Error input_error(std::string_view where, const Parts&... parts) {
-  return Error(ExitCode::kInput, where, absl::StrCat(parts...));
+  return Error(ExitCode::kInput, where, str_cat(parts...));
 }
 template <typename... Parts>
 Error damaged_error(std::string_view where, const Parts&... parts) {
-  return Error(ExitCode::kDamagedData, where, absl::StrCat(parts...));
+  return Error(ExitCode::kDamagedData, where, str_cat(parts...));
 }
 template <typename... Parts>
 Error resource_error(std::string_view where, const Parts&... parts) {
-  return Error(ExitCode::kResource, where, absl::StrCat(parts...));
+  return Error(ExitCode::kResource, where, str_cat(parts...));
 }
 
 namespace internal {
@@ -64,5 +64,5 @@ namespace internal {
 #define ASHLAR_CHECK(condition, ...)                                                                   \
   do {                                                                                                 \
     if (!(condition)) [[unlikely]]                                                                     \
-      ::ashlar::internal::throw_bug(__FILE__, __LINE__, #condition, ::absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__)); \
+      ::ashlar::internal::throw_bug(__FILE__, __LINE__, #condition, ::ashlar::str_cat("" __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)

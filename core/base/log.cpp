@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "core/base/strings.h"
 
 namespace ashlar {
 
@@ -10,7 +10,7 @@ void Log::info(std::string_view text) { sink_(text); }
 
 void Log::warn(std::string_view text) {
   warnings_.emplace_back(text);
-  sink_(absl::StrCat("warning: ", text));
+  sink_(str_cat("warning: ", text));
 }
 
 void Log::info_once(std::string_view text) {

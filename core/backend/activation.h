@@ -1,0 +1,34 @@
+#pragma once
+
+#include "core/backend/common.h"
+
+namespace ashlar {
+
+enum class Activation : uint8_t { kRelu, kRelu2, kGeluErf, kGeluTanh, kQuickGelu, kSilu };
+
+/// y = act(x) without `up`, y = act(x) * up with it (x is then the gate).
+/// gelu_tanh x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)), silu x*sigmoid(x).
+/// Served: relu, gelu_erf, gelu_tanh, silu; clamp null, linear_offset 0. Others throw and are named.
+struct ActivationForward {
+  ConstView x;   ///< [N, F] storage dtype, read, rows may be strided
+  ConstView up;  ///< [N, F] storage dtype, read, or absent
+  MutView y;     ///< [N, F] storage dtype, written
+  Activation kind = Activation::kSilu;
+  double clamp = 0;          ///< 0 = none
+  double linear_offset = 0;  ///< added to up
+};
+
+/// dx (+)= dy * act'(x) [* up]; dup (+)= dy * act(x).
+struct ActivationBackward {
+  ConstView dy;  ///< [N, F] storage dtype
+  ConstView x;   ///< [N, F] as in forward
+  ConstView up;  ///< [N, F] or absent
+  MutView dx;    ///< [N, F] storage dtype, by mode, rows may be strided
+  MutView dup;   ///< [N, F] storage dtype, by mode; absent without up
+  GradMode mode = GradMode::kOverwrite;  ///< for both
+  Activation kind = Activation::kSilu;
+  double clamp = 0;
+  double linear_offset = 0;
+};
+
+}  // namespace ashlar

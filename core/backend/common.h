@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/philox.h"
+#include "core/tensor/view.h"
+
+namespace ashlar {
+
+/// How a backward kernel treats what is already in its output.
+enum class GradMode : uint8_t {
+  kSkip,        ///< not wanted: the view is absent, nothing is written
+  kOverwrite,   ///< first contribution: previous content is garbage and is not read
+  kAccumulate,  ///< later contribution: added to what is there
+};
+
+/// Everything that changes from step to step, read by kernels through a pointer so that launches are the same
+/// every step. Always double on the host.
+struct StepScalars {
+  double lr = 0;
+  double beta1_correction = 1;  ///< 1 - beta1^t, t counted from 1
+  double beta2_correction = 1;  ///< 1 - beta2^t
+  double clip_scale = 1;        ///< gradients are multiplied by this
+  double inv_valid_tokens = 1;  ///< 1 / valid targets of the whole global batch
+  uint64_t philox_step = 0;     ///< dropout's step
+  bool skip = false;            ///< the optimizer leaves weights and moments untouched
+};
+
+/// Dropout as a pure function of global indices, so that masks are those of one rank on any mesh.
+/// An element with global index e is kept iff uniform(word) >= p and is then multiplied by 1/(1-p), where word is
+/// number e%4 of Philox with counter {lo(e/4), hi(e/4), site, philox_step} and key = seed.
+/// Hidden rows: e = ((first_sample*T + n) * width + column0 + c), n the local row, width the global row width.
+/// Attention:   e = (((first_sample+b)*H + head0 + h) * S + q) * S + k, with S = sequence_length and absolute q, k.
+struct DropoutArgs {
+  double p = 0;  ///< 0 means no dropout; the rest is then not read
+  uint64_t seed = 0;
+  uint32_t site = 0;
+  const StepScalars* scalars = nullptr;
+  int64_t first_sample = 0;     ///< global index of the micro-batch's first sample
+  int64_t sequence_length = 0;  ///< T of the run
+
+  bool active() const { return p > 0; }
+  /// The four words that decide elements 4*block .. 4*block+3.
+  Philox::Counter words(uint64_t block) const {
+    return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site,
+                          static_cast<uint32_t>(scalars->philox_step)},
+                         {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  }
+};
+
+}  // namespace ashlar

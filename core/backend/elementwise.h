@@ -1,0 +1,53 @@
+#pragma once
+
+#include "core/backend/common.h"
+
+namespace ashlar {
+
+/// y = x + dropout(delta) [+ dropout2(delta2)]: the residual stream's addition; one rounding. Without x: dropout alone.
+/// Row n, column c of delta has the dropout index of common.h with width = cols. delta2 uses its own site.
+struct ResidualForward {
+  ConstView x;       ///< [N, C] storage dtype, or absent
+  ConstView delta;   ///< [N, C] storage dtype
+  ConstView delta2;  ///< [N, C] storage dtype, or absent (the second branch of a parallel block)
+  MutView y;         ///< [N, C] storage dtype, written; may be x
+  DropoutArgs dropout;
+  DropoutArgs dropout2;
+};
+
+/// ddelta (+)= dy * mask/(1-p).
+struct DropoutBackward {
+  ConstView dy;
+  MutView ddelta;
+  DropoutArgs dropout;
+  GradMode mode = GradMode::kOverwrite;
+};
+
+/// dst (+)= src, converted: one rounding. Shapes equal; rows of both may be strided.
+struct Copy {
+  ConstView src;
+  MutView dst;
+  GradMode mode = GradMode::kOverwrite;
+};
+
+/// dst = value.
+struct Fill {
+  MutView dst;
+  double value = 0;
+};
+
+enum class Distribution : uint8_t { kNormal, kUniform };
+
+/// Random weights as a pure function of (seed, site, global element index). kNormal: mean 0, std = scale
+/// (Philox::normal_at); kUniform: in [-scale, scale), (2*uniform(word)-1)*scale, word = index%4 of block index/4.
+/// The local matrix is rows [row_begin, ..) and columns [col_begin, ..) of a global tensor of width global_cols.
+struct RandomFill {
+  MutView dst;
+  Distribution distribution = Distribution::kNormal;
+  double scale = 1;
+  uint64_t seed = 0;
+  uint64_t site = 0;
+  int64_t row_begin = 0, col_begin = 0, global_cols = 0;
+};
+
+}  // namespace ashlar

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "core/backend/common.h"
+
+namespace ashlar {
+
+/// out[n] (+)= scale * table[ids[n]]. ids are checked against the table by whoever reads the data.
+struct EmbeddingForward {
+  const int32_t* ids = nullptr;  ///< [N]
+  ConstView table;               ///< [V, C] storage dtype
+  MutView out;                   ///< [N, C] storage dtype, by mode (kAccumulate adds in the accumulate dtype, one rounding)
+  double scale = 1;
+  GradMode mode = GradMode::kOverwrite;
+};
+
+/// dtable[v] (+)= scale * sum of dy[n] over rows n with ids[n] == v, in ascending n. `order` is a stable counting
+/// sort of ids (row numbers sorted by id), so that every table row has one writer and a fixed order of addition.
+/// kOverwrite also zeroes the rows that no id names.
+struct EmbeddingBackward {
+  const int32_t* ids = nullptr;    ///< [N]
+  const int32_t* order = nullptr;  ///< [N]
+  ConstView dy;                    ///< [N, C] storage dtype
+  MutView dtable;                  ///< [V, C] accumulate dtype
+  double scale = 1;
+  GradMode mode = GradMode::kAccumulate;
+};
+
+}  // namespace ashlar

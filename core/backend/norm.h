@@ -1,0 +1,81 @@
+#pragma once
+
+#include "core/backend/common.h"
+
+namespace ashlar {
+
+enum class NormType : uint8_t { kLayerNorm, kRmsNorm };
+
+/// layernorm  y = (x - mean) * rstd * g [+ b],  mean over the row, rstd = 1/sqrt(mean((x-mean)^2) + eps)
+/// rmsnorm    y = x * rstd * g [+ b],           rstd = 1/sqrt(mean(x^2) + eps)
+/// g = gamma (or 1 + gamma with unit_offset), absent gamma = 1, absent beta = 0. One rounding at the store.
+/// Source: Ba et al. 2016 (arXiv:1607.06450) section 3, biased variance; Zhang & Sennrich 2019 (arXiv:1910.07467) eq. 4.
+struct NormForward {
+  ConstView x;      ///< [N, C] storage dtype, read
+  ConstView gamma;  ///< [C] storage dtype, read, or absent
+  ConstView beta;   ///< [C] storage dtype, read, or absent
+  MutView y;        ///< [N, C] storage dtype, written; may not alias x
+  MutView mean;     ///< [N] accumulate dtype, written; layernorm only, absent for rmsnorm
+  MutView rstd;     ///< [N] accumulate dtype, written
+  NormType type = NormType::kRmsNorm;
+  double eps = 1e-5;
+  bool unit_offset = false;
+};
+
+/// Gradients of NormForward. dgamma, dbeta are summed over rows deterministically for any thread count.
+struct NormBackward {
+  ConstView dy;     ///< [N, C] storage dtype, read
+  ConstView x;      ///< [N, C] storage dtype, read
+  ConstView gamma;  ///< [C] or absent
+  ConstView mean;   ///< [N] accumulate dtype; absent for rmsnorm
+  ConstView rstd;   ///< [N] accumulate dtype
+  MutView dx;       ///< [N, C] storage dtype, by dx_mode; may alias dy when kOverwrite
+  MutView dgamma;   ///< [C] accumulate dtype by param_mode, or absent
+  MutView dbeta;    ///< [C] accumulate dtype by param_mode, or absent
+  GradMode dx_mode = GradMode::kOverwrite;
+  GradMode param_mode = GradMode::kAccumulate;
+  NormType type = NormType::kRmsNorm;
+  bool unit_offset = false;
+};
+
+// The same mathematics in four parts, for statistics that cross ranks (a normalised width split over tensor ranks).
+// Between the parts the caller adds the row sums of all ranks; C_total is the whole width.
+
+/// sum[n] = sum_c x, sum_squares[n] = sum_c (x - shift)^2 with shift = center[n] if given, else 0.
+/// layernorm calls it twice (sums, then centred squares), rmsnorm once.
+struct NormRowStats {
+  ConstView x;          ///< [N, C] storage dtype
+  ConstView center;     ///< [N] accumulate dtype, or absent
+  MutView sum;          ///< [N] accumulate dtype, written, or absent
+  MutView sum_squares;  ///< [N] accumulate dtype, written, or absent
+};
+
+/// y = (x - mean) * rstd * g + b with given statistics.
+struct NormApply {
+  ConstView x, gamma, beta;  ///< as in NormForward
+  ConstView mean, rstd;      ///< [N] accumulate dtype; mean absent for rmsnorm
+  MutView y;                 ///< [N, C] storage dtype, written
+  bool unit_offset = false;
+};
+
+/// With xhat = (x - mean) * rstd and h = dy * g: sum_h[n] = sum_c h (layernorm), sum_hx[n] = sum_c h * xhat.
+struct NormBackwardRowSums {
+  ConstView dy, x, gamma, mean, rstd;
+  MutView sum_h;   ///< [N] accumulate dtype, written; absent for rmsnorm
+  MutView sum_hx;  ///< [N] accumulate dtype, written
+  bool unit_offset = false;
+};
+
+/// dx (+)= rstd * (h - sum_h / C_total - xhat * sum_hx / C_total); dgamma (+)= sum_n dy xhat; dbeta (+)= sum_n dy.
+struct NormBackwardApply {
+  ConstView dy, x, gamma, mean, rstd;
+  ConstView sum_h;   ///< [N] accumulate dtype; absent for rmsnorm
+  ConstView sum_hx;  ///< [N] accumulate dtype
+  int64_t c_total = 0;
+  MutView dx, dgamma, dbeta;
+  GradMode dx_mode = GradMode::kOverwrite;
+  GradMode param_mode = GradMode::kAccumulate;
+  bool unit_offset = false;
+};
+
+}  // namespace ashlar

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "core/backend/common.h"
+
+namespace ashlar {
+
+enum class RopeStyle : uint8_t { kHalf, kInterleaved };
+
+/// Rotary positions on the leading heads of a row of heads; the other heads are copied.
+/// Pair (a, b) of frequency m at position t -> (a cos - b sin, b cos + a sin), cos and sin read from the tables;
+/// pair m = dims (m, m + dims/2) for half, (2m, 2m+1) for interleaved; dims >= `dims` of a head are copied.
+/// inverse rotates back: it is the backward. Source: Su et al. 2021 (arXiv:2104.09864) eq. 34.
+struct Rope {
+  ConstView x;                         ///< [N, heads*head_dim] storage dtype, read, rows may be strided
+  MutView y;                           ///< same shape, by mode; may be x itself when kOverwrite
+  const int32_t* positions = nullptr;  ///< [N] row of the tables for each row
+  ConstView cos, sin;                  ///< [P, dims/2] accumulate dtype
+  int64_t heads = 0;                   ///< heads in a row
+  int64_t rotated_heads = 0;           ///< the first so many are rotated
+  int64_t head_dim = 0;
+  int64_t dims = 0;  ///< rotated dims of a head, even
+  RopeStyle style = RopeStyle::kHalf;
+  bool inverse = false;
+  GradMode mode = GradMode::kOverwrite;
+};
+
+}  // namespace ashlar

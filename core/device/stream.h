@@ -1,0 +1,38 @@
+#pragma once
+
+namespace ashlar {
+
+/// A point in a stream's work. `native` is the driver's handle, null on CPU.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual void synchronize() = 0;  ///< the host waits until the point is reached
+  virtual void* native() = 0;
+};
+
+/// An ordered queue of kernels and copies. On CPU each call has finished when it returns.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void synchronize() = 0;            ///< the host waits for everything queued
+  virtual void record(Event& event) = 0;     ///< marks the present end of the queue
+  virtual void wait_for(Event& event) = 0;   ///< later work waits for the event
+  virtual void* native() = 0;
+};
+
+/// The CPU's stream: every operation is complete when its call returns, so waiting is free.
+class SynchronousStream final : public Stream {
+ public:
+  void synchronize() override {}
+  void record(Event&) override {}
+  void wait_for(Event&) override {}
+  void* native() override { return nullptr; }
+};
+
+class SynchronousEvent final : public Event {
+ public:
+  void synchronize() override {}
+  void* native() override { return nullptr; }
+};
+
+}  // namespace ashlar
