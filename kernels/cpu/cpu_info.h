@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/dtype.h"
+
+namespace ashlar::cpu {
+
+/// Instruction sets a kernel may be chosen for, each containing the ones before it.
+enum class Isa : uint8_t {
+  kBaseline,    ///< x86-64 without AVX2
+  kAvx2,        ///< AVX2 + FMA
+  kAvx512,      ///< AVX-512 F, BW, DQ, VL
+  kAvx512Bf16,  ///< the same with vdpbf16ps
+};
+std::string_view name_of(Isa isa);  ///< "baseline", "avx2", "avx512", "avx512_bf16"
+
+/// What this process may use of the machine.
+struct CpuInfo {
+  Isa isa = Isa::kBaseline;  ///< the best both detected and allowed
+  Isa detected = Isa::kBaseline;
+  int cores = 1;      ///< cores in this process's affinity mask
+  std::string model;  ///< the processor's own name
+};
+
+/// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") holds `isa` down; so do the
+/// environment variables ASHLAR_MAX_ISA (same words) and ONEDNN_MAX_CPU_ISA (AVX2 and its other names), read here and
+/// nowhere else. The lowest wins. Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
+CpuInfo detect_cpu(std::string_view max_isa = {});
+
+/// Holds Highway's and oneDNN's own dispatch to `isa`. Both libraries keep this process-wide: the first backend of a
+/// process decides for oneDNN, the latest for Highway.
+void limit_libraries(Isa isa);
+
+/// Multiply-add rate in FLOP/s of `threads` cores on registers only, measured now for about `seconds`: fp32 and fp64
+/// FMA at the vector width of `isa`; bf16 the dot-product instruction, or the fp32 rate where there is none.
+/// The yardstick for every "percent of peak".
+double measure_peak(DType dtype, int threads, Isa isa, double seconds = 0.1);
+
+}  // namespace ashlar::cpu

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/base/log.h"
+
+namespace ashlar::cpu {
+
+/// How to build a CpuBackend.
+struct CpuOptions {
+  int threads = 0;              ///< 0 = every core in this process's affinity mask
+  Log* log = nullptr;           ///< capability notices; null = silent. Must outlive the backend.
+  std::string max_isa;          ///< see detect_cpu in cpu_info.h; empty = the best there is
+  int64_t arena_cap_bytes = 0;  ///< most bytes of each memory kind; 0 = the reserved range is the limit
+};
+
+}  // namespace ashlar::cpu
