@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace ashlar::io {
+
+/// A file that appears under its final name whole or not at all: bytes go to `PATH.partial` in the same directory;
+/// commit() syncs it, renames it and syncs the directory. Without commit the destructor removes the partial file, and
+/// what stood under the final name before stays. A partial file left by a killed process is overwritten by the next
+/// attempt at the same name. One writer a name at a time.
+/// Errors: exhaustion (disk, quota, size limit) exit code 6, unwritable or missing directory exit code 2; both name
+/// path and errno.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Asks the file system for the space now, so that a full disk fails before hours of writing and not after. The
+  /// size of the file is what is written; a file system that cannot reserve is left as it is.
+  void reserve(int64_t total_bytes);
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  int64_t bytes_written() const { return bytes_written_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Makes the file durable under its final name. Call once, last.
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path partial_path_;
+  int fd_ = -1;
+  int64_t bytes_written_ = 0;
+};
+
+/// The whole of a small file in one call.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace ashlar::io

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "core/io/posix_file.h"
+
+namespace ashlar::io {
+
+/// Bytes covered by one checksum: small enough that a flipped bit costs one re-read of a narrow range, large enough
+/// that the list stays short (4 bytes a MiB).
+inline constexpr int64_t kChecksumChunkBytes = int64_t{1} << 20;
+
+/// CRC-32 as in zlib, gzip and PNG (polynomial 0xEDB88320, reflected). `crc` continues an earlier sum; 0 starts one.
+uint32_t crc32(std::span<const std::byte> bytes, uint32_t crc = 0);
+
+/// The checksums of a file: one CRC-32 for each chunk_bytes bytes from its start; the last chunk may be shorter.
+struct ChunkChecksums {
+  int64_t chunk_bytes = kChecksumChunkBytes;
+  int64_t total_bytes = 0;
+  std::vector<uint32_t> crcs;
+
+  bool operator==(const ChunkChecksums&) const = default;
+  /// True when the number of checksums fits total_bytes: what to ask of a list read from a manifest.
+  bool is_consistent() const;
+};
+
+/// Computes ChunkChecksums of a stream, given in pieces of any size.
+class ChunkHasher {
+ public:
+  explicit ChunkHasher(int64_t chunk_bytes = kChecksumChunkBytes);
+  void update(std::span<const std::byte> bytes);
+  ChunkChecksums finish();  ///< closes the last chunk; call once
+
+ private:
+  ChunkChecksums sums_;
+  int64_t filled_bytes_ = 0;
+  uint32_t crc_ = 0;
+};
+
+ChunkChecksums checksum_file(const std::filesystem::path& path, int64_t chunk_bytes = kChecksumChunkBytes);
+
+/// A file whose every read is checked: the chunks that a read touches are read whole and compared with their
+/// checksums, so a damaged byte fails the first read that would have used it.
+class CheckedFile {
+ public:
+  /// Throws a damaged error when the size differs from expected.total_bytes; reads nothing else yet.
+  CheckedFile(std::filesystem::path path, ChunkChecksums expected);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  int64_t size_bytes() const { return file_.size_bytes(); }
+
+  /// Fills `out` from `offset`. Throws a damaged error naming file, chunk and byte range.
+  void read_at(int64_t offset, std::span<std::byte> out) const;
+
+  /// Reads everything. Throws at the first damaged chunk.
+  void verify_all() const;
+
+ private:
+  void check_chunk(int64_t chunk, std::span<const std::byte> bytes) const;
+
+  InputFile file_;
+  ChunkChecksums expected_;
+};
+
+}  // namespace ashlar::io

@@ -1,0 +1,152 @@
+#include "core/io/posix_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+
+namespace ashlar::io {
+namespace {
+
+bool is_exhaustion(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EIO:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE: return true;
+    default: return false;
+  }
+}
+
+std::string_view remedy(int error_number) {
+  switch (error_number) {
+    case ENOSPC: return "; free space on that file system or choose another path";
+    case EDQUOT: return "; free space within the quota or choose another path";
+    case EFBIG: return "; raise the file size limit (ulimit -f) or choose another file system";
+    case EIO: return "; the storage device reports a failure";
+    case EMFILE:
+    case ENFILE: return "; raise the limit on open files (ulimit -n)";
+    case ENOENT: return "; check the path";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "; choose a path this user may use";
+    case ENOTDIR:
+    case EISDIR: return "; a directory and a file have been mixed up";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+Error system_error(std::string_view where, std::string_view action, const std::filesystem::path& path,
+                   int error_number) {
+  const std::string text =
+      str_cat("cannot ", action, " ", printable(path.string()), ": ", std::generic_category().message(error_number),
+              " (errno ", error_number, ")", remedy(error_number));
+  return Error(is_exhaustion(error_number) ? ExitCode::kResource : ExitCode::kInput, where, text);
+}
+
+void write_fully(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      throw system_error("file", "write", path, errno);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+std::string printable(std::string_view name) {
+  constexpr size_t kMaxShown = 120;
+  const bool cut = name.size() > kMaxShown;
+  std::string text = absl::CHexEscape(std::string(name.substr(0, kMaxShown)));
+  return str_cat("'", text, cut ? "..." : "", "'");
+}
+
+void create_directories(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw system_error("file", "create directory", path, error.value());
+  // create_directories reports success when a file of that name exists.
+  if (!std::filesystem::is_directory(path, error)) throw system_error("file", "create directory", path, ENOTDIR);
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const std::filesystem::path directory = path.empty() ? std::filesystem::path(".") : path;
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw system_error("file", "open directory", directory, errno);
+  const int result = ::fsync(fd);
+  const int error_number = errno;
+  ::close(fd);
+  // Some network file systems cannot sync a directory and say EINVAL; their rename is already durable.
+  if (result != 0 && error_number != EINVAL) throw system_error("file", "sync directory", directory, error_number);
+}
+
+InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
+  // O_NONBLOCK: opening a pipe must not wait for a writer; a regular file ignores it.
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) throw system_error("file", "open", path_, errno);
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd_);
+    throw input_error("file", "expected a regular file, got ", printable(path_.string()),
+                      " which is a directory, pipe or device; check the path");
+  }
+  size_bytes_ = info.st_size;
+}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_bytes_(other.size_bytes_) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+void InputFile::read_at(int64_t offset, std::span<std::byte> out) const {
+  ASHLAR_CHECK(offset >= 0, "offset = ", offset);
+  int64_t position = offset;
+  while (!out.empty()) {
+    const ssize_t got = ::pread(fd_, out.data(), out.size(), position);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      throw system_error("file", "read", path_, errno);
+    }
+    if (got == 0) {
+      throw damaged_error("file", printable(path_.string()), " is truncated: expected bytes ", offset, " to ",
+                          position + static_cast<int64_t>(out.size()), ", the file ends at ", position,
+                          "; restore it from its source");
+    }
+    out = out.subspan(static_cast<size_t>(got));
+    position += got;
+  }
+}
+
+std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes) {
+  const InputFile file(path);
+  if (file.size_bytes() > max_bytes) {
+    throw input_error("file", "expected at most ", max_bytes, " bytes in ", printable(path.string()), ", got ",
+                      file.size_bytes(), "; this is not the kind of file expected here");
+  }
+  std::string text(static_cast<size_t>(file.size_bytes()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace ashlar::io

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/error.h"
+
+namespace ashlar::io {
+
+/// The error for a failed system call: `[where] cannot ACTION 'PATH': TEXT (errno N)` and what to do about it.
+/// Exhaustion (no space, quota, file size limit, open files, memory, device) is a resource error, exit code 6;
+/// anything the user can name differently or permit (missing, not permitted, a directory) is an input error, exit
+/// code 2.
+Error system_error(std::string_view where, std::string_view action, const std::filesystem::path& path,
+                   int error_number);
+
+/// Writes all bytes to an open descriptor, continuing after partial writes and signals. Throws system_error; `path`
+/// only names the file in it.
+void write_fully(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path);
+
+/// A name taken from a file, safe to print: non-printable bytes escaped, cut at 120 characters, in single quotes.
+std::string printable(std::string_view name);
+
+/// Makes a directory and its parents; an existing directory is fine. Throws system_error naming it.
+void create_directories(const std::filesystem::path& path);
+
+/// Makes the entries of a directory durable: a rename or a new file in it survives a power cut.
+void sync_directory(const std::filesystem::path& path);
+
+/// A regular file open for positioned reads. Holds a descriptor, never maps the file, so a file that shrinks under the
+/// reader is an error with a name and not a signal. Reads from several threads at once are allowed.
+class InputFile {
+ public:
+  /// Throws an input error when the file is missing, unreadable or not a regular file.
+  explicit InputFile(std::filesystem::path path);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+
+  const std::filesystem::path& path() const { return path_; }
+  int64_t size_bytes() const { return size_bytes_; }  ///< when it was opened
+
+  /// Fills `out` from `offset`. Throws a damaged error naming file and byte range when the file ends before that.
+  void read_at(int64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  int64_t size_bytes_ = 0;
+};
+
+/// A whole small file as text. Throws an input error when it is longer than `max_bytes`.
+std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes = int64_t{64} << 20);
+
+}  // namespace ashlar::io

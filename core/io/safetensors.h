@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/io/atomic_file.h"
+#include "core/io/checksum.h"
+
+namespace ashlar::io {
+
+/// The element types of the safetensors format, by its names. More than Ashlar computes with: a file is listed and
+/// copied whatever it holds.
+enum class FileDType : uint8_t {
+  kBool,
+  kU8,
+  kI8,
+  kF8E5M2,
+  kF8E4M3,
+  kI16,
+  kU16,
+  kF16,
+  kBF16,
+  kI32,
+  kU32,
+  kF32,
+  kF64,
+  kI64,
+  kU64,
+};
+
+int64_t size_of(FileDType dtype);           ///< bytes of one element
+std::string_view name_of(FileDType dtype);  ///< "F32", "BF16", ...
+std::optional<FileDType> file_dtype_from_name(std::string_view name);
+FileDType to_file_dtype(DType dtype);
+std::optional<DType> to_dtype(FileDType dtype);  ///< empty for types that Ashlar has no arithmetic for
+
+/// A tensor as a file declares it: row-major, little-endian.
+struct TensorSpec {
+  std::string name;
+  FileDType dtype = FileDType::kF32;
+  std::vector<int64_t> shape;  ///< empty for a scalar
+
+  int64_t num_elems() const;
+  int64_t num_bytes() const;
+};
+
+/// A tensor in a file: bytes [begin, end) counted from the start of the file.
+struct TensorEntry : TensorSpec {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+/// Layout: 8-byte little-endian header length, JSON header, data (https://github.com/huggingface/safetensors#format).
+struct SafetensorsHeader {
+  std::vector<TensorEntry> tensors;  ///< in the order of their bytes
+  Metadata metadata;
+};
+
+/// Checks and reads the JSON text of a header. `data_begin` and `file_bytes` place the data; `file` names it in errors.
+/// Anything not exactly in the format (types, duplicate names, offsets that overlap, leave a gap, or do not match dtype
+/// x shape, bytes after the last tensor) is a damaged error that names the file and what is wrong.
+SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_begin, int64_t file_bytes,
+                                           const std::filesystem::path& file);
+
+/// Reads one safetensors file. Reading is const and allowed from several threads.
+class SafetensorsReader {
+ public:
+  /// Reads and checks the header. With `checksums` (of the whole file, header included) every read is checked.
+  explicit SafetensorsReader(std::filesystem::path path, std::optional<ChunkChecksums> checksums = std::nullopt);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
+  const Metadata& metadata() const { return header_.metadata; }
+
+  const TensorEntry* find(std::string_view name) const;  ///< null when the file has no such tensor
+  const TensorEntry& at(std::string_view name) const;    ///< throws a damaged error naming file and tensor
+
+  /// Fills `out`, which must have exactly the tensor's size. Reads file, writes out.
+  void read(const TensorEntry& tensor, std::span<std::byte> out) const;
+  /// The bytes [begin_byte, begin_byte + out.size()) of the tensor: a slice of rows, a block of a large table.
+  void read_range(const TensorEntry& tensor, int64_t begin_byte, std::span<std::byte> out) const;
+
+ private:
+  void read_file(int64_t offset, std::span<std::byte> out) const;
+
+  std::filesystem::path path_;
+  std::optional<CheckedFile> checked_;
+  std::optional<InputFile> plain_;
+  SafetensorsHeader header_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+/// Writes one safetensors file as a stream: all tensors are declared first, then their bytes follow in that order. The
+/// file appears under its name only with finish(); space for the whole is reserved at the start.
+class SafetensorsWriter {
+ public:
+  /// Throws an input error for a duplicate or empty name, Bug for a negative extent, system_error for the file.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, const Metadata& metadata = {});
+
+  /// The next bytes of the tensor being written; `name` must be that tensor (Bug otherwise). A tensor may come in any
+  /// number of pieces.
+  void write(std::string_view name, std::span<const std::byte> bytes);
+
+  /// Makes the file durable and returns its checksums. Throws Bug when tensors are still missing.
+  ChunkChecksums finish();
+
+  const std::vector<TensorEntry>& tensors() const { return tensors_; }
+
+ private:
+  void put(std::span<const std::byte> bytes);
+  void skip_finished();
+
+  std::vector<TensorEntry> tensors_;
+  AtomicFile file_;
+  ChunkHasher hasher_;
+  size_t current_ = 0;
+  int64_t position_ = 0;  // in the file
+};
+
+}  // namespace ashlar::io

@@ -1,0 +1,94 @@
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "core/io/safetensors.h"
+
+namespace ashlar::io {
+namespace {
+
+/// Offsets in `entries` are relative to the data on entry; the header's own length fixes them afterwards.
+std::string header_json(const std::vector<TensorEntry>& entries, const Metadata& metadata) {
+  nlohmann::ordered_json root = nlohmann::ordered_json::object();
+  if (!metadata.empty()) root["__metadata__"] = metadata;
+  for (const TensorEntry& entry : entries) {
+    nlohmann::ordered_json& value = root[entry.name];
+    value["dtype"] = name_of(entry.dtype);
+    value["shape"] = entry.shape;
+    value["data_offsets"] = {entry.begin, entry.end};
+  }
+  std::string text = root.dump();
+  // The data begins at a multiple of 8, so that a mapped file can be read as any dtype.
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+std::vector<TensorEntry> place(std::vector<TensorSpec> specs) {
+  std::vector<TensorEntry> entries;
+  std::set<std::string_view> names;
+  int64_t position = 0;
+  for (const TensorSpec& spec : specs) {
+    if (spec.name.empty() || spec.name == "__metadata__" || !names.insert(spec.name).second) {
+      throw input_error("safetensors", "expected distinct tensor names, got ", printable(spec.name),
+                        " twice, empty or reserved; rename the tensor");
+    }
+    for (const int64_t extent : spec.shape) ASHLAR_CHECK(extent >= 0, spec.name, " has extent ", extent);
+    TensorEntry entry;
+    static_cast<TensorSpec&>(entry) = spec;
+    entry.begin = position;
+    position += spec.num_bytes();
+    entry.end = position;
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
+                                     const Metadata& metadata)
+    : tensors_(place(std::move(tensors))), file_(path) {
+  const std::string json = header_json(tensors_, metadata);
+  const int64_t data_bytes = tensors_.empty() ? 0 : tensors_.back().end;
+  std::array<std::byte, 8> prefix{};
+  for (size_t i = 0; i < prefix.size(); ++i) prefix[i] = static_cast<std::byte>((json.size() >> (8 * i)) & 0xff);
+  const auto data_begin = static_cast<int64_t>(prefix.size() + json.size());
+  for (TensorEntry& entry : tensors_) {
+    entry.begin += data_begin;
+    entry.end += data_begin;
+  }
+  file_.reserve(data_begin + data_bytes);
+  put(prefix);
+  put(std::as_bytes(std::span(json)));
+  skip_finished();
+}
+
+void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;  // also covers tensors without elements, which are passed over
+  ASHLAR_CHECK(current_ < tensors_.size(), "write of ", name, " after the last declared tensor");
+  const TensorEntry& entry = tensors_[current_];
+  ASHLAR_CHECK(entry.name == name, "expected bytes of ", entry.name, ", got ", name);
+  ASHLAR_CHECK(static_cast<int64_t>(bytes.size()) <= entry.end - position_, name, " has ", entry.end - position_,
+               " bytes left, got ", bytes.size());
+  put(bytes);
+  skip_finished();
+}
+
+ChunkChecksums SafetensorsWriter::finish() {
+  ASHLAR_CHECK(current_ == tensors_.size(), "finish before ", tensors_[current_].name, " was written");
+  file_.commit();
+  return hasher_.finish();
+}
+
+void SafetensorsWriter::put(std::span<const std::byte> bytes) {
+  file_.write(bytes);
+  hasher_.update(bytes);
+  position_ += static_cast<int64_t>(bytes.size());
+}
+
+void SafetensorsWriter::skip_finished() {
+  while (current_ < tensors_.size() && position_ == tensors_[current_].end) ++current_;
+}
+
+}  // namespace ashlar::io
