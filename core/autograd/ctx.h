@@ -1,0 +1,43 @@
+#pragma once
+
+#include "core/backend/backend.h"
+#include "core/tensor/tensor.h"
+
+namespace ashlar {
+
+class Tape;
+
+/// What a node makes again in backward instead of keeping: nothing, norm and activation outputs, or a whole block.
+enum class Recompute : uint8_t { kNone, kSelective, kBlock };
+
+/// What dropout needs of the run; p belongs to each site.
+struct DropoutState {
+  bool enabled = false;  ///< false in evaluation and generation
+  uint64_t seed = 0;
+  int64_t first_sample = 0;
+  int64_t sequence_length = 0;
+};
+
+/// The first argument of every operation. Copied freely; owns nothing.
+struct Ctx {
+  Backend& backend;
+  Stream& stream;
+  Tape* tape = nullptr;  ///< null: inference, nothing is recorded
+  DType dtype = DType::kFloat32;
+  Recompute recompute = Recompute::kNone;
+  const StepScalars* scalars = nullptr;
+  DropoutState dropout;
+
+  DType accumulate() const { return accumulate_dtype(dtype); }
+  Tensor empty(DType type, const Shape& shape, MemoryKind kind = MemoryKind::kActivations) const {
+    return Tensor::allocate(backend.allocator(kind), type, shape);
+  }
+  /// Arguments for a dropout site, inactive unless training with p > 0.
+  DropoutArgs dropout_args(double p, uint32_t site) const {
+    if (!dropout.enabled || p <= 0) return {};
+    return {.p = p, .seed = dropout.seed, .site = site, .scalars = scalars,
+            .first_sample = dropout.first_sample, .sequence_length = dropout.sequence_length};
+  }
+};
+
+}  // namespace ashlar

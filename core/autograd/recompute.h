@@ -1,0 +1,14 @@
+#pragma once
+
+#include <functional>
+
+#include "core/autograd/tape.h"
+
+namespace ashlar {
+
+/// Runs `body` without recording and keeps only its input; backward runs it again on a tape of its own. `body` must
+/// be a pure function of the context and the input (dropout is, being a function of global indices).
+/// Source: Chen et al. 2016 (arXiv:1604.06174).
+Var recompute(const Ctx& ctx, const Var& input, std::function<Var(const Ctx&, const Var&)> body);
+
+}  // namespace ashlar

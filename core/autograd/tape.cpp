@@ -1,0 +1,130 @@
+#include "core/autograd/tape.h"
+
+namespace ashlar {
+
+void WeightWork::run() {
+  for (auto& work : work_) {
+    work();
+    work = nullptr;
+  }
+  work_.clear();
+}
+
+Tape::Slot& Tape::slot_of(const Var& v) {
+  ASHLAR_CHECK(v.slot >= 0 && v.slot < static_cast<int>(slots_.size()), "value of another tape");
+  return slots_[v.slot];
+}
+
+Tensor Tape::allocate_like(const Slot& slot) {
+  return Tensor::allocate(backend_.allocator(MemoryKind::kActivations), slot.dtype, slot.shape);
+}
+
+Var Tape::output(Tensor value) {
+  ASHLAR_CHECK(!done_, "a tape runs backward once; record on a fresh one");
+  slots_.push_back({.shape = value.shape(), .dtype = value.dtype(), .grad = {}, .written = false, .parent = -1, .column = 0});
+  return {.value = std::move(value), .slot = static_cast<int>(slots_.size()) - 1, .rematerialize = nullptr};
+}
+
+void Tape::record(std::string_view op, const Var& result, Backward backward) {
+  nodes_.push_back({op, result.slot, std::move(backward)});
+}
+
+std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& widths) {
+  std::vector<Var> parts;
+  int64_t column = 0;
+  for (const int64_t width : widths) {
+    parts.push_back(output(x.value.column_range(column, width)));
+    if (x.requires_grad()) {
+      slots_.back().parent = x.slot;
+      slots_.back().column = column;
+    }
+    column += width;
+  }
+  ASHLAR_CHECK(column == x.cols(), "widths add up to ", column, ", the row has ", x.cols());
+  if (!x.requires_grad()) {
+    for (Var& part : parts) part.slot = -1;
+    return parts;
+  }
+  // The slices wrote straight into x's gradient; what no consumer wrote counts as zero.
+  const std::vector<Var> slices = parts;
+  nodes_.push_back({"split_columns", -1, [x, slices](Tape& tape, WeightWork*) {
+    bool any = false;
+    for (const Var& slice : slices) any = any || tape.slots_[slice.slot].written;
+    if (!any) return;
+    for (const Var& slice : slices) {
+      if (tape.slots_[slice.slot].written) continue;
+      const GradTarget t = tape.target(slice);
+      tape.backend_.fill({.dst = t.view(), .value = 0}, tape.stream_);
+    }
+    for (const Var& slice : slices) tape.slots_[slice.slot].grad = {};  // x's gradient is now the only owner
+    tape.slots_[x.slot].written = true;
+  }});
+  return parts;
+}
+
+void Tape::seed(const Var& v, Tensor grad) {
+  Slot& slot = slot_of(v);
+  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ", slot.shape.str());
+  slot.grad = std::move(grad);
+  slot.written = true;
+}
+
+void Tape::backward(WeightWork* deferred) {
+  ASHLAR_CHECK(!done_, "a tape runs backward once");
+  done_ = true;
+  while (!nodes_.empty()) {
+    Node node = std::move(nodes_.back());
+    nodes_.pop_back();
+    if (node.slot >= 0 && !slots_[node.slot].written) continue;
+    node.backward(*this, deferred);
+  }
+}
+
+Tensor Tape::leaf_grad(const Var& leaf) const {
+  ASHLAR_CHECK(done_ && leaf.slot >= 0, "leaf_grad is read after backward");
+  return slots_[leaf.slot].grad;
+}
+
+Tensor Tape::take_grad(const Var& result) {
+  Slot& slot = slot_of(result);
+  ASHLAR_CHECK(slot.written && slot.grad, "no gradient reached the value");
+  return std::move(slot.grad);
+}
+
+GradTarget Tape::target(const Var& input) {
+  if (!input.requires_grad()) return {};
+  Slot& slot = slot_of(input);
+  if (slot.parent >= 0 && !slot.grad) {
+    Slot& parent = slots_[slot.parent];
+    ASHLAR_CHECK(!parent.written, "a split value has another consumer");
+    if (!parent.grad) parent.grad = allocate_like(parent);
+    slot.grad = parent.grad.column_range(slot.column, slot.shape.cols());
+  }
+  if (!slot.grad) slot.grad = allocate_like(slot);
+  if (!slot.written) {
+    slot.written = true;
+    return {slot.grad, GradMode::kOverwrite};
+  }
+  // A gradient may be shared with another slot or with queued weight work: then it is copied before it changes.
+  if (slot.parent < 0 && !slot.grad.unique()) {
+    const Tensor own = allocate_like(slot);
+    backend_.copy({.src = slot.grad.view(), .dst = own.mut_view()}, stream_);
+    slot.grad = own;
+  }
+  return {slot.grad, GradMode::kAccumulate};
+}
+
+void Tape::add_grad(const Var& input, const Tensor& grad) {
+  if (!input.requires_grad()) return;
+  Slot& slot = slot_of(input);
+  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ", slot.shape.str());
+  if (!slot.written && slot.parent < 0) {
+    slot.grad = grad;
+    slot.written = true;
+    return;
+  }
+  const GradTarget t = target(input);
+  backend_.copy({.src = grad.view(), .dst = t.view(), .mode = t.mode}, stream_);
+}
+
+}  // namespace ashlar

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "core/autograd/ctx.h"
+#include "core/autograd/var.h"
+
+namespace ashlar {
+
+/// Weight-gradient work put off by a backward over inputs only: each entry owns its (x, dy).
+class WeightWork {
+ public:
+  void push(std::function<void()> work) { work_.push_back(std::move(work)); }
+  int64_t size() const { return static_cast<int64_t>(work_.size()); }
+  /// Runs everything in the order it was queued and frees what it owned.
+  void run();
+
+ private:
+  std::vector<std::function<void()>> work_;
+};
+
+/// Where a node writes the gradient of an input. An absent view with kSkip when none is wanted.
+struct GradTarget {
+  Tensor grad;
+  GradMode mode = GradMode::kSkip;
+
+  bool wanted() const { return mode != GradMode::kSkip; }
+  MutView view() const { return mut_view_or_none(grad); }
+};
+
+/// An eager tape of coarse nodes, one per micro-batch. The order of recording is topological, so backward is a
+/// reverse loop that frees what it has used. Not served, by design: second derivatives, in-place operations, views
+/// that alias gradients (column splits excepted, which own disjoint slices of one gradient). Misuse throws Bug.
+class Tape {
+ public:
+  /// A node's backward. `deferred` is null when weight gradients are to be computed at once.
+  using Backward = std::function<void(Tape& tape, WeightWork* deferred)>;
+
+  Tape(Backend& backend, Stream& stream) : backend_(backend), stream_(stream) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  /// An input whose gradient is wanted (a pipeline stage's received rows, a checked operand).
+  Var leaf(Tensor value) { return output(std::move(value)); }
+  /// A node's result; give it to `record` as well.
+  Var output(Tensor value);
+  /// Column slices of x as values of their own, without a copy; their gradients are slices of x's gradient.
+  std::vector<Var> split_columns(const Var& x, const std::vector<int64_t>& widths);
+  /// Appends a node with one result. `backward` is called only if the result received a gradient.
+  void record(std::string_view op, const Var& result, Backward backward);
+
+  /// Sets the gradient of a value before `backward`.
+  void seed(const Var& v, Tensor grad);
+  /// Runs the tape in reverse and empties it. With `deferred`, linears push their weight gradients there.
+  void backward(WeightWork* deferred = nullptr);
+  /// The gradient that reached a leaf; call after `backward`. Undefined if none did.
+  Tensor leaf_grad(const Var& leaf) const;
+
+  // For nodes, inside backward:
+  /// The complete gradient of a node's result; the tape gives up its reference.
+  Tensor take_grad(const Var& result);
+  /// A buffer to write or accumulate the gradient of an input into.
+  GradTarget target(const Var& input);
+  /// Hands over an existing tensor as the gradient of an input: shared when it is the first, added otherwise.
+  void add_grad(const Var& input, const Tensor& grad);
+
+  int64_t num_nodes() const { return static_cast<int64_t>(nodes_.size()); }
+
+ private:
+  struct Slot {
+    Shape shape;
+    DType dtype = DType::kFloat32;
+    Tensor grad;
+    bool written = false;
+    int parent = -1;  // of a column slice
+    int64_t column = 0;
+  };
+  struct Node {
+    std::string_view op;
+    int slot;
+    Backward backward;
+  };
+
+  Tensor allocate_like(const Slot& slot);
+  Slot& slot_of(const Var& v);
+
+  Backend& backend_;
+  Stream& stream_;
+  std::vector<Slot> slots_;
+  std::vector<Node> nodes_;
+  bool done_ = false;
+};
+
+}  // namespace ashlar

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/tensor/tensor.h"
+
+namespace ashlar {
+
+/// How to make a value again from what is kept anyway, instead of keeping it for backward.
+struct Rematerialize {
+  std::function<Tensor()> make;
+};
+
+/// A value on a tape. `slot` names its gradient there; -1 means that none is wanted.
+struct Var {
+  Tensor value;
+  int slot = -1;
+  std::shared_ptr<Rematerialize> rematerialize;  ///< set by selective recomputation
+
+  bool requires_grad() const { return slot >= 0; }
+  const Shape& shape() const { return value.shape(); }
+  int64_t rows() const { return value.rows(); }
+  int64_t cols() const { return value.cols(); }
+};
+
+/// What a node keeps of an input: the tensor, or the way to make it again.
+class Saved {
+ public:
+  explicit Saved(const Var& v) : rematerialize_(v.rematerialize) {
+    if (!rematerialize_) tensor_ = v.value;
+  }
+  Tensor get() const { return rematerialize_ ? rematerialize_->make() : tensor_; }
+
+ private:
+  Tensor tensor_;
+  std::shared_ptr<Rematerialize> rematerialize_;
+};
+
+}  // namespace ashlar

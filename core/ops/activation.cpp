@@ -1,0 +1,36 @@
+#include "core/ops/activation.h"
+
+#include <optional>
+
+namespace ashlar::ops {
+
+Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
+  const int64_t N = x.rows(), F = x.cols();
+  if (up != nullptr) ASHLAR_SHAPE(up->value, {N, F});
+  const std::optional<Var> second = up == nullptr ? std::nullopt : std::optional<Var>(*up);
+  const auto forward = [ctx, x, second, kind, N, F] {
+    const Tensor y = ctx.empty(ctx.dtype, {N, F});
+    ctx.backend.activation_forward({.x = x.value.view(), .up = second ? second->value.view() : ConstView{}, .y = y.mut_view(), .kind = kind},
+                                   ctx.stream);
+    return y;
+  };
+  const Tensor y = forward();
+  if (ctx.tape == nullptr) return {.value = y};
+
+  Var out = ctx.tape->output(y);
+  if (ctx.recompute == Recompute::kSelective) {
+    out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.make = forward});
+  }
+  ctx.tape->record("activation", out, [ctx, x, second, kind, out_slot = out.slot](Tape& tape, WeightWork*) {
+    const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
+    const GradTarget dx = tape.target(x);
+    const GradTarget dup = second ? tape.target(*second) : GradTarget{};
+    ASHLAR_CHECK(!second || dx.mode == dup.mode, "gate and up have different numbers of consumers");
+    ctx.backend.activation_backward({.dy = dy.view(), .x = x.value.view(), .up = second ? second->value.view() : ConstView{},
+                                     .dx = dx.view(), .dup = dup.view(), .mode = dx.mode, .kind = kind},
+                                    ctx.stream);
+  });
+  return out;
+}
+
+}  // namespace ashlar::ops

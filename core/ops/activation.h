@@ -1,0 +1,11 @@
+#pragma once
+
+#include "core/autograd/tape.h"
+
+namespace ashlar::ops {
+
+/// act(x) [N, F], or act(x) * up when `up` is given (x is then the gate). Selective recomputation makes the output
+/// again from x and up instead of keeping it.
+Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind);
+
+}  // namespace ashlar::ops

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/autograd/tape.h"
+
+namespace ashlar::ops {
+
+struct AttentionOptions {
+  int64_t B = 0, T = 0;
+  int64_t H = 0, G = 0, D = 0;
+  double scale = 1;
+  const int32_t* doc_start = nullptr;  ///< [B*T] device memory that outlives the tape, or null
+  double dropout = 0;
+  uint32_t dropout_site = 0;
+};
+
+/// Causal attention over rows [q heads | k heads | v heads]: qkv [B*T, (H+2G)*D] -> [B*T, H*D].
+Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& options);
+
+}  // namespace ashlar::ops

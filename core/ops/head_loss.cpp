@@ -1,0 +1,73 @@
+#include "core/ops/head_loss.h"
+
+#include <algorithm>
+
+#include "core/ops/linear.h"
+
+namespace ashlar::ops {
+
+namespace {
+
+// Few enough rows that logits stay near 64 MB, enough that the weight gradient's pass over [V, C] is cheap beside them.
+int64_t default_chunk(int64_t N, int64_t V, int64_t element_bytes) {
+  const int64_t rows = (int64_t{64} << 20) / (V * element_bytes);
+  return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
+}
+
+}  // namespace
+
+void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const HeadLossOptions& o, LossStats& stats) {
+  const int64_t N = h.rows(), C = h.cols(), V = w.value.rows();
+  ASHLAR_SHAPE(w.value, {V, C});
+  ASHLAR_CHECK(o.vocab > 0 && o.vocab <= V, "vocabulary ", o.vocab, " of ", V, " rows");
+  const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : default_chunk(N, V, size_of(ctx.accumulate()));
+  const bool training = ctx.tape != nullptr;
+
+  const Tensor logits = ctx.empty(ctx.accumulate(), {chunk, V});
+  const Tensor dlogits = !training ? Tensor() : ctx.dtype == ctx.accumulate() ? logits : ctx.empty(ctx.dtype, {chunk, V});
+  const Tensor row_max = ctx.empty(ctx.accumulate(), {chunk});
+  const Tensor row_sum = ctx.empty(ctx.accumulate(), {chunk});
+  const Tensor target_logit = ctx.empty(ctx.accumulate(), {chunk});
+  const Tensor dh = training && h.requires_grad() ? ctx.empty(ctx.dtype, {N, C}) : Tensor();
+
+  for (int64_t begin = 0; begin < N; begin += chunk) {
+    const int64_t n = std::min(chunk, N - begin);
+    const Tensor x = h.value.row_range(begin, n);
+    const Tensor z = logits.row_range(0, n);
+    const auto rows = [n](const Tensor& t) { return t.flat_range(0, n).mut_view(); };
+    const LossShape shape{.targets = o.targets + begin, .vocab_begin = 0, .valid_cols = o.vocab, .logit_scale = o.logit_scale};
+    // 1. logits
+    ctx.backend.linear_forward({.x = x.view(), .w = w.value.view(), .bias = bias == nullptr ? ConstView{} : bias->value.view(), .y = z.mut_view()},
+                               ctx.stream);
+    // 2. statistics and loss
+    ctx.backend.loss_row_max({.logits = z.view(), .row_max = rows(row_max), .shape = shape}, ctx.stream);
+    ctx.backend.loss_row_sums({.logits = z.view(), .row_max = rows(row_max), .row_sum = rows(row_sum),
+                               .target_logit = rows(target_logit), .shape = shape},
+                              ctx.stream);
+    ctx.backend.loss_reduce({.row_max = rows(row_max), .row_sum = rows(row_sum), .target_logit = rows(target_logit),
+                             .shape = shape, .z_coef = o.z_coef, .stats = &stats},
+                            ctx.stream);
+    if (!training) continue;
+    // 3. gradients of logits, weight and rows
+    const Tensor dz = dlogits.row_range(0, n);
+    ctx.backend.loss_backward({.logits = z.view(), .row_max = rows(row_max), .row_sum = rows(row_sum), .dlogits = dz.mut_view(),
+                               .shape = shape, .z_coef = o.z_coef, .scalars = ctx.scalars},
+                              ctx.stream);
+    accumulate_weight_grad(ctx, x, dz, w, bias);
+    if (dh) {
+      ctx.backend.linear_backward_input({.dy = dz.view(), .w = w.value.view(), .dx = dh.row_range(begin, n).mut_view()}, ctx.stream);
+    }
+  }
+  if (!dh) return;
+  // The node's own gradient is one, so its result is a placeholder that is seeded at once.
+  const Var done = ctx.tape->output(dh);
+  Var input = h;
+  input.value = {};
+  input.rematerialize = nullptr;
+  ctx.tape->record("head_loss", done, [input, slot = done.slot](Tape& tape, WeightWork*) {
+    tape.add_grad(input, tape.take_grad({.value = {}, .slot = slot}));
+  });
+  ctx.tape->seed(done, dh);
+}
+
+}  // namespace ashlar::ops

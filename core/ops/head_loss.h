@@ -1,0 +1,22 @@
+#pragma once
+
+#include "core/autograd/tape.h"
+#include "core/autograd/weight.h"
+
+namespace ashlar::ops {
+
+struct HeadLossOptions {
+  const int32_t* targets = nullptr;  ///< [N] device memory, -1 = not counted
+  int64_t vocab = 0;                 ///< ids at and beyond it are padding: masked, their rows get no gradient
+  double logit_scale = 1;
+  double z_coef = 0;
+  int64_t chunk_rows = 0;  ///< rows of logits held at once; 0: about 64 MB of them
+};
+
+/// Cross-entropy (+ z-loss) of h [N, C] against w [V, C], bias [V] or null, chunked over rows so that the logits of
+/// the micro-batch never exist at once. Adds to `stats`. While recording, the gradients of w, bias and h are
+/// computed in the same pass, scaled by 1/(valid targets of the whole global batch) from ctx.scalars: the returned
+/// node has the constant gradient one and needs no seed.
+void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const HeadLossOptions& options, LossStats& stats);
+
+}  // namespace ashlar::ops

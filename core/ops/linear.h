@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/autograd/tape.h"
+#include "core/autograd/weight.h"
+
+namespace ashlar::ops {
+
+/// y = x w^T + bias: x [N, K], w [M, K], bias [M] or null -> y [N, M]. The weight gradient is deferred when backward
+/// runs over inputs only. `w` and `bias` must outlive the tape.
+Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias);
+
+/// The same product without a gradient and with a result in the accumulate dtype: logits for evaluation and generation.
+Tensor logits(const Ctx& ctx, const Tensor& x, const Weight& w, const Weight* bias);
+
+/// dw (+)= dy^T x, dbias (+)= column sums of dy, each by the weight's own mode.
+void accumulate_weight_grad(const Ctx& ctx, const Tensor& x, const Tensor& dy, Weight& w, Weight* bias);
+
+}  // namespace ashlar::ops

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/autograd/tape.h"
+
+namespace ashlar::ops {
+
+/// One branch that joins the residual stream, with the dropout on it.
+struct Branch {
+  Var value;
+  double dropout = 0;
+  uint32_t site = 0;
+};
+
+/// x + dropout(a) [+ dropout(b)]: the only place where branches join the stream. Without x: dropout alone. A branch
+/// without dropout shares its gradient with the stream instead of copying it.
+Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
+
+}  // namespace ashlar::ops

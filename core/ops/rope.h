@@ -1,0 +1,23 @@
+#pragma once
+
+#include "core/autograd/tape.h"
+
+namespace ashlar::ops {
+
+/// cos(t f_m), sin(t f_m) for positions t < P and frequencies f_m = base^(-2m/dims), m < dims/2.
+struct RopeTables {
+  Tensor cos, sin;  ///< [P, dims/2] accumulate dtype
+
+  static RopeTables make(const Ctx& ctx, int64_t positions, int64_t dims, double base);
+};
+
+struct RopeOptions {
+  int64_t heads = 0, rotated_heads = 0, head_dim = 0, dims = 0;
+  RopeStyle style = RopeStyle::kHalf;
+};
+
+/// Rotates the first `rotated_heads` of each row of x [N, heads*head_dim]; positions [N] is device memory that outlives
+/// the tape.
+Var rope(const Ctx& ctx, const Var& x, const int32_t* positions, const RopeTables& tables, const RopeOptions& options);
+
+}  // namespace ashlar::ops

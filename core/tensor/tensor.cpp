@@ -1,0 +1,68 @@
+#include "core/tensor/tensor.h"
+
+namespace ashlar {
+
+std::string Shape::str() const {
+  std::string text = "[";
+  for (int i = 0; i < rank_; ++i) text += str_cat(i == 0 ? "" : ", ", dims_[i]);
+  return text + "]";
+}
+
+struct Tensor::Storage {
+  Storage(Allocator& a, int64_t bytes) : allocator(a), block(a.allocate(bytes)) {}
+  ~Storage() { allocator.release(block); }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  Allocator& allocator;
+  void* block;
+};
+
+Tensor Tensor::allocate(Allocator& allocator, DType dtype, const Shape& shape) {
+  Tensor t;
+  t.storage_ = std::make_shared<Storage>(allocator, shape.size() * size_of(dtype));
+  t.stride_ = shape.cols();
+  t.dtype_ = dtype;
+  t.shape_ = shape;
+  return t;
+}
+
+void* Tensor::data() const {
+  ASHLAR_CHECK(storage_ != nullptr, "use of an undefined tensor");
+  return static_cast<char*>(storage_->block) + offset_ * size_of(dtype_);
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  ASHLAR_CHECK(contiguous() && shape.size() == size(), shape_.str(), " cannot become ", shape.str());
+  Tensor t = *this;
+  t.shape_ = shape;
+  t.stride_ = shape.cols();
+  return t;
+}
+
+Tensor Tensor::row_range(int64_t begin, int64_t count) const {
+  ASHLAR_CHECK(begin >= 0 && count >= 0 && begin + count <= rows(), "rows ", begin, "+", count, " of ", shape_.str());
+  Tensor t = *this;
+  t.offset_ += begin * stride_;
+  t.shape_ = {count, cols()};
+  return t;
+}
+
+Tensor Tensor::column_range(int64_t begin, int64_t count) const {
+  ASHLAR_CHECK(begin >= 0 && count >= 0 && begin + count <= cols(), "columns ", begin, "+", count, " of ", shape_.str());
+  Tensor t = *this;
+  t.offset_ += begin;
+  t.shape_ = {rows(), count};
+  return t;
+}
+
+Tensor Tensor::flat_range(int64_t begin, int64_t count) const {
+  ASHLAR_CHECK(contiguous() && begin >= 0 && begin + count <= size(), "elements ", begin, "+", count, " of ", shape_.str());
+  Tensor t = *this;
+  t.offset_ += begin;
+  t.shape_ = Shape{count};
+  t.stride_ = count;
+  return t;
+}
+
+}  // namespace ashlar
