@@ -1,0 +1,164 @@
+#include "parallel/model/model_config.h"
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
+
+namespace ashlar::model {
+namespace {
+
+int64_t norm_vectors(NormAffine affine) {
+  switch (affine) {
+    case NormAffine::kNone: return 0;
+    case NormAffine::kScale: return 1;
+    case NormAffine::kScaleBias: return 2;
+  }
+  throw Bug("NormAffine out of range");
+}
+
+int64_t attention_matrices(const ModelConfig& c) { return 2 * c.d_model * c.q_width() + 2 * c.d_model * c.kv_width(); }
+
+int64_t ffn_matrices(const ModelConfig& c) { return (c.ffn.gated ? 3 : 2) * c.d_model * c.d_ff; }
+
+}  // namespace
+
+int64_t norms_per_block(const ModelConfig& c) {
+  return c.block.topology == Topology::kSerial ? 2 : c.block.parallel_norms;
+}
+
+ParameterCount count_parameters(const ModelConfig& c) {
+  ParameterCount n;
+  n.embedding = c.vocab_padded() * c.d_model;
+  n.positions = c.pos.type == PosType::kLearned ? c.pos.max_positions * c.d_model : 0;
+  n.attention = c.n_layers * attention_matrices(c);
+  n.ffn = c.n_layers * ffn_matrices(c);
+  const int64_t norms = c.n_layers * norms_per_block(c) + (c.norm.final ? 1 : 0);
+  n.norms = norms * norm_vectors(c.norm.affine) * c.d_model;
+  int64_t bias = c.bias.qkv ? c.q_width() + 2 * c.kv_width() : 0;
+  bias += c.bias.attn_out ? c.d_model : 0;
+  bias += c.bias.ffn ? (c.ffn.gated ? 2 : 1) * c.d_ff + c.d_model : 0;
+  n.biases = c.n_layers * bias;
+  n.head = c.tied ? 0 : c.vocab_padded() * c.d_model;
+  n.head_bias = c.bias.lm_head ? c.vocab_padded() : 0;
+  return n;
+}
+
+int64_t matmul_parameters(const ModelConfig& c) {
+  return c.n_layers * (attention_matrices(c) + ffn_matrices(c)) + c.vocab_padded() * c.d_model;
+}
+
+FlopsPerToken flops_per_token(const ModelConfig& c, int64_t sequence_length) {
+  FlopsPerToken f;
+  f.matmul = 6.0 * static_cast<double>(matmul_parameters(c));
+  f.attention_full = 12.0 * static_cast<double>(c.n_layers * c.q_width()) * static_cast<double>(sequence_length);
+  f.attention_causal = 0.5 * f.attention_full;
+  return f;
+}
+
+int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of) {
+  if (!gated) return 4 * d_model;
+  const int64_t unit = 3 * multiple_of;
+  return (8 * d_model + unit - 1) / unit * multiple_of;
+}
+
+int64_t rope_dims_of(int64_t head_dim, double fraction) {
+  return static_cast<int64_t>(static_cast<double>(head_dim) * fraction);
+}
+
+std::vector<std::string> constraint_errors(const ModelConfig& c) {
+  std::vector<std::string> errors;
+  const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
+  const auto positive = [&](std::string_view key, int64_t v) {
+    if (v < 1) add(key, " = ", v, ": expected 1 or more; give a positive size");
+    return v >= 1;
+  };
+  positive("model.d_model", c.d_model);
+  positive("model.n_layers", c.n_layers);
+  positive("model.d_ff", c.d_ff);
+  positive("vocab.size", c.vocab_size);
+  positive("vocab.pad_to", c.vocab_pad_to);
+  const bool heads = positive("model.n_heads", c.n_heads);
+  if (positive("model.n_kv_heads", c.n_kv_heads) && heads && c.n_heads % c.n_kv_heads != 0)
+    add("model.n_kv_heads = ", c.n_kv_heads, ": expected a divisor of model.n_heads = ", c.n_heads,
+        "; every KV head serves the same number of query heads");
+  if (c.head_dim < 4 || c.head_dim > 256 || c.head_dim % 4 != 0)
+    add("model.head_dim = ", c.head_dim,
+        ": expected a multiple of 4 from 4 to 256; change model.head_dim or model.n_heads");
+  if (!(c.norm.eps > 0)) add("norm.eps = ", c.norm.eps, ": expected a number above 0; 1e-5 is usual");
+  if (!c.norm.final) add("norm.final = false: not served by this version; use true");
+  if (c.ffn.act == Activation::kRelu2 || c.ffn.act == Activation::kQuickGelu)
+    add("ffn.act = \"", name_of(c.ffn.act), "\": not served by this version; use relu, gelu_erf, gelu_tanh or silu");
+  if (c.block.parallel_norms != 1 && c.block.parallel_norms != 2)
+    add("block.parallel_norms = ", c.block.parallel_norms, ": expected 1 or 2; 1 shares the norm of attention and FFN");
+  if (c.block.topology == Topology::kSerial && c.block.parallel_norms != 1)
+    add("block.parallel_norms = ", c.block.parallel_norms,
+        ": expected only with block.topology = \"parallel\"; remove it");
+  if (c.pos.type == PosType::kLearned) positive("pos.max_positions", c.pos.max_positions);
+  if (c.pos.type == PosType::kRope) {
+    if (c.rope.dims < 2 || c.rope.dims % 2 != 0 || c.rope.dims > c.head_dim)
+      add("rope.dims = ", c.rope.dims, ": expected an even number from 2 to model.head_dim = ", c.head_dim,
+          "; change rope.dims or rope.fraction");
+    if (!(c.rope.base > 0)) add("rope.base = ", c.rope.base, ": expected a number above 0; 10000 is usual");
+  }
+  const auto probability = [&](std::string_view key, double p) {
+    if (!(p >= 0 && p < 1)) add(key, " = ", p, ": expected 0 <= p < 1; 0 switches it off");
+  };
+  probability("dropout.embed", c.dropout.embed);
+  probability("dropout.attn", c.dropout.attn);
+  probability("dropout.resid", c.dropout.resid);
+  if (!(c.attn_scale > 0)) add("attn.scale = ", c.attn_scale, ": expected a number above 0; head_dim^-0.5 is usual");
+  if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");
+  if (!(c.init.std > 0)) add("init.std = ", c.init.std, ": expected a number above 0; 0.02 is usual");
+  if (!(c.init.residual_scale > 0))
+    add("init.residual_scale = ", c.init.residual_scale, ": expected a number above 0; 1 leaves the scheme alone");
+  return errors;
+}
+
+const char* name_of(NormType v) { return v == NormType::kLayerNorm ? "layernorm" : "rmsnorm"; }
+
+const char* name_of(NormAffine v) {
+  switch (v) {
+    case NormAffine::kNone: return "none";
+    case NormAffine::kScale: return "scale";
+    case NormAffine::kScaleBias: return "scale_bias";
+  }
+  throw Bug("NormAffine out of range");
+}
+
+const char* name_of(Topology v) { return v == Topology::kSerial ? "serial" : "parallel"; }
+
+const char* name_of(Activation v) {
+  switch (v) {
+    case Activation::kRelu: return "relu";
+    case Activation::kRelu2: return "relu2";
+    case Activation::kGeluErf: return "gelu_erf";
+    case Activation::kGeluTanh: return "gelu_tanh";
+    case Activation::kQuickGelu: return "quick_gelu";
+    case Activation::kSilu: return "silu";
+  }
+  throw Bug("Activation out of range");
+}
+
+const char* name_of(PosType v) {
+  switch (v) {
+    case PosType::kNone: return "none";
+    case PosType::kLearned: return "learned";
+    case PosType::kRope: return "rope";
+  }
+  throw Bug("PosType out of range");
+}
+
+const char* name_of(RopeStyle v) { return v == RopeStyle::kHalf ? "half" : "interleaved"; }
+
+const char* name_of(ZKind) { return "lse"; }
+
+const char* name_of(InitScheme v) {
+  switch (v) {
+    case InitScheme::kNormal: return "normal";
+    case InitScheme::kGpt2: return "gpt2";
+    case InitScheme::kXavier: return "xavier";
+    case InitScheme::kKaiming: return "kaiming";
+  }
+  throw Bug("InitScheme out of range");
+}
+
+}  // namespace ashlar::model

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/backend/activation.h"
+#include "core/backend/norm.h"
+#include "core/backend/rope.h"
+
+namespace ashlar::model {
+
+enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
+enum class Topology : uint8_t { kSerial, kParallel };
+enum class PosType : uint8_t { kNone, kLearned, kRope };
+enum class ZKind : uint8_t { kLse };
+enum class InitScheme : uint8_t { kNormal, kGpt2, kXavier, kKaiming };
+
+struct NormConfig {
+  NormType type = NormType::kRmsNorm;
+  NormAffine affine = NormAffine::kScale;
+  double eps = 1e-5;
+  bool final = true;  ///< a norm between the last block and the head
+  bool operator==(const NormConfig&) const = default;
+};
+
+struct BlockConfig {
+  Topology topology = Topology::kSerial;
+  int parallel_norms = 1;  ///< parallel only: 1 = attention and FFN share a norm, 2 = one each
+  bool operator==(const BlockConfig&) const = default;
+};
+
+struct BiasConfig {
+  bool qkv = false;
+  bool attn_out = false;
+  bool ffn = false;  ///< all FFN linears: gate, up and down
+  bool lm_head = false;
+  bool operator==(const BiasConfig&) const = default;
+};
+
+struct FfnConfig {
+  Activation act = Activation::kSilu;
+  bool gated = true;  ///< Wdown(act(Wgate x) * Wup x), else Wdown act(Wup x)
+  bool operator==(const FfnConfig&) const = default;
+};
+
+struct PosConfig {
+  PosType type = PosType::kRope;
+  int64_t max_positions = 0;  ///< rows of the learned table; 0 for the other types
+  bool operator==(const PosConfig&) const = default;
+};
+
+/// Meaningful only when pos.type is rope; dims is 0 otherwise.
+struct RopeConfig {
+  double base = 10000.0;
+  int64_t dims = 0;  ///< the first `dims` of head_dim rotate; even
+  RopeStyle style = RopeStyle::kHalf;
+  bool operator==(const RopeConfig&) const = default;
+};
+
+struct DropoutConfig {
+  double embed = 0.0;
+  double attn = 0.0;   ///< on attention probabilities
+  double resid = 0.0;  ///< on each branch output before it joins the residual stream
+  bool operator==(const DropoutConfig&) const = default;
+};
+
+struct LossConfig {
+  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2)
+  ZKind z_kind = ZKind::kLse;
+  bool operator==(const LossConfig&) const = default;
+};
+
+struct InitConfig {
+  InitScheme scheme = InitScheme::kGpt2;
+  double std = 0.02;            ///< every matrix for normal and gpt2; embeddings and positions for all schemes
+  double residual_scale = 1.0;  ///< factor on the std of the two linears that write to the residual stream
+  bool operator==(const InitConfig&) const = default;
+};
+
+/// Everything a model is built from, with every default resolved. Holds served values only: the schema refuses the
+/// rest. Shapes by name: C = d_model, H = n_heads, G = n_kv_heads, D = head_dim, F = d_ff, V = vocab_padded, L =
+/// n_layers. n_heads * head_dim need not equal d_model; query head h reads KV head h / (n_heads / n_kv_heads).
+struct ModelConfig {
+  int64_t d_model = 0;
+  int64_t n_layers = 0;
+  int64_t n_heads = 0;
+  int64_t n_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t d_ff = 0;
+  int64_t vocab_size = 0;    ///< ids a batch may hold
+  int64_t vocab_pad_to = 1;  ///< the table has rows up to the next multiple; padded ids are masked in the loss
+  NormConfig norm;
+  BlockConfig block;
+  BiasConfig bias;
+  FfnConfig ffn;
+  PosConfig pos;
+  RopeConfig rope;
+  double attn_scale = 0.0;  ///< factor on q.k, usually head_dim^-0.5
+  DropoutConfig dropout;
+  bool tied = false;  ///< the head reads the embedding table
+  LossConfig loss;
+  InitConfig init;
+
+  int64_t vocab_padded() const { return (vocab_size + vocab_pad_to - 1) / vocab_pad_to * vocab_pad_to; }
+  int64_t q_width() const { return n_heads * head_dim; }
+  int64_t kv_width() const { return n_kv_heads * head_dim; }
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// Elements by component, whole model, padded vocabulary. The fields before `total()` partition the parameters.
+/// V*C + P*C + L*(attention + FFN + biases + norms) + final norm + head.
+struct ParameterCount {
+  int64_t embedding = 0;  ///< V*C
+  int64_t positions = 0;  ///< learned table
+  int64_t attention = 0;  ///< L * (C*H*D + 2*C*G*D + H*D*C)
+  int64_t ffn = 0;        ///< L * (3 gated | 2) * C*F
+  int64_t norms = 0;      ///< block norms and the final norm, gains and biases
+  int64_t biases = 0;     ///< qkv, attention output, FFN
+  int64_t head = 0;       ///< V*C when untied
+  int64_t head_bias = 0;  ///< V when bias.lm_head
+  int64_t total() const { return embedding + positions + attention + ffn + norms + biases + head + head_bias; }
+  bool operator==(const ParameterCount&) const = default;
+};
+ParameterCount count_parameters(const ModelConfig& config);
+
+/// N of "6 N flops a token": parameters that enter a matrix product. The head counts once, tied or not;
+/// lookups (embedding, positions), biases and norms do not count.
+int64_t matmul_parameters(const ModelConfig& config);
+
+/// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted).
+/// attention_full: 12*L*H*D*T, the convention of PaLM, nanoGPT and torchtitan; attention_causal: half of it, since
+/// on average half of the scores are masked (llm.c, Megatron). T is sequence_length.
+struct FlopsPerToken {
+  double matmul = 0;  ///< 6 N
+  double attention_full = 0;
+  double attention_causal = 0;
+  double total_full() const { return matmul + attention_full; }
+  double total_causal() const { return matmul + attention_causal; }
+};
+FlopsPerToken flops_per_token(const ModelConfig& config, int64_t sequence_length);
+
+/// Norm vectors' owners of one block: 2 serial, parallel_norms parallel.
+int64_t norms_per_block(const ModelConfig& config);
+
+/// The FFN width used when none is given: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.
+int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of = 256);
+
+/// Rotated dimensions of a fraction: the integer part of head_dim * fraction.
+int64_t rope_dims_of(int64_t head_dim, double fraction);
+
+/// Every violated constraint of a resolved config, one text each, of the form
+/// `section.key = got: expected ...; fix`. Empty when the model can be built. Used by the schema and by importers.
+std::vector<std::string> constraint_errors(const ModelConfig& config);
+
+/// The schema's spelling of each value, e.g. "gelu_tanh".
+const char* name_of(NormType v);
+const char* name_of(NormAffine v);
+const char* name_of(Topology v);
+const char* name_of(Activation v);
+const char* name_of(PosType v);
+const char* name_of(RopeStyle v);
+const char* name_of(ZKind v);
+const char* name_of(InitScheme v);
+
+}  // namespace ashlar::model
