@@ -1,0 +1,85 @@
+#include "core/nn/parameter.h"
+
+#include <algorithm>
+
+namespace ashlar::nn {
+
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kMatrix: return "matrix";
+    case Role::kEmbedding: return "embedding";
+    case Role::kPosition: return "position";
+    case Role::kNorm: return "norm";
+    case Role::kBias: return "bias";
+  }
+  throw Bug("[parameter] unknown role");
+}
+
+Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector<Piece> pieces) {
+  constexpr int64_t kAlign = 64;
+  ASHLAR_CHECK(!values_, "parameters are added before allocate");
+  for (const Piece& p : pieces) {
+    ASHLAR_CHECK(p.vector() || p.cols == shape.cols(), p.name, " has ", p.cols, " columns, its storage ", shape.cols());
+    const int64_t end = p.storage_row + (p.vector() ? p.cols : p.rows);
+    ASHLAR_CHECK(end <= (p.vector() ? shape.cols() : shape.rows()), p.name, " ends at ", end, " of ", shape.str());
+  }
+  auto parameter = std::make_unique<Parameter>();
+  parameter->name = std::move(name);
+  parameter->shape = shape;
+  parameter->pieces = std::move(pieces);
+  parameter->slab_offset = slab_size_;
+  slab_size_ += (shape.size() + kAlign - 1) / kAlign * kAlign;
+  parameters_.push_back(std::move(parameter));
+  return *parameters_.back();
+}
+
+void ParameterStore::allocate(const Ctx& ctx, bool training) {
+  values_ = ctx.empty(ctx.dtype, {slab_size_}, MemoryKind::kParameters);
+  ctx.backend.fill({.dst = values_.mut_view(), .value = 0}, ctx.stream);
+  if (training) {
+    grads_ = ctx.empty(ctx.accumulate(), {slab_size_}, MemoryKind::kGradients);
+    ctx.backend.fill({.dst = grads_.mut_view(), .value = 0}, ctx.stream);
+  }
+  for (const auto& p : parameters_) {
+    p->weight.value = values_.flat_range(p->slab_offset, p->shape.size()).reshape(p->shape);
+    if (training) p->weight.main_grad = grads_.flat_range(p->slab_offset, p->shape.size()).reshape(p->shape);
+    for (const Piece& piece : p->pieces) pieces_.push_back({p.get(), &piece, p->slab_begin(piece)});
+  }
+  std::sort(pieces_.begin(), pieces_.end(), [](const PieceRef& a, const PieceRef& b) { return a.piece->name < b.piece->name; });
+  const auto twice = std::adjacent_find(pieces_.begin(), pieces_.end(),
+                                        [](const PieceRef& a, const PieceRef& b) { return a.piece->name == b.piece->name; });
+  ASHLAR_CHECK(twice == pieces_.end(), "two tensors are named ", twice->piece->name);
+}
+
+void ParameterStore::initialize(const Ctx& ctx, uint64_t seed, const Tensor& slab) const {
+  ASHLAR_CHECK(slab.size() == slab_size_, "slab of ", slab.size(), ", expected ", slab_size_);
+  for (const PieceRef& ref : pieces_) {
+    const Piece& p = *ref.piece;
+    const Tensor t = of(slab, ref);
+    if (p.init.kind == InitRule::Kind::kConstant) {
+      ctx.backend.fill({.dst = t.mut_view(), .value = p.init.value}, ctx.stream);
+    } else {
+      ctx.backend.random_fill({.dst = t.mut_view(), .distribution = Distribution::kNormal, .scale = p.init.value, .seed = seed,
+                               .site = p.site(), .row_begin = p.global_row, .col_begin = p.global_col,
+                               .global_cols = p.global_shape.cols()},
+                              ctx.stream);
+    }
+  }
+}
+
+void ParameterStore::begin_step() {
+  for (const auto& p : parameters_) p->weight.grad_written = false;
+}
+
+const ParameterStore::PieceRef* ParameterStore::find(std::string_view name) const {
+  const auto at = std::lower_bound(pieces_.begin(), pieces_.end(), name,
+                                   [](const PieceRef& ref, std::string_view n) { return ref.piece->name < n; });
+  return at != pieces_.end() && at->piece->name == name ? &*at : nullptr;
+}
+
+Tensor ParameterStore::of(const Tensor& slab, const PieceRef& ref) {
+  const Tensor flat = slab.flat_range(ref.slab_begin, ref.piece->size());
+  return ref.piece->vector() ? flat : flat.reshape({ref.piece->rows, ref.piece->cols});
+}
+
+}  // namespace ashlar::nn

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/autograd/ctx.h"
+#include "core/autograd/weight.h"
+
+namespace ashlar::nn {
+
+/// What a tensor is for: decides decay and statistics.
+enum class Role : uint8_t { kMatrix, kEmbedding, kPosition, kNorm, kBias };
+std::string_view name_of(Role role);
+
+/// How a tensor starts. `rule` is the text shown to the user ("0.02/sqrt(2*12)").
+struct InitRule {
+  enum class Kind : uint8_t { kConstant, kNormal } kind = Kind::kConstant;
+  double value = 0;  ///< the constant, or the standard deviation
+  std::string rule;
+};
+
+/// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
+/// [global_col, global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage.
+/// Init, decay, clipping, statistics, checkpoints, import and export see pieces only.
+struct Piece {
+  std::string name;  ///< global: "blocks.3.attn.q.weight"
+  Role role = Role::kMatrix;
+  Shape global_shape;  ///< [rows, cols], or [cols] for a vector
+  int64_t global_row = 0, global_col = 0;
+  int64_t rows = 0, cols = 0;  ///< local extent; a vector has one row
+  int64_t storage_row = 0;     ///< matrices: row of the storage; vectors: first element of the storage
+  InitRule init;
+  uint32_t sum_axes = 0;  ///< mesh axes over which the gradient must still be summed; opaque to core
+
+  bool vector() const { return global_shape.rank() == 1; }
+  int64_t size() const { return rows * cols; }
+  uint64_t site() const { return site_of(name); }  ///< of its initial values
+};
+
+/// Storage of one or more pieces that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows no piece
+/// names (vocabulary padding) stay zero.
+struct Parameter {
+  std::string name;
+  Shape shape;  ///< [rows, cols] or [cols]
+  std::vector<Piece> pieces;
+  Weight weight;
+  int64_t slab_offset = 0;  ///< elements from the start of the slabs
+
+  /// Where a piece's elements begin in the slabs; they are contiguous.
+  int64_t slab_begin(const Piece& piece) const {
+    return slab_offset + piece.storage_row * (piece.vector() ? 1 : shape.cols());
+  }
+};
+
+/// All parameters of a rank, in two slabs: values (storage dtype) and main gradients (accumulate dtype). Offsets are
+/// the same in both, aligned to 64 elements; the gaps are zero.
+class ParameterStore {
+ public:
+  /// Adds a parameter; pieces must tile it. The reference stays valid. Before `allocate` only.
+  Parameter& add(std::string name, const Shape& shape, std::vector<Piece> pieces);
+  /// Makes the slabs, values and gradients zero; no gradients when `training` is false.
+  void allocate(const Ctx& ctx, bool training);
+  /// Fills `slab` (of any floating dtype, laid out like the values) with each piece's initial values.
+  void initialize(const Ctx& ctx, uint64_t seed, const Tensor& slab) const;
+
+  /// Forgets the gradients of the last step.
+  void begin_step();
+
+  struct PieceRef {
+    const Parameter* parameter;
+    const Piece* piece;
+    int64_t slab_begin;
+  };
+  const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
+  /// Every piece, ordered by global name.
+  const std::vector<PieceRef>& pieces() const { return pieces_; }
+  const PieceRef* find(std::string_view name) const;
+
+  const Tensor& values() const { return values_; }
+  const Tensor& grads() const { return grads_; }
+  int64_t slab_size() const { return slab_size_; }
+  /// A piece's part of a slab, in the piece's shape.
+  static Tensor of(const Tensor& slab, const PieceRef& ref);
+
+ private:
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::vector<PieceRef> pieces_;
+  Tensor values_, grads_;
+  int64_t slab_size_ = 0;
+};
+
+}  // namespace ashlar::nn
