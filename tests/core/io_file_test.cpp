@@ -1,0 +1,246 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/checksum.h"
+#include "core/io/posix_file.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::io {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The error that `action` throws; fails the test when it throws none.
+template <typename F>
+Error error_of(F&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), Not(HasSubstr("\n"))) << "an error is one line";
+    return error;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return Error(ExitCode::kBug, "test", "none thrown");
+}
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void spit(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+/// Limits the size of files for a scope: what a full disk looks like to write().
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    previous_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &previous_);
+    rlimit limited = previous_;
+    limited.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &limited);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &previous_);
+    std::signal(SIGXFSZ, previous_handler_);
+  }
+
+ private:
+  rlimit previous_{};
+  void (*previous_handler_)(int) = nullptr;
+};
+
+TEST(AtomicFile, AppearsOnlyWithCommit) {
+  const ashlar::testing::ScratchDir dir;
+  const std::string path = dir.file("out");
+  spit(path, "before");
+  {
+    AtomicFile file(path);
+    file.write("after");
+    EXPECT_EQ(slurp(path), "before");
+    EXPECT_EQ(file.bytes_written(), 5);
+    file.commit();
+  }
+  EXPECT_EQ(slurp(path), "after");
+  EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+}
+
+TEST(AtomicFile, AbandonedLeavesTheOldFileAndNoPartialOne) {
+  const ashlar::testing::ScratchDir dir;
+  const std::string path = dir.file("out");
+  spit(path, "before");
+  {
+    AtomicFile file(path);
+    file.write("half of");
+  }
+  EXPECT_EQ(slurp(path), "before");
+  EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+}
+
+TEST(AtomicFile, OverwritesThePartialFileOfAKilledProcess) {
+  const ashlar::testing::ScratchDir dir;
+  spit(dir.file("out.partial"), "left behind by a process that is no more");
+  write_file_atomically(dir.file("out"), "new");
+  EXPECT_EQ(slurp(dir.file("out")), "new");
+}
+
+TEST(AtomicFile, FullDiskIsAResourceErrorAndLeavesNothing) {
+  const ashlar::testing::ScratchDir dir;
+  const std::string path = dir.file("out");
+  const FileSizeLimit limit(1 << 16);
+  const Error error = error_of([&] { write_file_atomically(path, std::string(1 << 17, 'x')); });
+  EXPECT_EQ(error.code(), ExitCode::kResource);
+  EXPECT_THAT(error.what(), HasSubstr(path));
+  EXPECT_THAT(error.what(), HasSubstr("(errno 27)"));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+}
+
+TEST(AtomicFile, ReserveFailsBeforeTheFirstByte) {
+  const ashlar::testing::ScratchDir dir;
+  const FileSizeLimit limit(1 << 16);
+  AtomicFile file(dir.file("out"));
+  file.reserve(1 << 15);  // fits
+  const Error error = error_of([&] { file.reserve(int64_t{1} << 40); });
+  EXPECT_EQ(error.code(), ExitCode::kResource);
+  EXPECT_EQ(file.bytes_written(), 0);
+}
+
+TEST(AtomicFile, WriteFullyReportsTheFullDevice) {
+  const int fd = ::open("/dev/full", O_WRONLY);
+  ASSERT_GE(fd, 0);
+  const std::string text = "one byte too many";
+  const Error error = error_of([&] { write_fully(fd, bytes_of(text), "/dev/full"); });
+  ::close(fd);
+  EXPECT_EQ(error.code(), ExitCode::kResource);
+  EXPECT_THAT(error.what(), HasSubstr("No space left on device (errno 28)"));
+}
+
+TEST(AtomicFile, MissingOrWrongDirectoryIsAnInputError) {
+  const ashlar::testing::ScratchDir dir;
+  const Error missing = error_of([&] { write_file_atomically(dir.file("no/such/out"), "x"); });
+  EXPECT_EQ(missing.code(), ExitCode::kInput);
+  EXPECT_THAT(missing.what(), HasSubstr("No such file or directory (errno 2)"));
+  spit(dir.file("plain"), "a file");
+  const Error wrong = error_of([&] { write_file_atomically(dir.file("plain/out"), "x"); });
+  EXPECT_EQ(wrong.code(), ExitCode::kInput);
+  EXPECT_THAT(wrong.what(), HasSubstr("(errno 20)"));
+  const Error taken = error_of([&] { create_directories(dir.file("plain")); });
+  EXPECT_EQ(taken.code(), ExitCode::kInput);
+}
+
+TEST(AtomicFile, TargetThatIsADirectoryKeepsNothingBehind) {
+  const ashlar::testing::ScratchDir dir;
+  std::filesystem::create_directory(dir.file("out"));
+  const Error error = error_of([&] { write_file_atomically(dir.file("out"), "x"); });
+  EXPECT_EQ(error.code(), ExitCode::kInput);
+  EXPECT_FALSE(std::filesystem::exists(dir.file("out.partial")));
+}
+
+TEST(InputFile, RefusesWhatIsNotARegularFile) {
+  const ashlar::testing::ScratchDir dir;
+  EXPECT_EQ(error_of([&] { InputFile file(dir.file("absent")); }).code(), ExitCode::kInput);
+  EXPECT_EQ(error_of([&] { InputFile file(dir.path()); }).code(), ExitCode::kInput);
+  ASSERT_EQ(mkfifo(dir.file("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { InputFile file(dir.file("pipe")); }).code(), ExitCode::kInput);
+}
+
+TEST(InputFile, ReadPastTheEndNamesFileAndRange) {
+  const ashlar::testing::ScratchDir dir;
+  spit(dir.file("short"), "0123456789");
+  const InputFile file(dir.file("short"));
+  std::vector<std::byte> buffer(8);
+  const Error error = error_of([&] { file.read_at(5, buffer); });
+  EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+  EXPECT_THAT(error.what(), HasSubstr("expected bytes 5 to 13, the file ends at 10"));
+}
+
+TEST(Printable, EscapesAndCutsHostileNames) {
+  EXPECT_EQ(printable("a\nb\x01"), "'a\\nb\\x01'");
+  EXPECT_EQ(printable(std::string(500, 'x')).size(), 125U);
+}
+
+TEST(Checksum, KnownValues) {
+  // The check value of CRC-32/ISO-HDLC and the sum of nothing, from the catalogue of parametrised CRCs.
+  EXPECT_EQ(crc32(bytes_of("123456789")), 0xcbf43926U);
+  EXPECT_EQ(crc32({}), 0U);
+  EXPECT_EQ(crc32(bytes_of("456789"), crc32(bytes_of("123"))), 0xcbf43926U);
+}
+
+TEST(Checksum, HasherIsIndependentOfThePieces) {
+  std::string text(1000, 'a');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 13);
+  for (const size_t piece : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000}}) {
+    ChunkHasher hasher(64);
+    for (size_t at = 0; at < text.size(); at += piece)
+      hasher.update(bytes_of(text).subspan(at, std::min(piece, text.size() - at)));
+    const ChunkChecksums sums = hasher.finish();
+    ASSERT_EQ(sums.crcs.size(), 16U);
+    EXPECT_EQ(sums.total_bytes, 1000);
+    EXPECT_TRUE(sums.is_consistent());
+    for (size_t c = 0; c < 16; ++c) EXPECT_EQ(sums.crcs[c], crc32(bytes_of(text.substr(c * 64, 64)))) << c;
+  }
+  EXPECT_TRUE(ChunkHasher(64).finish().crcs.empty());
+}
+
+TEST(CheckedFile, EveryFlippedBitIsFoundByTheReadsThatTouchItsChunkAndNoOthers) {
+  const ashlar::testing::ScratchDir dir;
+  const std::string path = dir.file("data");
+  std::string text(200, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i);
+  spit(path, text);
+  const ChunkChecksums sums = checksum_file(path, 64);
+  for (int64_t bit = 0; bit < 200 * 8; bit += 37) {
+    std::string flipped = text;
+    flipped[static_cast<size_t>(bit / 8)] = static_cast<char>(flipped[static_cast<size_t>(bit / 8)] ^ (1 << (bit % 8)));
+    spit(path, flipped);
+    const CheckedFile file(path, sums);
+    const int64_t damaged_chunk = bit / 8 / 64;
+    EXPECT_EQ(error_of([&] { file.verify_all(); }).code(), ExitCode::kDamagedData);
+    for (const auto& [begin, count] : {std::pair<int64_t, size_t>{0, 64}, {10, 5}, {60, 10}, {64, 136}, {199, 1}}) {
+      std::vector<std::byte> out(count);
+      const bool touches =
+          begin / 64 <= damaged_chunk && damaged_chunk <= (begin + static_cast<int64_t>(count) - 1) / 64;
+      if (touches) {
+        const Error error = error_of([&] { file.read_at(begin, out); });
+        EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+        EXPECT_THAT(error.what(), HasSubstr("damaged in chunk " + std::to_string(damaged_chunk) + ","));
+      } else {
+        file.read_at(begin, out);
+        EXPECT_EQ(std::memcmp(out.data(), text.data() + begin, count), 0);
+      }
+    }
+  }
+}
+
+TEST(CheckedFile, SizeAndRecordAreChecked) {
+  const ashlar::testing::ScratchDir dir;
+  spit(dir.file("data"), std::string(100, 'x'));
+  ChunkChecksums sums = checksum_file(dir.file("data"), 64);
+  EXPECT_EQ(sums.crcs.size(), 2U);
+  sums.crcs.pop_back();
+  EXPECT_EQ(error_of([&] { CheckedFile file(dir.file("data"), sums); }).code(), ExitCode::kDamagedData);
+  sums = checksum_file(dir.file("data"), 64);
+  spit(dir.file("data"), std::string(99, 'x'));
+  const Error error = error_of([&] { CheckedFile file(dir.file("data"), sums); });
+  EXPECT_THAT(error.what(), HasSubstr("expected 100 bytes, got 99"));
+}
+
+}  // namespace
+}  // namespace ashlar::io
