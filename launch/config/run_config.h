@@ -1,0 +1,222 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/autograd/ctx.h"
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "parallel/model/model_config.h"
+
+/// The typed, fully resolved configuration of a run, and the calls that make one:
+///
+///   RawConfig raw = read_config("configs/quickstart.toml", {"train.steps=40"});   // never throws for wrong values
+///   ... raw.data_paths() tells which dataset to open; add_error() reports what is wrong with it ...
+///   Resolved r = resolve(raw, {.dataset_vocab_size = 256, .hardware_threads = 2});   // throws all errors at once
+///
+/// or load_config() for both steps. The keys, their defaults and ranges are in schema.h.
+namespace ashlar::config {
+
+enum class Device : uint8_t { kCpu };
+enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved, kZbH1 };
+enum class LrKind : uint8_t { kConstant, kLinear, kCosine, kWsd, kInvSqrt };
+
+struct RunSection {
+  std::string dir;
+  int64_t seed = 0;
+  std::optional<std::string> init_from;  ///< checkpoint to take weights from
+  Device device = Device::kCpu;
+  DType dtype = DType::kBFloat16;  ///< storage: bf16, fp32 or fp64
+  int64_t threads = 1;             ///< of each rank
+  bool deterministic = true;
+  bool operator==(const RunSection&) const = default;
+};
+
+struct MeshSection {
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
+  int64_t data = 1;
+  bool sequence_parallel = false;
+  PipelineSchedule schedule = PipelineSchedule::k1F1B;
+  int64_t virtual_stages = 1;
+  bool operator==(const MeshSection&) const = default;
+};
+
+struct TrainSection {
+  int64_t steps = 0;
+  int64_t sequence_length = 0;  ///< tokens
+  int64_t global_batch = 0;     ///< sequences a step, over all ranks
+  int64_t micro_batch = 0;      ///< sequences a forward pass of a rank
+  Recompute recompute = Recompute::kNone;
+  int64_t eval_every = 0;    ///< steps; 0 = only after the last
+  int64_t eval_batches = 0;  ///< micro-batches; 0 = the whole validation part
+  bool operator==(const TrainSection&) const = default;
+};
+
+struct OptimizerSection {
+  double lr = 0;  ///< peak
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;     ///< on matrices, decoupled
+  bool decay_embeddings = true;  ///< token and position tables, and so a tied head
+  double clip = 1.0;             ///< global gradient norm; 0 = off
+  bool operator==(const OptimizerSection&) const = default;
+};
+
+/// lr(s) = peak*(s+1)/warmup_steps for s < warmup_steps; then, with t = s - warmup_steps and m = min_ratio:
+///   constant  peak
+///   linear    peak*(1 - (1-m)*min(t/decay_steps, 1))          cosine  peak*(m +
+///   (1-m)*(1+cos(pi*min(t/decay_steps,1)))/2) wsd       peak until steps - decay_steps, then linear to m*peak at steps
+///   inv_sqrt  peak*sqrt(max(warmup_steps,1)/(s+1))
+struct ScheduleSection {
+  LrKind kind = LrKind::kCosine;
+  int64_t warmup_steps = 0;
+  double min_ratio = 0.1;   ///< lowest rate / peak; 1 for constant, 0 for inv_sqrt
+  int64_t decay_steps = 0;  ///< length of the decay; 0 for constant and inv_sqrt
+  bool operator==(const ScheduleSection&) const = default;
+};
+
+struct DataSource {
+  std::string path;
+  double weight = 1;
+  bool operator==(const DataSource&) const = default;
+};
+
+struct DataSection {
+  std::vector<DataSource> sources;  ///< one of weight 1, or a mixture; weights as given, not normalised
+  bool document_mask = false;       ///< no attention across documents, no target across an end of document
+  bool restart_positions = false;   ///< positions count from the start of the document
+  bool operator==(const DataSection&) const = default;
+};
+
+struct CheckpointSection {
+  int64_t every = 0;  ///< steps; 0 = only after the last
+  int64_t keep = 2;
+  bool operator==(const CheckpointSection&) const = default;
+};
+
+struct LogSection {
+  int64_t every = 1;        ///< steps from line to line
+  int64_t stats_every = 0;  ///< steps from one set of layer statistics to the next; 0 = off
+  bool operator==(const LogSection&) const = default;
+};
+
+struct RunConfig {
+  RunSection run;
+  model::ModelConfig model;
+  MeshSection mesh;
+  TrainSection train;
+  OptimizerSection optimizer;
+  ScheduleSection schedule;
+  DataSection data;
+  CheckpointSection checkpoint;
+  LogSection log;
+  bool operator==(const RunConfig&) const = default;
+};
+
+/// What the config is for: it decides which keys must be given. kModel needs the model sections only (params, bench,
+/// eval); the train, optimizer and data fields without a default are then 0 or empty when absent.
+enum class Purpose : uint8_t { kTrain, kModel };
+
+/// What resolve() is told about the world.
+struct Facts {
+  std::optional<int64_t> dataset_vocab_size;  ///< of the manifest; absent: vocab.size must be given
+  int64_t ranks = 1;
+  int64_t local_ranks = 1;       ///< ranks on this machine
+  int64_t hardware_threads = 1;  ///< cores of this machine
+  Purpose purpose = Purpose::kTrain;
+};
+
+/// A value nobody gave, with the rule it follows from. Printed as `derived: KEY = VALUE (RULE)`.
+struct DerivedValue {
+  std::string key, value, rule;
+};
+
+struct Resolved {
+  RunConfig config;
+  std::vector<DerivedValue> derived;
+};
+
+/// Everything wrong with a configuration. what() has one line an error, each `[config] section.key = got: expected
+/// ...; fix`. Exit code 2.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(const std::vector<std::string>& errors);
+  const std::vector<std::string>& errors() const { return errors_; }  ///< without the `[config] ` prefix
+
+ private:
+  std::vector<std::string> errors_;
+};
+
+struct RawValues;
+
+/// A configuration as written: typed values by key, and the errors found so far.
+class RawConfig {
+ public:
+  RawConfig();
+  RawConfig(RawConfig&&) noexcept;
+  RawConfig& operator=(RawConfig&&) noexcept;
+  ~RawConfig();
+
+  /// Sources of data.path, empty when absent or wrong. For opening the dataset before resolve().
+  std::vector<DataSource> data_sources() const;
+  /// Reports one more error together with all others. Text as in ConfigError.
+  void add_error(std::string text);
+  const std::vector<std::string>& errors() const;
+
+  RawValues& values() { return *values_; }
+  const RawValues& values() const { return *values_; }
+
+ private:
+  struct Deleter {
+    void operator()(RawValues* values) const;
+  };
+  std::unique_ptr<RawValues, Deleter> values_;
+};
+
+/// Reads a TOML file and overrides of the form `section.key=value` (a later one wins; `section.key=default` unsets a
+/// key of the file). Wrong keys and values are kept as errors of the result. Throws Error(kInput) only when the file
+/// cannot be opened.
+RawConfig read_config(const std::string& path, const std::vector<std::string>& overrides);
+
+/// The same from text; `name` stands for the file in messages and gives run.dir its default.
+RawConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides);
+
+/// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
+Resolved resolve(const RawConfig& raw, const Facts& facts);
+
+/// read_config, then resolve.
+Resolved load_config(const std::string& path, const std::vector<std::string>& overrides, const Facts& facts);
+
+/// The fully resolved configuration as TOML; parse_config + resolve gives back an equal RunConfig.
+std::string to_toml(const RunConfig& config);
+
+/// The model sections alone, for a checkpoint's manifest or an import. Read back with model_from_toml, which throws
+/// ConfigError.
+std::string model_to_toml(const model::ModelConfig& config);
+model::ModelConfig model_from_toml(const std::string& text, const std::string& name);
+
+/// A stable 64-bit hash of every key and value, equal on all ranks that run one configuration.
+uint64_t config_hash(const RunConfig& config);
+
+struct ConfigChange {
+  std::string key, before, after;  ///< an absent value is `(none)`
+  bool fixed = false;              ///< the schema does not let it change on resume
+};
+/// Keys whose values differ, in schema order.
+std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConfig& after);
+
+/// Throws ConfigError naming every fixed key that differs, with the run's value and the new one.
+/// Free keys may differ; they are returned, to be printed.
+std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig& wanted);
+
+const char* name_of(Device v);
+const char* name_of(Recompute v);
+const char* name_of(PipelineSchedule v);
+const char* name_of(LrKind v);
+
+}  // namespace ashlar::config
