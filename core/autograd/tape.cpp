@@ -62,6 +62,17 @@ std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& w
   return parts;
 }
 
+std::vector<Var> split_columns(const Ctx& ctx, const Var& x, const std::vector<int64_t>& widths) {
+  if (ctx.tape != nullptr) return ctx.tape->split_columns(x, widths);
+  std::vector<Var> parts;
+  int64_t column = 0;
+  for (const int64_t width : widths) {
+    parts.push_back({.value = x.value.column_range(column, width)});
+    column += width;
+  }
+  return parts;
+}
+
 void Tape::seed(const Var& v, Tensor grad) {
   Slot& slot = slot_of(v);
   ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ", slot.shape.str());

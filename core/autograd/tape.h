@@ -93,4 +93,7 @@ class Tape {
   bool done_ = false;
 };
 
+/// Column slices on ctx's tape, or plain slices when nothing is recorded.
+std::vector<Var> split_columns(const Ctx& ctx, const Var& x, const std::vector<int64_t>& widths);
+
 }  // namespace ashlar

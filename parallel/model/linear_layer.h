@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/nn/parameter.h"
+#include "core/ops/linear.h"
+#include "parallel/model/model_config.h"
+
+namespace ashlar::model {
+
+/// One named matrix [rows, cols] that shares storage with others, in storage order.
+struct LinearPart {
+  std::string name;  ///< without ".weight" / ".bias"
+  int64_t rows = 0;
+  bool bias = false;
+  nn::InitRule init;
+};
+
+/// Storage for one or more matrices that multiply the same rows: [sum of rows, cols]. The bias vector exists when
+/// any part has one; the other parts' entries of it belong to no piece and stay zero.
+class LinearLayer {
+ public:
+  LinearLayer() = default;
+  LinearLayer(nn::ParameterStore& store, std::string name, int64_t cols, const std::vector<LinearPart>& parts);
+
+  /// x [N, cols] -> [N, rows]
+  Var operator()(const Ctx& ctx, const Var& x) const {
+    return ops::linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
+  }
+
+ private:
+  nn::Parameter* weight_ = nullptr;
+  nn::Parameter* bias_ = nullptr;
+};
+
+/// Initial values of a matrix [out, in] by the scheme; `to_residual` marks the two that write to the stream.
+/// normal: std. gpt2: std, to the stream std*residual_scale (Radford et al. 2019, section 2.3). xavier:
+/// sqrt(2/(in+out)) (Glorot & Bengio 2010, eq. 16). kaiming: sqrt(2/in) (He et al. 2015, eq. 10).
+nn::InitRule matrix_init(const ModelConfig& config, int64_t out, int64_t in, bool to_residual);
+/// Embedding and position tables: normal with init.std.
+nn::InitRule table_init(const ModelConfig& config);
+
+}  // namespace ashlar::model

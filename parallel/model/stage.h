@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/ops/head_loss.h"
+#include "parallel/model/block.h"
+
+namespace ashlar::model {
+
+/// What a stage of the pipeline owns; one rank owns everything.
+struct StageRange {
+  int64_t first_layer = 0, last_layer = 0;  ///< blocks [first, last)
+  bool embedding = true;
+  bool head = true;
+  static StageRange whole(const ModelConfig& config) { return {.last_layer = config.n_layers}; }
+};
+
+/// The blocks of a stage with optional embedding and head: only what it owns is constructed, under global names.
+/// Construction adds parameters to the store; allocate and initialise the store before the first forward.
+class Stage {
+ public:
+  Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range);
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  /// Rotary tables for positions < `positions`; call once after the store is allocated. No-op for other position types.
+  void make_tables(const Ctx& ctx, int64_t positions);
+
+  /// Token (and learned position) embedding with dropout: -> [N, C].
+  Var embed(const Ctx& ctx, const BatchView& batch) const;
+  /// This stage's blocks, each recomputed in backward when ctx.recompute asks for it: [N, C] -> [N, C].
+  Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch) const;
+  /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
+  void loss(const Ctx& ctx, const Var& x, const BatchView& batch, LossStats& stats) const;
+  /// Final norm and logits [N, V] in the accumulate dtype; columns at and beyond vocab_size are padding.
+  Tensor logits(const Ctx& ctx, const Tensor& x) const;
+  /// New tokens of samples whose past is in the cache -> hidden rows [N, C]; advances the cache. Whole model only.
+  Tensor decode(const Ctx& ctx, const BatchView& batch, KvCache& cache) const;
+
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  ModelConfig config_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  nn::Parameter* tokens_ = nullptr;
+  nn::Parameter* positions_ = nullptr;
+  nn::Parameter* head_ = nullptr;  ///< the token table when tied
+  nn::Parameter* head_bias_ = nullptr;
+  std::optional<NormLayer> final_norm_;
+  ops::RopeTables tables_;
+};
+
+}  // namespace ashlar::model
