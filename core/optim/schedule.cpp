@@ -14,25 +14,25 @@ std::string_view name_of(ScheduleKind kind) {
     case ScheduleKind::kLinear: return "linear";
     case ScheduleKind::kCosine: return "cosine";
     case ScheduleKind::kWsd: return "wsd";
-    case ScheduleKind::kInverseSqrt: return "inverse_sqrt";
+    case ScheduleKind::kInvSqrt: return "inv_sqrt";
   }
   throw Bug("[schedule] unknown kind");
 }
 
 double Schedule::lr(int64_t step) const {
   if (step < warmup_steps) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  // The share of the way from `begin` to the last step.
+  // The share of the decay that has passed when it starts at `begin`.
   const auto progress = [&](int64_t begin) {
-    if (steps <= begin) return 1.0;
-    return std::clamp(static_cast<double>(step - begin) / static_cast<double>(steps - begin), 0.0, 1.0);
+    if (decay_steps <= 0) return step < begin ? 0.0 : 1.0;
+    return std::clamp(static_cast<double>(step - begin) / static_cast<double>(decay_steps), 0.0, 1.0);
   };
   switch (kind) {
     case ScheduleKind::kConstant: return peak;
     case ScheduleKind::kLinear: return peak * (1 - (1 - min_ratio) * progress(warmup_steps));
     case ScheduleKind::kCosine:
       return peak * (min_ratio + (1 - min_ratio) * 0.5 * (1 + std::cos(std::numbers::pi * progress(warmup_steps))));
-    case ScheduleKind::kWsd: return peak * (1 - (1 - min_ratio) * (decay_steps > 0 ? progress(steps - decay_steps) : 0.0));
-    case ScheduleKind::kInverseSqrt: {
+    case ScheduleKind::kWsd: return peak * (1 - (1 - min_ratio) * progress(steps - decay_steps));
+    case ScheduleKind::kInvSqrt: {
       const double reference = static_cast<double>(std::max<int64_t>(warmup_steps, 1));
       const double at = std::max(static_cast<double>(step + 1), reference);
       return peak * std::max(std::sqrt(reference / at), min_ratio);

@@ -8,10 +8,6 @@
 #include "core/backend/norm.h"
 #include "core/backend/rope.h"
 
-#include "core/backend/activation.h"
-#include "core/backend/norm.h"
-#include "core/backend/rope.h"
-
 namespace ashlar::model {
 
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
