@@ -1,0 +1,52 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <cstring>
+
+#include "core/base/error.h"
+#include "kernels/cpu/gemm.h"
+
+namespace ashlar::cpu {
+
+CpuBackend::CpuBackend(const CpuOptions& options) : info_(detect_cpu(options.max_isa)), log_(options.log) {
+  if (options.threads < 0) {
+    throw input_error("run.threads", "expected 0 (all cores) or a positive count, got ", options.threads);
+  }
+  threads_ = options.threads > 0 ? options.threads : info_.cores;
+  limit_libraries(info_.isa);
+  for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
+    arenas_[static_cast<size_t>(kind)] =
+        std::make_unique<ArenaAllocator>(static_cast<MemoryKind>(kind), options.arena_cap_bytes);
+  }
+  gemm_ = std::make_unique<Gemm>(info_.isa, threads_, workspace());
+  if (log_ != nullptr && info_.isa != Isa::kAvx512Bf16) {
+    log_->info_once(
+        "cpu: no bf16 dot product on this machine; bf16 matrices are widened to fp32 while they are packed");
+  }
+}
+
+CpuBackend::~CpuBackend() = default;
+
+std::string CpuBackend::description() const {
+  std::string held;
+  if (info_.isa != info_.detected) held = str_cat(" (held below ", name_of(info_.detected), ")");
+  return str_cat("cpu: ", info_.model, ", ", threads_, threads_ == 1 ? " thread of " : " threads of ", info_.cores,
+                 info_.cores == 1 ? " core, " : " cores, ", name_of(info_.isa), held, ", ", gemm_->description());
+}
+
+Allocator& CpuBackend::allocator(MemoryKind kind) { return *arenas_.at(static_cast<size_t>(kind)); }
+
+std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<SynchronousStream>(); }
+
+std::unique_ptr<Event> CpuBackend::make_event() { return std::make_unique<SynchronousEvent>(); }
+
+void CpuBackend::copy_to_host(ConstView device, void* host, Stream&) {
+  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
+  std::memcpy(host, device.data, static_cast<size_t>(device.size() * size_of(device.dtype)));
+}
+
+void CpuBackend::copy_from_host(const void* host, MutView device, Stream&) {
+  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
+  std::memcpy(device.data, host, static_cast<size_t>(device.size() * size_of(device.dtype)));
+}
+
+}  // namespace ashlar::cpu

@@ -1,0 +1,116 @@
+#include "kernels/cpu/cpu_info.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "core/base/error.h"
+#include "hwy/highway.h"
+
+namespace ashlar::cpu {
+namespace {
+
+Isa detected_isa() {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::kBaseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512cd");
+  if (!avx512) return Isa::kAvx2;
+  return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512;
+}
+
+Isa parse_isa(std::string_view where, std::string_view word) {
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+    if (word == name_of(isa)) return isa;
+  }
+  throw input_error("cpu", where, " = \"", word,
+                    "\" is not an instruction set; use baseline, avx2, avx512 or avx512_bf16");
+}
+
+/// oneDNN's own variable, with oneDNN's words; words it does not know it ignores, and so does this.
+Isa onednn_limit() {
+  const char* raw = std::getenv("ONEDNN_MAX_CPU_ISA");
+  if (raw == nullptr) raw = std::getenv("DNNL_MAX_CPU_ISA");
+  if (raw == nullptr) return Isa::kAvx512Bf16;
+  std::string word(raw);
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
+  using Entry = std::pair<std::string_view, Isa>;
+  constexpr std::array<Entry, 8> kWords = {Entry{"SSE41", Isa::kBaseline},     Entry{"AVX", Isa::kBaseline},
+                                           Entry{"AVX2", Isa::kAvx2},          Entry{"AVX2_VNNI", Isa::kAvx2},
+                                           Entry{"AVX512_MIC", Isa::kAvx2},    Entry{"AVX512_MIC_4OPS", Isa::kAvx2},
+                                           Entry{"AVX512_CORE", Isa::kAvx512}, Entry{"AVX512_CORE_VNNI", Isa::kAvx512}};
+  for (const auto& [name, isa] : kWords) {
+    if (word == name) return isa;
+  }
+  return Isa::kAvx512Bf16;
+}
+
+int affinity_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline: return "baseline";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Bf16: return "avx512_bf16";
+  }
+  throw Bug("[cpu] unknown instruction set");
+}
+
+CpuInfo detect_cpu(std::string_view max_isa) {
+  CpuInfo info;
+  info.detected = detected_isa();
+  info.isa = std::min(info.detected, onednn_limit());
+  if (!max_isa.empty()) info.isa = std::min(info.isa, parse_isa("max_isa", max_isa));
+  const char* environment = std::getenv("ASHLAR_MAX_ISA");
+  if (environment != nullptr && *environment != '\0') {
+    info.isa = std::min(info.isa, parse_isa("ASHLAR_MAX_ISA", environment));
+  }
+  info.cores = affinity_cores();
+  info.model = processor_name();
+  return info;
+}
+
+void limit_libraries(Isa isa) {
+  constexpr int64_t kAvx512Targets = HWY_AVX3 | (HWY_AVX3 - 1);  // lower bits are better targets of the same family
+  constexpr int64_t kAvx2Targets = HWY_AVX2 | (HWY_AVX2 - 1);
+  switch (isa) {
+    case Isa::kBaseline:
+      hwy::DisableTargets(kAvx2Targets);
+      dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+      return;
+    case Isa::kAvx2:
+      hwy::DisableTargets(kAvx512Targets);
+      dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+      return;
+    case Isa::kAvx512:
+      hwy::DisableTargets(0);
+      dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
+      return;
+    case Isa::kAvx512Bf16: hwy::DisableTargets(0); return;
+  }
+}
+
+}  // namespace ashlar::cpu

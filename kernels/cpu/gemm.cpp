@@ -1,0 +1,64 @@
+#include "kernels/cpu/gemm.h"
+
+#include "core/base/error.h"
+#include "kernels/cpu/gemm_own.h"
+
+namespace ashlar::cpu {
+
+struct Gemm::OneDnn {};
+
+std::string_view name_of(GemmPath path) {
+  switch (path) {
+    case GemmPath::kAuto: return "auto";
+    case GemmPath::kOwn: return "own";
+    case GemmPath::kOneDnn: return "onednn";
+  }
+  throw Bug("[gemm] unknown path");
+}
+
+namespace {
+
+void check_view(const ConstView& view, std::string_view name, int64_t rows, int64_t cols) {
+  ASHLAR_CHECK(view.rows == rows && view.cols == cols && (rows <= 1 || view.stride >= cols), "gemm operand ", name,
+               ": expected [", rows, ", ", cols, "], got [", view.rows, ", ", view.cols, "] with stride ", view.stride);
+}
+
+void check(const GemmArgs& args) {
+  const int64_t m = args.m();
+  const int64_t n = args.n();
+  const int64_t k = args.k();
+  const DType storage = args.a.dtype;
+  check_view(args.a, "a", args.transpose_a ? k : m, args.transpose_a ? m : k);
+  check_view(args.b, "b", args.transpose_b ? n : k, args.transpose_b ? k : n);
+  check_view(args.c, "c", m, n);
+  ASHLAR_CHECK(is_floating(storage) && args.b.dtype == storage, "gemm of ", name_of(storage), " and ",
+               name_of(args.b.dtype), ": both must be of one floating dtype");
+  ASHLAR_CHECK(args.c.dtype == storage || args.c.dtype == accumulate_dtype(storage), "gemm of ", name_of(storage),
+               " into ", name_of(args.c.dtype), ": the result is of the storage or the accumulate dtype");
+  if (!args.bias) return;
+  ASHLAR_CHECK(!args.accumulate, "gemm: a bias only when the result is overwritten");
+  ASHLAR_CHECK(args.bias.size() == n && (args.bias.rows == 1 || args.bias.contiguous()), "gemm bias: expected [", n,
+               "] contiguous, got [", args.bias.rows, ", ", args.bias.cols, "]");
+  ASHLAR_CHECK(args.bias.dtype == storage || args.bias.dtype == accumulate_dtype(storage), "gemm of ", name_of(storage),
+               " with a bias of ", name_of(args.bias.dtype));
+}
+
+}  // namespace
+
+Gemm::Gemm(Isa isa, int threads, Allocator& workspace) : isa_(isa), threads_(threads), workspace_(workspace) {
+  ASHLAR_CHECK(threads >= 1, "threads = ", threads);
+}
+
+Gemm::~Gemm() = default;
+
+GemmPath Gemm::path_for(const GemmArgs&, GemmPath) { return GemmPath::kOwn; }
+
+void Gemm::run(const GemmArgs& args, GemmPath path) {
+  check(args);
+  ASHLAR_CHECK(path != GemmPath::kOneDnn || path_for(args, path) == path, "gemm: oneDNN cannot serve this call");
+  gemm_own(args, isa_, threads_, workspace_);
+}
+
+std::string Gemm::description() const { return "gemm: own kernels"; }
+
+}  // namespace ashlar::cpu

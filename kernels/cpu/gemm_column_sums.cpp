@@ -1,0 +1,108 @@
+#include "kernels/cpu/gemm_column_sums.h"
+
+#include <algorithm>
+
+#include "core/base/bf16.h"
+#include "core/base/error.h"
+#include "kernels/cpu/parallel_for.h"
+
+// One add an element, bound by reading x. A thread owns columns, so no partial sums cross threads.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm_column_sums.cpp"
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kRowBlock = 64;
+constexpr int64_t kColBlock = 512;
+
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> load(D d, const T* p) {
+  if constexpr (sizeof(T) == 2) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<uint16_t, D> half;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(half, reinterpret_cast<const uint16_t*>(p)))));
+  } else {
+    return hn::LoadU(d, p);
+  }
+}
+
+template <typename Acc, typename T>
+HWY_INLINE Acc element(T x) {
+  if constexpr (sizeof(T) == 2) {
+    return static_cast<float>(x);
+  } else {
+    return x;
+  }
+}
+
+template <typename T, typename Acc>
+HWY_ATTR void add_block(const T* x, int64_t stride, int64_t rows, int64_t cols, Acc* out, bool fresh) {
+  const hn::ScalableTag<Acc> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t j = 0;
+  for (; j + lanes <= cols; j += lanes) {
+    auto sum = hn::Zero(d);
+    for (int64_t r = 0; r < rows; ++r) sum = hn::Add(sum, load(d, x + r * stride + j));
+    hn::StoreU(fresh ? sum : hn::Add(sum, hn::LoadU(d, out + j)), d, out + j);
+  }
+  for (; j < cols; ++j) {
+    Acc sum = 0;
+    for (int64_t r = 0; r < rows; ++r) sum += element<Acc>(x[r * stride + j]);
+    out[j] = fresh ? sum : out[j] + sum;
+  }
+}
+
+template <typename T, typename Acc>
+void columns(const ConstView& x, Acc* out, bool accumulate, int64_t begin, int64_t end) {
+  const T* data = static_cast<const T*>(x.data);
+  for (int64_t j = begin; j < end; j += kColBlock) {
+    const int64_t cols = std::min(kColBlock, end - j);
+    for (int64_t r = 0; r < x.rows; r += kRowBlock) {
+      const int64_t rows = std::min(kRowBlock, x.rows - r);
+      add_block(data + r * x.stride + j, x.stride, rows, cols, out + j, r == 0 && !accumulate);
+    }
+  }
+}
+
+void column_range(const ConstView& x, void* out, bool accumulate, int64_t begin, int64_t end) {
+  switch (x.dtype) {
+    case DType::kFloat32: return columns<float>(x, static_cast<float*>(out), accumulate, begin, end);
+    case DType::kBFloat16: return columns<BF16>(x, static_cast<float*>(out), accumulate, begin, end);
+    default: return columns<double>(x, static_cast<double*>(out), accumulate, begin, end);
+  }
+}
+
+}  // namespace ashlar::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu {
+
+HWY_EXPORT(column_range);
+
+void column_sums(ConstView x, MutView out, bool accumulate, int threads) {
+  ASHLAR_CHECK(is_floating(x.dtype) && out.dtype == accumulate_dtype(x.dtype) && out.size() == x.cols,
+               "column sums of ", name_of(x.dtype), " [", x.rows, ", ", x.cols, "] into ", name_of(out.dtype), " [",
+               out.size(), "]");
+  if (x.rows == 0 && !accumulate) {
+    std::fill_n(static_cast<char*>(out.data), out.size() * size_of(out.dtype), char{0});
+    return;
+  }
+  const auto run = HWY_DYNAMIC_DISPATCH(column_range);
+  // Columns in groups of 16 keep neighbouring threads out of each other's cache lines.
+  const int64_t groups = (x.cols + 15) / 16;
+  const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(16 * x.rows, 1));
+  parallel_for(threads, groups, grain, [&](int64_t begin, int64_t end) {
+    run(x, out.data, accumulate, begin * 16, std::min(end * 16, x.cols));
+  });
+}
+
+}  // namespace ashlar::cpu
+#endif  // HWY_ONCE

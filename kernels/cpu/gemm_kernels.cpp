@@ -1,0 +1,311 @@
+#include "kernels/cpu/gemm_kernels.h"
+
+#include <array>
+#include <utility>
+
+#include "core/base/error.h"
+
+// Packing and tile kernels in Highway, once for each instruction set. A tile is tile_rows x 2 vectors of accumulators
+// that stay in registers: per step of k, 2 vector loads of b, one broadcast of a per row, and 2*tile_rows FMAs.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm_kernels.cpp"
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_AVX3
+constexpr int kTileRows = 12;  // 24 of 32 registers
+#elif HWY_TARGET == HWY_SCALAR
+constexpr int kTileRows = 2;
+#else
+constexpr int kTileRows = 6;  // 12 of 16 registers
+#endif
+
+template <typename T>
+int lanes_of() {
+  return static_cast<int>(hn::Lanes(hn::ScalableTag<T>()));
+}
+
+template <typename T, int kRows, int kVectors>
+HWY_ATTR void tile(const TileArgs<T>& args) {
+  const hn::ScalableTag<T> d;
+  using Vec = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* HWY_RESTRICT a = static_cast<const T*>(args.a);
+  const T* HWY_RESTRICT b = static_cast<const T*>(args.b);
+  Vec sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
+  }
+  for (int64_t p = 0; p < args.groups; ++p) {
+    Vec bv[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) bv[v] = hn::Load(d, b + v * lanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Vec av = hn::Set(d, a[r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(av, bv[v], sum[r][v]);
+    }
+    a += kRows;
+    b += kVectors * lanes;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      Vec value = sum[r][v];
+      if (args.add != nullptr) value = hn::Add(value, hn::LoadU(d, args.add + r * args.ld_add + v * lanes));
+      hn::StoreU(value, d, args.out + r * args.ld_out + v * lanes);
+    }
+  }
+}
+
+template <typename T>
+void run_tile(int rows, int vectors, const TileArgs<T>& args) {
+  using Fn = void (*)(const TileArgs<T>&);
+  static constexpr auto kTable = []<size_t... kR>(std::index_sequence<kR...>) {
+    return std::array<std::array<Fn, 2>, sizeof...(kR)>{
+        std::array<Fn, 2>{&tile<T, static_cast<int>(kR) + 1, 1>, &tile<T, static_cast<int>(kR) + 1, 2>}...};
+  }
+  (std::make_index_sequence<kTileRows>());
+  kTable[static_cast<size_t>(rows - 1)][static_cast<size_t>(vectors - 1)](args);
+}
+
+// One storage element as a panel element.
+HWY_INLINE float widen(BF16 x) { return static_cast<float>(x); }
+HWY_INLINE float widen(float x) { return x; }
+HWY_INLINE double widen(double x) { return x; }
+HWY_INLINE uint32_t widen(uint32_t x) { return x; }
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const BF16* p) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint16_t, decltype(du)> du16;
+  const auto half = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
+}
+
+// Rows of the panel are contiguous in the source.
+template <typename Src, typename T>
+HWY_ATTR void pack_rows(const PackArgs& args) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Src* src = static_cast<const Src*>(args.src);
+  T* dst = static_cast<T*>(args.dst);
+  for (int64_t p = 0; p < args.k; ++p, src += args.stride, dst += args.padded_width) {
+    int64_t i = 0;
+    for (; i + lanes <= args.width; i += lanes) hn::StoreU(load(d, src + i), d, dst + i);
+    for (; i < args.width; ++i) dst[i] = widen(src[i]);
+    for (; i < args.padded_width; ++i) dst[i] = T{};
+  }
+}
+
+// A 4 x 4 block (fp64: 2 x 2) of the source, transposed.
+template <typename Src, typename T>
+HWY_INLINE void transpose_block(const Src* src, int64_t stride, T* dst, int64_t width) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int p = 0; p < 4; ++p) {
+    for (int i = 0; i < 4; ++i) dst[p * width + i] = widen(src[i * stride + p]);
+  }
+#else
+  if constexpr (sizeof(T) == 4) {
+    const hn::FixedTag<T, 4> d;
+    const hn::FixedTag<uint64_t, 2> d64;
+    const auto r0 = load(d, src);
+    const auto r1 = load(d, src + stride);
+    const auto r2 = load(d, src + 2 * stride);
+    const auto r3 = load(d, src + 3 * stride);
+    const auto lo01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+    const auto lo23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+    const auto hi01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+    const auto hi23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, lo01, lo23)), d, dst);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, lo01, lo23)), d, dst + width);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, hi01, hi23)), d, dst + 2 * width);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, hi01, hi23)), d, dst + 3 * width);
+  } else {
+    for (int p = 0; p < 4; ++p) {
+      for (int i = 0; i < 4; ++i) dst[p * width + i] = widen(src[i * stride + p]);
+    }
+  }
+#endif
+}
+
+// Rows of the panel are strided in the source.
+template <typename Src, typename T>
+HWY_ATTR void pack_transposed(const PackArgs& args) {
+  const Src* src = static_cast<const Src*>(args.src);
+  T* dst = static_cast<T*>(args.dst);
+  const int64_t blocked_k = args.k / 4 * 4;
+  if (args.width >= 4) {
+    for (int64_t p = 0; p < blocked_k; p += 4) {
+      T* out = dst + p * args.padded_width;
+      int64_t i = 0;
+      for (; i + 4 <= args.width; i += 4)
+        transpose_block(src + i * args.stride + p, args.stride, out + i, args.padded_width);
+      // The last block overlaps the one before instead of running past the width.
+      const int64_t last = args.width - 4;
+      if (i < args.width) transpose_block(src + last * args.stride + p, args.stride, out + last, args.padded_width);
+    }
+  }
+  for (int64_t p = args.width >= 4 ? blocked_k : 0; p < args.k; ++p) {
+    for (int64_t i = 0; i < args.width; ++i) dst[p * args.padded_width + i] = widen(src[i * args.stride + p]);
+  }
+  if (args.padded_width > args.width) {
+    for (int64_t p = 0; p < args.k; ++p) {
+      for (int64_t i = args.width; i < args.padded_width; ++i) dst[p * args.padded_width + i] = T{};
+    }
+  }
+}
+
+template <typename Src, typename T>
+void pack(const PackArgs& args) {
+  if (args.k_contiguous) {
+    pack_transposed<Src, T>(args);
+  } else {
+    pack_rows<Src, T>(args);
+  }
+}
+
+// Panel element p holds the bf16 pair (2p, 2p+1) of k, the even one in the lower half.
+HWY_ATTR void pack_pairs(const PackArgs& args) {
+  const int64_t pairs = args.k / 2;
+  const BF16* src = static_cast<const BF16*>(args.src);
+  uint32_t* dst = static_cast<uint32_t*>(args.dst);
+  const auto pair = [](BF16 even, BF16 odd) { return uint32_t{even.bits} | (uint32_t{odd.bits} << 16); };
+  if (args.k_contiguous && args.stride % 2 == 0) {  // pairs lie side by side already
+    PackArgs whole = args;
+    whole.stride = args.stride / 2;
+    whole.k = pairs;
+    pack_transposed<uint32_t, uint32_t>(whole);
+  } else if (args.k_contiguous) {
+    for (int64_t p = 0; p < pairs; ++p) {
+      for (int64_t i = 0; i < args.width; ++i) {
+        const BF16* at = src + i * args.stride + 2 * p;
+        dst[p * args.padded_width + i] = pair(at[0], at[1]);
+      }
+      for (int64_t i = args.width; i < args.padded_width; ++i) dst[p * args.padded_width + i] = 0;
+    }
+  } else {
+    const hn::ScalableTag<uint32_t> d;
+    const hn::Rebind<uint16_t, decltype(d)> half;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t p = 0; p < pairs; ++p) {
+      const uint16_t* even = reinterpret_cast<const uint16_t*>(src + 2 * p * args.stride);
+      const uint16_t* odd = even + args.stride;
+      uint32_t* out = dst + p * args.padded_width;
+      int64_t i = 0;
+      for (; i + lanes <= args.width; i += lanes) {
+        const auto low = hn::PromoteTo(d, hn::LoadU(half, even + i));
+        const auto high = hn::PromoteTo(d, hn::LoadU(half, odd + i));
+        hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, out + i);
+      }
+      for (; i < args.width; ++i) out[i] = uint32_t{even[i]} | (uint32_t{odd[i]} << 16);
+      for (; i < args.padded_width; ++i) out[i] = 0;
+    }
+  }
+  if (args.k % 2 == 0) return;
+  for (int64_t i = 0; i < args.padded_width; ++i) {
+    const int64_t p = args.k - 1;
+    const BF16 last = i >= args.width     ? BF16()
+                      : args.k_contiguous ? src[i * args.stride + p]
+                                          : src[p * args.stride + i];
+    dst[pairs * args.padded_width + i] = last.bits;
+  }
+}
+
+HWY_ATTR void store_bf16(const float* from, int64_t ld_from, BF16* c, int64_t ld_c, int64_t rows, int64_t cols,
+                         bool accumulate) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<uint16_t, decltype(d)> du16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < rows; ++r, from += ld_from, c += ld_c) {
+    int64_t j = 0;
+    for (; j + lanes <= cols; j += lanes) {
+      auto x = hn::LoadU(d, from + j);
+      if (accumulate) x = hn::Add(x, load(d, c + j));
+      // To nearest even, as BF16::round_bits.
+      const auto bits = hn::BitCast(du, x);
+      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
+      const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffU)), odd));
+      const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40U));
+      const auto result = hn::IfThenElse(hn::RebindMask(du, hn::Ne(x, x)), quiet, rounded);
+      hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di, result)), du16, reinterpret_cast<uint16_t*>(c + j));
+    }
+    for (; j < cols; ++j) c[j] = BF16(accumulate ? from[j] + static_cast<float>(c[j]) : from[j]);
+  }
+}
+
+GemmKernels<float> float_table(DType storage) {
+  return {.tile_rows = kTileRows,
+          .lanes = lanes_of<float>(),
+          .k_group = 1,
+          .panel_elem_bytes = sizeof(float),
+          .pack = storage == DType::kBFloat16 ? &pack<BF16, float> : &pack<float, float>,
+          .tile = &run_tile<float>,
+          .store_bf16 = &store_bf16};
+}
+
+GemmKernels<double> double_table() {
+  return {.tile_rows = kTileRows,
+          .lanes = lanes_of<double>(),
+          .k_group = 1,
+          .panel_elem_bytes = sizeof(double),
+          .pack = &pack<double, double>,
+          .tile = &run_tile<double>,
+          .store_bf16 = nullptr};
+}
+
+}  // namespace ashlar::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu {
+
+// Not Highway's own dispatch: the instruction set is the backend's, so that one process can hold two of them.
+GemmKernels<float> float_kernels(Isa isa, DType storage) {
+  switch (isa) {
+    case Isa::kAvx512Bf16:
+    case Isa::kAvx512: return N_AVX3::float_table(storage);
+    case Isa::kAvx2: return N_AVX2::float_table(storage);
+    case Isa::kBaseline: return HWY_STATIC_DISPATCH(float_table)(storage);
+  }
+  throw Bug("[gemm] unknown instruction set");
+}
+
+// The dot-product tile itself needs an instruction that Highway lacks: gemm_bf16_avx512.cpp adds it.
+GemmKernels<float> bf16_pair_kernels() {
+  GemmKernels<float> kernels = N_AVX3::float_table(DType::kBFloat16);
+  kernels.k_group = 2;
+  kernels.panel_elem_bytes = sizeof(uint32_t);
+  kernels.pack = &N_AVX3::pack_pairs;
+  return kernels;
+}
+
+GemmKernels<double> double_kernels(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512Bf16:
+    case Isa::kAvx512: return N_AVX3::double_table();
+    case Isa::kAvx2: return N_AVX2::double_table();
+    case Isa::kBaseline: return HWY_STATIC_DISPATCH(double_table)();
+  }
+  throw Bug("[gemm] unknown instruction set");
+}
+
+}  // namespace ashlar::cpu
+#endif  // HWY_ONCE

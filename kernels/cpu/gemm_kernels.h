@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/bf16.h"
+#include "core/base/dtype.h"
+#include "kernels/cpu/cpu_info.h"
+
+namespace ashlar::cpu {
+
+/// The widest tile of any instruction set: rows, and columns in elements.
+inline constexpr int kMaxTileRows = 14;
+inline constexpr int kMaxTileCols = 32;
+
+/// A slice of an operand to be laid out for the tile kernel: element (i, p), i along m or n, p along k, is
+/// src[i*stride + p] when k_contiguous, else src[p*stride + i].
+/// Written: panel element dst[p*padded_width + i] for p < k (in groups of `k_group`, a short last group filled with
+/// zeros), with zeros for width <= i < padded_width.
+struct PackArgs {
+  const void* src = nullptr;
+  int64_t stride = 0;
+  bool k_contiguous = false;
+  int64_t width = 0;
+  int64_t padded_width = 0;
+  int64_t k = 0;
+  void* dst = nullptr;
+};
+
+/// out[r][c] = add[r][c] + sum_p a[p][r] b[p][c] over `groups` panel elements, one tile of rows x vectors*lanes.
+/// Sums run over p in ascending order for every element, whatever the tile's size.
+template <typename Acc>
+struct TileArgs {
+  const void* a = nullptr;  ///< panel of height rows
+  const void* b = nullptr;  ///< panel of width vectors*lanes, aligned to a vector
+  int64_t groups = 0;
+  const Acc* add = nullptr;  ///< or null; ld_add 0 repeats one row
+  int64_t ld_add = 0;
+  Acc* out = nullptr;
+  int64_t ld_out = 0;
+};
+
+/// The kernels of one instruction set for one storage dtype: what the blocked loops of gemm_own.cpp are made of.
+template <typename Acc>
+struct GemmKernels {
+  int tile_rows = 0;  ///< a tile is 1..tile_rows rows
+  int lanes = 0;      ///< by 1..2 vectors of so many columns
+  int k_group = 1;    ///< storage elements in a panel element
+  int64_t panel_elem_bytes = 0;
+  void (*pack)(const PackArgs&) = nullptr;
+  void (*tile)(int rows, int vectors, const TileArgs<Acc>&) = nullptr;
+  /// c[r][j] = round(from[r][j] [+ c[r][j]]) for a block of rows x cols; null when Acc is the only output.
+  void (*store_bf16)(const Acc* from, int64_t ld_from, BF16* c, int64_t ld_c, int64_t rows, int64_t cols,
+                     bool accumulate) = nullptr;
+};
+
+/// fp32 panels, from fp32 or bf16 storage (widened while packed).
+GemmKernels<float> float_kernels(Isa isa, DType storage);
+GemmKernels<double> double_kernels(Isa isa);
+/// Panels of bf16 pairs; the tile is to be replaced by one that understands them.
+GemmKernels<float> bf16_pair_kernels();
+/// bf16_pair_kernels with vdpbf16ps; only where the processor has it.
+GemmKernels<float> bf16_dot_kernels();
+
+}  // namespace ashlar::cpu

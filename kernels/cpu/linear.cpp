@@ -1,0 +1,32 @@
+#include "core/backend/linear.h"
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_column_sums.h"
+
+// The three products of a linear layer are one matrix product each: 2*N*M*K flops, bound by the FMA rate except for a
+// handful of rows, where reading w bounds them. Threads, packing and the choice of kernel: gemm.h.
+
+namespace ashlar::cpu {
+
+void CpuBackend::linear_forward(const LinearForward& args, Stream&) {
+  gemm_->run({.a = args.x, .b = args.w, .bias = args.bias, .c = args.y, .transpose_b = true});
+}
+
+void CpuBackend::linear_backward_input(const LinearBackwardInput& args, Stream&) {
+  if (args.mode == GradMode::kSkip) return;
+  gemm_->run({.a = args.dy, .b = args.w, .bias = {}, .c = args.dx, .accumulate = args.mode == GradMode::kAccumulate});
+}
+
+void CpuBackend::linear_backward_weight(const LinearBackwardWeight& args, Stream&) {
+  if (args.mode == GradMode::kSkip) return;
+  const bool accumulate = args.mode == GradMode::kAccumulate;
+  // 1. dw
+  if (args.dw) {
+    gemm_->run({.a = args.dy, .b = args.x, .bias = {}, .c = args.dw, .transpose_a = true, .accumulate = accumulate});
+  }
+  // 2. dbias
+  if (args.dbias) column_sums(args.dy, args.dbias, accumulate, threads_);
+}
+
+}  // namespace ashlar::cpu

@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/philox.h"
+#include "kernels/cpu/arena_allocator.h"
+
+namespace ashlar::cpu {
+namespace {
+
+TEST(Arena, LowestAddressFirstAndMergedHoles) {
+  ArenaAllocator arena(MemoryKind::kActivations);
+  char* a = static_cast<char*>(arena.allocate(1000));
+  char* b = static_cast<char*>(arena.allocate(256));
+  char* c = static_cast<char*>(arena.allocate(1));
+  EXPECT_EQ(b - a, 1024);
+  EXPECT_EQ(c - b, 256);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % 256, 0U);
+  EXPECT_EQ(arena.used_bytes(), 1024 + 256 + 256);
+  EXPECT_EQ(arena.high_water_bytes(), 1536);
+  arena.release(a);
+  arena.release(b);  // merges with the hole before it
+  EXPECT_EQ(arena.allocate(1280), a);
+  arena.release(a);
+  EXPECT_EQ(arena.allocate(1281), c + 256) << "too large for the hole";
+  arena.release(c);  // merges on both sides only where there are holes
+  EXPECT_EQ(arena.allocate(1536), a);
+  EXPECT_EQ(arena.high_water_bytes(), 1536 + 1536);
+}
+
+TEST(Arena, ZeroBytesIsABlock) {
+  ArenaAllocator arena(MemoryKind::kWorkspace);
+  void* a = arena.allocate(0);
+  void* b = arena.allocate(0);
+  EXPECT_NE(a, nullptr);
+  EXPECT_NE(a, b);
+  arena.release(nullptr);
+  arena.release(a);
+  arena.release(b);
+  EXPECT_EQ(arena.used_bytes(), 0);
+}
+
+TEST(Arena, RandomTrafficNeverOverlapsAndEndsEmpty) {
+  ArenaAllocator arena(MemoryKind::kActivations);
+  struct Block {
+    uint8_t* data;
+    int64_t size;
+    uint8_t mark;
+  };
+  std::vector<Block> live;
+  for (uint64_t i = 0; i < 4000; ++i) {
+    const auto words = Philox::block(1, 2, i);
+    if (live.size() < 40 && words[0] % 2 == 0) {
+      const int64_t size = words[1] % 5000;
+      const Block block{static_cast<uint8_t*>(arena.allocate(size)), size, static_cast<uint8_t>(i)};
+      std::memset(block.data, block.mark, static_cast<size_t>(size));
+      live.push_back(block);
+    } else if (!live.empty()) {
+      const size_t at = words[1] % live.size();
+      for (int64_t b = 0; b < live[at].size; ++b) ASSERT_EQ(live[at].data[b], live[at].mark);
+      arena.release(live[at].data);
+      live.erase(live.begin() + static_cast<int64_t>(at));
+    }
+  }
+  for (const Block& block : live) arena.release(block.data);
+  EXPECT_EQ(arena.used_bytes(), 0);
+  EXPECT_LE(arena.high_water_bytes(), 60 * 5120) << "first fit must not scatter";
+  void* all = arena.allocate(arena.high_water_bytes());
+  arena.release(all);
+  EXPECT_LE(arena.high_water_bytes(), 60 * 5120) << "the holes must have merged";
+}
+
+TEST(Arena, ARepeatedStepAsksTheSystemForNothing) {
+  ArenaAllocator arena(MemoryKind::kActivations);
+  int64_t calls = 0;
+  int64_t high = 0;
+  for (int step = 0; step < 5; ++step) {
+    std::vector<void*> blocks;
+    for (int64_t i = 1; i <= 20; ++i) blocks.push_back(arena.allocate(i * 1'000'000));
+    for (void* block : blocks) arena.release(block);
+    if (step == 0) {
+      calls = arena.num_system_calls();
+      high = arena.high_water_bytes();
+    }
+    EXPECT_EQ(arena.num_system_calls(), calls);
+    EXPECT_EQ(arena.high_water_bytes(), high);
+  }
+  EXPECT_GE(high, 210'000'000);
+  EXPECT_LE(high, 210'000'000 + 20 * 256);
+}
+
+TEST(Arena, ExhaustionNamesKindAndSizes) {
+  ArenaAllocator arena(MemoryKind::kGradients, 4096);
+  void* block = arena.allocate(3000);
+  try {
+    arena.allocate(2000);
+    FAIL() << "2000 bytes beside 3000 do not fit into 4096";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kResource);
+    const std::string text = error.what();
+    for (const char* part : {"gradients", "2000", "3072", "4096"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+    }
+    EXPECT_EQ(text.find('\n'), std::string::npos);
+  }
+  arena.release(block);
+  EXPECT_NE(arena.allocate(4096), nullptr) << "a refused request leaves the arena usable";
+}
+
+TEST(Arena, MoreThanTheMachineHasIsRefusedBeforeItIsTouched) {
+  ArenaAllocator arena(MemoryKind::kParameters);
+  EXPECT_THROW(arena.allocate(int64_t{200} << 40), Error);
+  try {
+    arena.allocate(int64_t{255} << 30);  // fits the reserved range on a machine that grants it, not the memory
+    GTEST_SKIP() << "this machine has more than 255 GiB free";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kResource);
+  }
+}
+
+TEST(Arena, ReleasingTwiceIsABug) {
+  ArenaAllocator arena(MemoryKind::kWorkspace);
+  void* block = arena.allocate(64);
+  arena.release(block);
+  EXPECT_THROW(arena.release(block), Bug);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(ArenaDeathTest, FreeBlocksArePoisoned) {
+  ArenaAllocator arena(MemoryKind::kActivations);
+  volatile char* block = static_cast<char*>(arena.allocate(100));
+  block[99] = 1;
+  EXPECT_DEATH(block[100] = 1, "use-after-poison");
+  arena.release(const_cast<char*>(block));
+  EXPECT_DEATH(block[0] = 1, "use-after-poison");
+}
+#endif
+
+}  // namespace
+}  // namespace ashlar::cpu
