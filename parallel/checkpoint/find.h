@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+
+namespace ashlar::checkpoint {
+
+/// A checkpoint directory under its final name. Nothing has been read of it.
+struct Found {
+  std::filesystem::path path;
+  int64_t step = 0;
+};
+
+std::string directory_name(int64_t step);                                       ///< "step-00001234"
+std::filesystem::path checkpoints_dir(const std::filesystem::path& run_dir);    ///< RUN_DIR/checkpoints
+
+/// The checkpoints of a run, oldest first; empty when there are none or no such directory. Changes nothing.
+std::vector<Found> list(const std::filesystem::path& run_dir);
+
+/// The newest checkpoint of a run that verifies to the last byte; empty when the run has none. Each damaged newer one
+/// is named with its reason as a warning and skipped. Throws a damaged error when there are checkpoints and all of
+/// them are damaged (a run must not begin anew in silence), an input error when one is of a newer version.
+/// Changes nothing: safe beside a running trainer.
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log);
+
+/// The checkpoint that a user means: a checkpoint directory itself (not verified yet), or a run directory or its
+/// `checkpoints` folder (newest good one). Input error that says what was looked for when it is neither.
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log);
+
+/// Removes what killed processes left: `.partial` directories. Each is named in the log. For the owner of the run
+/// directory only: at start, and before each save.
+void remove_leftovers(const std::filesystem::path& run_dir, Log& log);
+
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/io/checksum.h"
+#include "core/io/safetensors.h"
+
+namespace ashlar::checkpoint {
+
+inline constexpr std::string_view kManifestFile = "manifest.json";
+inline constexpr std::string_view kFormat = "ashlar-checkpoint";
+inline constexpr int64_t kVersion = 1;  ///< newest version this program writes and reads
+
+/// Where a run stands, besides its tensors. The learning rate is a pure function of step, every random number one of
+/// (seed, site, step, index): nothing else has to be kept for a bit-identical continuation.
+struct TrainingState {
+  int64_t step = 0;              ///< optimizer steps done
+  int64_t position_samples = 0;  ///< next sample of the training stream
+  int64_t tokens = 0;            ///< tokens seen
+  uint64_t seed = 0;             ///< run.seed, of initial values, dropout and the order of samples
+  uint64_t philox_step = 0;      ///< dropout's step for the next step
+  bool operator==(const TrainingState&) const = default;
+};
+
+/// A block of the matrix view [rows, cols] of a global tensor: rows = product of all extents but the last, cols = the
+/// last (a vector is one row, a scalar 1x1).
+struct Block {
+  int64_t row = 0, col = 0;    ///< first
+  int64_t rows = 0, cols = 0;  ///< extent
+  bool operator==(const Block&) const = default;
+};
+
+/// A block and where its bytes are: tensor `stored_as` of file number `file`.
+struct Slice {
+  int64_t file = 0;       ///< index into Manifest::files
+  std::string stored_as;  ///< usually the tensor's global name; a file with two blocks of one tensor needs two names
+  Block block;
+  bool operator==(const Slice&) const = default;
+};
+
+enum class Group : uint8_t { kWeights, kOptimizer };
+std::string_view name_of(Group group);  ///< "weights", "optimizer"
+
+/// A global tensor. Its slices tile it: no gap, no overlap.
+struct TensorRecord : io::TensorSpec {
+  Group group = Group::kWeights;
+  std::vector<Slice> slices;
+
+  int64_t matrix_rows() const;
+  int64_t matrix_cols() const;
+};
+
+struct FileRecord {
+  std::string name;  ///< inside the checkpoint directory
+  io::ChunkChecksums checksums;
+};
+
+/// `manifest.json`: what a checkpoint holds. Written last, so a directory with a manifest is complete.
+struct Manifest {
+  std::optional<TrainingState> state;  ///< absent: weights only, as `ashlar import` makes them
+  std::string config_toml;             ///< the resolved configuration
+  std::string tokenizer_json;          ///< the tokenizer's own text; empty when there is none
+  io::Metadata metadata;
+  std::vector<FileRecord> files;
+  std::vector<TensorRecord> tensors;  ///< ordered by name; names are unique over both groups
+
+  int64_t total_bytes() const;  ///< of all files
+};
+
+/// The exact bytes of the manifest. The first line is `{"checksum":"CRC",` with the CRC-32 (as zlib, eight hex digits)
+/// of everything after that line, in this and every later version: damage is told from novelty before a field is
+/// believed. Throws an input error for text that is not UTF-8, Bug for tensors that their slices do not tile.
+std::string manifest_text(const Manifest& manifest);
+
+/// Reads the text of a manifest; `path` names it in errors. Damaged error (exit 3): any byte that differs from what
+/// was written, or fields that contradict each other. Input error (exit 2): another format, or a newer version.
+Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
+
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/checkpoint/manifest.h"
+
+namespace ashlar::checkpoint {
+
+/// Opens a checkpoint directory, whatever mesh wrote it: tensors are assembled from the slices of all files. The
+/// manifest is checked when it opens; a file when it is first read: its size, and the checksum of each chunk that a
+/// read touches. Not for several threads at once.
+/// Errors: damaged error (exit 3) naming file, tensor and chunk; input error (exit 2) for a directory that is no
+/// checkpoint, another format, or a newer version.
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(std::filesystem::path directory);
+  ~CheckpointReader();
+  CheckpointReader(CheckpointReader&&) noexcept;
+  CheckpointReader& operator=(CheckpointReader&&) noexcept;
+
+  const std::filesystem::path& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+  const std::optional<TrainingState>& state() const { return manifest_.state; }  ///< absent in an import
+  const std::string& config_toml() const { return manifest_.config_toml; }
+  const std::string& tokenizer_json() const { return manifest_.tokenizer_json; }
+  const io::Metadata& metadata() const { return manifest_.metadata; }
+
+  /// All tensors, ordered by name; weights and moments told apart by `group`.
+  const std::vector<TensorRecord>& tensors() const { return manifest_.tensors; }
+  const TensorRecord* find(std::string_view name) const;  ///< null when there is none
+  const TensorRecord& at(std::string_view name) const;    ///< throws an input error naming it
+  bool has_moments() const;
+
+  /// Fills `out` (exactly the tensor's bytes) with the whole tensor, row-major, in its stored dtype.
+  void read(std::string_view name, std::span<std::byte> out);
+  /// Fills `out` with a block of the tensor's matrix view, row-major. Bug when the block is not inside the tensor.
+  void read_block(const TensorRecord& tensor, const Block& block, std::span<std::byte> out);
+
+  /// Reads every byte of every file and compares it with its checksum; checks every file's header against the
+  /// manifest. Throws at the first damage.
+  void verify();
+
+ private:
+  class File;
+  File& file(int64_t index);
+
+  std::filesystem::path path_;
+  Manifest manifest_;
+  std::vector<std::unique_ptr<File>> files_;  // opened when first read
+};
+
+}  // namespace ashlar::checkpoint

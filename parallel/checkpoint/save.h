@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/autograd/ctx.h"
+#include "core/io/safetensors.h"
+#include "core/nn/parameter.h"
+#include "core/optim/optimizer.h"
+#include "parallel/checkpoint/manifest.h"
+
+namespace ashlar::checkpoint {
+
+/// What to save and where. Everything is read only and must outlive the call.
+struct SaveArgs {
+  std::filesystem::path run_dir;  ///< the checkpoint becomes RUN_DIR/checkpoints/step-00001234
+  const nn::ParameterStore& store;
+  const optim::Optimizer* optimizer = nullptr;  ///< null: the values in their storage dtype, no moments
+  TrainingState state;                          ///< state.step names the directory
+  std::string_view config_toml;
+  std::string_view tokenizer_json;
+  io::Metadata metadata;
+  int64_t keep = 0;  ///< newest checkpoints to keep, this one included; 0 = all
+};
+
+struct Saved {
+  std::filesystem::path path;
+  int64_t bytes = 0;  ///< of all files, manifest included
+  double seconds = 0;
+};
+
+/// Writes one checkpoint. With an optimizer: its master weights in the accumulate dtype and both moments (NAME.m,
+/// NAME.v). Pieces only: padded vocabulary rows are not stored. Host memory is bounded by 16 MiB, whatever the model.
+/// The directory has the suffix `.partial` until every file is durable and is then renamed, so a process killed at any
+/// moment leaves the checkpoints of before, or those and the new one. A checkpoint of the same step is replaced.
+/// Retention comes after the new one is durable; it counts steps up to state.step and never touches later ones (they
+/// are damaged ones that this run went back behind).
+/// Errors: full disk or size limit exit 6, unwritable directory exit 2; what was there before stays, the partial
+/// directory is removed. The process must ignore SIGXFSZ to get EFBIG instead of a signal.
+Saved save(const Ctx& ctx, const SaveArgs& args);
+
+/// A named stream of tensors for write_tensors: `produce` is called once a tensor, in order, and hands all its bytes
+/// to `emit`, in any number of parts.
+struct TensorSource {
+  using Emit = std::function<void(std::span<const std::byte>)>;
+  std::vector<io::TensorSpec> tensors;  ///< global names and shapes; dtypes as the source has them
+  std::function<void(const io::TensorSpec& tensor, const Emit& emit)> produce;
+};
+
+struct WriteTensorsArgs {
+  std::filesystem::path dir;  ///< the checkpoint itself; must not exist, or be an empty directory
+  const TensorSource& source;
+  std::string_view config_toml;
+  std::string_view tokenizer_json;
+  io::Metadata metadata;
+};
+
+/// Writes a weights-only checkpoint (no state, no moments) at `dir`, as safely as `save` and without holding a whole
+/// tensor unless the source does. Input error when `dir` holds something already.
+Saved write_tensors(const WriteTensorsArgs& args);
+
+}  // namespace ashlar::checkpoint
