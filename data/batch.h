@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ashlar::data {
+
+/// Target of a position that does not count: past a document's end under document masking, or beyond the end of the
+/// validation part. The loss skips it; `valid_targets` does not count it.
+inline constexpr int32_t kUncounted = -1;
+
+/// One micro-batch on the host: B rows (samples) of T tokens, N = B*T flattened row by row.
+/// Row b is global sample `first_sample + b` of the run, whatever the mesh: dropout is keyed by it.
+struct Batch {
+  int64_t B = 0;
+  int64_t T = 0;
+  std::vector<int32_t> ids;        ///< [B*T] in [0, vocab_size)
+  std::vector<int32_t> targets;    ///< [B*T] the token that follows, or kUncounted
+  std::vector<int32_t> doc_start;  ///< [B*T] index t in its row where the row's document begins; empty without masking
+  std::vector<int32_t> positions;  ///< [B*T] t, or t - (start of the document in this row) when positions restart
+  std::vector<int32_t> order;      ///< [B*T] flattened row numbers sorted by id, equal ids in ascending row order
+  int64_t first_sample = 0;        ///< global index of row 0
+  int64_t valid_targets = 0;       ///< targets that are not kUncounted
+};
+
+/// What a stream does with document boundaries (a document ends with the end-of-document id).
+struct DocumentRule {
+  bool mask = false;  ///< attention stays inside a document: fills doc_start, uncounts targets after an end
+  bool restart_positions = false;  ///< positions count from the start of the document within the row
+};
+
+/// Writes row b of `batch` (already sized by `resize_batch`) from `tokens`, T+1 of them or fewer at the end of a part.
+/// A row of n <= T tokens has its last target and the rest uncounted; ids past the end are `eod` (never predicted from
+/// into a counted target). Adds to valid_targets.
+void fill_row(Batch& batch, int64_t b, std::span<const int32_t> tokens, int32_t eod, const DocumentRule& rule);
+
+/// Sets shapes and empties: B rows of T, valid_targets 0. Keeps capacity, so a ring of batches never reallocates.
+void resize_batch(Batch& batch, int64_t B, int64_t T, const DocumentRule& rule);
+
+/// Fills `batch.order` by a stable counting sort of ids; `counts` is scratch, resized to vocab_size + 1.
+/// An id outside [0, vocab_size) is a Bug: readers check ids when they load a chunk.
+void fill_order(Batch& batch, int32_t vocab_size, std::vector<int32_t>& counts);
+
+}  // namespace ashlar::data

@@ -1,0 +1,155 @@
+#include "data/batch_stream.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/philox.h"
+
+namespace ashlar::data {
+namespace {
+
+void check_options(const StreamOptions& o) {
+  ASHLAR_CHECK(o.sequence_length > 0 && o.micro_batch > 0 && o.vocab_size > 0, "T = ", o.sequence_length,
+               ", B = ", o.micro_batch, ", V = ", o.vocab_size);
+  ASHLAR_CHECK(o.dp_size > 0 && o.dp_index >= 0 && o.dp_index < o.dp_size, "dp ", o.dp_index, " of ", o.dp_size);
+}
+
+std::unique_ptr<TokenDataset> open_dataset(const std::string& path, const StreamOptions& options) {
+  auto dataset = std::make_unique<TokenDataset>(path);
+  if (dataset->manifest().vocab_size > options.vocab_size) {
+    throw input_error("data", path, " has ids up to ", dataset->manifest().vocab_size - 1,
+                      ", the model's vocab.size is ", options.vocab_size, "; use at least ",
+                      dataset->manifest().vocab_size);
+  }
+  return dataset;
+}
+
+std::vector<std::string> names_of(const std::vector<WeightedPath>& paths) {
+  std::vector<std::string> names;
+  for (const WeightedPath& p : paths) names.push_back(p.path);
+  return names;
+}
+
+std::vector<double> weights_of(const std::vector<WeightedPath>& paths) {
+  std::vector<double> weights;
+  for (const WeightedPath& p : paths) weights.push_back(p.weight);
+  return weights;
+}
+
+}  // namespace
+
+TrainStream::TrainStream(const std::vector<WeightedPath>& paths, const StreamOptions& options, uint64_t seed,
+                         int64_t position)
+    : options_(options), mixture_(names_of(paths), weights_of(paths)), position_(position) {
+  check_options(options_);
+  ASHLAR_CHECK(position >= 0, "position ", position);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    std::unique_ptr<TokenDataset> dataset = open_dataset(paths[i].path, options_);
+    const Manifest& m = dataset->manifest();
+    if (i > 0 && m.tokenizer_hash != inputs_[0].dataset->manifest().tokenizer_hash) {
+      throw input_error("data", paths[i].path, " and ", paths[0].path, " have different tokenizers (", m.tokenizer_hash,
+                        " and ", inputs_[0].dataset->manifest().tokenizer_hash, "); a mixture needs one");
+    }
+    // The same dataset may be named twice; each entry has its own order.
+    const Philox::Counter key = Philox::block(seed, site_of("data.order"), i);
+    WindowOrder order(paths[i].path, dataset->tokens(Part::kTrain), options_.sequence_length, kChunkTokens,
+                      (uint64_t{key[1]} << 32) | key[0]);
+    inputs_.push_back({std::move(dataset), order, {}});
+  }
+}
+
+bool TrainStream::next(Batch& batch) {
+  const int64_t B = options_.micro_batch;
+  resize_batch(batch, B, options_.sequence_length, options_.documents);
+  batch.first_sample = position_ + options_.dp_index * B;
+  for (int64_t b = 0; b < B; ++b) {
+    const MixtureAddress from = mixture_.at(batch.first_sample + b);
+    Input& input = inputs_[from.dataset];
+    const std::span<const int32_t> tokens = window(input, input.order.at(from.sample));
+    fill_row(batch, b, tokens, input.dataset->manifest().eod_id, options_.documents);
+  }
+  fill_order(batch, static_cast<int32_t>(options_.vocab_size), counts_);
+  position_ += B * options_.dp_size;
+  return true;
+}
+
+std::span<const int32_t> TrainStream::window(Input& input, const WindowAddress& address) {
+  const int64_t T = options_.sequence_length;
+  const auto holds = [&](const Group& g) { return g.epoch == address.epoch && g.group == address.group; };
+  Group* group = holds(input.groups[0]) ? &input.groups[0] : holds(input.groups[1]) ? &input.groups[1] : nullptr;
+  if (group == nullptr) {
+    group = input.groups[0].last_use <= input.groups[1].last_use ? &input.groups[0] : &input.groups[1];
+    *group = Group{.epoch = address.epoch, .group = address.group};
+  }
+  group->last_use = ++uses_;
+  const int64_t first = input.order.first_window(address.chunk);
+  auto [it, fresh] = group->runs.try_emplace(address.chunk);
+  if (fresh) {
+    const int64_t windows = input.order.first_window(address.chunk + 1) - first;
+    std::vector<int32_t> run(static_cast<size_t>(windows * T + 1));
+    try {
+      input.dataset->read(Part::kTrain, first * T, run);
+    } catch (...) {
+      group->runs.erase(it);
+      throw;
+    }
+    it->second = std::move(run);
+  }
+  return std::span(it->second).subspan(static_cast<size_t>((address.window - first) * T), static_cast<size_t>(T + 1));
+}
+
+int64_t TrainStream::resident_bytes() const {
+  int64_t bytes = 0;
+  for (const Input& input : inputs_) {
+    bytes += input.dataset->scratch_bytes();
+    for (const Group& group : input.groups) {
+      for (const auto& [chunk, run] : group.runs) bytes += static_cast<int64_t>(run.size() * sizeof(int32_t));
+    }
+  }
+  return bytes;
+}
+
+int64_t TrainStream::max_resident_bytes() const {
+  int64_t bytes = 0;
+  for (const Input& input : inputs_) {
+    const int64_t chunks = std::min(2 * WindowOrder::kGroupChunks, 2 * input.dataset->num_chunks(Part::kTrain));
+    const int64_t tokens = std::min(kChunkTokens + options_.sequence_length, input.dataset->tokens(Part::kTrain));
+    bytes += chunks * tokens * static_cast<int64_t>(sizeof(int32_t)) + kChunkTokens * 8;
+  }
+  return bytes;
+}
+
+ValidationStream::ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_batches)
+    : options_(options), dataset_(open_dataset(path, options)) {
+  check_options(options_);
+  ASHLAR_CHECK(max_batches >= 0, "max_batches ", max_batches);
+  const int64_t tokens = dataset_->tokens(Part::kValidation);
+  if (tokens < 2) {
+    throw input_error("data", path, " has ", tokens,
+                      " tokens in its validation part, at least 2 are needed; build it with a", " larger --validation");
+  }
+  windows_ = (tokens - 1 + options_.sequence_length - 1) / options_.sequence_length;
+  const int64_t rows = options_.micro_batch * options_.dp_size;
+  num_batches_ = (windows_ + rows - 1) / rows;
+  if (max_batches > 0) num_batches_ = std::min(num_batches_, max_batches);
+}
+
+bool ValidationStream::next(Batch& batch) {
+  if (step_ == num_batches_) return false;
+  const int64_t B = options_.micro_batch, T = options_.sequence_length;
+  resize_batch(batch, B, T, options_.documents);
+  batch.first_sample = (step_ * options_.dp_size + options_.dp_index) * B;
+  for (int64_t b = 0; b < B; ++b) {
+    const int64_t first = (batch.first_sample + b) * T;
+    const int64_t left = dataset_->tokens(Part::kValidation) - first;
+    row_.resize(static_cast<size_t>(std::clamp<int64_t>(left, 0, T + 1)));
+    if (batch.first_sample + b >= windows_) row_.clear();
+    dataset_->read(Part::kValidation, row_.empty() ? 0 : first, row_);
+    fill_row(batch, b, row_, dataset_->manifest().eod_id, options_.documents);
+  }
+  fill_order(batch, static_cast<int32_t>(options_.vocab_size), counts_);
+  ++step_;
+  return true;
+}
+
+}  // namespace ashlar::data

@@ -1,0 +1,39 @@
+#include "data/bytes_tokenizer.h"
+
+#include "core/base/error.h"
+
+namespace ashlar::data {
+namespace {
+
+class BytesScan final : public CorpusScan {
+ public:
+  CutRule cut_rule() const override { return CutRule::kAnyByte; }
+  bool one_token_per_byte() const override { return true; }
+  int64_t add(std::string_view text) override { return static_cast<int64_t>(text.size()); }
+  void merge(const CorpusScan&) override {}
+  std::unique_ptr<Tokenizer> finish() const override { return std::make_unique<BytesTokenizer>(); }
+};
+
+}  // namespace
+
+void BytesTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  const size_t start = ids.size();
+  ids.resize(start + text.size());
+  for (size_t i = 0; i < text.size(); ++i) ids[start + i] = static_cast<uint8_t>(text[i]);
+}
+
+std::string BytesTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const int32_t id : ids) {
+    if (id < 0 || id > kEod) throw input_error("tokenizer", "id ", id, " is outside the vocabulary of 257 (bytes)");
+    if (id != kEod) text.push_back(static_cast<char>(id));
+  }
+  return text;
+}
+
+std::string BytesTokenizer::to_json() const { return R"({"eod_id":256,"kind":"bytes","vocab_size":257})"; }
+
+std::unique_ptr<CorpusScan> make_bytes_scan() { return std::make_unique<BytesScan>(); }
+
+}  // namespace ashlar::data

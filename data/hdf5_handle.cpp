@@ -1,0 +1,43 @@
+#include "data/hdf5_handle.h"
+
+namespace ashlar::data {
+
+Hdf5Handle& Hdf5Handle::operator=(Hdf5Handle&& other) noexcept {
+  if (this != &other) {
+    close();
+    id_ = other.id_;
+    closer_ = other.closer_;
+    other.id_ = -1;
+  }
+  return *this;
+}
+
+bool Hdf5Handle::close() {
+  if (id_ < 0) return true;
+  const Hdf5Quiet quiet;
+  const hid_t id = id_;
+  id_ = -1;
+  return closer_(id) >= 0;
+}
+
+Hdf5Quiet::Hdf5Quiet() {
+  H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+Hdf5Quiet::~Hdf5Quiet() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
+
+std::string hdf5_reason() {
+  std::string reason;
+  const H5E_walk2_t first = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
+    if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
+  for (char& c : reason) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return reason.empty() ? "HDF5 gives no reason" : reason;
+}
+
+}  // namespace ashlar::data

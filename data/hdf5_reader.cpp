@@ -1,0 +1,135 @@
+#include "data/hdf5_handle.h"
+#include "data/hdf5_shard.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/base/error.h"
+
+namespace ashlar::data {
+namespace {
+
+struct OpenDataset {
+  Hdf5Handle id;
+  int64_t size = 0;
+  int64_t chunk = 0;
+};
+
+Error damaged(const std::string& path, std::string_view what, std::string_view reason) {
+  return damaged_error("data", path, ": ", what, ": ", reason, "; restore the file or build the dataset again");
+}
+
+Hdf5Handle open_file(const std::string& path, const ShardInfo& info) {
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  if (error) throw damaged_error("data", path, " cannot be opened: ", error.message(), "; the manifest lists it");
+  if (bytes != info.bytes) {
+    throw damaged(path, bytes < info.bytes ? "truncated" : "too long",
+                  str_cat("the manifest says ", info.bytes, " bytes, the file has ", bytes));
+  }
+  hbool_t threadsafe = false;
+  H5is_library_threadsafe(&threadsafe);
+  if (!threadsafe) {
+    throw input_error("data", "this HDF5 library is built without thread safety, which prefetching needs; install the",
+                      " distribution's libhdf5");
+  }
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  // Shards never change once they have their name, and some file systems refuse locks.
+  H5Pset_file_locking(access.get(), false, true);
+  Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
+  if (!file.valid()) throw damaged(path, "the file cannot be opened", hdf5_reason());
+  return file;
+}
+
+OpenDataset open_dataset(const Hdf5Handle& file, const char* name, hid_t type, const std::string& path) {
+  const auto fail = [&](std::string_view reason) {
+    return damaged(path, str_cat("dataset ", name, " (header)"), reason);
+  };
+  OpenDataset set;
+  set.id = Hdf5Handle(H5Dopen2(file.get(), name, H5P_DEFAULT), H5Dclose);
+  if (!set.id.valid()) throw fail(hdf5_reason());
+  const Hdf5Handle space(H5Dget_space(set.id.get()), H5Sclose);
+  const Hdf5Handle found(H5Dget_type(set.id.get()), H5Tclose);
+  const Hdf5Handle creation(H5Dget_create_plist(set.id.get()), H5Pclose);
+  if (!space.valid() || !found.valid() || !creation.valid()) throw fail(hdf5_reason());
+  hsize_t size = 0, chunk = 0;
+  if (H5Sget_simple_extent_ndims(space.get()) != 1 || H5Sget_simple_extent_dims(space.get(), &size, nullptr) != 1 ||
+      H5Pget_layout(creation.get()) != H5D_CHUNKED || H5Pget_chunk(creation.get(), 1, &chunk) != 1) {
+    throw fail("it is not one-dimensional in chunks");
+  }
+  if (H5Tequal(found.get(), type) <= 0) throw fail("its type is not the manifest's");
+  unsigned flags = 0, config = 0;
+  size_t values = 0;
+  if (H5Pget_filter_by_id2(creation.get(), H5Z_FILTER_FLETCHER32, &flags, &values, nullptr, 0, nullptr, &config) < 0) {
+    throw fail("it has no Fletcher32 checksum");
+  }
+  set.size = static_cast<int64_t>(size);
+  set.chunk = static_cast<int64_t>(chunk);
+  return set;
+}
+
+int64_t num_chunks(const OpenDataset& set) { return (set.size + set.chunk - 1) / set.chunk; }
+
+int64_t chunk_size(const OpenDataset& set, int64_t chunk) {
+  ASHLAR_CHECK(chunk >= 0 && chunk < num_chunks(set), "chunk ", chunk, " of ", num_chunks(set));
+  return std::min(set.chunk, set.size - chunk * set.chunk);
+}
+
+bool read_chunk(const OpenDataset& set, int64_t chunk, hid_t memory_type, void* out) {
+  const auto start = static_cast<hsize_t>(chunk * set.chunk);
+  const auto count = static_cast<hsize_t>(chunk_size(set, chunk));
+  const Hdf5Handle file_space(H5Dget_space(set.id.get()), H5Sclose);
+  const Hdf5Handle memory_space(H5Screate_simple(1, &count, nullptr), H5Sclose);
+  return file_space.valid() && memory_space.valid() &&
+         H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, &start, nullptr, &count, nullptr) >= 0 &&
+         H5Dread(set.id.get(), memory_type, memory_space.get(), file_space.get(), H5P_DEFAULT, out) >= 0;
+}
+
+}  // namespace
+
+struct ShardReader::Impl {
+  std::string path;
+  bool wide;
+  Hdf5Handle file;
+  OpenDataset tokens, documents;
+};
+
+ShardReader::ShardReader(const std::string& path, const ShardInfo& info, bool wide)
+    : impl_(new Impl{.path = path, .wide = wide}) {
+  const Hdf5Quiet quiet;
+  Impl& r = *impl_;
+  r.file = open_file(path, info);
+  r.tokens = open_dataset(r.file, "tokens", wide ? H5T_STD_U32LE : H5T_STD_U16LE, path);
+  r.documents = open_dataset(r.file, "documents", H5T_STD_U64LE, path);
+  if (r.tokens.size != info.tokens || r.tokens.chunk != kChunkTokens || r.documents.size != info.documents) {
+    throw damaged(path, "shape",
+                  str_cat("the manifest says ", info.tokens, " tokens and ", info.documents,
+                               " documents, the file has ", r.tokens.size, " and ", r.documents.size));
+  }
+}
+
+ShardReader::~ShardReader() = default;
+
+int64_t ShardReader::num_token_chunks() const { return num_chunks(impl_->tokens); }
+
+void ShardReader::read_tokens(int64_t chunk, std::vector<uint8_t>& out) const {
+  const Hdf5Quiet quiet;
+  const Impl& r = *impl_;
+  out.resize(static_cast<size_t>(chunk_size(r.tokens, chunk) * (r.wide ? 4 : 2)));
+  if (!read_chunk(r.tokens, chunk, r.wide ? H5T_NATIVE_UINT32 : H5T_NATIVE_UINT16, out.data())) {
+    throw damaged(r.path, str_cat("dataset tokens, chunk ", chunk), hdf5_reason());
+  }
+}
+
+int64_t ShardReader::num_document_chunks() const { return num_chunks(impl_->documents); }
+
+void ShardReader::read_documents(int64_t chunk, std::vector<int64_t>& out) const {
+  const Hdf5Quiet quiet;
+  const Impl& r = *impl_;
+  out.resize(static_cast<size_t>(chunk_size(r.documents, chunk)));
+  if (!read_chunk(r.documents, chunk, H5T_NATIVE_INT64, out.data())) {
+    throw damaged(r.path, str_cat("dataset documents, chunk ", chunk), hdf5_reason());
+  }
+}
+
+}  // namespace ashlar::data

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ashlar::data {
+
+/// The two parts of a dataset. The validation part is read in order, the train part through the sampler.
+enum class Part : uint8_t { kTrain = 0, kValidation = 1 };
+inline constexpr Part kParts[] = {Part::kTrain, Part::kValidation};
+std::string_view name_of(Part part);  ///< "train", "validation"
+
+inline constexpr int64_t kChunkTokens = 65536;  ///< tokens a chunk, the unit of checksum and of reading
+
+/// One shard file. Every shard of a part but the last holds a whole number of chunks, so that chunk c of the part is
+/// tokens [c*kChunkTokens, (c+1)*kChunkTokens) of its stream.
+struct ShardInfo {
+  std::string file;  ///< name inside the dataset's directory
+  int64_t tokens = 0;
+  int64_t documents = 0;  ///< documents that begin in this shard
+  int64_t bytes = 0;      ///< size of the file
+  uint32_t crc32 = 0;     ///< of the whole file
+};
+
+struct PartInfo {
+  int64_t tokens = 0;
+  int64_t documents = 0;
+  std::vector<ShardInfo> shards;
+};
+
+/// `manifest.json`: what a dataset is. Written last, so a directory with a manifest is complete.
+struct Manifest {
+  static constexpr int kVersion = 1;
+
+  std::string tokenizer_json;
+  std::string tokenizer_hash;
+  int32_t vocab_size = 0;
+  int32_t eod_id = 0;
+  bool wide = false;  ///< tokens stored as uint32 rather than uint16
+  double validation_share = 0;
+  std::string validation_rule;     ///< "documents", "tail" or "none"
+  std::string source_fingerprint;  ///< of inputs and options; equal means a rebuild would change nothing
+  int64_t source_files = 0;
+  int64_t source_bytes = 0;
+  int64_t source_empty_documents = 0;  ///< left out because they hold no text
+  PartInfo parts[2];
+
+  const PartInfo& part(Part p) const { return parts[static_cast<int>(p)]; }
+  PartInfo& part(Part p) { return parts[static_cast<int>(p)]; }
+};
+
+/// The exact bytes of manifest.json, its own checksum included. Deterministic.
+std::string manifest_text(const Manifest& manifest);
+
+/// Reads DIR/manifest.json. Missing: input error. Any byte that is not what `manifest_text` would write: damaged data.
+/// Newer version or another format: input error that says which was found.
+Manifest read_manifest(const std::string& directory);
+
+}  // namespace ashlar::data

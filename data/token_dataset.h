@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/manifest.h"
+#include "data/tokenizer.h"
+
+namespace ashlar::data {
+
+class ShardReader;
+
+/// A dataset opened for reading. Opening reads the manifest and looks at each shard's size; shards are opened when
+/// first read. Every read is of whole chunks, each under its checksum: a damaged chunk or a truncated shard is a
+/// damaged-data error (exit code 3) that names file, dataset and chunk. Not for use by two threads at once.
+class TokenDataset {
+ public:
+  explicit TokenDataset(const std::string& directory);
+  ~TokenDataset();
+  TokenDataset(const TokenDataset&) = delete;
+  TokenDataset& operator=(const TokenDataset&) = delete;
+
+  const std::string& directory() const { return directory_; }
+  const Manifest& manifest() const { return manifest_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  int64_t tokens(Part part) const { return manifest_.part(part).tokens; }
+  int64_t num_chunks(Part part) const { return (tokens(part) + kChunkTokens - 1) / kChunkTokens; }
+
+  /// The tokens of chunk `chunk` of a part: kChunkTokens of them, fewer in the last. Ids at or above the vocabulary are
+  /// damaged data. The span is valid until the next read of any kind.
+  std::span<const int32_t> read_chunk(Part part, int64_t chunk);
+
+  /// Copies tokens [first, first + out.size()) of a part; the chunk last used is kept, so reading on in order costs one
+  /// read per chunk.
+  void read(Part part, int64_t first, std::span<int32_t> out);
+
+  /// Positions in the part's stream where documents begin, of one shard.
+  std::vector<int64_t> read_document_starts(Part part, int64_t shard);
+
+  /// Host memory that reading holds on to, in bytes (scratch chunk; open files apart).
+  int64_t scratch_bytes() const;
+
+ private:
+  struct OpenShard {
+    Part part;
+    int64_t shard;
+    std::unique_ptr<ShardReader> reader;
+  };
+  ShardReader& open_shard(Part part, int64_t shard);
+
+  std::string directory_;
+  Manifest manifest_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<int64_t> first_chunk_[2];  ///< first chunk of each shard, and one past the end
+  std::vector<OpenShard> open_;          ///< most recently used last, few
+  std::vector<uint8_t> raw_;
+  std::vector<int32_t> chunk_tokens_;
+  Part cached_part_ = Part::kTrain;
+  int64_t cached_chunk_ = -1;
+};
+
+}  // namespace ashlar::data

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ashlar::data {
+
+/// Where a text may be cut so that encoding the pieces one by one gives the encoding of the whole.
+enum class CutRule : uint8_t { kAnyByte, kCodePoint };
+
+/// The offset of the first allowed cut at or after the start of `text`, which continues an earlier text.
+/// At most 3 bytes are passed over for kCodePoint.
+size_t first_cut(CutRule rule, std::string_view text);
+
+/// Text to ids and back. Immutable and safe to use from many threads. A further kind is one more implementation, one
+/// line in `tokenizer_from_json` and one in `make_corpus_scan`.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual std::string identity() const = 0;  ///< the kind, as typed after --tokenizer: "bytes", "characters"
+  virtual int32_t vocab_size() const = 0;    ///< ids are [0, vocab_size)
+  virtual int32_t eod_id() const = 0;        ///< end-of-document; no text encodes to it
+  virtual CutRule cut_rule() const = 0;
+
+  /// Appends the ids of `text` to `ids`. Throws TextError when the text cannot be encoded.
+  virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+  /// Text of the ids; the end-of-document id decodes to nothing. An id outside the vocabulary is an input error.
+  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+
+  /// Everything that decides ids, as one JSON object; goes into manifests and checkpoints.
+  virtual std::string to_json() const = 0;
+
+  /// 16 hex digits of to_json(): equal hashes mean equal ids for equal texts.
+  std::string hash() const;
+
+  std::vector<int32_t> encode(std::string_view text) const;
+};
+
+/// What to_json wrote. Throws an input error that names what is unknown or missing.
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json);
+
+/// A place in a text that a tokenizer cannot take. The caller knows the file and turns it into an Error.
+struct TextError {
+  size_t offset = 0;   ///< bytes from the start of the text given
+  std::string reason;  ///< "invalid UTF-8 byte 0xff", ...
+};
+
+/// How a kind of tokenizer meets the corpus before it encodes it: counts tokens, and learns its vocabulary if it has
+/// one to learn. One object per thread, merged at the end; the result does not depend on the order.
+class CorpusScan {
+ public:
+  virtual ~CorpusScan() = default;
+
+  virtual CutRule cut_rule() const = 0;
+  /// True when a text of n bytes is n tokens and nothing is learned, so that files need not be read to be counted.
+  virtual bool one_token_per_byte() const = 0;
+  /// The number of ids `text` will have. Throws TextError.
+  virtual int64_t add(std::string_view text) = 0;
+  virtual void merge(const CorpusScan& other) = 0;
+  virtual std::unique_ptr<Tokenizer> finish() const = 0;
+};
+
+/// `kind` as typed after --tokenizer. An unknown kind is an input error that lists the known ones.
+std::unique_ptr<CorpusScan> make_corpus_scan(std::string_view kind);
+
+}  // namespace ashlar::data
