@@ -1,0 +1,37 @@
+#include "launch/training/device_batch.h"
+
+#include <algorithm>
+
+namespace ashlar::training {
+
+const int32_t* DeviceBatch::put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values) {
+  if (values.empty()) return nullptr;
+  const int64_t n = static_cast<int64_t>(values.size());
+  if (!at || at.size() != n) at = ctx.empty(DType::kInt32, {n});
+  ctx.backend.copy_from_host(values.data(), at.mut_view(), ctx.stream);
+  return at.view().as<int32_t>();
+}
+
+void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {
+  // Positions sorted stably, for the deterministic gradient of a learned table.
+  counts_.assign(batch.T + 1, 0);
+  for (const int32_t p : batch.positions) {
+    ASHLAR_CHECK(p >= 0 && p < batch.T, "position ", p, " of ", batch.T);
+    ++counts_[p + 1];
+  }
+  for (int64_t p = 0; p < batch.T; ++p) counts_[p + 1] += counts_[p];
+  sorted_positions_.resize(batch.positions.size());
+  for (size_t n = 0; n < batch.positions.size(); ++n) sorted_positions_[counts_[batch.positions[n]]++] = static_cast<int32_t>(n);
+
+  view_ = {.B = batch.B, .T = batch.T};
+  view_.ids = put(ctx, ids_, batch.ids);
+  view_.targets = put(ctx, targets_, batch.targets);
+  view_.positions = put(ctx, positions_, batch.positions);
+  view_.doc_start = put(ctx, doc_start_, batch.doc_start);
+  view_.order = put(ctx, order_, batch.order);
+  view_.position_order = put(ctx, position_order_, sorted_positions_);
+  first_sample_ = batch.first_sample;
+  valid_targets_ = batch.valid_targets;
+}
+
+}  // namespace ashlar::training

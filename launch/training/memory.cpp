@@ -1,0 +1,65 @@
+#include "launch/training/memory.h"
+
+#include <fstream>
+
+#include "absl/strings/str_format.h"
+#include "core/base/strings.h"
+
+namespace ashlar::training {
+
+namespace {
+
+int64_t status_bytes(const char* key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != key) continue;
+    int64_t kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int64_t resident_bytes() { return status_bytes("VmRSS:"); }
+int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+MemoryLedger::MemoryLedger() : program_bytes_(resident_bytes()) {}
+
+std::vector<std::pair<std::string, int64_t>> MemoryLedger::parts(Backend& backend) const {
+  std::vector<std::pair<std::string, int64_t>> parts;
+  for (int i = 0; i < kNumMemoryKinds; ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    const int64_t bytes = backend.allocator(kind).high_water_bytes();
+    if (bytes > 0) parts.emplace_back(std::string(name_of(kind)), bytes);
+  }
+  parts.insert(parts.end(), extra_.begin(), extra_.end());
+  parts.emplace_back("program", program_bytes_);
+  return parts;
+}
+
+int64_t MemoryLedger::total(Backend& backend) const {
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : parts(backend)) sum += bytes;
+  return sum;
+}
+
+std::string MemoryLedger::report(Backend& backend) const {
+  std::string text = human_bytes(total(backend)) + " =";
+  bool first = true;
+  for (const auto& [name, bytes] : parts(backend)) {
+    text += str_cat(first ? " " : " + ", name, " ", human_bytes(bytes));
+    first = false;
+  }
+  return text;
+}
+
+std::string human_bytes(int64_t bytes) {
+  const double b = static_cast<double>(bytes);
+  if (b >= 1e9) return absl::StrFormat("%.2f GB", b / 1e9);
+  if (b >= 1e6) return absl::StrFormat("%.1f MB", b / 1e6);
+  return absl::StrFormat("%.0f KB", b / 1e3);
+}
+
+}  // namespace ashlar::training

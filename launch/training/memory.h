@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/backend/backend.h"
+
+namespace ashlar::training {
+
+int64_t resident_bytes();       ///< of this process now (VmRSS)
+int64_t peak_resident_bytes();  ///< the most so far (VmHWM)
+
+/// What a run's host memory consists of: the program as it stood before the first allocation, each arena of the backend
+/// at its high-water mark, and what the caller adds. On CPU the sum is what VmHWM shows.
+class MemoryLedger {
+ public:
+  MemoryLedger();  ///< reads the program's share: construct before anything large exists
+  void add(std::string name, int64_t bytes) { extra_.emplace_back(std::move(name), bytes); }
+
+  std::vector<std::pair<std::string, int64_t>> parts(Backend& backend) const;
+  int64_t total(Backend& backend) const;
+  std::string report(Backend& backend) const;  ///< one line: total, then each part
+
+ private:
+  int64_t program_bytes_;
+  std::vector<std::pair<std::string, int64_t>> extra_;
+};
+
+/// "1.23 GB", "45.6 MB", "789 KB" (powers of ten).
+std::string human_bytes(int64_t bytes);
+
+}  // namespace ashlar::training

@@ -1,0 +1,104 @@
+#include "launch/training/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "core/io/atomic_file.h"
+#include "launch/training/memory.h"
+
+namespace ashlar::training {
+
+namespace {
+
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
+  return digits;
+}
+
+std::string percent(double share) { return share < 0 ? "n/a" : absl::StrFormat("%.1f%%", 100 * share); }
+
+}  // namespace
+
+std::string human_seconds(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return absl::StrFormat("%ds", s);
+  if (s < 3600) return absl::StrFormat("%d:%02d", s / 60, s % 60);
+  return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string to_line(const MetricsRow& r) {
+  const int width = static_cast<int>(std::to_string(r.total_steps).size());
+  return absl::StrFormat(
+      "step %*d/%d  loss %.4f  grad_norm %.3f  lr %.2e  tokens %s  %.1f ms  %s tok/s  mfu %s  mem %s  data %.1f ms  eta %s", width,
+      r.step, r.total_steps, r.result.loss, r.result.grad_norm, r.lr, grouped(r.tokens), r.step_ms,
+      grouped(static_cast<int64_t>(r.tokens_per_sec)), percent(r.mfu), human_bytes(r.peak_memory_bytes), r.data_wait_ms,
+      human_seconds(r.eta_sec));
+}
+
+std::string to_json(const MetricsRow& r) {
+  nlohmann::ordered_json j;
+  j["step"] = r.step;
+  j["loss"] = r.result.loss;
+  j["grad_norm"] = r.result.grad_norm;
+  j["lr"] = r.lr;
+  j["tokens"] = r.tokens;
+  j["step_ms"] = r.step_ms;
+  j["tokens_per_sec"] = r.tokens_per_sec;
+  const auto share = [](double v) { return v < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(v); };
+  j["mfu"] = share(r.mfu);
+  j["mfu_causal"] = share(r.mfu_causal);
+  j["peak_memory_bytes"] = r.peak_memory_bytes;
+  j["data_wait_ms"] = r.data_wait_ms;
+  j["z_loss"] = r.result.z_loss;
+  j["mean_log_z"] = r.result.mean_log_z;
+  j["max_log_z"] = r.result.max_log_z;
+  j["max_logit"] = r.result.max_logit;
+  j["clip_scale"] = r.result.clip_scale;
+  j["valid_targets"] = r.result.valid_targets;
+  return j.dump();
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps) : path_(path) {
+  if (std::filesystem::exists(path)) {
+    std::string kept;
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) {
+      if (in.eof()) break;  // no line break: torn by a kill
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (!row.is_object() || !row.contains("step") || row["step"].get<int64_t>() > completed_steps) break;
+      kept += line + "\n";
+    }
+    io::write_file_atomically(path, kept);
+  }
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw input_error("metrics", "cannot open ", path.string(), ": ", std::strerror(errno), "; make the run directory writable");
+}
+
+MetricsFile::~MetricsFile() { close(fd_); }
+
+void MetricsFile::append(const std::string& json) {
+  const std::string line = json + "\n";
+  const ssize_t n = write(fd_, line.data(), line.size());
+  if (n != static_cast<ssize_t>(line.size())) {
+    throw resource_error("metrics", "cannot append to ", path_.string(), ": ", n < 0 ? std::strerror(errno) : "disk full",
+                         "; free space and run again, the last checkpoint is intact");
+  }
+}
+
+void MetricsFile::append_validation(int64_t step, double val_loss, int64_t tokens, double seconds) {
+  nlohmann::ordered_json j;
+  j["step"] = step;
+  j["val_loss"] = val_loss;
+  j["val_tokens"] = tokens;
+  j["val_seconds"] = seconds;
+  append(j.dump());
+}
+
+}  // namespace ashlar::training

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "launch/training/engine.h"
+
+namespace ashlar::training {
+
+/// One step as it is reported. `mfu_*` are negative when no peak is known.
+struct MetricsRow {
+  int64_t step = 0;         ///< steps completed, counted from 1
+  int64_t total_steps = 0;
+  StepResult result;
+  double lr = 0;
+  int64_t tokens = 0;       ///< of the whole run so far
+  double step_ms = 0;
+  double tokens_per_sec = 0;
+  double mfu = -1;          ///< 6N + 12 L H D T a token
+  double mfu_causal = -1;   ///< attention counted at half
+  int64_t peak_memory_bytes = 0;
+  double data_wait_ms = 0;
+  double eta_sec = 0;
+};
+
+std::string to_line(const MetricsRow& row);  ///< what the user reads
+std::string to_json(const MetricsRow& row);  ///< the same as one JSON object, without a line break
+
+/// "1:02:03", "4:05" or "12s".
+std::string human_seconds(double seconds);
+
+/// `metrics.jsonl`: one object a line, appended and handed to the system at once. Opened for a run that resumes
+/// at `completed_steps`, later rows and a torn last line are cut away first.
+class MetricsFile {
+ public:
+  MetricsFile(const std::filesystem::path& path, int64_t completed_steps);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  /// Appends one object. Throws resource_error when the disk is full.
+  void append(const std::string& json);
+  void append_validation(int64_t step, double val_loss, int64_t tokens, double seconds);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace ashlar::training
