@@ -1,0 +1,135 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "core/nn/parameter.h"
+#include "kernels/make_backend.h"
+#include "parallel/model/stage.h"
+
+namespace ashlar::testing {
+
+/// A small model with random weights and one batch of random tokens, on the CPU backend.
+class TinyModel {
+ public:
+  TinyModel(const model::ModelConfig& config, DType dtype, int64_t B, int64_t T, int threads = 1, uint64_t seed = 7)
+      : B_(B), T_(T), backend_(kernels::make_cpu_backend({.threads = threads})), stream_(backend_->make_stream()),
+        ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = &scalars_},
+        stage_(store_, config, model::StageRange::whole(config)) {
+    store_.allocate(ctx_, true);
+    store_.initialize(ctx_, seed, store_.values());
+    stage_.make_tables(ctx_, std::max<int64_t>(2 * T, 64));
+    for (int64_t n = 0; n < B * T; ++n) {
+      const auto words = Philox::block(seed, 99, n);
+      ids_.push_back(static_cast<int32_t>(words[0] % config.vocab_size));
+      targets_.push_back(words[2] % 7 == 0 ? -1 : static_cast<int32_t>(words[1] % config.vocab_size));
+      positions_.push_back(static_cast<int32_t>(n % T));
+    }
+    sort();
+    const double valid = static_cast<double>(std::count_if(targets_.begin(), targets_.end(), [](int32_t t) { return t >= 0; }));
+    scalars_.inv_valid_tokens = 1.0 / valid;
+  }
+
+  model::BatchView batch() const {
+    return {.B = B_, .T = T_, .ids = ids_.data(), .targets = targets_.data(), .positions = positions_.data(),
+            .doc_start = doc_start_.empty() ? nullptr : doc_start_.data(), .order = order_.data(), .position_order = position_order_.data()};
+  }
+  /// Mean loss (cross-entropy + z-loss); records on ctx.tape if there is one.
+  double loss(const Ctx& ctx) const {
+    LossStats stats;
+    stage_.loss(ctx, stage_.blocks(ctx, stage_.embed(ctx, batch()), batch()), batch(), stats);
+    return (stats.loss + stats.z_loss) * scalars_.inv_valid_tokens;
+  }
+  /// Fills the main gradients.
+  double loss_and_gradients(const Ctx& base) {
+    Tape tape(*backend_, *stream_);
+    Ctx ctx = base;
+    ctx.tape = &tape;
+    store_.begin_step();
+    const double value = loss(ctx);
+    tape.backward();
+    return value;
+  }
+  std::vector<double> logits() const {
+    const Ctx ctx = ctx_;
+    const Tensor h = stage_.blocks(ctx, stage_.embed(ctx, batch()), batch()).value;
+    return host(stage_.logits(ctx, h));
+  }
+  std::vector<double> host(const Tensor& t) const {
+    std::vector<double> out(t.size());
+    if (t.dtype() == DType::kFloat64) {
+      backend_->copy_to_host(t.view(), out.data(), *stream_);
+    } else if (t.dtype() == DType::kFloat32) {
+      std::vector<float> narrow(t.size());
+      backend_->copy_to_host(t.view(), narrow.data(), *stream_);
+      out.assign(narrow.begin(), narrow.end());
+    } else {
+      std::vector<BF16> narrow(t.size());
+      backend_->copy_to_host(t.view(), narrow.data(), *stream_);
+      std::transform(narrow.begin(), narrow.end(), out.begin(), [](BF16 v) { return static_cast<double>(static_cast<float>(v)); });
+    }
+    return out;
+  }
+  std::vector<double> gradient(std::string_view name) const { return host(nn::ParameterStore::of(store_.grads(), *store_.find(name))); }
+  void set(std::string_view name, const std::vector<double>& values) {
+    const Tensor t = nn::ParameterStore::of(store_.values(), *store_.find(name));
+    ASHLAR_CHECK(t.size() == static_cast<int64_t>(values.size()), name);
+    if (t.dtype() == DType::kFloat64) {
+      backend_->copy_from_host(values.data(), t.mut_view(), *stream_);
+    } else {
+      const std::vector<float> narrow(values.begin(), values.end());
+      backend_->copy_from_host(narrow.data(), t.mut_view(), *stream_);
+    }
+  }
+  std::vector<double> values(std::string_view name) const { return host(nn::ParameterStore::of(store_.values(), *store_.find(name))); }
+
+  Ctx ctx() const { return ctx_; }
+  nn::ParameterStore& store() { return store_; }
+  const model::Stage& stage() const { return stage_; }
+  Backend& backend() { return *backend_; }
+  StepScalars& scalars() { return scalars_; }
+  std::vector<int32_t>& ids() { return ids_; }
+  std::vector<int32_t>& positions() { return positions_; }
+  std::vector<int32_t>& doc_start() { return doc_start_; }
+  std::vector<int32_t>& targets() { return targets_; }
+  /// After a change of ids or positions.
+  void sort() {
+    const auto sorted = [](const std::vector<int32_t>& keys) {
+      std::vector<int32_t> rows(keys.size());
+      for (size_t n = 0; n < keys.size(); ++n) rows[n] = static_cast<int32_t>(n);
+      std::stable_sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) { return keys[a] < keys[b]; });
+      return rows;
+    };
+    order_ = sorted(ids_);
+    position_order_ = sorted(positions_);
+  }
+
+ private:
+  int64_t B_, T_;
+  StepScalars scalars_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  Ctx ctx_;
+  nn::ParameterStore store_;
+  model::Stage stage_;
+  std::vector<int32_t> ids_, targets_, positions_, doc_start_, order_, position_order_;
+};
+
+/// d_model 12, 2 layers, 4 heads of 4 (16 wide, not 12), 17 words: nothing a multiple of eight.
+inline model::ModelConfig tiny_config() {
+  model::ModelConfig c;
+  c.d_model = 12;
+  c.n_layers = 2;
+  c.n_heads = 4;
+  c.n_kv_heads = 4;
+  c.head_dim = 4;
+  c.d_ff = 10;
+  c.vocab_size = 17;
+  c.rope.dims = 4;
+  c.attn_scale = 0.5;
+  c.init = {.scheme = model::InitScheme::kNormal, .std = 0.3, .residual_scale = 1};
+  return c;
+}
+
+}  // namespace ashlar::testing
