@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/lint/source_tree.h"
+
+namespace ashlar::lint {
+
+/// Where a rule is broken and how to mend it. `line` counts from 1; 0 when the finding is about the whole file.
+struct Finding {
+  std::string path;
+  int line = 0;
+  std::string text;
+};
+
+/// Each rule is a pure function of one file: no finding means that the file keeps the rule. A rule that does not apply
+/// to a file (by its name) finds nothing.
+using Rule = std::vector<Finding> (*)(const SourceFile&);
+
+/// Folders: core <- {kernels, parallel, data} <- launch; all <- tests. Inside core: base <- device <- tensor <- backend
+/// <- autograd <- ops <- nn <- optim, and io uses base only. Own headers are included by their path from the root.
+std::vector<Finding> include_arrows(const SourceFile& file);
+/// Vendor headers (and `#pragma omp`) stay in the folders that wrap them.
+std::vector<Finding> vendor_headers(const SourceFile& file);
+/// At most 600 lines.
+std::vector<Finding> file_length(const SourceFile& file);
+/// Bytes 0x20..0x7e, tab and newline only.
+std::vector<Finding> ascii_only(const SourceFile& file);
+/// No notes to self, no tests switched off, no paths of one machine.
+std::vector<Finding> no_leftovers(const SourceFile& file);
+/// Headers begin with `#pragma once` (Highway's `*_inl.h`, included once per target, excepted) and have no
+/// `using namespace`.
+std::vector<Finding> header_hygiene(const SourceFile& file);
+/// No variable that outlives its scope and can change: at namespace scope, `static` in a function, `thread_local`.
+std::vector<Finding> no_globals(const SourceFile& file);
+
+/// Rules about the list of files.
+/// The top level holds the documented entries and dotfiles, nothing else.
+std::vector<Finding> top_level(const std::vector<std::string>& paths);
+/// Each top-level folder has a README.md; each deeper folder that holds code, scripts or configurations has one too or
+/// is named (as `name/`) in the nearest README.md above it. A README.md has at most 60 lines (the root's: 120).
+std::vector<Finding> folder_readmes(const std::vector<SourceFile>& tree);
+
+/// One line per finding, `path:line: text`, for a failure message.
+std::string describe(const std::vector<Finding>& findings);
+
+/// `text` with comments, string and character literals and preprocessor lines blanked; line numbers are kept.
+std::string blank_non_code(const std::string& text);
+
+}  // namespace ashlar::lint

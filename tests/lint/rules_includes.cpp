@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "core/base/strings.h"
+#include "tests/lint/rules.h"
+
+namespace ashlar::lint {
+
+namespace {
+
+struct Include {
+  int line;
+  bool quoted;
+  std::string header;
+};
+
+std::vector<Include> includes_of(const SourceFile& file) {
+  static const std::regex pattern(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
+  std::vector<Include> found;
+  std::istringstream stream(file.text);
+  std::smatch match;
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (std::regex_search(line, match, pattern)) {
+      found.push_back({.line = number, .quoted = match[1] == "\"", .header = match[2]});
+    }
+  }
+  return found;
+}
+
+// "core/io/x.h" -> "core", and with depth 1 -> "io"; empty when the path has no such folder.
+std::string folder_at(const std::string& path, int depth) {
+  size_t begin = 0;
+  for (int d = 0;; ++d) {
+    const size_t end = path.find('/', begin);
+    if (end == std::string::npos) return "";
+    if (d == depth) return path.substr(begin, end - begin);
+    begin = end + 1;
+  }
+}
+
+std::string join(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// A vendor's headers and the path prefixes that may include them.
+struct Vendor {
+  const char* name;
+  const char* pattern;
+  std::vector<std::string> homes;
+};
+
+const std::vector<Vendor>& vendors() {
+  static const std::vector<Vendor> table = {
+      {"HDF5", R"(^(hdf5\.h|hdf5/.*|H5[A-Za-z]*\.h)$)", {"data/hdf5_"}},
+      {"oneDNN", R"(^(dnnl.*|oneapi/dnnl/.*)$)", {"kernels/cpu/"}},
+      {"Highway", R"(^hwy/.*$)", {"kernels/cpu/"}},
+      {"OpenMP", R"(^omp\.h$)", {"kernels/cpu/"}},
+      {"MPI", R"(^mpi\.h$)", {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp"}},
+      {"CUDA", R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)", {"kernels/cuda/", "parallel/comm/nccl_"}},
+      {"NCCL", R"(^nccl.*$)", {"parallel/comm/nccl_"}},
+      {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},
+      {"GoogleTest", R"(^(gtest|gmock)/.*$)", {"tests/"}},
+  };
+  return table;
+}
+
+bool lives_in(const std::string& path, const std::vector<std::string>& homes) {
+  return std::any_of(homes.begin(), homes.end(), [&](const std::string& home) { return path.starts_with(home); });
+}
+
+std::string homes_text(const Vendor& vendor) {
+  return str_cat(vendor.name, " stays in ", join({vendor.homes.begin(), vendor.homes.end()}),
+                 "*; declare what you need there and call it");
+}
+
+}  // namespace
+
+std::vector<Finding> include_arrows(const SourceFile& file) {
+  static const std::map<std::string, std::set<std::string>> allowed = {
+      {"core", {"core"}},
+      {"kernels", {"core", "kernels"}},
+      {"parallel", {"core", "parallel"}},
+      {"data", {"core", "data"}},
+      {"launch", {"core", "kernels", "parallel", "data", "launch"}},
+      {"tests", {"core", "kernels", "parallel", "data", "launch", "tests"}},
+  };
+  static const std::array<std::string, 8> ladder = {"base",     "device", "tensor", "backend",
+                                                    "autograd", "ops",    "nn",     "optim"};
+  if (!is_code(file.path)) return {};
+  std::vector<Finding> findings;
+  const std::string from = folder_at(file.path, 0);
+  const auto rule = allowed.find(from);
+  if (rule == allowed.end()) {
+    return {{file.path, 0, "code lives in core, kernels, parallel, data, launch or tests"}};
+  }
+  const auto rung = [&](const std::string& name) { return std::find(ladder.begin(), ladder.end(), name); };
+  for (const Include& include : includes_of(file)) {
+    const std::string to = folder_at(include.header, 0);
+    if (!allowed.contains(to)) {
+      const bool relative = include.quoted && (to.empty() || to[0] == '.') && !include.header.ends_with(".hpp");
+      if (relative) {
+        findings.push_back(
+            {file.path, include.line, str_cat("include \"", include.header, "\" by its path from the project's root")});
+      }
+      continue;
+    }
+    if (!include.quoted) {
+      findings.push_back({file.path, include.line, str_cat("own header <", include.header, ">: use quotes")});
+    }
+    if (!rule->second.contains(to)) {
+      findings.push_back({file.path, include.line,
+                          str_cat(from, " may include only ", join(rule->second), "; it includes ", include.header)});
+      continue;
+    }
+    if (from != "core") continue;
+    const std::string mine = folder_at(file.path, 1), theirs = folder_at(include.header, 1);
+    if (mine == theirs) continue;
+    const bool io_use = mine == "io" || theirs == "io";
+    const bool allowed_step =
+        io_use ? (mine == "io" && theirs == "base")
+               : (rung(mine) != ladder.end() && rung(theirs) != ladder.end() && rung(theirs) < rung(mine));
+    if (!allowed_step) {
+      findings.push_back({file.path, include.line,
+                          str_cat("core/", mine, " may not include ", include.header,
+                                  "; order: base <- device <- tensor <- backend <- autograd <- ops <- nn <- optim, "
+                                  "io <- base")});
+    }
+  }
+  return findings;
+}
+
+std::vector<Finding> vendor_headers(const SourceFile& file) {
+  if (!is_code(file.path)) return {};
+  std::vector<Finding> findings;
+  for (const Include& include : includes_of(file)) {
+    for (const Vendor& vendor : vendors()) {
+      if (std::regex_match(include.header, std::regex(vendor.pattern)) && !lives_in(file.path, vendor.homes)) {
+        findings.push_back({file.path, include.line, homes_text(vendor)});
+      }
+    }
+    const bool heavy = include.header.starts_with("nlohmann/json.hpp") || include.header.starts_with("toml++/");
+    if (heavy && is_header(file.path)) {
+      findings.push_back({file.path, include.line, str_cat("include ", include.header, " in a .cpp: it is slow")});
+    }
+  }
+  static const std::regex omp(R"(^\s*#\s*pragma\s+omp\b)");
+  static const std::regex device_code(R"(__global__|__device__|ifdef\s+ASHLAR_CUDA)");
+  const bool rules_themselves = file.path.starts_with("tests/lint/");
+  std::istringstream stream(file.text);
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (std::regex_search(line, omp) && !lives_in(file.path, {"kernels/cpu/"})) {
+      findings.push_back({file.path, number, "OpenMP stays in kernels/cpu/*: use its parallel_for"});
+    }
+    if (std::regex_search(line, device_code) && !rules_themselves &&
+        !lives_in(file.path, {"kernels/cuda/", "kernels/cuda_host/", "parallel/comm/nccl_"})) {
+      findings.push_back({file.path, number, "CUDA code stays in kernels/cuda/*"});
+    }
+  }
+  return findings;
+}
+
+}  // namespace ashlar::lint

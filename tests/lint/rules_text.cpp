@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "core/base/strings.h"
+#include "tests/lint/rules.h"
+
+namespace ashlar::lint {
+
+namespace {
+
+constexpr int kMaxLines = 600;
+constexpr int kMaxReadmeLines = 60;
+constexpr int kMaxRootReadmeLines = 120;
+
+int count_lines(const std::string& text) {
+  const int newlines = static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+  return newlines + (!text.empty() && text.back() != '\n');
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+// Calls visit(line number, line) for each line that `pattern` is found in.
+template <typename Visit>
+void for_matches(const std::string& text, const std::regex& pattern, Visit visit) {
+  std::istringstream stream(text);
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    std::smatch match;
+    if (std::regex_search(line, match, pattern)) visit(number, match.str());
+  }
+}
+
+}  // namespace
+
+std::string describe(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text += str_cat(finding.path, ":", finding.line, ": ", finding.text, "\n");
+  }
+  return text;
+}
+
+std::vector<Finding> file_length(const SourceFile& file) {
+  const int lines = count_lines(file.text);
+  if (lines <= kMaxLines || file.path.ends_with(".md")) return {};
+  return {{file.path, lines, str_cat(lines, " lines, at most ", kMaxLines, ": split the file by concept")}};
+}
+
+std::vector<Finding> ascii_only(const SourceFile& file) {
+  int line = 1;
+  for (const char c : file.text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (byte >= 0x20 && byte < 0x7f) || c == '\t' || c == '\n';
+    if (!plain) return {{file.path, line, str_cat("byte ", static_cast<int>(byte), " is not plain ASCII")}};
+    line += c == '\n';
+  }
+  return {};
+}
+
+std::vector<Finding> no_leftovers(const SourceFile& file) {
+  // Written in halves so that this file keeps its own rule.
+  static const std::regex pattern(
+      "\\b(TO"
+      "DO|FIX"
+      "ME|X"
+      "XX|HA"
+      "CK)\\b|\\bDISAB"
+      "LED_|/wo"
+      "rk/|/ho"
+      "me/[a-z]");
+  std::vector<Finding> findings;
+  for_matches(file.text, pattern, [&](int line, const std::string& what) {
+    findings.push_back({file.path, line, str_cat("leftover '", what, "': finish it, or open an issue")});
+  });
+  return findings;
+}
+
+std::vector<Finding> header_hygiene(const SourceFile& file) {
+  if (!is_header(file.path)) return {};
+  std::vector<Finding> findings;
+  const bool per_target = file.path.ends_with("_inl.h");
+  if (!per_target && file.text.find("#pragma once\n") == std::string::npos) {
+    findings.push_back({file.path, 1, "a header needs #pragma once"});
+  }
+  for_matches(blank_non_code(file.text), std::regex(R"(^\s*using\s+namespace\b)"), [&](int line, const std::string&) {
+    findings.push_back({file.path, line, "no 'using namespace' in a header"});
+  });
+  return findings;
+}
+
+std::vector<Finding> top_level(const std::vector<std::string>& paths) {
+  static const std::set<std::string> allowed = {
+      "core",      "parallel", "kernels",           "data",       "launch", "tests", "configs", "CMakeLists.txt",
+      "README.md", "LICENSE",  "CMakePresets.json", "quickstart", "check"};
+  std::vector<Finding> findings;
+  std::set<std::string> seen;
+  for (const std::string& path : paths) {
+    const std::string entry = path.substr(0, path.find('/'));
+    if (entry[0] == '.' || allowed.contains(entry) || !seen.insert(entry).second) continue;
+    findings.push_back({path, 0, str_cat("'", entry, "' is not on the top level's list: put it into a folder")});
+  }
+  return findings;
+}
+
+std::vector<Finding> folder_readmes(const std::vector<SourceFile>& tree) {
+  std::map<std::string, std::string> readmes;  // folder -> text
+  std::set<std::string> folders;
+  for (const SourceFile& file : tree) {
+    const std::string folder = parent_of(file.path);
+    if (file.path == "README.md" || file.path.ends_with("/README.md")) readmes[folder] = file.text;
+    if (!file.path.ends_with(".md") && !folder.empty()) folders.insert(folder);
+    if (!folder.empty() && folder[0] != '.') folders.insert(folder.substr(0, folder.find('/')));
+  }
+  std::vector<Finding> findings;
+  for (const std::string& folder : folders) {
+    if (folder[0] == '.' || readmes.contains(folder)) continue;
+    const bool deep = folder.find('/') != std::string::npos;
+    std::string above = folder;
+    while (!above.empty() && !readmes.contains(above)) above = parent_of(above);
+    const std::string name = folder.substr(above.empty() ? 0 : above.size() + 1) + "/";
+    const bool named = !above.empty() && readmes[above].find(name) != std::string::npos;
+    if (named) continue;
+    findings.push_back({folder, 0,
+                        deep ? str_cat("needs a README.md, or '", name, "' in the README.md above it")
+                             : std::string("needs a README.md")});
+  }
+  for (const auto& [folder, text] : readmes) {
+    const int limit = folder.empty() ? kMaxRootReadmeLines : kMaxReadmeLines;
+    const int lines = count_lines(text);
+    if (lines <= limit) continue;
+    const std::string path = folder.empty() ? "README.md" : folder + "/README.md";
+    findings.push_back({path, lines, str_cat(lines, " lines, at most ", limit, ": a README is a screen")});
+  }
+  return findings;
+}
+
+}  // namespace ashlar::lint
