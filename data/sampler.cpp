@@ -109,9 +109,9 @@ Mixture::Mixture(const std::vector<std::string>& names, const std::vector<double
   // A weight is a decimal number that someone typed: the smallest power of ten that makes all of them whole keeps
   // ratios such as 0.7 : 0.3 or 1 : 2 exact. Weights that are no short decimals are rounded to 2^-40 of the sum.
   double scale = 1;
-  const auto whole = [&](double w) { return std::abs(w * scale - std::round(w * scale)) <= 1e-9 * w * scale; };
-  while (scale < 1e12 && !std::all_of(weights.begin(), weights.end(), whole)) scale *= 10;
-  if (scale >= 1e12 || sum * scale > 0x1p52) scale = 0x1p40 / sum;
+  const auto whole = [&](double w) { return std::abs(w * scale - std::round(w * scale)) <= 1e-6; };
+  while (scale < 1e10 && !std::all_of(weights.begin(), weights.end(), whole)) scale *= 10;
+  if (scale >= 1e10 || sum * scale > 0x1p52) scale = 0x1p40 / sum;
   std::vector<int64_t> counts;
   int64_t divisor = 0;
   for (const double w : weights) {

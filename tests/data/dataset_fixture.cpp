@@ -1,0 +1,86 @@
+#include "tests/data/dataset_fixture.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "data/bytes_tokenizer.h"
+#include "data/checksum.h"
+#include "data/file.h"
+#include "data/hdf5_shard.h"
+
+namespace ashlar::data {
+
+bool long_form() {
+  const char* value = std::getenv("ASHLAR_LONG");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+std::vector<int32_t> random_tokens(int64_t n, int64_t document, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  for (int32_t& id : ids) {
+    id = static_cast<int32_t>(random() % 256);
+    if (static_cast<int64_t>(random() % static_cast<uint64_t>(document)) == 0) id = BytesTokenizer::kEod;
+  }
+  return ids;
+}
+
+void write_dataset(const std::string& directory, const DatasetSpec& spec) {
+  std::filesystem::create_directories(directory);
+  const BytesTokenizer tokenizer;
+  Manifest m;
+  m.tokenizer_json = tokenizer.to_json();
+  m.tokenizer_hash = tokenizer.hash();
+  m.vocab_size = tokenizer.vocab_size();
+  m.eod_id = tokenizer.eod_id();
+  m.wide = spec.wide;
+  m.validation_rule = "tail";
+  for (const Part part : kParts) {
+    const std::vector<int32_t>& all = part == Part::kTrain ? spec.train : spec.validation;
+    PartInfo& info = m.part(part);
+    for (int64_t done = 0; done < static_cast<int64_t>(all.size());) {
+      const size_t k = info.shards.size();
+      int64_t n = static_cast<int64_t>(all.size()) - done;
+      if (part == Part::kTrain && k < spec.shard_tokens.size()) n = std::min(n, spec.shard_tokens[k]);
+      ShardInfo shard;
+      shard.file = str_cat(name_of(part), "-0000", k, ".h5");
+      shard.tokens = n;
+      const std::string path = directory + "/" + shard.file;
+      ShardWriter writer(path, n, spec.wide);
+      writer.append(std::span(all).subspan(static_cast<size_t>(done), static_cast<size_t>(n)));
+      for (int64_t i = 0; i < n; ++i) {
+        const bool begins = done + i == 0 || all[done + i - 1] == m.eod_id;
+        if (begins) writer.add_document(i);
+      }
+      shard.documents = writer.documents_written();
+      writer.finish();
+      const FileSum sum = sum_file(path);
+      shard.bytes = sum.bytes;
+      shard.crc32 = sum.crc32;
+      info.tokens += n;
+      info.documents += shard.documents;
+      info.shards.push_back(shard);
+      done += n;
+    }
+  }
+  write_file_atomically(directory + "/manifest.json", manifest_text(m));
+}
+
+std::string read_all(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write_all(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+}  // namespace ashlar::data

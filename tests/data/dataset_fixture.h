@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/manifest.h"
+
+namespace ashlar::data {
+
+/// True when the long form of the tests is asked for by ASHLAR_LONG=1.
+bool long_form();
+
+/// What a test dataset holds.
+struct DatasetSpec {
+  std::vector<int32_t> train, validation;
+  std::vector<int64_t> shard_tokens;  ///< sizes of train shards but the last; whole chunks
+  bool wide = false;
+};
+
+/// Writes a bytes dataset straight through ShardWriter and manifest_text, without the builder.
+void write_dataset(const std::string& directory, const DatasetSpec& spec);
+
+/// n pseudo-random byte ids with the end-of-document id about every `document` tokens.
+std::vector<int32_t> random_tokens(int64_t n, int64_t document, uint64_t seed);
+
+std::string read_all(const std::string& path);
+void write_all(const std::string& path, const std::string& bytes);
+
+}  // namespace ashlar::data
