@@ -74,6 +74,7 @@ GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor
     for (int64_t i = 0; i < n; ++i) sum += host[at + i];
     at += n;
     if (!std::isfinite(sum) && result.first_non_finite.empty()) result.first_non_finite = ref.piece->name;
+    result.squares.push_back(sum);
     total += sum;
   }
   result.norm = std::sqrt(total);

@@ -47,9 +47,10 @@ class Optimizer {
 struct GradNorm {
   double norm = 0;               ///< sqrt of the sum over all pieces
   std::string first_non_finite;  ///< name of the first piece (by name) whose sum is NaN or infinite; empty if none
+  std::vector<double> squares;   ///< sum of squares of each piece, in the store's order
 };
 
-/// The norm of a slab of gradients laid out like the store's, each element once: chunks of 4096 from each piece's start,
+/// The norm of a slab laid out like the store's (gradients; any other for statistics), each element once: chunks of 4096 from each piece's start,
 /// chunk sums added in order, pieces in global-name order, all in fp64.
 GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab);
 

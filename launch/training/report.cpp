@@ -1,0 +1,56 @@
+#include "launch/training/report.h"
+
+#include <vector>
+
+#include "absl/strings/str_format.h"
+
+namespace ashlar::training {
+
+namespace {
+
+// "blocks.3.attn.q.weight" -> "blocks.*.attn.q.weight"
+std::string kind_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "blocks.";
+  if (name.compare(0, kPrefix.size(), kPrefix) != 0) return name;
+  const size_t dot = name.find('.', kPrefix.size());
+  return str_cat(kPrefix, "*", name.substr(dot));
+}
+
+std::string init_text(const nn::InitRule& init) {
+  if (init.kind == nn::InitRule::Kind::kConstant) return absl::StrFormat("%g", init.value);
+  return absl::StrFormat("std %.4g: %s", init.value, init.rule);
+}
+
+struct Group {
+  std::string kind, shape, init;
+  nn::Role role;
+  int64_t count = 0, elements = 0;
+};
+
+}  // namespace
+
+std::string parameter_table(const nn::ParameterStore& store, const optim::AdamWOptions& options) {
+  std::vector<Group> groups;
+  int64_t total = 0;
+  for (const auto& parameter : store.parameters()) {
+    for (const nn::Piece& piece : parameter->pieces) {
+      const std::string kind = kind_of(piece.name);
+      Group* group = nullptr;
+      for (Group& g : groups) group = g.kind == kind ? &g : group;
+      if (group == nullptr) {
+        groups.push_back({.kind = kind, .shape = piece.global_shape.str(), .init = init_text(piece.init), .role = piece.role});
+        group = &groups.back();
+      }
+      ++group->count;
+      group->elements += piece.size();
+      total += piece.size();
+    }
+  }
+  std::string text = absl::StrFormat("%-28s %5s  %-16s %13s  %6s  %s\n", "parameters", "count", "shape", "elements", "decay", "init");
+  for (const Group& g : groups) {
+    text += absl::StrFormat("%-28s %5d  %-16s %13d  %6g  %s\n", g.kind, g.count, g.shape, g.elements, optim::decay_of(g.role, options), g.init);
+  }
+  return text + absl::StrFormat("%-28s %5s  %-16s %13d", "total", "", "", total);
+}
+
+}  // namespace ashlar::training

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "core/optim/optimizer.h"
+#include "parallel/model/model_config.h"
+
+namespace ashlar::training {
+
+/// The table of parameter groups that a run prints at its start: tensors of one kind in all layers are one row with
+/// count, shape, elements, decay and initial values with their rule.
+std::string parameter_table(const nn::ParameterStore& store, const optim::AdamWOptions& options);
+
+}  // namespace ashlar::training
