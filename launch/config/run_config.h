@@ -9,6 +9,7 @@
 #include "core/autograd/ctx.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/optim/schedule.h"
 #include "parallel/model/model_config.h"
 
 /// The typed, fully resolved configuration of a run, and the calls that make one:
@@ -22,7 +23,7 @@ namespace ashlar::config {
 
 enum class Device : uint8_t { kCpu };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved, kZbH1 };
-enum class LrKind : uint8_t { kConstant, kLinear, kCosine, kWsd, kInvSqrt };
+using LrKind = optim::ScheduleKind;
 
 struct RunSection {
   std::string dir;
@@ -157,7 +158,7 @@ struct RawValues;
 /// A configuration as written: typed values by key, and the errors found so far.
 class RawConfig {
  public:
-  RawConfig();
+  explicit RawConfig(const std::string& name);
   RawConfig(RawConfig&&) noexcept;
   RawConfig& operator=(RawConfig&&) noexcept;
   ~RawConfig();
@@ -200,7 +201,8 @@ std::string to_toml(const RunConfig& config);
 std::string model_to_toml(const model::ModelConfig& config);
 model::ModelConfig model_from_toml(const std::string& text, const std::string& name);
 
-/// A stable 64-bit hash of every key and value, equal on all ranks that run one configuration.
+/// A stable 64-bit hash of every key and value but run.threads (machines of a job may differ): equal on all ranks that
+/// run one configuration.
 uint64_t config_hash(const RunConfig& config);
 
 struct ConfigChange {

@@ -1,0 +1,21 @@
+#include "launch/commands/explain.h"
+
+#include <cstdio>
+
+#include "core/base/error.h"
+#include "launch/config/explain.h"
+
+namespace ashlar::commands {
+
+int explain_command(const std::vector<std::string>& arguments) {
+  if (arguments.size() != 1)
+    throw input_error("explain", "expected one argument, got ", arguments.size(),
+                      "; give a key such as model.d_ff, a section such as rope, all, or --markdown");
+  const bool markdown = arguments[0] == "--markdown";
+  const std::string text = markdown ? config::schema_markdown() : config::explain(arguments[0]);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw resource_error("explain", "expected to write ", text.size(), " bytes to standard output, and failed");
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace ashlar::commands

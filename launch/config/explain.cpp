@@ -1,0 +1,103 @@
+#include "launch/config/explain.h"
+
+#include "core/base/strings.h"
+#include "launch/config/schema.h"
+
+namespace ashlar::config {
+namespace {
+
+std::string joined(const char* words) {
+  std::string text;
+  for (const std::string_view word : split_words(words)) text += str_cat(text.empty() ? "" : ", ", word);
+  return text;
+}
+
+/// What is known but not served, or nothing.
+std::string refusal(const KeySpec& s) {
+  if (s.served == Served::kNo) return "this key is not served by this version";
+  if (s.served == Served::kDefaultOnly) return "other values are not served by this version";
+  if (*s.unserved != 0) return str_cat("not served by this version: ", joined(s.unserved));
+  return "";
+}
+
+std::string explain_spec(const KeySpec& s) {
+  std::string text = str_cat(s.name(), ": ", expectation(s), *s.unit != 0 ? str_cat(" (", s.unit, ")") : "", "\n  ",
+                             std::string_view(s.doc), "\n  default: ", default_text(s), "\n");
+  if (*s.when != 0) text += str_cat("  only when: ", s.when, "\n");
+  if (const std::string refused = refusal(s); !refused.empty()) text += str_cat("  ", refused, "\n");
+  return text + (s.fixed ? "  on resume: fixed\n" : "  on resume: may change\n");
+}
+
+std::string explain_section(const SectionDoc& section) {
+  std::string text = str_cat("[", section.section, "] ", section.doc, "\n");
+  for (const KeySpec& spec : schema())
+    if (std::string_view(spec.section) == section.section) text += "\n" + explain_spec(spec);
+  return text;
+}
+
+std::string cell(std::string text) {
+  for (size_t i = 0; (i = text.find('|', i)) != text.npos; i += 2) text.replace(i, 1, "\\|");
+  return text;
+}
+
+}  // namespace
+
+std::string explain(std::string_view what) {
+  std::string text;
+  for (const SectionDoc& section : sections())
+    if (what == "all" || what == section.section) text += str_cat(text.empty() ? "" : "\n", explain_section(section));
+  if (!text.empty()) return text;
+  const size_t dot = what.find('.');
+  const std::string_view section = dot == what.npos ? "" : what.substr(0, dot);
+  const std::string_view key = dot == what.npos ? what : what.substr(dot + 1);
+  if (const KeySpec* spec = find_key(section, key)) return explain_spec(*spec);
+  throw input_error("explain", "expected a key, a section or all, got `", what, "`; did you mean ",
+                    nearest_key(section, key), "?");
+}
+
+std::string schema_markdown() {
+  std::string text =
+      "# Configurations\n\n"
+      "A run is described by a TOML file; any key is overridden on the command line as `section.key=value`, and "
+      "`section.key=default` unsets a key of the file.\n"
+      "Everything wrong with a configuration is found and listed at once, before anything is allocated. Values that "
+      "nobody gave are printed with the rule they follow from, and the run directory holds the resolved file.\n\n"
+      "| file | what it trains |\n|---|---|\n"
+      "| `quickstart.toml` | a small bf16 model on bytes, minutes on two cores |\n"
+      "| `shakespeare-char.toml` | nanoGPT's CPU example: characters, 4 layers, width 128 |\n"
+      "| `gpt2-124m.toml` | GPT-2 small, as published |\n\n"
+      "To add one: put it here and `./check --only config` loads it. The tables below are made from the schema "
+      "(`launch/config/schema_table.cpp`) by\n"
+      "`ashlar explain --markdown > configs/README.md`; `ashlar explain KEY` shows one key, a section or `all`.\n\n"
+      "Required: ";
+  std::string required;
+  for (const KeySpec& spec : schema())
+    if (spec.need == Need::kModel || spec.need == Need::kTrain)
+      required += str_cat(required.empty() ? "`" : ", `", spec.name(), "`");
+  text += required + ". A key marked * may not change when a run is continued.\n";
+  for (const SectionDoc& section : sections()) {
+    text += str_cat("\n## [", section.section, "] ", section.doc,
+                    "\n\n| key | value | default | meaning |\n|---|---|---|---|\n");
+    for (const KeySpec& s : schema()) {
+      if (std::string_view(s.section) != section.section) continue;
+      std::string meaning = s.doc;
+      if (*s.when != 0) meaning += str_cat(" Only when ", s.when, ".");
+      if (std::string refused = refusal(s); !refused.empty()) {
+        refused[0] = refused[0] == 't' ? 'T' : refused[0] == 'o' ? 'O' : 'N';
+        meaning += str_cat(" ", refused, ".");
+      }
+      text += str_cat("| `", s.key, "`", s.fixed ? "*" : "", " | ", cell(expectation(s)),
+                      *s.unit != 0 ? str_cat(" (", s.unit, ")") : "", " | ", cell(default_text(s)), " | ",
+                      cell(meaning), " |\n");
+    }
+  }
+  return text;
+}
+
+std::string derived_text(const std::vector<DerivedValue>& derived) {
+  std::string text;
+  for (const DerivedValue& d : derived) text += str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")\n");
+  return text;
+}
+
+}  // namespace ashlar::config

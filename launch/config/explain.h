@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/config/run_config.h"
+
+namespace ashlar::config {
+
+/// What the schema says about a key (`model.d_ff`), a section (`rope`) or everything (`all`).
+/// Throws Error(kInput) with the nearest key for anything else.
+std::string explain(std::string_view what);
+
+/// configs/README.md. Regenerated with `ashlar explain --markdown > configs/README.md`; a test compares.
+std::string schema_markdown();
+
+/// One line each: `derived: model.d_ff = 11008 (8/3 d_model rounded up to 256)`.
+std::string derived_text(const std::vector<DerivedValue>& derived);
+
+}  // namespace ashlar::config

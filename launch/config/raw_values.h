@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launch/config/run_config.h"
+#include "launch/config/schema.h"
+
+// Shared by the files of this folder; not part of its interface.
+namespace ashlar::config {
+
+/// A value of the type its key asks for, range and words already checked. kNumber is always double.
+using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>>;
+
+struct RawValues {
+  explicit RawValues(std::string file_name);
+
+  std::string name;                         ///< of the file, in messages
+  std::vector<std::optional<Value>> given;  ///< by index of schema()
+  std::vector<uint8_t> bad;                 ///< given, but refused: an error stands in `errors`
+  std::vector<std::string> errors;
+};
+
+/// The default of a Need::kDefault key as a value.
+Value fallback_value(const KeySpec& spec);
+
+/// As TOML: shortest text that reads back to the same value, strings quoted.
+std::string value_text(const Value& value);
+
+/// `section.key = got: expected ...; e.g. ...` with the place (`x.toml:3`, `command line`) at the end.
+std::string value_error(const KeySpec& spec, std::string_view got, std::string_view place);
+
+/// Range, words and served values of a value of the right type; an error text when something is wrong.
+std::optional<std::string> check_value(const KeySpec& spec, const Value& value, std::string_view place);
+
+/// Every applicable key of a resolved config with its value, in schema order.
+struct Entry {
+  size_t index;
+  Value value;
+};
+std::vector<Entry> config_entries(const RunConfig& config);
+std::vector<Entry> model_entries(const model::ModelConfig& config);
+
+}  // namespace ashlar::config

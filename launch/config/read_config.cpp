@@ -1,0 +1,295 @@
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/strings.h"
+#include "launch/config/raw_values.h"
+#include "toml++/toml.h"
+
+namespace ashlar::config {
+namespace {
+
+constexpr size_t kMostShown = 60;       // characters of a wrong value repeated in its error
+constexpr int kMostSyntaxErrors = 400;  // lines set aside before the rest of a file is given up
+
+template <typename T>
+std::string shown(const T& node) {
+  std::ostringstream os;
+  os << node;
+  std::string text = os.str();
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
+  return text;
+}
+
+std::string shown(const toml::node& node) {
+  std::string text;
+  node.visit([&](const auto& concrete) { text = shown<std::decay_t<decltype(concrete)>>(concrete); });
+  return text;
+}
+
+std::string trimmed(std::string_view s) {
+  const size_t first = s.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return "";
+  return std::string(s.substr(first, s.find_last_not_of(" \t\r\n") - first + 1));
+}
+
+/// data.path as a list. Adds errors itself; returns nothing when there were some.
+std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec, std::string_view place,
+                                  std::vector<std::string>& errors) {
+  const size_t before = errors.size();
+  std::vector<DataSource> sources;
+  if (array.empty()) errors.push_back(value_error(spec, "[]", place));
+  for (size_t i = 0; i < array.size(); ++i) {
+    const std::string item = str_cat(spec.name(), "[", i, "]");
+    const auto fail = [&](std::string_view what, std::string_view got, std::string_view expected) {
+      errors.push_back(str_cat(item, what, " = ", got, ": expected ", expected, "; e.g. ", spec.name(),
+                               " = [{path = \"data/text\", weight = 1.0}] (", place, ")"));
+    };
+    const toml::table* table = array[i].as_table();
+    if (table == nullptr) {
+      fail("", shown(array[i]), "{path = \"...\", weight = 1.0}");
+      continue;
+    }
+    DataSource source;
+    bool has_path = false;
+    for (const auto& [key, node] : *table) {
+      if (key.str() == "path") {
+        has_path = true;
+        if (const auto path = node.value_exact<std::string>(); path && !path->empty())
+          source.path = *path;
+        else
+          fail(".path", shown(node), "a text that is not empty");
+      } else if (key.str() == "weight") {
+        const auto weight = node.is_number() ? node.value<double>() : std::nullopt;
+        if (weight && *weight > 0 && *weight <= 1e9)
+          source.weight = *weight;
+        else
+          fail(".weight", shown(node), "a number above 0, at most 1000000000");
+      } else {
+        fail(str_cat(".", std::string(key.str())), shown(node), "only the keys path and weight");
+      }
+    }
+    if (!has_path) fail("", shown(array[i]), "a path in it");
+    sources.push_back(std::move(source));
+  }
+  if (errors.size() != before) return std::nullopt;
+  return sources;
+}
+
+std::optional<Value> read_typed(const toml::node& node, const KeySpec& spec, std::string_view place,
+                                std::vector<std::string>& errors) {
+  switch (spec.type) {
+    case KeyType::kInt:
+      if (const auto v = node.value_exact<int64_t>()) return *v;
+      break;
+    case KeyType::kNumber:
+      if (node.is_number()) return *node.value<double>();
+      break;
+    case KeyType::kNumberOrWord:
+      if (node.is_number()) return *node.value<double>();
+      if (const auto v = node.value_exact<std::string>()) return *v;
+      break;
+    case KeyType::kBool:
+      if (const auto v = node.value_exact<bool>()) return *v;
+      break;
+    case KeyType::kString:
+    case KeyType::kWord:
+      if (const auto v = node.value_exact<std::string>()) return *v;
+      break;
+    case KeyType::kIntList:
+      if (const toml::array* array = node.as_array()) {
+        std::vector<int64_t> list;
+        for (const auto& item : *array)
+          if (const auto v = item.value_exact<int64_t>()) list.push_back(*v);
+        if (list.size() == array->size()) return list;
+      }
+      break;
+    case KeyType::kSources:
+      if (const auto v = node.value_exact<std::string>(); v && !v->empty()) return std::vector<DataSource>{{*v, 1.0}};
+      if (const toml::array* array = node.as_array()) return read_sources(*array, spec, place, errors);
+      break;
+  }
+  errors.push_back(value_error(spec, shown(node), place));
+  return std::nullopt;
+}
+
+void set_value(RawValues& raw, const KeySpec& spec, const toml::node& node, std::string_view place) {
+  const size_t index = index_of(spec);
+  raw.given[index].reset();
+  raw.bad[index] = 1;
+  std::optional<Value> value = read_typed(node, spec, place, raw.errors);
+  if (!value) return;
+  if (std::optional<std::string> error = check_value(spec, *value, place)) {
+    raw.errors.push_back(std::move(*error));
+    return;
+  }
+  raw.given[index] = std::move(value);
+  raw.bad[index] = 0;
+}
+
+void unknown_key(RawValues& raw, std::string_view section, std::string_view key, std::string_view place) {
+  const std::string name = section.empty() ? std::string(key) : str_cat(section, ".", key);
+  raw.errors.push_back(str_cat(name, ": unknown key; did you mean ", nearest_key(section, key), "? (", place, ")"));
+}
+
+bool known_section(std::string_view name) {
+  for (const SectionDoc& s : sections())
+    if (s.section == name) return true;
+  return false;
+}
+
+/// What a line that is not TOML was about: `section.key` when it looks like one.
+std::string subject_of_line(const std::vector<std::string>& lines, size_t line) {
+  std::string section;
+  for (size_t i = 0; i < line; ++i) {
+    const std::string text = trimmed(lines[i]);
+    if (text.size() > 2 && text.front() == '[' && text[1] != '[')
+      section = trimmed(text.substr(1, text.find(']') == std::string::npos ? text.npos : text.find(']') - 1));
+  }
+  const std::string text = trimmed(lines[line]);
+  const std::string key = trimmed(text.substr(0, text.find('=')));
+  if (key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != key.npos) return "";
+  return section.empty() ? key : str_cat(section, ".", key);
+}
+
+/// Parses; a line that is no TOML is reported, set aside, and the rest parsed again, so that all errors come at once.
+toml::table parse_text(RawValues& raw, const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
+  for (int attempt = 0; attempt < kMostSyntaxErrors; ++attempt) {
+    std::string joined;
+    for (const std::string& line : lines) joined += line + "\n";
+    try {
+      return toml::parse(joined, raw.name);
+    } catch (const toml::parse_error& e) {
+      size_t line = e.source().begin.line == 0 ? 0 : e.source().begin.line - 1;
+      line = std::min(line, lines.empty() ? size_t{0} : lines.size() - 1);
+      while (line > 0 && trimmed(lines[line]).empty()) --line;  // an empty value is noticed on a later line
+      if (lines.empty() || trimmed(lines[line]).empty()) {
+        raw.errors.push_back(str_cat(raw.name, ": not a TOML file: ", std::string(e.description())));
+        return {};
+      }
+      const std::string subject = subject_of_line(lines, line);
+      const std::string place = str_cat(raw.name, ":", line + 1);
+      const size_t dot = subject.find('.');
+      const KeySpec* spec = dot == subject.npos ? nullptr : find_key(subject.substr(0, dot), subject.substr(dot + 1));
+      std::string got = trimmed(lines[line]);
+      if (const size_t equals = got.find('='); equals != got.npos) got = trimmed(got.substr(equals + 1));
+      if (got.empty()) got = "(empty)";
+      if (spec != nullptr) {
+        raw.bad[index_of(*spec)] = 1;
+        raw.errors.push_back(str_cat(value_error(*spec, got, place), "; not TOML: ", std::string(e.description())));
+      } else {
+        raw.errors.push_back(str_cat(subject.empty() ? trimmed(lines[line]) : subject, ": expected TOML, got `",
+                                     trimmed(lines[line]), "`; ", std::string(e.description()), " (", place, ")"));
+      }
+      lines[line].clear();
+    }
+  }
+  raw.errors.push_back(str_cat(raw.name, ": not a TOML file; more than ", kMostSyntaxErrors, " lines do not read"));
+  return {};
+}
+
+void read_table(RawValues& raw, const toml::table& root) {
+  const auto place_of = [&](const toml::node& node) { return str_cat(raw.name, ":", node.source().begin.line); };
+  for (const auto& [section_key, section_node] : root) {
+    const std::string section(section_key.str());
+    const toml::table* table = section_node.as_table();
+    if (table == nullptr) {
+      if (known_section(section))
+        raw.errors.push_back(str_cat(section, " = ", shown(section_node), ": expected a section; write [", section,
+                                     "] on its own line (", place_of(section_node), ")"));
+      else
+        unknown_key(raw, "", section, place_of(section_node));
+      continue;
+    }
+    for (const auto& [key, node] : *table) {
+      if (const KeySpec* spec = find_key(section, key.str()))
+        set_value(raw, *spec, node, place_of(node));
+      else
+        unknown_key(raw, section, key.str(), place_of(node));
+    }
+    if (table->empty() && !known_section(section))
+      raw.errors.push_back(str_cat("[", section, "]: unknown section; did you mean ", nearest_key(section, ""), "? (",
+                                   place_of(section_node), ")"));
+  }
+}
+
+void read_override(RawValues& raw, const std::string& argument) {
+  constexpr std::string_view kPlace = "command line";
+  const size_t equals = argument.find('=');
+  const std::string name = trimmed(std::string_view(argument).substr(0, equals));
+  const size_t dot = name.find('.');
+  if (equals == argument.npos || name.empty()) {
+    raw.errors.push_back(str_cat(argument, ": expected section.key=value; e.g. train.steps=1000 (", kPlace, ")"));
+    return;
+  }
+  const std::string section = dot == name.npos ? "" : name.substr(0, dot);
+  const std::string key = dot == name.npos ? name : name.substr(dot + 1);
+  const KeySpec* spec = find_key(section, key);
+  if (spec == nullptr) return unknown_key(raw, section, key, kPlace);
+  const size_t index = index_of(*spec);
+  const std::string text = trimmed(std::string_view(argument).substr(equals + 1));
+  if (text == "default") {
+    raw.given[index].reset();
+    raw.bad[index] = 0;
+    return;
+  }
+  if (text.empty() || text.find_first_of("\r\n") != text.npos) {
+    raw.given[index].reset();
+    raw.bad[index] = 1;
+    raw.errors.push_back(value_error(*spec, text.empty() ? "(empty)" : "(several lines)", kPlace));
+    return;
+  }
+  // Words and paths need no quotes on a command line; what is no TOML is taken as text.
+  const bool texts = spec->type == KeyType::kString || spec->type == KeyType::kWord || spec->type == KeyType::kSources;
+  if (!texts || text.front() == '"' || text.front() == '\'' || text.front() == '[') {
+    try {
+      const toml::table parsed = toml::parse(str_cat("value = ", text));
+      if (parsed.size() == 1 && parsed.contains("value")) return set_value(raw, *spec, *parsed.get("value"), kPlace);
+    } catch (const toml::parse_error&) {
+    }
+  }
+  set_value(raw, *spec, toml::value<std::string>(text), kPlace);
+}
+
+}  // namespace
+
+RawConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
+  RawConfig raw(name);
+  read_table(raw.values(), parse_text(raw.values(), text));
+  for (const std::string& argument : overrides) read_override(raw.values(), argument);
+  return raw;
+}
+
+RawConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in || std::filesystem::is_directory(path))
+    throw input_error("config", path, ": expected a readable TOML file, got ",
+                      in ? "a directory" : std::strerror(errno),
+                      "; give the path of a configuration such as configs/quickstart.toml");
+  return parse_config(text.str(), path, overrides);
+}
+
+RawConfig::RawConfig(const std::string& name) : values_(new RawValues(name)) {}
+RawConfig::RawConfig(RawConfig&&) noexcept = default;
+RawConfig& RawConfig::operator=(RawConfig&&) noexcept = default;
+RawConfig::~RawConfig() = default;
+void RawConfig::Deleter::operator()(RawValues* values) const { delete values; }
+
+std::vector<DataSource> RawConfig::data_sources() const {
+  const auto& value = values_->given[key_index("data.path")];
+  return value ? std::get<std::vector<DataSource>>(*value) : std::vector<DataSource>{};
+}
+
+void RawConfig::add_error(std::string text) { values_->errors.push_back(std::move(text)); }
+const std::vector<std::string>& RawConfig::errors() const { return values_->errors; }
+
+}  // namespace ashlar::config

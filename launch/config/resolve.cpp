@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "launch/config/resolver.h"
+
+namespace ashlar::config {
+namespace {
+
+// The next version takes many ranks: this line goes, the checks below stay.
+constexpr int64_t kMostRanks = 1;
+
+RunSection resolve_run(Resolver& r) {
+  RunSection run;
+  const std::string stem = std::filesystem::path(r.raw().name).stem().string();
+  run.dir =
+      r.derive("run.dir", str_cat("runs/", stem.empty() ? "run" : stem), {}, "runs/ and the name of the config file");
+  run.seed = r.integer("run.seed");
+  if (r.given("run.init_from")) run.init_from = r.word("run.init_from");
+  run.device = r.choose("run.device", {Device::kCpu});
+  const std::string dtype = r.word("run.dtype");
+  for (const DType type : {DType::kBFloat16, DType::kFloat32, DType::kFloat64})
+    if (dtype == ashlar::name_of(type)) run.dtype = type;
+  const Facts& facts = r.facts();
+  run.threads = r.derive(
+      "run.threads", std::clamp<int64_t>(facts.hardware_threads / facts.local_ranks, 1, 4096), {},
+      str_cat(facts.hardware_threads, " cores / ", facts.local_ranks, facts.local_ranks == 1 ? " rank" : " ranks"));
+  run.deterministic = r.flag("run.deterministic");
+  return run;
+}
+
+MeshSection resolve_mesh(Resolver& r) {
+  MeshSection mesh;
+  const int64_t ranks = r.facts().ranks;
+  mesh.tensor = r.integer("mesh.tensor");
+  mesh.pipeline = r.integer("mesh.pipeline");
+  mesh.data = r.derive("mesh.data", std::max<int64_t>(1, ranks / (mesh.tensor * mesh.pipeline)),
+                       {"mesh.tensor", "mesh.pipeline"}, "ranks / (mesh.tensor * mesh.pipeline)");
+  mesh.sequence_parallel = r.flag("mesh.sequence_parallel");
+  using enum PipelineSchedule;
+  mesh.schedule = r.choose("mesh.schedule", {k1F1B, kGpipe, kInterleaved, kZbH1});
+  r.only_when("mesh.virtual_stages", mesh.schedule == kInterleaved, {"mesh.schedule"});
+  mesh.virtual_stages = r.integer("mesh.virtual_stages");
+  if (r.facts().purpose != Purpose::kTrain) return mesh;
+
+  if (ranks > kMostRanks)
+    r.error("ranks = ", ranks, ": expected ", kMostRanks, ", the most that this version runs; start without mpirun or ",
+            "with -np ", kMostRanks);
+  bool divide = true;
+  const auto check_divisor = [&](std::string_view key, int64_t size) {
+    if (ranks % size == 0) return;
+    r.error(key, " = ", size, ": expected a divisor of the number of ranks, ", ranks, "; set it to 1 or start with ",
+            "another mpirun -np");
+    divide = false;
+  };
+  check_divisor("mesh.tensor", mesh.tensor);
+  check_divisor("mesh.pipeline", mesh.pipeline);
+  check_divisor("mesh.data", mesh.data);
+  if (divide && r.sound({"mesh.tensor", "mesh.pipeline", "mesh.data"}) &&
+      mesh.tensor * mesh.pipeline * mesh.data != ranks)
+    r.error("mesh.data = ", mesh.data, ": expected mesh.tensor * mesh.pipeline * mesh.data = ", mesh.tensor, " * ",
+            mesh.pipeline, " * ", mesh.data, " to be the number of ranks, ", ranks, "; change one of them");
+  return mesh;
+}
+
+TrainSection resolve_train(Resolver& r, const MeshSection& mesh) {
+  TrainSection t;
+  t.steps = r.integer("train.steps");
+  t.sequence_length = r.integer("train.sequence_length");
+  t.global_batch = r.integer("train.global_batch");
+  const bool sound = r.sound({"train.global_batch", "mesh.data", "train.micro_batch"});
+  const bool divides = t.global_batch % mesh.data == 0;
+  if (sound && !divides)
+    r.error("train.global_batch = ", t.global_batch, ": expected a multiple of mesh.data = ", mesh.data,
+            "; every replica takes the same number of sequences");
+  if (!r.given("train.micro_batch") && t.global_batch == 0) {
+    t.micro_batch = 0;
+  } else {
+    t.micro_batch = r.derive("train.micro_batch", std::max<int64_t>(1, t.global_batch / mesh.data),
+                             {"train.global_batch", "mesh.data"}, "train.global_batch / mesh.data");
+    if (sound && divides && t.global_batch > 0 && t.global_batch % (t.micro_batch * mesh.data) != 0)
+      r.error("train.micro_batch = ", t.micro_batch, ": expected train.global_batch = ", t.global_batch,
+              " to be a multiple of micro_batch * mesh.data = ", t.micro_batch * mesh.data, "; change one of them");
+  }
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
+  if (r.sound({"train.micro_batch", "train.sequence_length"}) && t.sequence_length > 0 &&
+      t.micro_batch > kMostRows / t.sequence_length)
+    r.error("train.micro_batch = ", t.micro_batch, ": expected micro_batch * sequence_length of at most ", kMostRows,
+            " tokens; make it smaller, the rest of the batch is accumulated");
+  t.recompute = r.choose("train.recompute", {Recompute::kNone, Recompute::kSelective, Recompute::kBlock});
+  t.eval_every = r.integer("train.eval_every");
+  t.eval_batches = r.integer("train.eval_batches");
+  return t;
+}
+
+OptimizerSection resolve_optimizer(Resolver& r) {
+  return {.lr = r.number("optimizer.lr"),
+          .beta1 = r.number("optimizer.beta1"),
+          .beta2 = r.number("optimizer.beta2"),
+          .eps = r.number("optimizer.eps"),
+          .weight_decay = r.number("optimizer.weight_decay"),
+          .decay_embeddings = r.flag("optimizer.decay_embeddings"),
+          .clip = r.number("optimizer.clip")};
+}
+
+ScheduleSection resolve_schedule(Resolver& r, int64_t steps) {
+  ScheduleSection s;
+  using enum LrKind;
+  s.kind = r.choose("schedule.kind", {kCosine, kConstant, kLinear, kWsd, kInvSqrt});
+  s.warmup_steps = r.derive("schedule.warmup_steps", std::min<int64_t>(2000, steps / 20), {"train.steps"},
+                            "train.steps / 20, at most 2000");
+  const bool decays = s.kind == kCosine || s.kind == kLinear || s.kind == kWsd;
+  r.only_when("schedule.min_ratio", decays, {"schedule.kind"});
+  r.only_when("schedule.decay_steps", decays, {"schedule.kind"});
+  const bool sound = r.sound({"train.steps", "schedule.warmup_steps", "schedule.kind"}) && steps > 0;
+  if (sound && s.warmup_steps > steps)
+    r.error("schedule.warmup_steps = ", s.warmup_steps, ": expected at most train.steps = ", steps,
+            "; shorten the warm-up or train longer");
+  if (!decays) {
+    s.min_ratio = s.kind == kConstant ? 1.0 : 0.0;
+    return s;
+  }
+  s.min_ratio = r.number("schedule.min_ratio");
+  if (!r.given("schedule.decay_steps") && steps == 0) return s;
+  const int64_t after_warmup = std::max<int64_t>(1, steps - s.warmup_steps);
+  if (s.kind == kWsd) {
+    s.decay_steps = r.derive("schedule.decay_steps", std::clamp<int64_t>(steps / 5, 1, after_warmup),
+                             {"train.steps", "schedule.warmup_steps", "schedule.kind"}, "train.steps / 5");
+    if (sound && r.sound({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)
+      r.error("schedule.decay_steps = ", s.decay_steps,
+              ": expected at most train.steps - schedule.warmup_steps = ", steps - s.warmup_steps,
+              "; shorten the decay or the warm-up");
+  } else {
+    s.decay_steps =
+        r.derive("schedule.decay_steps", after_warmup, {"train.steps", "schedule.warmup_steps", "schedule.kind"},
+                 "train.steps - schedule.warmup_steps");
+  }
+  return s;
+}
+
+DataSection resolve_data(Resolver& r, model::PosType pos) {
+  DataSection data;
+  data.sources = r.get<std::vector<DataSource>>("data.path");
+  data.document_mask = r.flag("data.document_mask");
+  data.restart_positions = r.flag("data.restart_positions");
+  // false may always stand; true asks for the mask and for positions.
+  if (data.restart_positions)
+    r.only_when("data.restart_positions", data.document_mask && pos != model::PosType::kNone,
+                {"data.document_mask", "pos.type"});
+  return data;
+}
+
+}  // namespace
+
+Resolved resolve(const RawConfig& raw, const Facts& facts) {
+  Resolver r(raw.values(), facts);
+  RunConfig c;
+  c.run = resolve_run(r);
+  c.model = resolve_model(r);
+  c.mesh = resolve_mesh(r);
+  c.train = resolve_train(r, c.mesh);
+  c.optimizer = resolve_optimizer(r);
+  c.schedule = resolve_schedule(r, c.train.steps);
+  c.data = resolve_data(r, c.model.pos.type);
+  c.checkpoint = {.every = r.integer("checkpoint.every"), .keep = r.integer("checkpoint.keep")};
+  c.log = {.every = r.integer("log.every"), .stats_every = r.integer("log.stats_every")};
+  if (!r.errors().empty()) throw ConfigError(r.errors());
+  return {std::move(c), std::move(r.derived())};
+}
+
+Resolved load_config(const std::string& path, const std::vector<std::string>& overrides, const Facts& facts) {
+  return resolve(read_config(path, overrides), facts);
+}
+
+ConfigError::ConfigError(const std::vector<std::string>& errors)
+    : Error(ExitCode::kInput, "config",
+            [&] {
+              std::string text;
+              for (const std::string& e : errors) text += str_cat(text.empty() ? "" : "\n[config] ", e);
+              return text;
+            }()),
+      errors_(errors) {}
+
+const char* name_of(Device) { return "cpu"; }
+
+const char* name_of(Recompute v) {
+  switch (v) {
+    case Recompute::kNone: return "none";
+    case Recompute::kSelective: return "selective";
+    case Recompute::kBlock: return "block";
+  }
+  throw Bug("Recompute out of range");
+}
+
+const char* name_of(PipelineSchedule v) {
+  switch (v) {
+    case PipelineSchedule::kGpipe: return "gpipe";
+    case PipelineSchedule::k1F1B: return "1f1b";
+    case PipelineSchedule::kInterleaved: return "interleaved";
+    case PipelineSchedule::kZbH1: return "zb-h1";
+  }
+  throw Bug("PipelineSchedule out of range");
+}
+
+const char* name_of(LrKind v) {
+  switch (v) {
+    case LrKind::kConstant: return "constant";
+    case LrKind::kLinear: return "linear";
+    case LrKind::kCosine: return "cosine";
+    case LrKind::kWsd: return "wsd";
+    case LrKind::kInvSqrt: return "inv_sqrt";
+  }
+  throw Bug("LrKind out of range");
+}
+
+}  // namespace ashlar::config

@@ -1,0 +1,128 @@
+#include "launch/config/schema.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
+
+namespace ashlar::config {
+namespace {
+
+std::string plain_number(double v) {
+  char text[32];
+  const bool whole = v == static_cast<double>(static_cast<int64_t>(v)) && v > -1e15 && v < 1e15;
+  const auto end = whole ? std::to_chars(text, text + sizeof text, static_cast<int64_t>(v))
+                         : std::to_chars(text, text + sizeof text, v);
+  return std::string(text, end.ptr);
+}
+
+std::string range_text(const KeySpec& s) {
+  const std::string low = plain_number(s.low), high = plain_number(s.high);
+  if (s.low_open) return str_cat("above ", low, s.high_open ? " and below " : ", at most ", high);
+  if (s.high_open) return str_cat("from ", low, " to below ", high);
+  return str_cat("from ", low, " to ", high);
+}
+
+std::string word_list(const KeySpec& s) {
+  std::string text;
+  for (const std::string_view word : split_words(s.words)) text += str_cat(text.empty() ? "\"" : ", \"", word, "\"");
+  return text;
+}
+
+bool quoted_type(const KeySpec& s) {
+  if (s.type == KeyType::kWord || s.type == KeyType::kString || s.type == KeyType::kSources) return true;
+  if (s.type != KeyType::kNumberOrWord) return false;
+  const char first = s.fallback[0];
+  return (first < '0' || first > '9') && first != '-';
+}
+
+}  // namespace
+
+std::string KeySpec::name() const { return str_cat(section, ".", key); }
+
+const KeySpec* find_key(std::string_view section, std::string_view key) {
+  for (const KeySpec& spec : schema())
+    if (spec.key == key && spec.section == section) return &spec;
+  return nullptr;
+}
+
+size_t index_of(const KeySpec& spec) { return static_cast<size_t>(&spec - schema().data()); }
+
+size_t key_index(std::string_view name) {
+  const size_t dot = name.find('.');
+  const KeySpec* found = dot == name.npos ? nullptr : find_key(name.substr(0, dot), name.substr(dot + 1));
+  ASHLAR_CHECK(found != nullptr, "no key ", name, " in the schema");
+  return index_of(*found);
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string nearest_key(std::string_view section, std::string_view key) {
+  const std::string wanted = str_cat(section, ".", key);
+  const KeySpec* best = nullptr;
+  size_t best_distance = 0;
+  for (const KeySpec& spec : schema()) {
+    const size_t whole = edit_distance(spec.name(), wanted);
+    // The right key in the wrong section is a likelier slip than any misspelling.
+    const size_t distance = spec.key == key ? std::min<size_t>(whole, 1) : whole;
+    if (best == nullptr || distance < best_distance) best = &spec, best_distance = distance;
+  }
+  return best->name();
+}
+
+std::string expectation(const KeySpec& s) {
+  switch (s.type) {
+    case KeyType::kInt: return str_cat("an integer ", range_text(s));
+    case KeyType::kNumber: return str_cat("a number ", range_text(s));
+    case KeyType::kBool: return "true or false";
+    case KeyType::kString: return "a text that is not empty";
+    case KeyType::kWord: return str_cat(split_words(s.words).size() == 1 ? "" : "one of ", word_list(s));
+    case KeyType::kNumberOrWord: return str_cat("a number ", range_text(s), *s.words == 0 ? "" : ", or ", word_list(s));
+    case KeyType::kIntList: return str_cat("a list of integers ", range_text(s), ", not empty");
+    case KeyType::kSources: return "a path, or a list of {path = \"...\", weight = 1.0}";
+  }
+  throw Bug("KeyType out of range");
+}
+
+std::string example_line(const KeySpec& s) {
+  if (*s.example != 0) return str_cat(s.name(), " = ", s.example);
+  return quoted_type(s) ? str_cat(s.name(), " = \"", s.fallback, "\"") : str_cat(s.name(), " = ", s.fallback);
+}
+
+std::string default_text(const KeySpec& s) {
+  switch (s.need) {
+    case Need::kDefault: return quoted_type(s) ? str_cat("\"", s.fallback, "\"") : s.fallback;
+    case Need::kDerived: return s.rule;
+    case Need::kOptional: return "absent";
+    case Need::kModel: return "must be given";
+    case Need::kTrain: return "must be given to train";
+  }
+  throw Bug("Need out of range");
+}
+
+std::vector<std::string_view> split_words(const char* words) {
+  std::vector<std::string_view> parts;
+  std::string_view rest(words);
+  while (!rest.empty()) {
+    const size_t bar = rest.find('|');
+    parts.push_back(rest.substr(0, bar));
+    rest = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
+  }
+  return parts;
+}
+
+}  // namespace ashlar::config

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// The one table of configuration keys. Parsing, defaults, error texts, `explain` and configs/README.md all read it;
+/// nothing about a key is written anywhere else.
+namespace ashlar::config {
+
+enum class KeyType : uint8_t {
+  kInt,
+  kNumber,  ///< an integer is taken too
+  kBool,
+  kString,        ///< not empty
+  kWord,          ///< one of `words`
+  kNumberOrWord,  ///< a number in range, or one of `words`
+  kIntList,
+  kSources,  ///< data.path: a string, or a list of {path, weight}
+};
+
+/// What happens when a key is absent.
+enum class Need : uint8_t {
+  kDefault,   ///< takes `fallback`
+  kDerived,   ///< follows from other values by `rule`
+  kOptional,  ///< stays absent
+  kModel,     ///< error, always
+  kTrain,     ///< error when the config is to be trained
+};
+
+enum class Served : uint8_t {
+  kYes,
+  kDefaultOnly,  ///< any other value is refused by name
+  kNo,           ///< the key itself is refused by name
+};
+
+struct KeySpec {
+  const char* section = "";
+  const char* key = "";
+  KeyType type = KeyType::kString;
+  Need need = Need::kDefault;
+  const char* fallback = "";  ///< default, as TOML text without quotes
+  const char* rule = "";      ///< how a derived default follows
+  double low = 0, high = 0;   ///< of numbers
+  bool low_open = false, high_open = false;
+  const char* words = "";     ///< served words, separated by |
+  const char* unserved = "";  ///< words known and refused
+  Served served = Served::kYes;
+  const char* when = "";  ///< the condition under which the key may be given
+  const char* example = "";
+  const char* unit = "";
+  bool fixed = false;  ///< may not change on resume
+  const char* doc = "";
+
+  std::string name() const;  ///< "section.key"
+};
+
+struct SectionDoc {
+  const char* section;
+  const char* doc;
+};
+
+std::span<const KeySpec> schema();
+std::span<const SectionDoc> sections();  ///< in the order in which they are written
+
+/// The entry of a key, or null.
+const KeySpec* find_key(std::string_view section, std::string_view key);
+size_t index_of(const KeySpec& spec);  ///< its place in schema()
+/// For names written in this program: throws Bug when the schema lacks it.
+size_t key_index(std::string_view name);
+
+/// The known key that a misspelt one most likely means: the same key of another section, else the least edits.
+std::string nearest_key(std::string_view section, std::string_view key);
+
+/// What a value must be, e.g. `an integer from 1 to 1048576` or `one of relu, silu`. Served values only.
+std::string expectation(const KeySpec& spec);
+/// `section.key = value`, a line that would be right.
+std::string example_line(const KeySpec& spec);
+/// The default as a reader wants it: the value, the rule, `required` or `absent`.
+std::string default_text(const KeySpec& spec);
+
+std::vector<std::string_view> split_words(const char* words);
+size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace ashlar::config

@@ -1,0 +1,129 @@
+#include <charconv>
+#include <cmath>
+
+#include "core/base/strings.h"
+#include "launch/config/raw_values.h"
+
+namespace ashlar::config {
+namespace {
+
+std::string number_text(double v) {
+  char buffer[40];
+  std::string text(buffer, std::to_chars(buffer, buffer + sizeof buffer, v).ptr);
+  if (std::isfinite(v) && text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string quote(std::string_view s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      constexpr char kHex[] = "0123456789abcdef";
+      out += "\\u00";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+bool in_range(const KeySpec& s, double v) {
+  return (s.low_open ? v > s.low : v >= s.low) && (s.high_open ? v < s.high : v <= s.high);
+}
+
+bool has_word(const char* words, std::string_view word) {
+  for (const std::string_view w : split_words(words))
+    if (w == word) return true;
+  return false;
+}
+
+}  // namespace
+
+RawValues::RawValues(std::string file_name)
+    : name(std::move(file_name)), given(schema().size()), bad(schema().size(), 0) {}
+
+Value fallback_value(const KeySpec& s) {
+  const std::string_view text = s.fallback;
+  const auto number = [&](auto& v) {
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), v);
+    return end.ec == std::errc() && end.ptr == text.data() + text.size();
+  };
+  int64_t whole = 0;
+  double real = 0;
+  switch (s.type) {
+    case KeyType::kInt:
+      if (number(whole)) return whole;
+      break;
+    case KeyType::kNumber:
+      if (number(real)) return real;
+      break;
+    case KeyType::kNumberOrWord:
+      if (number(real)) return real;
+      return std::string(text);
+    case KeyType::kBool: return text == "true";
+    case KeyType::kString:
+    case KeyType::kWord: return std::string(text);
+    case KeyType::kIntList:  // the table has one-element lists only
+      if (text.size() > 2 && std::from_chars(text.data() + 1, text.data() + text.size(), whole).ec == std::errc())
+        return std::vector<int64_t>{whole};
+      break;
+    case KeyType::kSources: break;
+  }
+  throw Bug(str_cat("schema default of ", s.name(), " does not read"));
+}
+
+std::string value_text(const Value& value) {
+  if (const auto* v = std::get_if<int64_t>(&value)) return str_cat(*v);
+  if (const auto* v = std::get_if<double>(&value)) return number_text(*v);
+  if (const auto* v = std::get_if<bool>(&value)) return *v ? "true" : "false";
+  if (const auto* v = std::get_if<std::string>(&value)) return quote(*v);
+  std::string text = "[";
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
+    for (const int64_t item : *v) text += str_cat(text.size() > 1 ? ", " : "", item);
+    return text + "]";
+  }
+  const auto& sources = std::get<std::vector<DataSource>>(value);
+  if (sources.size() == 1 && sources[0].weight == 1) return quote(sources[0].path);
+  for (const DataSource& s : sources)
+    text += str_cat(text.size() > 1 ? ", " : "", "{path = ", quote(s.path), ", weight = ", number_text(s.weight), "}");
+  return text + "]";
+}
+
+std::string value_error(const KeySpec& spec, std::string_view got, std::string_view place) {
+  return str_cat(spec.name(), " = ", got, ": expected ", expectation(spec), "; e.g. ", example_line(spec), " (", place,
+                 ")");
+}
+
+std::optional<std::string> check_value(const KeySpec& s, const Value& value, std::string_view place) {
+  const auto wrong = [&] { return value_error(s, value_text(value), place); };
+  const auto refused = [&](std::string_view expected) {
+    return str_cat(s.name(), " = ", value_text(value), ": not served by this version, which has only ", expected, " (",
+                   place, ")");
+  };
+  if (s.served == Served::kNo)
+    return str_cat(s.name(), " = ", value_text(value), ": not served by this version; remove the key (", place, ")");
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    if (s.type == KeyType::kString) return text->empty() ? std::optional(wrong()) : std::nullopt;
+    if (has_word(s.unserved, *text)) return refused(expectation(s));
+    if (!has_word(s.words, *text)) return wrong();
+  } else if (const auto* whole = std::get_if<int64_t>(&value)) {
+    if (!in_range(s, static_cast<double>(*whole))) return wrong();
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    if (!in_range(s, *real)) return wrong();
+  } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+    if (list->empty()) return wrong();
+    for (const int64_t item : *list)
+      if (!in_range(s, static_cast<double>(item))) return wrong();
+  }
+  if (s.served == Served::kDefaultOnly && s.need == Need::kDefault && value != fallback_value(s))
+    return refused(default_text(s));
+  return std::nullopt;
+}
+
+}  // namespace ashlar::config
