@@ -1,0 +1,132 @@
+# Runs GoogleTest executables one after another and counts (sourced by ./check and by tests/scripts). Expects common.sh.
+# shellcheck shell=bash
+# A suite is an executable DIR/test_SUITE. Each counts its tests as passed, failed or skipped; one that crashes, hangs,
+# leaks, runs no test or takes more than twice its budget counts as one failure more, and is named.
+
+# suites_begin DIR: logs and results go to DIR, made new.
+suites_begin() {
+  suites_dir=$1
+  rm -rf "$suites_dir"
+  mkdir -p "$suites_dir" || fail 6 "cannot make the folder $suites_dir for test logs"
+  : >"$suites_dir/failed"
+  : >"$suites_dir/skipped"
+  : >"$suites_dir/warnings"
+  total_passed=0 total_failed=0 total_skipped=0
+  printf '   %-24s %7s %7s %8s %9s %8s\n' suite passed failed skipped seconds budget
+}
+
+# summarise_xml FILE: of GoogleTest's XML, lines `passed NAME`, `failed NAME`, `skipped NAME: reason`.
+summarise_xml() {
+  awk '
+    function attribute(key,   at, rest) {
+      at = index($0, " " key "=\"")
+      if (at == 0) return ""
+      rest = substr($0, at + length(key) + 3)
+      return substr(rest, 1, index(rest, "\"") - 1)
+    }
+    function flush() {
+      if (name == "") return
+      if (failed) print "failed " name
+      else if (result == "skipped") print "skipped " name ": " reason
+      else if (result == "suppressed") print "skipped " name ": switched off"
+      else print "passed " name
+    }
+    /^    <testcase name="/ {
+      flush()
+      name = attribute("classname") "." attribute("name"); result = attribute("result"); failed = 0; reason = "no reason given"
+    }
+    /^      <failure message="/ { failed = 1 }
+    /^      <skipped message="/ {
+      text = attribute("message")
+      sub(/^[^&]*&#x0A;/, "", text); gsub(/&#x0A;/, " ", text)
+      gsub(/&quot;/, "\"", text); gsub(/&lt;/, "<", text); gsub(/&gt;/, ">", text); gsub(/&apos;/, "\047", text)
+      gsub(/&amp;/, "\\&", text)
+      if (text != "") reason = text
+    }
+    END { flush() }' "$1"
+}
+
+# failed_part LOG: the output of the tests that failed or never ended, at most 60 lines of each.
+failed_part() {
+  awk '
+    /^\[ RUN      \]/ { text = $0; lines = 0; open = 1; next }
+    /^\[       OK \]|^\[  SKIPPED \]/ { open = 0; next }
+    /^\[  FAILED  \]/ { if (open) print text "\n" $0; open = 0; next }
+    open && ++lines <= 60 { text = text "\n" $0 }
+    END { if (open) print text }' "$1" | cut -c 1-400
+}
+
+# How long a suite with this budget may run before it is taken for hung.
+hang_limit() { if [ "$1" = - ]; then echo 14400; else echo $(($1 * 4 + 60)); fi; }
+
+# run_suite SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: BUDGET in seconds, or - for none. Standard input is empty.
+run_suite() {
+  local suite=$1 label=$2 executable=$3 budget=$4
+  shift 4
+  local log=$suites_dir/${label// /-}.log xml=$suites_dir/${label// /-}.xml start code=0 limit
+  limit=$(hang_limit "$budget")
+  start=$(now_us)
+  timeout -k 10 "$limit" "$executable" --gtest_output="xml:$xml" --gtest_color=no "$@" </dev/null >"$log" 2>&1 || code=$?
+  local seconds passed=0 failed=0 skipped=0 outcome rest
+  seconds=$(seconds_since "$start")
+  local problem=
+  if [ -s "$xml" ]; then
+    while read -r outcome rest; do
+      case $outcome in
+        passed) passed=$((passed + 1)) ;;
+        failed) failed=$((failed + 1)) && printf '%s %s\n' "$label" "$rest" >>"$suites_dir/failed" ;;
+        skipped) skipped=$((skipped + 1)) && printf '%s %s\n' "$label" "$rest" >>"$suites_dir/skipped" ;;
+      esac
+    done < <(summarise_xml "$xml")
+    if [ "$code" -ne 0 ] && [ "$failed" -eq 0 ]; then problem="ended with code $code though no test failed"; fi
+    if [ $((passed + failed + skipped)) -eq 0 ]; then problem="ran no test"; fi
+  else
+    passed=$(grep -c '^\[       OK \]' "$log" || true)
+    failed=$(grep -c '^\[  FAILED  \] .*ms)$' "$log" || true)
+    local last
+    last=$(sed -n 's/^\[ RUN      \] //p' "$log" | tail -n 1)
+    case $code in
+      124 | 137) problem="was stopped after $limit s" ;;
+      *) problem="crashed with code $code" ;;
+    esac
+    problem="$problem in ${last:-its start}; the tests after it did not run"
+  fi
+  if [ -n "$problem" ]; then
+    failed=$((failed + 1))
+    printf '%s %s\n' "$label" "$problem" >>"$suites_dir/failed"
+  fi
+  local tenths=${seconds/./}
+  if [ "$budget" != - ] && [ "$tenths" -gt $((budget * 20)) ]; then
+    failed=$((failed + 1))
+    printf '%s took %s s, more than twice its budget of %s s\n' "$label" "$seconds" "$budget" >>"$suites_dir/failed"
+  elif [ "$budget" != - ] && [ "$tenths" -gt $((budget * 10)) ]; then
+    printf '%s took %s s, over its budget of %s s\n' "$label" "$seconds" "$budget" >>"$suites_dir/warnings"
+  fi
+  printf '   %-24s %7d %7d %8d %9s %8s\n' "$label" "$passed" "$failed" "$skipped" "$seconds" "$budget"
+  if [ "$failed" -gt 0 ]; then
+    {
+      failed_part "$log"
+      if [ -n "$problem" ]; then tail -n 15 "$log"; fi
+    } | sed 's/^/      | /'
+    printf '      | log: %s; again: %s\n' "$log" "$executable $*"
+  fi
+  { grep -nE '^(\[WARN\]|warning: )|WARNING: |ERROR: (Address|Leak)Sanitizer|runtime error: ' "$log" || true; } |
+    head -n 5 | cut -c 1-300 | sed "s|^|$label, log line |" >>"$suites_dir/warnings"
+  total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed)) total_skipped=$((total_skipped + skipped))
+}
+
+# list_section TITLE FILE: nothing when the file is empty.
+list_section() {
+  [ -s "$2" ] || return 0
+  printf '\n== %s\n' "$1"
+  sed 's/^/   /' "$2"
+}
+
+# suites_end: what was skipped, warned of and failed, by name, then the closing line; status 1 when anything failed.
+suites_end() {
+  list_section 'Skipped' "$suites_dir/skipped"
+  list_section 'Warnings' "$suites_dir/warnings"
+  list_section 'Failed' "$suites_dir/failed"
+  printf '\n%d passed, %d failed, %d skipped\n' "$total_passed" "$total_failed" "$total_skipped"
+  [ "$total_failed" -eq 0 ]
+}

@@ -1,0 +1,134 @@
+// launch/scripts/suites.sh counts what executables report, and no way to die goes uncounted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/scratch_dir.h"
+#include "tests/support/shell.h"
+
+namespace ashlar {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::run_shell;
+using testing::shell_quote;
+using testing::ShellResult;
+
+class Suites : public ::testing::Test {
+ protected:
+  // A stand-in for a test executable: `body` sees the path of the XML report as $xml.
+  void suite(const std::string& name, const std::string& body) {
+    const std::string path = scratch_.file("test_" + name);
+    std::ofstream(path) << "#!/usr/bin/env bash\nxml=${1#--gtest_output=xml:}\n" << body;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    calls_ += "run_suite " + name + " " + name + " " + shell_quote(path) + " ${budget:--}\n";
+  }
+
+  ShellResult run(const std::string& prologue = "") {
+    return run_shell("set -euo pipefail\nroot=" + shell_quote(ASHLAR_SOURCE_DIR) +
+                     "\n. \"$root/launch/scripts/common.sh\"\n. \"$root/launch/scripts/suites.sh\"\n" + prologue +
+                     "\nsuites_begin " + shell_quote(scratch_.file("results")) + "\n" + calls_ + "suites_end\n");
+  }
+
+  static std::string testcase(const std::string& name, const std::string& result, const std::string& inside = "") {
+    return "echo '    <testcase name=\"" + name + "\" file=\"f\" line=\"1\" status=\"run\" result=\"" + result +
+           "\" time=\"0\" classname=\"C\">" + (inside.empty() ? "" : "\n      " + inside) + "' >>\"$xml\"\n";
+  }
+
+  testing::ScratchDir scratch_;
+  std::string calls_;
+};
+
+TEST_F(Suites, EverythingPassing) {
+  suite("one", testcase("A", "completed") + testcase("B", "completed"));
+  suite("two", testcase("A", "completed"));
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n3 passed, 0 failed, 0 skipped\n"));
+}
+
+TEST_F(Suites, FailuresAndSkipsAreCountedAndNamed) {
+  suite("one", testcase("A", "completed") + testcase("B", "completed", "<failure message=\"f:1&#x0A;no\" type=\"\">") +
+                   testcase("C", "skipped", "<skipped message=\"f:1&#x0A;no file &quot;x&quot; &amp; y\">") +
+                   testcase("D", "suppressed") + "exit 1\n");
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one C.B\n"));
+  EXPECT_THAT(result.out, HasSubstr("one C.C: no file \"x\" & y\n"));
+  EXPECT_THAT(result.out, HasSubstr("one C.D: switched off\n"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n1 passed, 1 failed, 2 skipped\n"));
+}
+
+TEST_F(Suites, OutputOfTheFailingTestIsShownAndOfOthersNot) {
+  suite("one",
+        "echo '[ RUN      ] C.A'; echo quiet; echo '[       OK ] C.A (0 ms)'\n"
+        "echo '[ RUN      ] C.B'; echo loud; echo '[  FAILED  ] C.B (0 ms)'\n" +
+            testcase("A", "completed") + testcase("B", "completed", "<failure message=\"x\">") + "exit 1\n");
+  const ShellResult result = run();
+  EXPECT_THAT(result.out, HasSubstr("| loud\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("quiet")));
+}
+
+TEST_F(Suites, ACrashIsAFailureThatNamesTheTest) {
+  suite("one", "echo '[ RUN      ] C.A'; echo '[       OK ] C.A (0 ms)'\necho '[ RUN      ] C.B'\nkill -SEGV $$\n");
+  suite("two", testcase("A", "completed"));
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one crashed with code 139 in C.B; the tests after it did not run\n"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n2 passed, 1 failed, 0 skipped\n"));
+}
+
+TEST_F(Suites, AHangIsAFailureThatNamesTheTest) {
+  suite("one", "echo '[ RUN      ] C.A'\nsleep 60\n");
+  const ShellResult result = run("hang_limit() { echo 1; }");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one was stopped after 1 s in C.A; the tests after it did not run\n"));
+}
+
+TEST_F(Suites, AnExecutableThatIsMissingIsAFailure) {
+  calls_ = "run_suite one one " + shell_quote(scratch_.file("nowhere")) + " -\n";
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one crashed with code 127 in its start"));
+}
+
+TEST_F(Suites, ALeakAfterPassingTestsIsAFailure) {
+  suite("one", testcase("A", "completed") + "echo '==1==ERROR: LeakSanitizer: detected memory leaks'\nexit 23\n");
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one ended with code 23 though no test failed\n"));
+  EXPECT_THAT(result.out, HasSubstr("LeakSanitizer: detected memory leaks"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n1 passed, 1 failed, 0 skipped\n"));
+}
+
+TEST_F(Suites, ASuiteWithoutTestsIsAFailure) {
+  suite("one", "echo '<testsuites tests=\"0\">' >\"$xml\"\n");
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one ran no test\n"));
+}
+
+TEST_F(Suites, WarningsOfTheProgramAreShown) {
+  suite("one", "echo 'warning: x is slow'\n" + testcase("A", "completed"));
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, HasSubstr("one, log line 1:warning: x is slow\n"));
+}
+
+TEST_F(Suites, OverTheBudgetWarnsOverTwiceFails) {
+  suite("one", "sleep 1.2\n" + testcase("A", "completed"));
+  const ShellResult warned = run("budget=1");
+  EXPECT_EQ(warned.code, 0);
+  EXPECT_THAT(warned.out, HasSubstr("over its budget of 1 s\n"));
+  EXPECT_THAT(warned.out, ::testing::EndsWith("\n1 passed, 0 failed, 0 skipped\n"));
+  const ShellResult failed = run("budget=0");
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_THAT(failed.out, HasSubstr("more than twice its budget of 0 s\n"));
+  EXPECT_THAT(failed.out, ::testing::EndsWith("\n1 passed, 1 failed, 0 skipped\n"));
+}
+
+}  // namespace
+}  // namespace ashlar

@@ -1,0 +1,43 @@
+#include "tests/support/shell.h"
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::testing {
+
+namespace {
+
+std::string read_whole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+std::string shell_quote(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+ShellResult run_shell(const std::string& script) {
+  const ScratchDir scratch;
+  std::ofstream(scratch.file("script")) << script;
+  const std::string command = "bash " + shell_quote(scratch.file("script")) + " </dev/null >" +
+                              shell_quote(scratch.file("out")) + " 2>" + shell_quote(scratch.file("err"));
+  const int status = std::system(command.c_str());
+  if (status == -1) throw std::runtime_error("cannot start bash");
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = read_whole(scratch.file("out")),
+          .err = read_whole(scratch.file("err"))};
+}
+
+}  // namespace ashlar::testing
