@@ -16,8 +16,8 @@ struct Found {
   int64_t step = 0;
 };
 
-std::string directory_name(int64_t step);                                       ///< "step-00001234"
-std::filesystem::path checkpoints_dir(const std::filesystem::path& run_dir);    ///< RUN_DIR/checkpoints
+std::string directory_name(int64_t step);                                     ///< "step-00001234"
+std::filesystem::path checkpoints_dir(const std::filesystem::path& run_dir);  ///< RUN_DIR/checkpoints
 
 /// The checkpoints of a run, oldest first; empty when there are none or no such directory. Changes nothing.
 std::vector<Found> list(const std::filesystem::path& run_dir);
@@ -32,8 +32,9 @@ std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log)
 /// `checkpoints` folder (newest good one). Input error that says what was looked for when it is neither.
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log);
 
-/// Removes what killed processes left: `.partial` directories. Each is named in the log. For the owner of the run
-/// directory only: at start, and before each save.
-void remove_leftovers(const std::filesystem::path& run_dir, Log& log);
+/// Removes what killed processes left (`step-N.partial`; `step-N.replaced` beside its successor) and gives a
+/// checkpoint that lost its name half-way through a replacement its name back. Returns what was removed. For the owner
+/// of the run directory only: at start, and before each save, which calls it.
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir);
 
 }  // namespace ashlar::checkpoint

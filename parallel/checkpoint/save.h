@@ -32,6 +32,7 @@ struct Saved {
   std::filesystem::path path;
   int64_t bytes = 0;  ///< of all files, manifest included
   double seconds = 0;
+  std::vector<std::filesystem::path> removed;  ///< leftovers of killed processes, and older checkpoints by `keep`
 };
 
 /// Writes one checkpoint. With an optimizer: its master weights in the accumulate dtype and both moments (NAME.m,

@@ -1,0 +1,125 @@
+#include "parallel/checkpoint/find.h"
+
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+#include "parallel/checkpoint/reader.h"
+#include "parallel/checkpoint/writer.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+/// The step of "step-00001234" + suffix; empty for any other name.
+std::optional<int64_t> step_of(std::string_view name, std::string_view suffix) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return std::nullopt;
+  const std::string digits(name.substr(kPrefix.size(), name.size() - kPrefix.size() - suffix.size()));
+  int64_t step = 0;
+  if (!absl::SimpleAtoi(digits, &step) || step < 0 || str_cat(directory_name(step), suffix) != name)
+    return std::nullopt;
+  return step;
+}
+
+/// The entries of a folder of checkpoints whose name has this suffix, by step.
+std::vector<Found> entries(const std::filesystem::path& folder, std::string_view suffix) {
+  std::vector<Found> found;
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) return found;
+  std::filesystem::directory_iterator at(folder, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    if (const auto step = step_of(at->path().filename().string(), suffix)) found.push_back({at->path(), *step});
+  }
+  if (error) throw io::system_error("checkpoint", "read directory", folder, error.value());
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step < b.step; });
+  return found;
+}
+
+std::vector<Found> list_folder(const std::filesystem::path& folder) {
+  std::vector<Found> found = entries(folder, "");
+  // A process killed while it replaced a checkpoint left the old one, whole, under this name.
+  for (const Found& old : entries(folder, kReplacedSuffix)) {
+    const auto at = std::lower_bound(found.begin(), found.end(), old.step,
+                                     [](const Found& f, int64_t step) { return f.step < step; });
+    if (at == found.end() || at->step != old.step) found.insert(at, old);
+  }
+  return found;
+}
+
+void verify(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path / kManifestFile, error)) {
+    throw damaged_error("checkpoint", io::printable(path.string()), " has no ", kManifestFile);
+  }
+  CheckpointReader(path).verify();
+}
+
+std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& log) {
+  std::vector<Found> found = list_folder(folder);
+  if (found.empty()) return std::nullopt;
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    try {
+      verify(at->path);
+      return std::move(*at);
+    } catch (const Error& problem) {
+      if (problem.code() != ExitCode::kDamagedData) throw;
+      log.warn(str_cat("checkpoint ", io::printable(at->path.string()), " is damaged and skipped: ", problem.what()));
+    }
+  }
+  throw damaged_error("checkpoint", "expected a good checkpoint in ", io::printable(folder.string()), ", got ",
+                      found.size(), ", all damaged; restore one from a copy, or move the directory away to begin anew");
+}
+
+}  // namespace
+
+std::string directory_name(int64_t step) { return absl::StrFormat("step-%08d", step); }
+
+std::filesystem::path checkpoints_dir(const std::filesystem::path& run_dir) { return run_dir / "checkpoints"; }
+
+std::vector<Found> list(const std::filesystem::path& run_dir) { return list_folder(checkpoints_dir(run_dir)); }
+
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log) {
+  return newest_good_in(checkpoints_dir(run_dir), log);
+}
+
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    throw input_error("checkpoint", "there is no ", io::printable(path.string()),
+                      "; name a checkpoint or a run directory");
+  }
+  if (std::filesystem::exists(path / kManifestFile, error)) return path;
+  for (const std::filesystem::path& folder : {checkpoints_dir(path), path}) {
+    if (auto found = newest_good_in(folder, log)) return found->path;
+  }
+  throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
+                    ") or a run directory with checkpoints/step-*, got ", io::printable(path.string()),
+                    " which is neither; name one of those");
+}
+
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir) {
+  const std::filesystem::path folder = checkpoints_dir(run_dir);
+  std::vector<std::filesystem::path> removed;
+  for (const Found& partial : entries(folder, kPartialSuffix)) {
+    remove_tree(partial.path);
+    removed.push_back(partial.path);
+  }
+  for (const Found& old : entries(folder, kReplacedSuffix)) {
+    const std::filesystem::path final_path = folder / directory_name(old.step);
+    std::error_code error;
+    if (std::filesystem::exists(final_path, error)) {
+      remove_tree(old.path);
+      removed.push_back(old.path);
+    } else {
+      rename_path(old.path, final_path);
+    }
+  }
+  return removed;
+}
+
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,148 @@
+#include "parallel/checkpoint/load.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+#include "parallel/checkpoint/convert.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+constexpr int64_t kBufferElems = int64_t{2} << 20;
+
+std::string shape_text(const std::vector<int64_t>& shape) { return str_cat("[", absl::StrJoin(shape, ", "), "]"); }
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
+  return dims;
+}
+
+void check_store(const CheckpointReader& reader, const nn::ParameterStore& store) {
+  std::vector<ExpectedTensor> model;
+  for (const auto& ref : store.pieces()) model.push_back({ref.piece->name, dims_of(ref.piece->global_shape)});
+  check_same_model(reader, model);
+}
+
+void check_floating(const CheckpointReader& reader) {
+  for (const TensorRecord& tensor : reader.tensors()) {
+    if (is_convertible(tensor.dtype)) continue;
+    throw input_error("checkpoint", "tensor ", io::printable(tensor.name), " of ",
+                      io::printable(reader.path().string()), " has dtype ", io::name_of(tensor.dtype),
+                      ", expected one of F64, F32, F16, BF16");
+  }
+}
+
+/// Fills a piece's part of a slab from the tensor NAME + suffix, rows (or parts of a row) at a time.
+void fill_piece(const Ctx& ctx, CheckpointReader& reader, const nn::ParameterStore::PieceRef& ref,
+                std::string_view suffix, const Tensor& slab) {
+  const nn::Piece& piece = *ref.piece;
+  const TensorRecord& tensor = reader.at(piece.name + std::string(suffix));
+  const bool same = io::to_dtype(tensor.dtype) == slab.dtype();
+  std::vector<std::byte> stored;
+  std::vector<std::byte> wanted;
+  const int64_t cols_at_once = std::min(piece.cols, kBufferElems);
+  const int64_t rows_at_once = std::max<int64_t>(1, kBufferElems / std::max<int64_t>(1, piece.cols));
+  for (int64_t row = 0; row < piece.rows; row += rows_at_once) {
+    const int64_t rows = std::min(rows_at_once, piece.rows - row);
+    for (int64_t col = 0; col < piece.cols; col += cols_at_once) {
+      const int64_t cols = std::min(cols_at_once, piece.cols - col);
+      stored.resize(static_cast<size_t>(rows * cols * io::size_of(tensor.dtype)));
+      reader.read_block(
+          tensor, {.row = piece.global_row + row, .col = piece.global_col + col, .rows = rows, .cols = cols}, stored);
+      if (!same) {
+        wanted.resize(static_cast<size_t>(rows * cols * size_of(slab.dtype())));
+        convert(tensor.dtype, stored, slab.dtype(), wanted);
+      }
+      const Tensor target = slab.flat_range(ref.slab_begin + row * piece.cols + col, rows * cols);
+      ctx.backend.copy_from_host((same ? stored : wanted).data(), target.mut_view(), ctx.stream);
+    }
+  }
+}
+
+/// What load_training needs beyond the weights: everything in the accumulate dtype, both moments of every piece.
+void check_resumable(const CheckpointReader& reader, const nn::ParameterStore& store, DType accumulate) {
+  if (!reader.state() || !reader.has_moments()) {
+    throw input_error("checkpoint", io::printable(reader.path().string()),
+                      " holds weights only, a run cannot continue from it; start a new run with run.init_from");
+  }
+  const io::FileDType expected = io::to_file_dtype(accumulate);
+  size_t num_moments = 0;
+  for (const TensorRecord& tensor : reader.tensors()) {
+    num_moments += tensor.group == Group::kOptimizer ? 1 : 0;
+    if (tensor.dtype == expected) continue;
+    throw input_error("checkpoint", io::printable(reader.path().string()), " was written with ",
+                      io::name_of(tensor.dtype), " master weights and moments, this run keeps ", io::name_of(expected),
+                      "; use the run.dtype it was trained with, or start a new run with run.init_from");
+  }
+  for (const auto& ref : store.pieces()) {
+    for (const char* suffix : {".m", ".v"}) {
+      const TensorRecord* moment = reader.find(ref.piece->name + suffix);
+      if (moment && moment->group == Group::kOptimizer && moment->shape == dims_of(ref.piece->global_shape)) continue;
+      throw damaged_error("checkpoint", io::printable(reader.path().string()), " has no moment ",
+                          io::printable(ref.piece->name + suffix), " of shape ", ref.piece->global_shape.str(),
+                          "; use another checkpoint");
+    }
+  }
+  if (num_moments != 2 * store.pieces().size()) {
+    throw damaged_error("checkpoint", io::printable(reader.path().string()), " has ", num_moments,
+                        " moments, expected two for each of ", store.pieces().size(),
+                        " tensors; use another checkpoint");
+  }
+}
+
+}  // namespace
+
+void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model) {
+  std::map<std::string_view, const ExpectedTensor*> expected;
+  for (const ExpectedTensor& tensor : model) expected.emplace(tensor.name, &tensor);
+  std::vector<std::string> missing;
+  std::vector<std::string> extra;
+  std::vector<std::string> misshaped;
+  for (const ExpectedTensor& tensor : model) {
+    const TensorRecord* got = reader.find(tensor.name);
+    if (got == nullptr || got->group != Group::kWeights) {
+      missing.push_back(str_cat(io::printable(tensor.name), " ", shape_text(tensor.shape)));
+    } else if (got->shape != tensor.shape) {
+      misshaped.push_back(
+          str_cat(io::printable(tensor.name), " expected ", shape_text(tensor.shape), " got ", shape_text(got->shape)));
+    }
+  }
+  for (const TensorRecord& tensor : reader.tensors()) {
+    if (tensor.group == Group::kWeights && !expected.contains(tensor.name)) {
+      extra.push_back(str_cat(io::printable(tensor.name), " ", shape_text(tensor.shape)));
+    }
+  }
+  if (missing.empty() && extra.empty() && misshaped.empty()) return;
+  std::vector<std::string> parts;
+  if (!misshaped.empty()) parts.push_back(str_cat("other shape: ", absl::StrJoin(misshaped, ", ")));
+  if (!missing.empty()) parts.push_back(str_cat("missing in the checkpoint: ", absl::StrJoin(missing, ", ")));
+  if (!extra.empty()) parts.push_back(str_cat("not in this model: ", absl::StrJoin(extra, ", ")));
+  throw input_error("checkpoint", io::printable(reader.path().string()),
+                    " is a checkpoint of another model: ", absl::StrJoin(parts, "; "),
+                    "; use the configuration it was trained with");
+}
+
+void load_weights(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store, optim::Optimizer* optimizer) {
+  check_store(reader, store);
+  check_floating(reader);
+  const Tensor& slab = optimizer ? optimizer->master() : store.values();
+  for (const auto& ref : store.pieces()) fill_piece(ctx, reader, ref, "", slab);
+  if (optimizer) optimizer->publish(ctx);
+}
+
+TrainingState load_training(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store,
+                            optim::Optimizer& optimizer) {
+  check_store(reader, store);
+  check_resumable(reader, store, ctx.accumulate());
+  load_weights(ctx, reader, store, &optimizer);
+  for (const auto& ref : store.pieces()) fill_piece(ctx, reader, ref, ".m", optimizer.m());
+  for (const auto& ref : store.pieces()) fill_piece(ctx, reader, ref, ".v", optimizer.v());
+  return *reader.state();
+}
+
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,320 @@
+#include "parallel/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kChecksumOpen = "{\"checksum\":\"";
+constexpr std::string_view kChecksumClose = "\",\n";
+constexpr size_t kChecksumDigits = 8;
+constexpr size_t kFirstLineBytes = kChecksumOpen.size() + kChecksumDigits + kChecksumClose.size();
+
+std::string hex(uint32_t crc) { return absl::StrFormat("%08x", crc); }
+
+std::string first_line(std::string_view rest) {
+  return str_cat(kChecksumOpen, hex(io::crc32(std::as_bytes(std::span(rest)))), kChecksumClose);
+}
+
+/// A contradiction in a manifest; parse_manifest adds the file's name.
+struct Contradiction {
+  std::string text;
+};
+
+template <typename... Parts>
+[[noreturn]] void contradiction(const Parts&... parts) {
+  throw Contradiction{str_cat(parts...)};
+}
+
+std::string block_text(const Block& b) {
+  return str_cat("rows ", b.row, " to ", b.row + b.rows, ", columns ", b.col, " to ", b.col + b.cols);
+}
+
+bool overlap(const Block& a, const Block& b) {
+  return a.row < b.row + b.rows && b.row < a.row + a.rows && a.col < b.col + b.cols && b.col < a.col + a.cols;
+}
+
+/// Blocks inside the tensor, pairwise apart, areas adding up: together that is a tiling.
+void check_tiling(const TensorRecord& tensor) {
+  const int64_t rows = tensor.matrix_rows();
+  const int64_t cols = tensor.matrix_cols();
+  std::vector<Block> blocks;
+  int64_t covered = 0;
+  for (const Slice& slice : tensor.slices) {
+    const Block& b = slice.block;
+    if (b.row < 0 || b.col < 0 || b.rows < 0 || b.cols < 0 || b.rows > rows || b.cols > cols || b.row > rows - b.rows ||
+        b.col > cols - b.cols) {
+      contradiction("tensor ", io::printable(tensor.name), ": slice ", block_text(b), " does not lie in ", rows, " x ",
+                    cols);
+    }
+    covered += b.rows * b.cols;
+    if (b.rows * b.cols > 0) blocks.push_back(b);
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.row < b.row; });
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (size_t j = i + 1; j < blocks.size() && blocks[j].row < blocks[i].row + blocks[i].rows; ++j) {
+      if (overlap(blocks[i], blocks[j])) {
+        contradiction("tensor ", io::printable(tensor.name), ": slices ", block_text(blocks[i]), " and ",
+                      block_text(blocks[j]), " overlap");
+      }
+    }
+  }
+  if (covered != rows * cols) {
+    contradiction("tensor ", io::printable(tensor.name), ": slices hold ", covered, " of ", rows * cols, " elements");
+  }
+}
+
+Json to_json(const TrainingState& s) {
+  return {{"step", s.step},
+          {"position_samples", s.position_samples},
+          {"tokens", s.tokens},
+          {"seed", s.seed},
+          {"philox_step", s.philox_step}};
+}
+
+Json to_json(const FileRecord& file) {
+  std::string crcs;
+  for (const uint32_t crc : file.checksums.crcs) crcs += hex(crc);
+  return {{"name", file.name},
+          {"bytes", file.checksums.total_bytes},
+          {"chunk_bytes", file.checksums.chunk_bytes},
+          {"crc32", std::move(crcs)}};
+}
+
+Json to_json(const TensorRecord& tensor, const std::vector<FileRecord>& files) {
+  Json slices = Json::array();
+  for (const Slice& s : tensor.slices) {
+    Json slice = {{"file", files.at(static_cast<size_t>(s.file)).name},
+                  {"rows", {s.block.row, s.block.row + s.block.rows}},
+                  {"cols", {s.block.col, s.block.col + s.block.cols}}};
+    if (s.stored_as != tensor.name) slice["stored_as"] = s.stored_as;
+    slices.push_back(std::move(slice));
+  }
+  return {{"name", tensor.name},
+          {"group", name_of(tensor.group)},
+          {"dtype", io::name_of(tensor.dtype)},
+          {"shape", tensor.shape},
+          {"slices", std::move(slices)}};
+}
+
+/// at() that says which key is missing, and get() that says which key has the wrong type.
+template <typename T>
+T field(const Json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key)) contradiction("'", key, "' is missing");
+  try {
+    return object[key].get<T>();
+  } catch (const nlohmann::json::exception&) {
+    contradiction("'", key, "' has the wrong type");
+  }
+}
+
+int64_t count_field(const Json& object, const char* key) {
+  const auto value = field<int64_t>(object, key);
+  if (!object[key].is_number_integer() || value < 0) contradiction("'", key, "' is not a count");
+  return value;
+}
+
+const Json& list_field(const Json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key) || !object[key].is_array())
+    contradiction("'", key, "' is not a list");
+  return object[key];
+}
+
+TrainingState state_from(const Json& json) {
+  return {.step = count_field(json, "step"),
+          .position_samples = count_field(json, "position_samples"),
+          .tokens = count_field(json, "tokens"),
+          .seed = field<uint64_t>(json, "seed"),
+          .philox_step = field<uint64_t>(json, "philox_step")};
+}
+
+FileRecord file_from(const Json& json) {
+  FileRecord file;
+  file.name = field<std::string>(json, "name");
+  if (file.name.empty() || file.name == "." || file.name == ".." || file.name.find('/') != std::string::npos) {
+    contradiction("file name ", io::printable(file.name), " is not a plain name");
+  }
+  file.checksums.total_bytes = count_field(json, "bytes");
+  file.checksums.chunk_bytes = count_field(json, "chunk_bytes");
+  const auto digits = field<std::string>(json, "crc32");
+  for (size_t at = 0; at < digits.size(); at += kChecksumDigits) {
+    uint32_t crc = 0;
+    if (!absl::SimpleHexAtoi(digits.substr(at, kChecksumDigits), &crc)) contradiction("'crc32' is not hexadecimal");
+    file.checksums.crcs.push_back(crc);
+  }
+  if (digits.size() % kChecksumDigits != 0 || !file.checksums.is_consistent()) {
+    contradiction("file ", io::printable(file.name), " has ", file.checksums.crcs.size(), " checksums for ",
+                  file.checksums.total_bytes, " bytes");
+  }
+  return file;
+}
+
+std::pair<int64_t, int64_t> range_field(const Json& object, const char* key) {
+  const auto range = field<std::vector<int64_t>>(object, key);
+  if (range.size() != 2 || range[0] < 0 || range[1] < range[0]) contradiction("'", key, "' is not a range");
+  return {range[0], range[1] - range[0]};
+}
+
+TensorRecord tensor_from(const Json& json, const std::unordered_map<std::string, int64_t>& file_index) {
+  TensorRecord tensor;
+  tensor.name = field<std::string>(json, "name");
+  const auto group = field<std::string>(json, "group");
+  if (group != name_of(Group::kWeights) && group != name_of(Group::kOptimizer)) {
+    contradiction("tensor ", io::printable(tensor.name), ": unknown group ", io::printable(group));
+  }
+  tensor.group = group == name_of(Group::kWeights) ? Group::kWeights : Group::kOptimizer;
+  const auto dtype = io::file_dtype_from_name(field<std::string>(json, "dtype"));
+  if (!dtype) contradiction("tensor ", io::printable(tensor.name), ": unknown dtype");
+  tensor.dtype = *dtype;
+  tensor.shape = field<std::vector<int64_t>>(json, "shape");
+  int64_t bytes = io::size_of(tensor.dtype);
+  for (const int64_t extent : tensor.shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
+      contradiction("tensor ", io::printable(tensor.name), ": impossible shape");
+    }
+  }
+  for (const Json& value : list_field(json, "slices")) {
+    Slice slice;
+    const auto file = file_index.find(field<std::string>(value, "file"));
+    if (file == file_index.end())
+      contradiction("tensor ", io::printable(tensor.name), ": a slice is in no listed file");
+    slice.file = file->second;
+    slice.stored_as = value.contains("stored_as") ? field<std::string>(value, "stored_as") : tensor.name;
+    std::tie(slice.block.row, slice.block.rows) = range_field(value, "rows");
+    std::tie(slice.block.col, slice.block.cols) = range_field(value, "cols");
+    tensor.slices.push_back(std::move(slice));
+  }
+  check_tiling(tensor);
+  return tensor;
+}
+
+Manifest manifest_from(const Json& root) {
+  Manifest manifest;
+  if (!root.contains("state")) contradiction("'state' is missing");
+  if (!root["state"].is_null()) manifest.state = state_from(root["state"]);
+  manifest.config_toml = field<std::string>(root, "config_toml");
+  manifest.tokenizer_json = field<std::string>(root, "tokenizer_json");
+  manifest.metadata = field<io::Metadata>(root, "metadata");
+  std::unordered_map<std::string, int64_t> file_index;
+  for (const Json& value : list_field(root, "files")) {
+    FileRecord file = file_from(value);
+    if (!file_index.emplace(file.name, static_cast<int64_t>(manifest.files.size())).second) {
+      contradiction("file ", io::printable(file.name), " is listed twice");
+    }
+    manifest.files.push_back(std::move(file));
+  }
+  for (const Json& value : list_field(root, "tensors")) {
+    manifest.tensors.push_back(tensor_from(value, file_index));
+    const size_t n = manifest.tensors.size();
+    if (n > 1 && manifest.tensors[n - 2].name >= manifest.tensors[n - 1].name) {
+      contradiction("tensor ", io::printable(manifest.tensors[n - 1].name), " is listed twice or out of order");
+    }
+  }
+  return manifest;
+}
+
+/// What a file named manifest.json is when its first line is not ours: another program's, or a damaged one of ours.
+Error not_ours(std::string_view text, const std::filesystem::path& path) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (json.is_object() && json.contains("format") && json["format"].is_string() && json["format"] != kFormat) {
+    return input_error("checkpoint", "expected a manifest of format ", kFormat, ", got format ",
+                       io::printable(json["format"].get<std::string>()), " in ", io::printable(path.string()),
+                       "; name a checkpoint or a run directory");
+  }
+  return damaged_error("checkpoint", io::printable(path.string()),
+                       " is damaged: it does not begin with its checksum; use an older checkpoint");
+}
+
+}  // namespace
+
+std::string_view name_of(Group group) { return group == Group::kWeights ? "weights" : "optimizer"; }
+
+int64_t TensorRecord::matrix_rows() const {
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  return rows;
+}
+
+int64_t TensorRecord::matrix_cols() const { return shape.empty() ? 1 : shape.back(); }
+
+int64_t Manifest::total_bytes() const {
+  int64_t bytes = 0;
+  for (const FileRecord& file : files) bytes += file.checksums.total_bytes;
+  return bytes;
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  Json root = Json::object();
+  root["format"] = kFormat;
+  root["version"] = kVersion;
+  root["state"] = manifest.state ? to_json(*manifest.state) : Json(nullptr);
+  root["metadata"] = manifest.metadata;
+  Json files = Json::array();
+  for (const FileRecord& file : manifest.files) files.push_back(to_json(file));
+  root["files"] = std::move(files);
+  Json tensors = Json::array();
+  for (const TensorRecord& tensor : manifest.tensors) {
+    try {
+      check_tiling(tensor);
+    } catch (const Contradiction& problem) {
+      throw Bug(str_cat("[checkpoint] ", problem.text));
+    }
+    tensors.push_back(to_json(tensor, manifest.files));
+  }
+  root["tensors"] = std::move(tensors);
+  root["config_toml"] = manifest.config_toml;
+  root["tokenizer_json"] = manifest.tokenizer_json;
+  try {
+    const std::string rest = root.dump(1).substr(2) + "\n";  // without "{\n", which the first line has
+    return first_line(rest) + rest;
+  } catch (const nlohmann::json::type_error&) {
+    throw input_error("checkpoint",
+                      "configuration, tokenizer, metadata or a tensor's name is not UTF-8 and cannot be saved; "
+                      "re-encode it as UTF-8");
+  }
+}
+
+Manifest parse_manifest(std::string_view text, const std::filesystem::path& path) {
+  if (text.size() < kFirstLineBytes || text.substr(0, kChecksumOpen.size()) != kChecksumOpen)
+    throw not_ours(text, path);
+  const std::string_view rest = text.substr(kFirstLineBytes);
+  const std::string expected = first_line(rest);
+  if (text.substr(0, kFirstLineBytes) != expected) {
+    throw damaged_error("checkpoint", io::printable(path.string()), " is damaged: its text has checksum ",
+                        expected.substr(kChecksumOpen.size(), kChecksumDigits), ", its first line says ",
+                        io::printable(text.substr(kChecksumOpen.size(), kChecksumDigits)), "; use an older checkpoint");
+  }
+  try {
+    const Json root = Json::parse(text.begin(), text.end(), nullptr, false);
+    if (root.is_discarded()) contradiction("it is not valid JSON");
+    const auto format = field<std::string>(root, "format");
+    if (format != kFormat) {
+      throw input_error("checkpoint", "expected format ", kFormat, ", got ", io::printable(format), " in ",
+                        io::printable(path.string()), "; name a checkpoint or a run directory");
+    }
+    const int64_t version = count_field(root, "version");
+    if (version > kVersion) {
+      throw input_error("checkpoint", io::printable(path.string()), " has version ", version,
+                        ", this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
+    }
+    return manifest_from(root);
+  } catch (const Contradiction& problem) {
+    throw damaged_error("checkpoint", io::printable(path.string()), " is not a valid manifest: ", problem.text,
+                        "; use an older checkpoint");
+  }
+}
+
+}  // namespace ashlar::checkpoint

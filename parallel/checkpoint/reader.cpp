@@ -1,0 +1,215 @@
+#include "parallel/checkpoint/reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+#include "core/io/safetensors.h"
+#include "parallel/checkpoint/writer.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
+constexpr int64_t kStageBytes = int64_t{4} << 20;
+
+Manifest open_manifest(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kManifestFile;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    throw input_error("checkpoint", "expected a checkpoint directory with ", kManifestFile, ", got ",
+                      io::printable(directory.string()), "; name a checkpoint or a run directory");
+  }
+  return parse_manifest(io::read_text_file(path, kMaxManifestBytes), path);
+}
+
+/// A file that the manifest lists must be there: its absence is damage, not a wrong path.
+const std::filesystem::path& present(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    throw damaged_error("checkpoint", io::printable(path.string()), " is missing; use an older checkpoint");
+  }
+  return path;
+}
+
+Block intersect(const Block& a, const Block& b) {
+  const int64_t row = std::max(a.row, b.row);
+  const int64_t col = std::max(a.col, b.col);
+  return {.row = row,
+          .col = col,
+          .rows = std::max<int64_t>(0, std::min(a.row + a.rows, b.row + b.rows) - row),
+          .cols = std::max<int64_t>(0, std::min(a.col + a.cols, b.col + b.cols) - col)};
+}
+
+}  // namespace
+
+/// One safetensors file. Keeps the last checksum chunk that a read touched in part, so that a pass over neighbouring
+/// small tensors reads and sums each chunk once.
+class CheckpointReader::File {
+ public:
+  File(const std::filesystem::path& path, const io::ChunkChecksums& checksums)
+      : checked_(present(path), checksums), chunk_bytes_(checksums.chunk_bytes) {
+    const io::SafetensorsReader header(path, checksums);
+    for (const io::TensorEntry& entry : header.tensors()) entries_.emplace(entry.name, entry);
+  }
+
+  /// The header must hold exactly the blocks that the manifest places in this file.
+  void check_entry(const io::TensorSpec& spec) {
+    ++num_expected_;
+    const auto at = entries_.find(spec.name);
+    if (at == entries_.end() || at->second.dtype != spec.dtype || at->second.shape != spec.shape) {
+      throw damaged_error("checkpoint", io::printable(checked_.path().string()), " and the manifest differ in tensor ",
+                          io::printable(spec.name), "; use an older checkpoint");
+    }
+  }
+  void check_no_others() const {
+    if (num_expected_ == entries_.size()) return;
+    throw damaged_error("checkpoint", io::printable(checked_.path().string()), " holds ", entries_.size(),
+                        " tensors, the manifest lists ", num_expected_, "; use an older checkpoint");
+  }
+
+  int64_t begin_of(const std::string& stored_as) const { return entries_.at(stored_as).begin; }
+  void verify() const { checked_.verify_all(); }
+
+  void read_at(int64_t offset, std::span<std::byte> out) {
+    while (!out.empty()) {
+      const int64_t chunk = offset / chunk_bytes_;
+      const int64_t begin = chunk * chunk_bytes_;
+      const auto size = static_cast<int64_t>(out.size());
+      int64_t count = 0;
+      if (offset == begin && size >= chunk_bytes_) {
+        count = size / chunk_bytes_ * chunk_bytes_;
+        checked_.read_at(offset, out.first(static_cast<size_t>(count)));
+      } else {
+        count = std::min(begin + chunk_bytes_ - offset, size);
+        load_chunk(chunk);
+        std::memcpy(out.data(), cache_.data() + (offset - begin), static_cast<size_t>(count));
+      }
+      out = out.subspan(static_cast<size_t>(count));
+      offset += count;
+    }
+  }
+
+ private:
+  void load_chunk(int64_t chunk) {
+    if (chunk == cached_chunk_) return;
+    cached_chunk_ = -1;
+    const int64_t begin = chunk * chunk_bytes_;
+    cache_.resize(static_cast<size_t>(std::min(chunk_bytes_, checked_.size_bytes() - begin)));
+    checked_.read_at(begin, cache_);
+    cached_chunk_ = chunk;
+  }
+
+  io::CheckedFile checked_;
+  int64_t chunk_bytes_;
+  std::unordered_map<std::string, io::TensorEntry> entries_;
+  size_t num_expected_ = 0;
+  std::vector<std::byte> cache_;
+  int64_t cached_chunk_ = -1;
+};
+
+CheckpointReader::CheckpointReader(std::filesystem::path directory)
+    : path_(std::move(directory)), manifest_(open_manifest(path_)), files_(manifest_.files.size()) {}
+CheckpointReader::~CheckpointReader() = default;
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
+
+CheckpointReader::File& CheckpointReader::file(int64_t index) {
+  auto& slot = files_[static_cast<size_t>(index)];
+  if (slot) return *slot;
+  const FileRecord& record = manifest_.files[static_cast<size_t>(index)];
+  auto opened = std::make_unique<File>(path_ / record.name, record.checksums);
+  for (const TensorRecord& tensor : manifest_.tensors) {
+    for (const Slice& slice : tensor.slices) {
+      if (slice.file != index) continue;
+      opened->check_entry(
+          StoredBlock{.global = tensor, .block = slice.block, .stored_as = slice.stored_as}.stored_spec());
+    }
+  }
+  opened->check_no_others();
+  slot = std::move(opened);
+  return *slot;
+}
+
+const TensorRecord* CheckpointReader::find(std::string_view name) const {
+  const auto& tensors = manifest_.tensors;
+  const auto at = std::lower_bound(tensors.begin(), tensors.end(), name,
+                                   [](const TensorRecord& t, std::string_view n) { return t.name < n; });
+  return at != tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+const TensorRecord& CheckpointReader::at(std::string_view name) const {
+  const TensorRecord* tensor = find(name);
+  if (tensor == nullptr) {
+    throw input_error("checkpoint", io::printable(path_.string()), " has no tensor ", io::printable(name),
+                      "; it holds ", tensors().size(), " others");
+  }
+  return *tensor;
+}
+
+bool CheckpointReader::has_moments() const {
+  return std::any_of(tensors().begin(), tensors().end(),
+                     [](const TensorRecord& t) { return t.group == Group::kOptimizer; });
+}
+
+void CheckpointReader::read(std::string_view name, std::span<std::byte> out) {
+  const TensorRecord& tensor = at(name);
+  read_block(tensor, {.rows = tensor.matrix_rows(), .cols = tensor.matrix_cols()}, out);
+}
+
+void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block, std::span<std::byte> out) {
+  const int64_t elem = io::size_of(tensor.dtype);
+  ASHLAR_CHECK(block.row >= 0 && block.col >= 0 && block.row + block.rows <= tensor.matrix_rows() &&
+                   block.col + block.cols <= tensor.matrix_cols(),
+               tensor.name, ": block outside the tensor");
+  ASHLAR_CHECK(static_cast<int64_t>(out.size()) == block.rows * block.cols * elem, tensor.name, ": ", out.size(),
+               " bytes for ", block.rows, " x ", block.cols, " elements of ", elem);
+  std::vector<std::byte> stage;
+  for (const Slice& slice : tensor.slices) {
+    const Block& stored = slice.block;
+    const Block part = intersect(stored, block);
+    if (part.rows == 0 || part.cols == 0) continue;
+    try {
+      File& source = file(slice.file);
+      const int64_t base = source.begin_of(slice.stored_as);
+      const auto source_at = [&](int64_t row, int64_t col) {
+        return base + ((row - stored.row) * stored.cols + (col - stored.col)) * elem;
+      };
+      const auto target_at = [&](int64_t row, int64_t bytes) {
+        return out.subspan(static_cast<size_t>(((row - block.row) * block.cols + (part.col - block.col)) * elem),
+                           static_cast<size_t>(bytes));
+      };
+      const int64_t part_bytes = part.cols * elem;
+      if (part.rows == 1 || (part.cols == stored.cols && part.cols == block.cols)) {
+        source.read_at(source_at(part.row, part.col), target_at(part.row, part.rows * part_bytes));
+        continue;
+      }
+      // Whole stored rows through a small buffer: a column slice needs a few bytes of every row.
+      const int64_t stored_bytes = stored.cols * elem;
+      const int64_t rows_at_once = std::max<int64_t>(1, kStageBytes / stored_bytes);
+      for (int64_t row = part.row; row < part.row + part.rows; row += rows_at_once) {
+        const int64_t count = std::min(rows_at_once, part.row + part.rows - row);
+        stage.resize(static_cast<size_t>(count * stored_bytes));
+        source.read_at(source_at(row, stored.col), stage);
+        for (int64_t r = 0; r < count; ++r) {
+          std::memcpy(target_at(row + r, part_bytes).data(),
+                      stage.data() + r * stored_bytes + (part.col - stored.col) * elem,
+                      static_cast<size_t>(part_bytes));
+        }
+      }
+    } catch (const Error& problem) {
+      if (problem.code() != ExitCode::kDamagedData) throw;
+      throw damaged_error("checkpoint", "tensor ", io::printable(tensor.name), " cannot be read: ", problem.what());
+    }
+  }
+}
+
+void CheckpointReader::verify() {
+  for (size_t i = 0; i < files_.size(); ++i) file(static_cast<int64_t>(i)).verify();
+}
+
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,155 @@
+#include "parallel/checkpoint/save.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/writer.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+constexpr int64_t kCopyBytes = int64_t{16} << 20;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// A slab whose pieces are stored under NAME + suffix.
+struct SlabToStore {
+  const Tensor& slab;
+  std::string suffix;
+};
+
+WrittenFile write_slabs(const Ctx& ctx, const nn::ParameterStore& store, const std::filesystem::path& directory,
+                        Group group, const std::vector<SlabToStore>& slabs) {
+  // 1. What the file holds: each slab's pieces, by name.
+  std::vector<StoredBlock> blocks;
+  for (const SlabToStore& s : slabs) {
+    for (const auto& ref : store.pieces()) {
+      const nn::Piece& piece = *ref.piece;
+      io::TensorSpec global{.name = piece.name + s.suffix, .dtype = io::to_file_dtype(s.slab.dtype())};
+      for (int i = 0; i < piece.global_shape.rank(); ++i) global.shape.push_back(piece.global_shape[i]);
+      blocks.push_back(
+          {.global = global,
+           .group = group,
+           .block = {.row = piece.global_row, .col = piece.global_col, .rows = piece.rows, .cols = piece.cols},
+           .stored_as = global.name});
+    }
+  }
+  // 2. Its bytes, through a small host buffer; write_blocks asks for the blocks in the order given.
+  std::vector<std::byte> buffer;
+  size_t next = 0;
+  const auto produce = [&](const StoredBlock&, const EmitBytes& emit) {
+    const Tensor& slab = slabs[next / store.pieces().size()].slab;
+    const auto& ref = store.pieces()[next % store.pieces().size()];
+    ++next;
+    const int64_t elem_bytes = size_of(slab.dtype());
+    for (int64_t at = 0; at < ref.piece->size();) {
+      const int64_t count = std::min(kCopyBytes / elem_bytes, ref.piece->size() - at);
+      buffer.resize(std::max(buffer.size(), static_cast<size_t>(count * elem_bytes)));
+      ctx.backend.copy_to_host(slab.flat_range(ref.slab_begin + at, count).view(), buffer.data(), ctx.stream);
+      emit(std::span(buffer).first(static_cast<size_t>(count * elem_bytes)));
+      at += count;
+    }
+  };
+  return write_blocks(directory, file_name(group, 0), std::move(blocks), produce);
+}
+
+/// Removes all but the newest `keep` checkpoints of at most `step`. Each loses its name first, so that a half removed
+/// one is never taken for whole.
+void retire(const SaveArgs& args, std::vector<std::filesystem::path>& removed) {
+  if (args.keep == 0) return;
+  std::vector<Found> found = list(args.run_dir);
+  std::erase_if(found, [&](const Found& f) { return f.step > args.state.step; });
+  const auto excess = static_cast<int64_t>(found.size()) - args.keep;
+  for (int64_t i = 0; i < excess; ++i) {
+    const std::filesystem::path& path = found[static_cast<size_t>(i)].path;
+    std::filesystem::path partial = path;
+    partial += kPartialSuffix;
+    rename_path(path, partial);
+    remove_tree(partial);
+    removed.push_back(path);
+  }
+}
+
+/// `path` as an absolute one without a trailing slash, so that a suffix makes a sibling.
+std::filesystem::path sibling_base(const std::filesystem::path& path) {
+  std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
+  return absolute.has_filename() ? absolute : absolute.parent_path();
+}
+
+/// The partial directory of a killed import may be removed; a user's directory that happens to have its name may not.
+void check_partial_is_ours(const std::filesystem::path& dir) {
+  std::filesystem::path partial = dir;
+  partial += kPartialSuffix;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(partial, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(name_of(Group::kWeights)) || name.starts_with(kManifestFile)) continue;
+    throw input_error("checkpoint", "writing needs the name ", io::printable(partial.string()), ", which holds ",
+                      io::printable(name), "; rename that directory or choose another output");
+  }
+}
+
+void check_free(const std::filesystem::path& dir) {
+  check_partial_is_ours(dir);
+  std::error_code error;
+  if (!std::filesystem::exists(dir, error)) return;
+  if (!std::filesystem::is_directory(dir, error) || !std::filesystem::is_empty(dir, error)) {
+    throw input_error("checkpoint", "expected a new or empty directory, got ", io::printable(dir.string()),
+                      " which holds something; name another one or remove it");
+  }
+}
+
+}  // namespace
+
+Saved save(const Ctx& ctx, const SaveArgs& args) {
+  const auto start = std::chrono::steady_clock::now();
+  ASHLAR_CHECK(args.state.step >= 0 && args.keep >= 0, "step ", args.state.step, ", keep ", args.keep);
+  Saved saved;
+  saved.removed = remove_leftovers(args.run_dir);
+  saved.path = checkpoints_dir(args.run_dir) / directory_name(args.state.step);
+  PartialDirectory directory(saved.path);
+  Manifest manifest{.state = args.state,
+                    .config_toml = std::string(args.config_toml),
+                    .tokenizer_json = std::string(args.tokenizer_json),
+                    .metadata = args.metadata};
+  const Tensor& weights = args.optimizer ? args.optimizer->master() : args.store.values();
+  add_file(manifest, write_slabs(ctx, args.store, directory.path(), Group::kWeights, {{weights, ""}}));
+  if (args.optimizer) {
+    add_file(manifest, write_slabs(ctx, args.store, directory.path(), Group::kOptimizer,
+                                   {{args.optimizer->m(), ".m"}, {args.optimizer->v(), ".v"}}));
+  }
+  saved.bytes = manifest.total_bytes() + directory.commit(manifest);
+  retire(args, saved.removed);
+  saved.seconds = seconds_since(start);
+  return saved;
+}
+
+Saved write_tensors(const WriteTensorsArgs& args) {
+  const auto start = std::chrono::steady_clock::now();
+  Saved saved{.path = sibling_base(args.dir)};
+  check_free(saved.path);
+  PartialDirectory directory(saved.path);
+  Manifest manifest{.config_toml = std::string(args.config_toml),
+                    .tokenizer_json = std::string(args.tokenizer_json),
+                    .metadata = args.metadata};
+  std::vector<StoredBlock> blocks;
+  for (const io::TensorSpec& tensor : args.source.tensors) blocks.push_back(whole_tensor(tensor, Group::kWeights));
+  add_file(manifest, write_blocks(directory.path(), file_name(Group::kWeights, 0), std::move(blocks),
+                                  [&](const StoredBlock& block, const EmitBytes& emit) {
+                                    args.source.produce(block.global, emit);
+                                  }));
+  saved.bytes = manifest.total_bytes() + directory.commit(manifest);
+  saved.seconds = seconds_since(start);
+  return saved;
+}
+
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,124 @@
+#include "parallel/checkpoint/writer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+std::filesystem::path with_suffix(std::filesystem::path path, std::string_view suffix) { return path += suffix; }
+
+Block whole_block(const io::TensorSpec& spec) {
+  TensorRecord record;
+  record.shape = spec.shape;
+  return {.rows = record.matrix_rows(), .cols = record.matrix_cols()};
+}
+
+}  // namespace
+
+StoredBlock whole_tensor(const io::TensorSpec& tensor, Group group) {
+  return {.global = tensor, .group = group, .block = whole_block(tensor), .stored_as = tensor.name};
+}
+
+io::TensorSpec StoredBlock::stored_spec() const {
+  io::TensorSpec spec{.name = stored_as, .dtype = global.dtype, .shape = global.shape};
+  if (block == whole_block(global)) return spec;
+  spec.shape =
+      global.shape.size() <= 1 ? std::vector<int64_t>{block.cols} : std::vector<int64_t>{block.rows, block.cols};
+  return spec;
+}
+
+std::string file_name(Group group, int64_t rank) {
+  return str_cat(name_of(group), absl::StrFormat("-%05d.safetensors", rank));
+}
+
+WrittenFile write_blocks(const std::filesystem::path& directory, const std::string& name,
+                         std::vector<StoredBlock> blocks, const ProduceBlock& produce) {
+  std::vector<io::TensorSpec> specs;
+  for (const StoredBlock& block : blocks) specs.push_back(block.stored_spec());
+  io::SafetensorsWriter writer(directory / name, std::move(specs), {{"format", "pt"}});
+  for (const StoredBlock& block : blocks) {
+    produce(block, [&](std::span<const std::byte> bytes) { writer.write(block.stored_as, bytes); });
+  }
+  return {.record = {.name = name, .checksums = writer.finish()}, .blocks = std::move(blocks)};
+}
+
+void add_file(Manifest& manifest, const WrittenFile& file) {
+  const auto index = static_cast<int64_t>(manifest.files.size());
+  manifest.files.push_back(file.record);
+  for (const StoredBlock& stored : file.blocks) {
+    auto& tensors = manifest.tensors;
+    auto at = std::lower_bound(tensors.begin(), tensors.end(), stored.global.name,
+                               [](const TensorRecord& t, const std::string& name) { return t.name < name; });
+    if (at == tensors.end() || at->name != stored.global.name) {
+      TensorRecord record;
+      static_cast<io::TensorSpec&>(record) = stored.global;
+      record.group = stored.group;
+      at = tensors.insert(at, std::move(record));
+    }
+    ASHLAR_CHECK(at->dtype == stored.global.dtype && at->shape == stored.global.shape && at->group == stored.group,
+                 "two files differ in dtype, shape or group of ", stored.global.name);
+    at->slices.push_back({.file = index, .stored_as = stored.stored_as, .block = stored.block});
+  }
+}
+
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    throw io::system_error("checkpoint", str_cat("rename ", io::printable(from.string()), " to"), to, errno);
+  }
+}
+
+void remove_tree(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) throw io::system_error("checkpoint", "remove", path, error.value());
+}
+
+PartialDirectory::PartialDirectory(std::filesystem::path final_path)
+    : final_(std::move(final_path)), partial_(with_suffix(final_, kPartialSuffix)) {
+  std::error_code error;
+  existing_ = final_.parent_path();
+  while (!existing_.empty() && !std::filesystem::exists(existing_, error)) existing_ = existing_.parent_path();
+  io::create_directories(final_.parent_path());
+  remove_tree(partial_);
+  std::filesystem::create_directory(partial_, error);
+  if (error) throw io::system_error("checkpoint", "create directory", partial_, error.value());
+}
+
+PartialDirectory::~PartialDirectory() {
+  if (committed_) return;
+  std::error_code ignored;  // a destructor may run because the disk is failing; a leftover is removed by the next save
+  std::filesystem::remove_all(partial_, ignored);
+}
+
+int64_t PartialDirectory::commit(const Manifest& manifest) {
+  const std::string text = manifest_text(manifest);
+  io::write_file_atomically(partial_ / kManifestFile, text);
+  const std::filesystem::path replaced = with_suffix(final_, kReplacedSuffix);
+  std::error_code error;
+  const bool replaces = std::filesystem::exists(final_, error);
+  if (replaces) rename_path(final_, replaced);
+  try {
+    rename_path(partial_, final_);
+  } catch (const Error&) {
+    if (replaces) rename_path(replaced, final_);
+    throw;
+  }
+  committed_ = true;
+  // Up to the first directory that was there before: a new run directory must survive a power cut too.
+  std::filesystem::path parent = final_.parent_path();
+  for (; parent != existing_; parent = parent.parent_path()) io::sync_directory(parent);
+  io::sync_directory(parent);
+  if (replaces) remove_tree(replaced);
+  return static_cast<int64_t>(text.size());
+}
+
+}  // namespace ashlar::checkpoint

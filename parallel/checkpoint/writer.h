@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/checkpoint/manifest.h"
+
+namespace ashlar::checkpoint {
+
+/// The parts that `save` and `write_tensors` are made of. With many ranks each calls write_blocks in one partial
+/// directory, and one of them adds all files to the manifest and commits.
+
+/// A block of a global tensor as one file holds it.
+struct StoredBlock {
+  io::TensorSpec global;  ///< name, dtype and shape of the whole tensor
+  Group group = Group::kWeights;
+  Block block;
+  std::string stored_as;  ///< its name in the file
+
+  /// The shape in the file: the global shape when whole, else [rows, cols], or [cols] of a vector.
+  io::TensorSpec stored_spec() const;
+};
+StoredBlock whole_tensor(const io::TensorSpec& tensor, Group group);
+
+struct WrittenFile {
+  FileRecord record;
+  std::vector<StoredBlock> blocks;
+};
+
+using EmitBytes = std::function<void(std::span<const std::byte>)>;
+/// Hands all bytes of a block to `emit`, row-major, in any number of parts.
+using ProduceBlock = std::function<void(const StoredBlock& block, const EmitBytes& emit)>;
+
+/// "weights-00000.safetensors": the number is the rank.
+std::string file_name(Group group, int64_t rank);
+
+/// Writes DIRECTORY/NAME durably, its blocks in the given order. Errors as io::AtomicFile.
+WrittenFile write_blocks(const std::filesystem::path& directory, const std::string& name,
+                         std::vector<StoredBlock> blocks, const ProduceBlock& produce);
+
+/// Lists a file and its blocks. Bug when a tensor's dtype or shape differs from what another file said.
+void add_file(Manifest& manifest, const WrittenFile& file);
+
+/// A directory that appears under its final name whole or not at all: files go to `FINAL.partial`.
+class PartialDirectory {
+ public:
+  /// Creates FINAL.partial, empty; one left by a killed process is removed first.
+  explicit PartialDirectory(std::filesystem::path final_path);
+  ~PartialDirectory();  ///< removes what was not committed
+  PartialDirectory(const PartialDirectory&) = delete;
+  PartialDirectory& operator=(const PartialDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return partial_; }
+
+  /// Writes the manifest, renames the directory, makes the name durable. What stood under the final name is moved
+  /// aside as FINAL.replaced and removed when the new one is in place. Returns the size of the manifest.
+  int64_t commit(const Manifest& manifest);
+
+ private:
+  std::filesystem::path final_;
+  std::filesystem::path partial_;
+  std::filesystem::path existing_;  // nearest ancestor that was there before
+  bool committed_ = false;
+};
+
+inline constexpr std::string_view kPartialSuffix = ".partial";
+inline constexpr std::string_view kReplacedSuffix = ".replaced";
+
+/// Renames, with the error naming both. Removes a tree, with the error naming it.
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+void remove_tree(const std::filesystem::path& path);
+
+}  // namespace ashlar::checkpoint
