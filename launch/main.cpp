@@ -1,6 +1,43 @@
+#include <csignal>
 #include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+#include <vector>
 
-int main() {
-  std::fputs("ashlar\n", stdout);
-  return 0;
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "launch/commands/commands.h"
+#include "launch/training/signals.h"
+
+namespace {
+
+// One line on standard error, whatever went wrong; the code is part of the interface.
+int fail(const std::string& text, ashlar::ExitCode code) {
+  std::cout.flush();
+  std::fprintf(stderr, "ashlar: %s\n", text.c_str());
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const ashlar::training::SignalWatch signals;  // before any thread exists
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is a failed write, reported where it happens
+  std::signal(SIGXFSZ, SIG_IGN);
+  ashlar::Log log([](std::string_view line) {
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fputc('\n', stdout);
+    std::fflush(stdout);
+  });
+  try {
+    return ashlar::launch::run_command(std::vector<std::string>(argv + 1, argv + argc), signals, log);
+  } catch (const ashlar::Error& error) {
+    return fail(error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model", ashlar::ExitCode::kResource);
+  } catch (const std::exception& error) {
+    return fail(std::string(error.what()) + " (please report this as a bug)", ashlar::ExitCode::kBug);
+  }
 }

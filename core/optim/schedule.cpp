@@ -8,7 +8,7 @@
 
 namespace ashlar::optim {
 
-std::string_view name_of(ScheduleKind kind) {
+const char* name_of(ScheduleKind kind) {
   switch (kind) {
     case ScheduleKind::kConstant: return "constant";
     case ScheduleKind::kLinear: return "linear";

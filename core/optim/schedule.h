@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 namespace ashlar::optim {
 
 enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine, kWsd, kInvSqrt };
-std::string_view name_of(ScheduleKind kind);
+const char* name_of(ScheduleKind kind);  ///< "constant", "linear", "cosine", "wsd", "inv_sqrt"
 
 /// Learning rate as a pure function of the step s = 0, 1, ..., steps-1.
 ///   s < warmup      peak * (s+1)/warmup

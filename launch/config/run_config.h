@@ -15,7 +15,7 @@
 /// The typed, fully resolved configuration of a run, and the calls that make one:
 ///
 ///   RawConfig raw = read_config("configs/quickstart.toml", {"train.steps=40"});   // never throws for wrong values
-///   ... raw.data_paths() tells which dataset to open; add_error() reports what is wrong with it ...
+///   ... raw.data_sources() tells which dataset to open; add_error() reports what is wrong with it ...
 ///   Resolved r = resolve(raw, {.dataset_vocab_size = 256, .hardware_threads = 2});   // throws all errors at once
 ///
 /// or load_config() for both steps. The keys, their defaults and ranges are in schema.h.
@@ -68,15 +68,11 @@ struct OptimizerSection {
   bool operator==(const OptimizerSection&) const = default;
 };
 
-/// lr(s) = peak*(s+1)/warmup_steps for s < warmup_steps; then, with t = s - warmup_steps and m = min_ratio:
-///   constant  peak
-///   linear    peak*(1 - (1-m)*min(t/decay_steps, 1))          cosine  peak*(m +
-///   (1-m)*(1+cos(pi*min(t/decay_steps,1)))/2) wsd       peak until steps - decay_steps, then linear to m*peak at steps
-///   inv_sqrt  peak*sqrt(max(warmup_steps,1)/(s+1))
+/// The shape is optim::Schedule, with optimizer.lr as its peak.
 struct ScheduleSection {
   LrKind kind = LrKind::kCosine;
   int64_t warmup_steps = 0;
-  double min_ratio = 0.1;   ///< lowest rate / peak; 1 for constant, 0 for inv_sqrt
+  double min_ratio = 0.1;   ///< lowest rate / peak; 1 for constant
   int64_t decay_steps = 0;  ///< length of the decay; 0 for constant and inv_sqrt
   bool operator==(const ScheduleSection&) const = default;
 };
@@ -165,8 +161,9 @@ class RawConfig {
 
   /// Sources of data.path, empty when absent or wrong. For opening the dataset before resolve().
   std::vector<DataSource> data_sources() const;
-  /// Reports one more error together with all others. Text as in ConfigError.
-  void add_error(std::string text);
+  /// Reports what is wrong with the dataset of data.path together with all other errors. A `[where] ` before the text
+  /// is dropped.
+  void add_error(std::string_view text);
   const std::vector<std::string>& errors() const;
 
   RawValues& values() { return *values_; }
@@ -219,6 +216,5 @@ std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig&
 const char* name_of(Device v);
 const char* name_of(Recompute v);
 const char* name_of(PipelineSchedule v);
-const char* name_of(LrKind v);
 
 }  // namespace ashlar::config

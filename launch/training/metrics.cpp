@@ -17,9 +17,13 @@ namespace ashlar::training {
 namespace {
 
 std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
-  return digits;
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 
 std::string percent(double share) { return share < 0 ? "n/a" : absl::StrFormat("%.1f%%", 100 * share); }

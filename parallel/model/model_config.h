@@ -10,6 +10,10 @@
 
 namespace ashlar::model {
 
+using ashlar::Activation;
+using ashlar::NormType;
+using ashlar::RopeStyle;
+
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
 enum class Topology : uint8_t { kSerial, kParallel };
 enum class PosType : uint8_t { kNone, kLearned, kRope };

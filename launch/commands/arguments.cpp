@@ -1,0 +1,85 @@
+#include "launch/commands/arguments.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "launch/config/schema.h"
+
+namespace ashlar::launch {
+
+bool Arguments::flag(std::string_view name) {
+  known_.emplace_back(name);
+  const auto at = std::find(words_.begin(), words_.end(), name);
+  if (at == words_.end()) return false;
+  words_.erase(at);
+  return true;
+}
+
+std::optional<std::string> Arguments::option(std::string_view name) {
+  known_.emplace_back(name);
+  const std::string assigned = str_cat(name, "=");
+  for (auto at = words_.begin(); at != words_.end(); ++at) {
+    if (at->compare(0, assigned.size(), assigned) == 0) {
+      std::string value = at->substr(assigned.size());
+      words_.erase(at);
+      return value;
+    }
+    if (*at == name) {
+      if (at + 1 == words_.end()) throw input_error(command_, "option ", name, " needs a value; see ashlar ", command_, " --help");
+      std::string value = *(at + 1);
+      words_.erase(at, at + 2);
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+int64_t Arguments::integer(std::string_view name, int64_t otherwise, int64_t least, int64_t most) {
+  const auto text = option(name);
+  if (!text) return otherwise;
+  char* end = nullptr;
+  const int64_t value = std::strtoll(text->c_str(), &end, 10);
+  if (text->empty() || *end != '\0' || value < least || value > most) {
+    throw input_error(command_, "option ", name, " = ", *text, ": expected a whole number from ", least, " to ", most);
+  }
+  return value;
+}
+
+double Arguments::number(std::string_view name, double otherwise, double least, double most) {
+  const auto text = option(name);
+  if (!text) return otherwise;
+  char* end = nullptr;
+  const double value = std::strtod(text->c_str(), &end);
+  if (text->empty() || *end != '\0' || !(value >= least && value <= most)) {
+    throw input_error(command_, "option ", name, " = ", *text, ": expected a number from ", least, " to ", most);
+  }
+  return value;
+}
+
+std::vector<std::string> Arguments::positionals() {
+  for (const std::string& word : words_) {
+    if (word.size() < 2 || word[0] != '-' || (word[1] >= '0' && word[1] <= '9')) continue;
+    const std::string name = word.substr(0, word.find('='));
+    const auto nearest = std::min_element(known_.begin(), known_.end(), [&](const std::string& a, const std::string& b) {
+      return config::edit_distance(a, name) < config::edit_distance(b, name);
+    });
+    throw input_error(command_, "unknown option ", name, nearest == known_.end() ? "" : "; did you mean ",
+                      nearest == known_.end() ? "" : *nearest, "? ashlar ", command_, " --help lists all");
+  }
+  return words_;
+}
+
+std::vector<std::string> take_overrides(std::vector<std::string>& words) {
+  std::vector<std::string> overrides, rest;
+  for (const std::string& word : words) {
+    const size_t equal = word.find('=');
+    const size_t dot = word.find('.');
+    const bool override_form = equal != std::string::npos && dot != std::string::npos && dot < equal && word.find('/') > equal;
+    (override_form ? overrides : rest).push_back(word);
+  }
+  words = rest;
+  return overrides;
+}
+
+}  // namespace ashlar::launch

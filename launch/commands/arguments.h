@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ashlar::launch {
+
+/// The words after a subcommand: options `--name value` or `--name=value`, flags `--name`, and everything else in
+/// order. Each option is asked for once; `finish` then refuses what nobody asked for, with the nearest name offered.
+class Arguments {
+ public:
+  Arguments(std::string command, std::span<const std::string> words) : command_(std::move(command)), words_(words.begin(), words.end()) {}
+
+  bool flag(std::string_view name);
+  std::optional<std::string> option(std::string_view name);  ///< input error when the value is missing
+  int64_t integer(std::string_view name, int64_t otherwise, int64_t least, int64_t most);
+  double number(std::string_view name, double otherwise, double least, double most);
+
+  /// What is left: positional words. Input error for an unknown option.
+  std::vector<std::string> positionals();
+
+  const std::string& command() const { return command_; }
+
+ private:
+  std::string command_;
+  std::vector<std::string> words_;
+  std::vector<std::string> known_;
+};
+
+/// Positionals of the form section.key=value, taken out of `words`.
+std::vector<std::string> take_overrides(std::vector<std::string>& words);
+
+}  // namespace ashlar::launch

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "launch/training/signals.h"
+
+namespace ashlar::launch {
+
+/// Runs `ashlar WORDS...` and returns its exit code. One table of subcommands makes dispatch and the overview.
+int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, Log& log);
+
+}  // namespace ashlar::launch
