@@ -1,0 +1,307 @@
+// Attention backward: scores and probabilities are made again from q, k and lse, block by block; no T x T matrix in
+// memory. With P the probabilities, M the dropout factors and delta[i] = sum_d out dout:
+//   dv = (P M)^T dout      dS = P (M dout v^T - delta)      dq = scale dS k      dk = scale dS^T q
+// Flops: 10 D a visible (query, key) pair, 14 D when dq is computed apart. Bound by multiply-adds.
+// An item is a KV head with all its queries (dq, dk, dv at once; dk and dv gather in scratch), or one of two smaller
+// kinds: a range of keys (dk, dv) or a block of queries (dq). Every sum runs over query heads, queries and keys in
+// ascending order in one chain, whatever the kind.
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+#include "kernels/cpu/attention_kernels.h"
+
+#include "kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_softmax_inl.h"
+#include "kernels/cpu/attention_tile_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::attention {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+struct BackwardScratch {
+  Bounds<T>* bounds;
+  T* lse;        // [64] in units of log 2
+  T* delta;      // [64]
+  T* q;          // [64][Dp] scale * q
+  T* dout;       // [64][Dp]
+  T* qt;         // [D][64] scale / log 2 * q, transposed
+  T* doutt;      // [D][64]
+  T* dq;         // [64][Dp]
+  T* p;          // [64 keys][64 queries] scores, then probabilities with dropout
+  T* ds;         // [64 keys][64 queries] dout v^T, then dS
+  T* factors;    // [64 keys][64 queries] dropout
+  T* k;          // [keys][Dp] packed when first needed
+  T* v;          // [keys][Dp]
+  T* dk;         // [keys][Dp]
+  T* dv;         // [keys][Dp]
+  bool* packed;  // [keys/64]
+
+  BackwardScratch(ScratchCarver& carver, int64_t D, int64_t keys) {
+    const int64_t Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+    const int64_t blocks = (keys + kBlock - 1) / kBlock;
+    bounds = carver.take<Bounds<T>>(1);
+    lse = carver.take<T>(kBlock);
+    delta = carver.take<T>(kBlock);
+    q = carver.take<T>(kBlock * Dp);
+    dout = carver.take<T>(kBlock * Dp);
+    qt = carver.take<T>(D * kBlock);
+    doutt = carver.take<T>(D * kBlock);
+    dq = carver.take<T>(kBlock * Dp);
+    p = carver.take<T>(kBlock * kBlock);
+    ds = carver.take<T>(kBlock * kBlock);
+    factors = carver.take<T>(kBlock * kBlock);
+    k = carver.take<T>(blocks * kBlock * Dp);
+    v = carver.take<T>(blocks * kBlock * Dp);
+    dk = carver.take<T>(blocks * kBlock * Dp);
+    dv = carver.take<T>(blocks * kBlock * Dp);
+    packed = carver.take<bool>(blocks);
+  }
+};
+
+/// c[key][query] = sum_d a[key][d] bt[d][query] for the queries that see one of the keys.
+template <typename T>
+HWY_INLINE void block_products(const Bounds<T>& bounds, const T* a, int64_t D, int64_t Dp, const T* bt,
+                               int64_t key_begin, int64_t keys, T* c) {
+  int64_t vector = 0;
+  for (int64_t j = 0; j < keys; j += kTileRows) {
+    while (bounds.max_hi[vector] < key_begin + j) ++vector;
+    product<T>({.a = a + j * Dp,
+                .a_row = Dp,
+                .a_k = 1,
+                .b = bt + vector * kLanes<T>,
+                .b_row = kBlock,
+                .c = c + j * kBlock + vector * kLanes<T>,
+                .c_row = kBlock,
+                .zero = true,
+                .rows = HWY_MIN(keys - j, int64_t{kTileRows}),
+                .vectors = bounds.num_vectors - vector,
+                .k = D});
+  }
+}
+
+/// sums[key][d] += sum over queries of weights[key][query] rows[query][d].
+template <typename T>
+HWY_INLINE void gather_over_queries(const Bounds<T>& bounds, const T* weights, const T* rows, int64_t Dp,
+                                    int64_t key_begin, int64_t keys, T* sums) {
+  for (int64_t j = 0; j < keys; j += kTileRows) {
+    const int64_t first = HWY_MAX(key_begin + j - bounds.diagonal, int64_t{0});  // the first query that sees key j
+    product<T>({.a = weights + j * kBlock + first,
+                .a_row = kBlock,
+                .a_k = 1,
+                .b = rows + first * Dp,
+                .b_row = Dp,
+                .c = sums + j * Dp,
+                .c_row = Dp,
+                .rows = HWY_MIN(keys - j, int64_t{kTileRows}),
+                .vectors = Dp / kLanes<T>,
+                .k = bounds.num_queries - first});
+  }
+}
+
+/// One vector of queries over one block of keys: p holds scores and ds holds dout v^T; they become P M and dS.
+template <typename T, bool kMasked, bool kDropout>
+HWY_INLINE void block_score_gradients(const BackwardScratch<T>& scratch, int64_t v, int64_t key_begin, int64_t keys) {
+  const Tag<T> d;
+  const Bounds<T>& bounds = *scratch.bounds;
+  const auto lse = hn::Load(d, scratch.lse + v * kLanes<T>);
+  const auto delta = hn::Load(d, scratch.delta + v * kLanes<T>);
+  for (int64_t j = 0; j < keys; ++j) {
+    T* HWY_RESTRICT p = scratch.p + j * kBlock + v * kLanes<T>;
+    T* HWY_RESTRICT ds = scratch.ds + j * kBlock + v * kLanes<T>;
+    auto probability = exp2_of(d, hn::Sub(hn::Load(d, p), lse));
+    auto gradient = hn::Load(d, ds);
+    if constexpr (kMasked) {
+      const auto mask = seen(bounds, v, key_begin + j);
+      probability = hn::IfThenElseZero(mask, probability);
+      gradient = hn::IfThenElseZero(mask, gradient);
+    }
+    if constexpr (kDropout) {
+      const auto factor = hn::Load(d, scratch.factors + j * kBlock + v * kLanes<T>);
+      hn::Store(hn::Mul(probability, factor), d, p);
+      hn::Store(hn::Mul(probability, hn::MulSub(factor, gradient, delta)), d, ds);
+    } else {
+      hn::Store(probability, d, p);
+      hn::Store(hn::Mul(probability, hn::Sub(gradient, delta)), d, ds);
+    }
+  }
+}
+
+/// Scores of one block of keys and one block of queries to probabilities and their gradients.
+template <typename T>
+HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, int64_t h, int64_t t, int64_t key_begin,
+                                int64_t keys, const BackwardScratch<T>& scratch) {
+  const Tag<T> d;
+  const Bounds<T>& bounds = *scratch.bounds;
+  const bool dropout = shape.dropout.active();
+  if (dropout) {
+    dropout_factors<T>(shape, item.b, h, t, bounds.num_queries, key_begin, key_begin + keys, scratch.factors);
+  }
+  for (int64_t v = 0; v < bounds.num_vectors; ++v) {
+    const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
+    const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
+    if (masked && dropout) {
+      block_score_gradients<T, true, true>(scratch, v, key_begin, vector_keys);
+    } else if (masked) {
+      block_score_gradients<T, true, false>(scratch, v, key_begin, vector_keys);
+    } else if (dropout) {
+      block_score_gradients<T, false, true>(scratch, v, key_begin, vector_keys);
+    } else {
+      block_score_gradients<T, false, false>(scratch, v, key_begin, vector_keys);
+    }
+    for (int64_t j = vector_keys; j < keys; ++j) {
+      hn::Store(hn::Zero(d), d, scratch.p + j * kBlock + v * kLanes<T>);
+      hn::Store(hn::Zero(d), d, scratch.ds + j * kBlock + v * kLanes<T>);
+    }
+  }
+}
+
+/// Packs what a block of queries brings: bounds, q and dout both ways, lse and delta.
+template <typename S, typename T>
+HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, int64_t h, int64_t t, int64_t t_end,
+                             const BackwardScratch<T>& scratch) {
+  const AttentionShape& shape = args.shape;
+  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  Bounds<T>& bounds = *scratch.bounds;
+  find_bounds(shape, item.b, t, t_end, bounds);
+  const int64_t stat = (item.b * shape.H + h) * shape.T_q + t;
+  const S* q = static_cast<const S*>(args.q.data) + item.b * shape.q_batch_stride + h * D;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    scratch.lse[i] = 0;
+    scratch.delta[i] = 0;
+  }
+  for (int64_t i = 0; i < bounds.num_queries; ++i) {
+    const int64_t row = item.b * shape.T_q + t + i;
+    const S* dout = static_cast<const S*>(args.dout.data) + row * args.dout.stride + h * D;
+    pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scale * std::numbers::log2e), scratch.q + i * Dp, Dp);
+    pack_row(dout, D, T{1}, scratch.dout + i * Dp, Dp);
+    scratch.lse[i] = static_cast<const T*>(args.lse.data)[stat + i] * std::numbers::log2e_v<T>;
+    scratch.delta[i] =
+        args.delta ? static_cast<const T*>(args.delta.data)[stat + i]
+                   : dot_row(static_cast<const S*>(args.out.data) + row * args.out.stride + h * D, dout, D, T{});
+  }
+  const int64_t padded = bounds.num_vectors * kLanes<T>;
+  pack_transposed(scratch.q, Dp, bounds.num_queries, D, scratch.qt, kBlock, padded);
+  pack_transposed(scratch.dout, Dp, bounds.num_queries, D, scratch.doutt, kBlock, padded);
+  for (int64_t i = 0; i < bounds.num_queries; ++i) {  // again, with the factor that dk needs
+    pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scale), scratch.q + i * Dp, Dp);
+  }
+}
+
+template <typename S, typename T>
+void backward_typed(const AttentionBackward& args, const Item& item, std::byte* base) {
+  const AttentionShape& shape = args.shape;
+  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  const int64_t g = item.h_begin * shape.G / shape.H;
+  const bool accumulate = args.mode == GradMode::kAccumulate;
+  const int64_t all_keys = item.key_end - item.key_begin;
+  const int64_t kv_offset = item.b * shape.kv_batch_stride + g * D;
+  ScratchCarver carver(base);
+  const BackwardScratch<T> scratch(carver, D, all_keys);
+  const Bounds<T>& bounds = *scratch.bounds;
+
+  for (int64_t j = 0; item.want_dkv && j < all_keys * Dp; ++j) scratch.dk[j] = scratch.dv[j] = 0;
+  for (int64_t block = 0; block * kBlock < all_keys; ++block) scratch.packed[block] = false;
+
+  for (int64_t h = item.h_begin; h < item.h_end; ++h) {
+    for (int64_t t = item.t_begin; t < item.t_end; t += kBlock) {
+      pack_queries<S, T>(args, item, h, t, HWY_MIN(t + kBlock, item.t_end), scratch);
+      for (int64_t i = 0; item.want_dq && i < bounds.num_queries * Dp; ++i) scratch.dq[i] = 0;
+
+      const int64_t key_first = HWY_MAX(item.key_begin, bounds.key_begin / kBlock * kBlock);
+      const int64_t key_last = HWY_MIN(item.key_end, bounds.key_end);
+      for (int64_t key = key_first; key < key_last; key += kBlock) {
+        const int64_t keys = HWY_MIN(key_last - key, kBlock);
+        const int64_t local = key - item.key_begin;
+        T* k = scratch.k + local * Dp;
+        T* v = scratch.v + local * Dp;
+        if (!scratch.packed[local / kBlock]) {
+          scratch.packed[local / kBlock] = true;
+          for (int64_t j = 0; j < HWY_MIN(item.key_end - key, kBlock); ++j) {
+            pack_row(static_cast<const S*>(args.k.data) + kv_offset + (key + j) * args.k.stride, D, T{1}, k + j * Dp,
+                     Dp);
+            pack_row(static_cast<const S*>(args.v.data) + kv_offset + (key + j) * args.v.stride, D, T{1}, v + j * Dp,
+                     Dp);
+          }
+        }
+        // 1. scores and dout v^T, 2. probabilities and their gradients
+        block_products(bounds, k, D, Dp, scratch.qt, key, keys, scratch.p);
+        block_products(bounds, v, D, Dp, scratch.doutt, key, keys, scratch.ds);
+        block_gradients(shape, item, h, t, key, keys, scratch);
+        // 3. dv and dk
+        if (item.want_dkv) {
+          gather_over_queries(bounds, scratch.p, scratch.dout, Dp, key, keys, scratch.dv + local * Dp);
+          gather_over_queries(bounds, scratch.ds, scratch.q, Dp, key, keys, scratch.dk + local * Dp);
+        }
+        // 4. dq
+        for (int64_t i = 0; item.want_dq && i < bounds.num_queries; i += kTileRows) {
+          const int64_t rows = HWY_MIN(bounds.num_queries - i, int64_t{kTileRows});
+          const int64_t last = static_cast<int64_t>(bounds.hi[i + rows - 1]);
+          product<T>({.a = scratch.ds + i,
+                      .a_row = 1,
+                      .a_k = kBlock,
+                      .b = k,
+                      .b_row = Dp,
+                      .c = scratch.dq + i * Dp,
+                      .c_row = Dp,
+                      .rows = rows,
+                      .vectors = Dp / kLanes<T>,
+                      .k = HWY_MAX(HWY_MIN(keys, last + 1 - key), int64_t{0})});
+        }
+      }
+      for (int64_t i = 0; item.want_dq && i < bounds.num_queries; ++i) {
+        unpack_row(scratch.dq + i * Dp, D, static_cast<T>(shape.scale), accumulate,
+                   static_cast<S*>(args.dq.data) + item.b * shape.q_batch_stride + (t + i) * args.dq.stride + h * D);
+      }
+    }
+  }
+  for (int64_t j = 0; item.want_dkv && j < all_keys; ++j) {
+    const int64_t row = kv_offset + (item.key_begin + j) * args.dk.stride;
+    unpack_row(scratch.dk + j * Dp, D, T{1}, accumulate, static_cast<S*>(args.dk.data) + row);
+    unpack_row(scratch.dv + j * Dp, D, T{1}, accumulate, static_cast<S*>(args.dv.data) + row);
+  }
+}
+
+void backward_item(const AttentionBackward& args, const Item& item, std::byte* scratch) {
+  if (args.q.dtype == DType::kFloat32) backward_typed<float, float>(args, item, scratch);
+  if (args.q.dtype == DType::kBFloat16) backward_typed<BF16, float>(args, item, scratch);
+  if (args.q.dtype == DType::kFloat64) backward_typed<double, double>(args, item, scratch);
+}
+
+int64_t backward_scratch_bytes(int64_t D, DType storage, int64_t keys) {
+  ScratchCarver carver(nullptr);
+  if (storage == DType::kFloat64) {
+    BackwardScratch<double>(carver, D, keys);
+  } else {
+    BackwardScratch<float>(carver, D, keys);
+  }
+  return carver.used_bytes();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu::attention
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu::attention {
+
+HWY_EXPORT(backward_item);
+HWY_EXPORT(backward_scratch_bytes);
+
+void run_backward_item(const AttentionBackward& args, const Item& item, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(backward_item)(args, item, scratch);
+}
+
+int64_t backward_item_bytes(int64_t D, DType storage, int64_t keys) {
+  return HWY_DYNAMIC_DISPATCH(backward_scratch_bytes)(D, storage, keys);
+}
+
+}  // namespace ashlar::cpu::attention
+#endif

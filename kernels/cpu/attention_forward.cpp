@@ -1,0 +1,258 @@
+// Attention forward: scores, online softmax and the weighted sum of values in one sweep over key blocks; no T x T
+// matrix in memory. Flops: 4 D a visible (query, key) pair; bytes: q, k, v, out once from memory, k and v again from
+// cache for every span of queries. Bound by multiply-adds, next by exp2. Scores live transposed, [key][query], so that
+// all softmax work is vertical, and values need no transposition.
+// An item is (b, query head, span of queries); threads take items as they come free.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include "kernels/cpu/attention_kernels.h"
+
+#include "kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_softmax_inl.h"
+#include "kernels/cpu/attention_tile_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::attention {
+namespace HWY_NAMESPACE {
+
+/// What one block of queries carries from key block to key block.
+template <typename T>
+struct ForwardPanel {
+  Bounds<T> bounds;
+  alignas(64) T row_max[kBlock];  // of the scores so far, in units of log 2
+  alignas(64) T row_sum[kBlock];  // of 2^(score - row_max)
+  alignas(64) T rescale[kBlock];  // of what was summed before the present key block
+};
+
+template <typename T>
+struct ForwardScratch {
+  ForwardPanel<T>* panels;  // [queries/64]
+  T* qt;                    // [queries/64][D][64] scaled queries, transposed
+  T* out;                   // [queries][Dp]
+  T* k;                     // [64][Dp] one block of keys
+  T* v;                     // [64][Dp]
+  T* scores;                // [64 keys][64 queries], then probabilities
+  T* factors;               // [64 keys][64 queries] dropout
+
+  ForwardScratch(ScratchCarver& carver, int64_t D, int64_t queries) {
+    const int64_t Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+    const int64_t panel_count = (queries + kBlock - 1) / kBlock;
+    panels = carver.take<ForwardPanel<T>>(panel_count);
+    qt = carver.take<T>(panel_count * D * kBlock);
+    out = carver.take<T>(panel_count * kBlock * Dp);
+    k = carver.take<T>(kBlock * Dp);
+    v = carver.take<T>(kBlock * Dp);
+    scores = carver.take<T>(kBlock * kBlock);
+    factors = carver.take<T>(kBlock * kBlock);
+  }
+};
+
+/// Scores of keys [key_begin, key_begin + keys) and all queries of the panel that see one of them.
+template <typename T>
+HWY_INLINE void block_scores(const Bounds<T>& bounds, const T* k, int64_t D, int64_t Dp, const T* qt, int64_t key_begin,
+                             int64_t keys, T* scores) {
+  int64_t vector = 0;
+  for (int64_t j = 0; j < keys; j += kTileRows) {
+    while (bounds.max_hi[vector] < key_begin + j) ++vector;
+    product<T>({.a = k + j * Dp,
+                .a_row = Dp,
+                .a_k = 1,
+                .b = qt + vector * kLanes<T>,
+                .b_row = kBlock,
+                .c = scores + j * kBlock + vector * kLanes<T>,
+                .c_row = kBlock,
+                .zero = true,
+                .rows = HWY_MIN(keys - j, int64_t{kTileRows}),
+                .vectors = bounds.num_vectors - vector,
+                .k = D});
+  }
+}
+
+/// Online softmax of one vector of queries over one block of keys: scores become 2^(score - row_max), 0 where masked.
+template <typename T, bool kMasked, bool kDropout>
+HWY_INLINE void block_softmax(ForwardPanel<T>& panel, int64_t v, int64_t key_begin, int64_t keys,
+                              T* HWY_RESTRICT scores, const T* HWY_RESTRICT factors) {
+  const Tag<T> d;
+  constexpr int64_t N = kLanes<T>;
+  T* HWY_RESTRICT s = scores + v * N;
+  const auto old_max = hn::Load(d, panel.row_max + v * N);
+  auto row_max = old_max;
+  for (int64_t j = 0; j < keys; ++j) {
+    auto x = hn::Load(d, s + j * kBlock);
+    if constexpr (kMasked) x = hn::IfThenElse(seen(panel.bounds, v, key_begin + j), x, old_max);
+    row_max = hn::Max(row_max, x);
+  }
+  const auto rescale = exp2_of(d, hn::Sub(old_max, row_max));
+  auto row_sum = hn::Mul(rescale, hn::Load(d, panel.row_sum + v * N));
+  for (int64_t j = 0; j < keys; ++j) {
+    auto p = exp2_of(d, hn::Sub(hn::Load(d, s + j * kBlock), row_max));
+    if constexpr (kMasked) p = hn::IfThenElseZero(seen(panel.bounds, v, key_begin + j), p);
+    row_sum = hn::Add(row_sum, p);
+    if constexpr (kDropout) p = hn::Mul(p, hn::Load(d, factors + j * kBlock + v * N));
+    hn::Store(p, d, s + j * kBlock);
+  }
+  hn::Store(row_max, d, panel.row_max + v * N);
+  hn::Store(row_sum, d, panel.row_sum + v * N);
+  hn::Store(rescale, d, panel.rescale + v * N);
+}
+
+/// One block of keys and one block of queries.
+template <typename T>
+HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, int64_t panel_index, int64_t key_begin,
+                                const ForwardScratch<T>& scratch) {
+  const Tag<T> d;
+  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  ForwardPanel<T>& panel = scratch.panels[panel_index];
+  const Bounds<T>& bounds = panel.bounds;
+  const int64_t keys = HWY_MIN(bounds.key_end - key_begin, kBlock);
+  T* out = scratch.out + panel_index * kBlock * Dp;
+
+  // 1. scores
+  block_scores(bounds, scratch.k, D, Dp, scratch.qt + panel_index * D * kBlock, key_begin, keys, scratch.scores);
+
+  // 2. probabilities
+  const bool dropout = shape.dropout.active();
+  if (dropout) {
+    dropout_factors<T>(shape, item.b, item.h_begin, item.t_begin + panel_index * kBlock, bounds.num_queries, key_begin,
+                       key_begin + keys, scratch.factors);
+  }
+  for (int64_t v = 0; v < bounds.num_vectors; ++v) {
+    const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
+    const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
+    if (masked && dropout) {
+      block_softmax<T, true, true>(panel, v, key_begin, vector_keys, scratch.scores, scratch.factors);
+    } else if (masked) {
+      block_softmax<T, true, false>(panel, v, key_begin, vector_keys, scratch.scores, scratch.factors);
+    } else if (dropout) {
+      block_softmax<T, false, true>(panel, v, key_begin, vector_keys, scratch.scores, scratch.factors);
+    } else {
+      block_softmax<T, false, false>(panel, v, key_begin, vector_keys, scratch.scores, scratch.factors);
+    }
+    for (int64_t j = vector_keys; j < keys; ++j) {
+      hn::Store(hn::Zero(d), d, scratch.scores + j * kBlock + v * kLanes<T>);
+    }
+  }
+
+  // 3. out = rescale * out + probabilities * values
+  for (int64_t i = 0; i < bounds.num_queries; i += kTileRows) {
+    const int64_t rows = HWY_MIN(bounds.num_queries - i, int64_t{kTileRows});
+    const int64_t last = static_cast<int64_t>(bounds.hi[i + rows - 1]);
+    product<T>({.a = scratch.scores + i,
+                .a_row = 1,
+                .a_k = kBlock,
+                .b = scratch.v,
+                .b_row = Dp,
+                .c = out + i * Dp,
+                .c_row = Dp,
+                .c_scale = panel.rescale + i,
+                .rows = rows,
+                .vectors = Dp / kLanes<T>,
+                .k = HWY_MAX(HWY_MIN(keys, last + 1 - key_begin), int64_t{0})});
+  }
+}
+
+template <typename S, typename T>
+void forward_typed(const AttentionForward& args, const Item& item, std::byte* base) {
+  const AttentionShape& shape = args.shape;
+  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  const int64_t h = item.h_begin, g = h * shape.G / shape.H;
+  const int64_t panel_count = (item.t_end - item.t_begin + kBlock - 1) / kBlock;
+  ScratchCarver carver(base);
+  const ForwardScratch<T> scratch(carver, D, item.t_end - item.t_begin);
+
+  // 0. the queries: bounds, transposed and scaled so that scores come out in units of log 2
+  const S* q = static_cast<const S*>(args.q.data) + item.b * shape.q_batch_stride + h * D;
+  int64_t key_begin = shape.T_kv, key_end = 0;
+  for (int64_t p = 0; p < panel_count; ++p) {
+    ForwardPanel<T>& panel = scratch.panels[p];
+    const int64_t t = item.t_begin + p * kBlock;
+    find_bounds(shape, item.b, t, HWY_MIN(t + kBlock, item.t_end), panel.bounds);
+    if (panel.bounds.key_begin < panel.bounds.key_end) {
+      key_begin = HWY_MIN(key_begin, panel.bounds.key_begin);
+      key_end = HWY_MAX(key_end, panel.bounds.key_end);
+    }
+    T* out = scratch.out + p * kBlock * Dp;
+    for (int64_t i = 0; i < panel.bounds.num_queries; ++i) {
+      pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scale * std::numbers::log2e), out + i * Dp, Dp);
+    }
+    pack_transposed(out, Dp, panel.bounds.num_queries, D, scratch.qt + p * D * kBlock, kBlock,
+                    panel.bounds.num_vectors * kLanes<T>);
+    for (int64_t i = 0; i < kBlock * Dp; ++i) out[i] = 0;
+    for (int64_t i = 0; i < kBlock; ++i) {
+      panel.row_max[i] = std::numeric_limits<T>::lowest();
+      panel.row_sum[i] = 0;
+    }
+  }
+
+  const S* k = static_cast<const S*>(args.k.data) + item.b * shape.kv_batch_stride + g * D;
+  const S* v = static_cast<const S*>(args.v.data) + item.b * shape.kv_batch_stride + g * D;
+  for (int64_t block = key_begin / kBlock * kBlock; block < key_end; block += kBlock) {
+    for (int64_t j = block; j < HWY_MIN(block + kBlock, key_end); ++j) {
+      pack_row(k + j * args.k.stride, D, T{1}, scratch.k + (j - block) * Dp, Dp);
+      pack_row(v + j * args.v.stride, D, T{1}, scratch.v + (j - block) * Dp, Dp);
+    }
+    for (int64_t p = 0; p < panel_count; ++p) {
+      const Bounds<T>& bounds = scratch.panels[p].bounds;
+      if (bounds.key_begin < block + kBlock && block < bounds.key_end) forward_block(shape, item, p, block, scratch);
+    }
+  }
+
+  // 4. out / row_sum and lse; a row that sees no key has out 0 and lse -inf
+  S* result = static_cast<S*>(args.out.data);
+  T* lse = static_cast<T*>(args.lse.data) + (item.b * shape.H + h) * shape.T_q;
+  for (int64_t t = item.t_begin; t < item.t_end; ++t) {
+    const ForwardPanel<T>& panel = scratch.panels[(t - item.t_begin) / kBlock];
+    const int64_t i = (t - item.t_begin) % kBlock;
+    const bool empty = panel.bounds.lo[i] > panel.bounds.hi[i];
+    const T sum = panel.row_sum[i];
+    lse[t] = empty ? -std::numeric_limits<T>::infinity() : panel.row_max[i] * std::numbers::ln2_v<T> + std::log(sum);
+    unpack_row(scratch.out + (t - item.t_begin) * Dp, D, empty ? T{0} : T{1} / sum, false,
+               result + (item.b * shape.T_q + t) * args.out.stride + h * D);
+  }
+}
+
+void forward_item(const AttentionForward& args, const Item& item, std::byte* scratch) {
+  if (args.q.dtype == DType::kFloat32) forward_typed<float, float>(args, item, scratch);
+  if (args.q.dtype == DType::kBFloat16) forward_typed<BF16, float>(args, item, scratch);
+  if (args.q.dtype == DType::kFloat64) forward_typed<double, double>(args, item, scratch);
+}
+
+int64_t forward_scratch_bytes(int64_t D, DType storage, int64_t queries) {
+  ScratchCarver carver(nullptr);
+  if (storage == DType::kFloat64) {
+    ForwardScratch<double>(carver, D, queries);
+  } else {
+    ForwardScratch<float>(carver, D, queries);
+  }
+  return carver.used_bytes();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu::attention
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu::attention {
+
+HWY_EXPORT(forward_item);
+HWY_EXPORT(forward_scratch_bytes);
+
+void run_forward_item(const AttentionForward& args, const Item& item, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(forward_item)(args, item, scratch);
+}
+
+int64_t forward_item_bytes(int64_t D, DType storage, int64_t queries) {
+  return HWY_DYNAMIC_DISPATCH(forward_scratch_bytes)(D, storage, queries);
+}
+
+}  // namespace ashlar::cpu::attention
+#endif

@@ -1,0 +1,152 @@
+// What happens to a block of scores between the products: bounds of the mask, exp2, dropout factors. Compiled once per
+// instruction set.
+
+#if defined(ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_
+#undef ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_
+#else
+#define ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/backend/attention.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/attention_tile_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::attention {
+namespace HWY_NAMESPACE {
+
+inline constexpr int64_t kBlock = kBlockSize;
+
+/// 2^x with x held up to the smallest normal exponent; NaN stays NaN. 2^f on [-1/2, 1/2] is 1 + f q(f), q interpolated
+/// in Chebyshev points: relative error before rounding 5e-9 (fp32), 1.2e-19 (fp64); 2^0 is exactly 1.
+HWY_INLINE hn::Vec<Tag<float>> exp2_of(Tag<float> d, hn::Vec<Tag<float>> x) {
+  const hn::RebindToSigned<Tag<float>> di;
+  x = hn::Max(hn::Set(d, -126.0F), x);  // the second operand is returned when one is NaN
+  const auto magic = hn::Set(d, 0x1.8p23F);
+  const auto shifted = hn::Add(x, magic);  // the integer nearest x in the low bits
+  const auto f = hn::Sub(x, hn::Sub(shifted, magic));
+  auto q = hn::Set(d, 1.54531629e-04F);
+  q = hn::MulAdd(q, f, hn::Set(d, 1.33908634e-03F));
+  q = hn::MulAdd(q, f, hn::Set(d, 9.61808256e-03F));
+  q = hn::MulAdd(q, f, hn::Set(d, 5.55035711e-02F));
+  q = hn::MulAdd(q, f, hn::Set(d, 2.40226508e-01F));
+  q = hn::MulAdd(q, f, hn::Set(d, 6.93147188e-01F));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.0F));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, q), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
+HWY_INLINE hn::Vec<Tag<double>> exp2_of(Tag<double> d, hn::Vec<Tag<double>> x) {
+  const hn::RebindToSigned<Tag<double>> di;
+  x = hn::Max(hn::Set(d, -1022.0), x);
+  const auto magic = hn::Set(d, 0x1.8p52);
+  const auto shifted = hn::Add(x, magic);
+  const auto f = hn::Sub(x, hn::Sub(shifted, magic));
+  auto q = hn::Set(d, 2.57293241773623046966e-11);
+  q = hn::MulAdd(q, f, hn::Set(d, 4.45581790833606449045e-10));
+  q = hn::MulAdd(q, f, hn::Set(d, 7.05489730415549946354e-09));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.01780570877339407473e-07));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.32154868087055627103e-06));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.52527338415567733184e-05));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.54035303933707342283e-04));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.33335581464064708429e-03));
+  q = hn::MulAdd(q, f, hn::Set(d, 9.61812910762848034818e-03));
+  q = hn::MulAdd(q, f, hn::Set(d, 5.55041086648216247523e-02));
+  q = hn::MulAdd(q, f, hn::Set(d, 2.40226506959100721827e-01));
+  q = hn::MulAdd(q, f, hn::Set(d, 6.93147180559945286227e-01));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.0));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, q), hn::ShiftLeft<52>(hn::BitCast(di, shifted))));
+}
+
+/// Which keys the queries of one block see: row i sees key j (counted from kv_start) iff lo[i] <= j <= hi[i].
+template <typename T>
+struct Bounds {
+  using Int = hwy::MakeSigned<T>;
+  static constexpr int64_t kMaxVectors = kBlock / kLanes<T>;
+
+  alignas(64) Int lo[kBlock];
+  alignas(64) Int hi[kBlock];  // -1 in the rows that only fill the last vector
+  int64_t num_queries;
+  int64_t num_vectors;
+  int64_t diagonal;                 // hi[i] = min(diagonal + i, T_kv - 1)
+  int64_t key_begin, key_end;       // keys that some row sees; empty range when none does
+  int64_t max_hi[kMaxVectors];      // over the true rows of a vector
+  int64_t open_begin[kMaxVectors];  // keys of [open_begin, open_end) are seen by every row of the vector
+  int64_t open_end[kMaxVectors];
+};
+
+template <typename T>
+HWY_INLINE void find_bounds(const AttentionShape& s, int64_t b, int64_t t_begin, int64_t t_end, Bounds<T>& bounds) {
+  using Int = typename Bounds<T>::Int;
+  constexpr int64_t N = kLanes<T>;
+  bounds.num_queries = t_end - t_begin;
+  bounds.num_vectors = (bounds.num_queries + N - 1) / N;
+  bounds.diagonal = s.q_start + t_begin - s.kv_start;
+  bounds.key_begin = s.T_kv;
+  bounds.key_end = 0;
+  for (int64_t v = 0; v < bounds.num_vectors; ++v) {
+    bounds.max_hi[v] = -1;
+    bounds.open_begin[v] = 0;
+    bounds.open_end[v] = s.T_kv;
+    for (int64_t i = v * N; i < (v + 1) * N; ++i) {
+      int64_t lo = 0, hi = -1;
+      if (i < bounds.num_queries) {
+        if (s.doc_start != nullptr) lo = s.doc_start[b * s.T_q + t_begin + i] - s.kv_start;
+        lo = HWY_MIN(HWY_MAX(lo, int64_t{0}), s.T_kv);
+        hi = HWY_MAX(HWY_MIN(bounds.diagonal + i, s.T_kv - 1), int64_t{-1});
+        bounds.max_hi[v] = HWY_MAX(bounds.max_hi[v], hi);
+        if (lo <= hi) {
+          bounds.key_begin = HWY_MIN(bounds.key_begin, lo);
+          bounds.key_end = HWY_MAX(bounds.key_end, hi + 1);
+        }
+      }
+      bounds.lo[i] = static_cast<Int>(lo);
+      bounds.hi[i] = static_cast<Int>(hi);
+      bounds.open_begin[v] = HWY_MAX(bounds.open_begin[v], lo);
+      bounds.open_end[v] = HWY_MIN(bounds.open_end[v], hi + 1);
+    }
+  }
+  if (bounds.key_begin > bounds.key_end) bounds.key_begin = bounds.key_end;
+}
+
+/// Lanes of vector v that see key j.
+template <typename T>
+HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
+  const Tag<T> d;
+  const hn::RebindToSigned<Tag<T>> di;
+  const auto key = hn::Set(di, static_cast<typename Bounds<T>::Int>(j));
+  const auto one = hn::Set(di, 1);
+  const auto before = hn::Sub(hn::Load(di, bounds.lo + v * kLanes<T>), one);
+  const auto past = hn::Add(hn::Load(di, bounds.hi + v * kLanes<T>), one);
+  return hn::RebindMask(d, hn::And(hn::Gt(key, before), hn::Gt(past, key)));
+}
+
+/// factor[j - key_begin][i] = 0 or 1/(1-p) for keys [key_begin, key_end) and queries t_begin + i, i < queries.
+/// The element index of (b, h, t, j) is that of core/backend/common.h.
+template <typename T>
+HWY_NOINLINE void dropout_factors(const AttentionShape& s, int64_t b, int64_t h, int64_t t_begin, int64_t queries,
+                                  int64_t key_begin, int64_t key_end, T* HWY_RESTRICT factor) {
+  const DropoutArgs& drop = s.dropout;
+  const T kept = static_cast<T>(1.0 / (1.0 - drop.p));
+  const uint64_t S = static_cast<uint64_t>(drop.sequence_length);
+  for (int64_t i = 0; i < queries; ++i) {
+    const uint64_t row =
+        static_cast<uint64_t>((drop.first_sample + b) * s.H + h) * S + static_cast<uint64_t>(s.q_start + t_begin + i);
+    const uint64_t first = row * S + static_cast<uint64_t>(s.kv_start);
+    Philox::Counter words{};
+    for (int64_t j = key_begin; j < key_end; ++j) {
+      const uint64_t e = first + static_cast<uint64_t>(j);
+      if (j == key_begin || e % 4 == 0) words = drop.words(e / 4);
+      factor[(j - key_begin) * kBlock + i] = Philox::uniform(words[e % 4]) >= drop.p ? kept : T{0};
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu::attention
+HWY_AFTER_NAMESPACE();
+
+#endif  // ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_

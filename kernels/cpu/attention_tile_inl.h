@@ -1,0 +1,209 @@
+// Register-tiled matrix products and panel packing for attention, compiled once per instruction set.
+// A tile keeps up to 6 rows x 4 vectors of C in registers (6 x 2 where there are 16 of them): per k it loads one vector
+// a column and broadcasts one scalar a row, so loads stay under half of the multiply-adds.
+
+#if defined(ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#undef ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#else
+#define ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "core/base/bf16.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::attention {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T>
+using Tag = hn::ScalableTag<T>;
+template <typename T>
+inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
+
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
+
+/// C[r][c] = init + sum over k of A[r][k] B[k][c] with init = 0, C or c_scale[r] * C; the sum is one chain in
+/// ascending k, so cutting k into several products changes no bit. B and C are vector-aligned, `vectors` wide.
+template <typename T>
+struct Product {
+  const T* a = nullptr;
+  int64_t a_row = 0, a_k = 0;  ///< elements from A[r][k] to A[r+1][k] and A[r][k+1]
+  const T* b = nullptr;
+  int64_t b_row = 0;
+  T* c = nullptr;
+  int64_t c_row = 0;
+  const T* c_scale = nullptr;
+  bool zero = false;
+  int64_t rows = 0;
+  int64_t vectors = 0;
+  int64_t k = 0;
+};
+
+template <int kRows, int kVectors, typename T>
+HWY_INLINE void product_tile(const Product<T>& p, int64_t row, int64_t vector) {
+  const Tag<T> d;
+  using V = hn::Vec<Tag<T>>;
+  constexpr int64_t N = kLanes<T>;
+  const T* HWY_RESTRICT a = p.a + row * p.a_row;
+  const T* HWY_RESTRICT b = p.b + vector * N;
+  T* HWY_RESTRICT c = p.c + row * p.c_row + vector * N;
+  const int64_t a_row = p.a_row, a_k = p.a_k, b_row = p.b_row;
+  V acc[kRows][kVectors];
+  if (p.zero) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(d);
+    }
+  } else if (p.c_scale != nullptr) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const V scale = hn::Set(d, p.c_scale[row + r]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Mul(scale, hn::Load(d, c + r * p.c_row + v * N));
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Load(d, c + r * p.c_row + v * N);
+    }
+  }
+  for (int64_t k = p.k; k > 0; --k) {
+    V bv[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) bv[v] = hn::Load(d, b + v * N);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const V av = hn::Set(d, a[r * a_row]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(av, bv[v], acc[r][v]);
+    }
+    a += a_k;
+    b += b_row;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) hn::Store(acc[r][v], d, c + r * p.c_row + v * N);
+  }
+}
+
+template <int kVectors, typename T>
+HWY_INLINE void product_rows(const Product<T>& p, int64_t vector) {
+  int64_t row = 0;
+  for (; row + kTileRows <= p.rows; row += kTileRows) product_tile<kTileRows, kVectors>(p, row, vector);
+  if (p.rows - row >= 4) {
+    product_tile<4, kVectors>(p, row, vector);
+    row += 4;
+  }
+  if (p.rows - row >= 2) {
+    product_tile<2, kVectors>(p, row, vector);
+    row += 2;
+  }
+  if (p.rows > row) product_tile<1, kVectors>(p, row, vector);
+}
+
+/// Columns are cut into equal panels as near kTileVectors as they come.
+template <typename T>
+HWY_NOINLINE void product(const Product<T>& p) {
+  int64_t panels = (p.vectors + kTileVectors - 1) / kTileVectors;
+  for (int64_t vector = 0; vector < p.vectors; --panels) {
+    const int64_t width = (p.vectors - vector + panels - 1) / panels;
+    if (width == 1) product_rows<1>(p, vector);
+    if (width == 2) product_rows<2>(p, vector);
+    if constexpr (kTileVectors > 2) {
+      if (width == 3) product_rows<3>(p, vector);
+      if (width == 4) product_rows<4>(p, vector);
+    }
+    vector += width;
+  }
+}
+
+/// kLanes values of a storage dtype in the arithmetic dtype. No alignment needed.
+HWY_INLINE hn::Vec<Tag<float>> load_as(Tag<float> d, const float* p) { return hn::LoadU(d, p); }
+HWY_INLINE hn::Vec<Tag<double>> load_as(Tag<double> d, const double* p) { return hn::LoadU(d, p); }
+HWY_INLINE hn::Vec<Tag<float>> load_as(Tag<float> d, const BF16* p) {
+  const hn::Rebind<uint16_t, Tag<float>> d16;
+  const hn::RebindToUnsigned<Tag<float>> d32;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)))));
+}
+
+/// The same back, rounded once to nearest even; NaN stays NaN.
+HWY_INLINE void store_as(hn::Vec<Tag<float>> x, Tag<float> d, float* p) { hn::StoreU(x, d, p); }
+HWY_INLINE void store_as(hn::Vec<Tag<double>> x, Tag<double> d, double* p) { hn::StoreU(x, d, p); }
+HWY_INLINE void store_as(hn::Vec<Tag<float>> x, Tag<float> /*d*/, BF16* p) {
+  const hn::Rebind<uint16_t, Tag<float>> d16;
+  const hn::RebindToUnsigned<Tag<float>> d32;
+  const hn::RebindToSigned<Tag<float>> di32;
+  const auto u = hn::BitCast(d32, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(d32, 1U));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(odd, hn::Set(d32, 0x7fffU))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(d32, 0x40U));
+  const auto bits = hn::IfThenElse(hn::RebindMask(d32, hn::Ne(x, x)), quiet, rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, bits)), d16, reinterpret_cast<uint16_t*>(p));
+}
+
+/// dst[0..padded) = scale * src[0..n), then zeros. dst is vector-aligned, padded a multiple of kLanes.
+template <typename S, typename T>
+HWY_INLINE void pack_row(const S* HWY_RESTRICT src, int64_t n, T scale, T* HWY_RESTRICT dst, int64_t padded) {
+  const Tag<T> d;
+  const auto factor = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) hn::Store(hn::Mul(factor, load_as(d, src + i)), d, dst + i);
+  for (; i < n; ++i) dst[i] = scale * static_cast<T>(src[i]);
+  for (; i < padded; ++i) dst[i] = 0;
+}
+
+/// dst[0..n) = scale * src[0..n), or += that. One rounding at the store.
+template <typename S, typename T>
+HWY_INLINE void unpack_row(const T* HWY_RESTRICT src, int64_t n, T scale, bool accumulate, S* HWY_RESTRICT dst) {
+  const Tag<T> d;
+  const auto factor = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) {
+    auto x = hn::Mul(factor, hn::Load(d, src + i));
+    if (accumulate) x = hn::Add(load_as(d, dst + i), x);
+    store_as(x, d, dst + i);
+  }
+  for (; i < n; ++i) {
+    T x = scale * src[i];
+    if (accumulate) x = static_cast<T>(dst[i]) + x;
+    dst[i] = static_cast<S>(x);
+  }
+}
+
+/// Sum of a[i] * b[i], in the arithmetic dtype.
+template <typename S, typename T>
+HWY_INLINE T dot_row(const S* HWY_RESTRICT a, const S* HWY_RESTRICT b, int64_t n, T /*tag*/) {
+  const Tag<T> d;
+  auto sums = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) sums = hn::MulAdd(load_as(d, a + i), load_as(d, b + i), sums);
+  T sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  for (; i < n; ++i) sum += static_cast<T>(a[i]) * static_cast<T>(b[i]);
+  return sum;
+}
+
+/// dst[c][r] = src[r][c] for r < rows, 0 for rows <= r < padded_rows; dst rows are dst_row long.
+template <typename T>
+HWY_INLINE void pack_transposed(const T* HWY_RESTRICT src, int64_t src_row, int64_t rows, int64_t cols,
+                                T* HWY_RESTRICT dst, int64_t dst_row, int64_t padded_rows) {
+  for (int64_t c = 0; c < cols; ++c) {
+    T* HWY_RESTRICT out = dst + c * dst_row;
+    for (int64_t r = 0; r < rows; ++r) out[r] = src[r * src_row + c];
+    for (int64_t r = rows; r < padded_rows; ++r) out[r] = 0;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu::attention
+HWY_AFTER_NAMESPACE();
+
+#endif  // ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/backend/attention.h"
+
+namespace ashlar::testing {
+
+/// Attention by its definition: every score in a table, plain loops, double. Independent of the kernels.
+struct AttentionReference {
+  AttentionShape shape;            // strides are not used
+  std::vector<double> q, k, v;     // [B*T_q, H*D], [B*T_kv, G*D], contiguous
+  std::vector<double> out, lse;    // [B*T_q, H*D], [B,H,T_q]
+  std::vector<double> dq, dk, dv;  // as q, k, v
+  /// Sums of the absolute values of all that is added up in an element: what rounding errors scale with.
+  std::vector<double> out_size, dq_size, dk_size, dv_size;
+  double score_size = 0;  // most of sum |scale q k| over pairs
+
+  int64_t q_at(int64_t b, int64_t t, int64_t h) const { return ((b * shape.T_q + t) * shape.H + h) * shape.D; }
+  int64_t k_at(int64_t b, int64_t j, int64_t h) const {
+    return ((b * shape.T_kv + j) * shape.G + h / (shape.H / shape.G)) * shape.D;
+  }
+  bool seen(int64_t b, int64_t t, int64_t j) const {
+    const int64_t i = shape.q_start + t, position = shape.kv_start + j;
+    return position <= i && (shape.doc_start == nullptr || position >= shape.doc_start[b * shape.T_q + t]);
+  }
+  double factor(int64_t b, int64_t h, int64_t t, int64_t j) const {
+    const DropoutArgs& drop = shape.dropout;
+    if (!drop.active()) return 1;
+    const auto S = static_cast<uint64_t>(drop.sequence_length);
+    const uint64_t e = ((static_cast<uint64_t>((drop.first_sample + b) * shape.H + h)) * S +
+                        static_cast<uint64_t>(shape.q_start + t)) *
+                           S +
+                       static_cast<uint64_t>(shape.kv_start + j);
+    return Philox::uniform(drop.words(e / 4)[e % 4]) >= drop.p ? 1 / (1 - drop.p) : 0;
+  }
+
+  /// Probabilities of one row before dropout; empty rows are all zero.
+  std::vector<double> row(int64_t b, int64_t h, int64_t t) {
+    std::vector<double> p(static_cast<size_t>(shape.T_kv), 0.0);
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < shape.T_kv; ++j) {
+      if (!seen(b, t, j)) continue;
+      double dot = 0, size = 0;
+      for (int64_t d = 0; d < shape.D; ++d) {
+        dot += q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d];
+        size += std::abs(shape.scale * q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d]);
+      }
+      p[j] = shape.scale * dot;
+      score_size = std::max(score_size, size);
+      largest = std::max(largest, p[j]);
+    }
+    for (int64_t j = 0; j < shape.T_kv; ++j) {
+      p[j] = seen(b, t, j) ? std::exp(p[j] - largest) : 0;
+      sum += p[j];
+    }
+    for (double& x : p) x = sum > 0 ? x / sum : 0;
+    lse[(b * shape.H + h) * shape.T_q + t] = largest + std::log(sum);
+    return p;
+  }
+
+  void forward() {
+    out.assign(q.size(), 0);
+    out_size = out;
+    lse.assign(static_cast<size_t>(shape.B * shape.H * shape.T_q), 0);
+    each_row([&](int64_t b, int64_t h, int64_t t) {
+      const std::vector<double> p = row(b, h, t);
+      for (int64_t j = 0; j < shape.T_kv; ++j) {
+        const double weight = p[j] * (p[j] > 0 ? factor(b, h, t, j) : 0);
+        for (int64_t d = 0; d < shape.D; ++d) {
+          out[q_at(b, t, h) + d] += weight * v[k_at(b, j, h) + d];
+          out_size[q_at(b, t, h) + d] += std::abs(weight * v[k_at(b, j, h) + d]);
+        }
+      }
+    });
+  }
+
+  /// `forward_out` is what the forward pass stored: delta is made of it.
+  void backward(const std::vector<double>& dout, const std::vector<double>& forward_out) {
+    dq.assign(q.size(), 0);
+    dk.assign(k.size(), 0);
+    dv.assign(v.size(), 0);
+    dq_size = dq, dk_size = dk, dv_size = dv;
+    each_row([&](int64_t b, int64_t h, int64_t t) {
+      const std::vector<double> p = row(b, h, t);
+      const int64_t at = q_at(b, t, h);
+      double delta = 0, delta_size = 0;
+      for (int64_t d = 0; d < shape.D; ++d) {
+        delta += forward_out[at + d] * dout[at + d];
+        delta_size += std::abs(forward_out[at + d] * dout[at + d]);
+      }
+      for (int64_t j = 0; j < shape.T_kv; ++j) {
+        if (p[j] == 0) continue;
+        const int64_t kv = k_at(b, j, h);
+        const double m = factor(b, h, t, j);
+        double dp = 0, dp_size = 0;
+        for (int64_t d = 0; d < shape.D; ++d) {
+          dp += dout[at + d] * v[kv + d];
+          dp_size += std::abs(dout[at + d] * v[kv + d]);
+        }
+        const double ds = shape.scale * p[j] * (m * dp - delta);
+        const double ds_size = std::abs(shape.scale) * p[j] * (m * dp_size + delta_size);
+        for (int64_t d = 0; d < shape.D; ++d) {
+          dv[kv + d] += p[j] * m * dout[at + d];
+          dk[kv + d] += ds * q[at + d];
+          dq[at + d] += ds * k[kv + d];
+          dv_size[kv + d] += std::abs(p[j] * m * dout[at + d]);
+          dk_size[kv + d] += std::abs(ds_size * q[at + d]);
+          dq_size[at + d] += std::abs(ds_size * k[kv + d]);
+        }
+      }
+    });
+  }
+
+  template <typename Body>
+  void each_row(const Body& body) {
+    for (int64_t b = 0; b < shape.B; ++b) {
+      for (int64_t h = 0; h < shape.H; ++h) {
+        for (int64_t t = 0; t < shape.T_q; ++t) body(b, h, t);
+      }
+    }
+  }
+};
+
+}  // namespace ashlar::testing
