@@ -5,6 +5,7 @@
 namespace ashlar {
 
 enum class Activation : uint8_t { kRelu, kRelu2, kGeluErf, kGeluTanh, kQuickGelu, kSilu };
+const char* name_of(Activation kind);  ///< "relu", "gelu_tanh", ...
 
 /// y = act(x) without `up`, y = act(x) * up with it (x is then the gate).
 /// gelu_tanh x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)), silu x*sigmoid(x).

@@ -5,6 +5,7 @@
 namespace ashlar {
 
 enum class NormType : uint8_t { kLayerNorm, kRmsNorm };
+const char* name_of(NormType type);  ///< "layernorm", "rmsnorm"
 
 /// layernorm  y = (x - mean) * rstd * g [+ b],  mean over the row, rstd = 1/sqrt(mean((x-mean)^2) + eps)
 /// rmsnorm    y = x * rstd * g [+ b],           rstd = 1/sqrt(mean(x^2) + eps)

@@ -5,6 +5,7 @@
 namespace ashlar {
 
 enum class RopeStyle : uint8_t { kHalf, kInterleaved };
+const char* name_of(RopeStyle style);  ///< "half", "interleaved"
 
 /// Rotary positions on the leading heads of a row of heads; the other heads are copied.
 /// Pair (a, b) of frequency m at position t -> (a cos - b sin, b cos + a sin), cos and sin read from the tables;

@@ -113,8 +113,6 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   return errors;
 }
 
-const char* name_of(NormType v) { return v == NormType::kLayerNorm ? "layernorm" : "rmsnorm"; }
-
 const char* name_of(NormAffine v) {
   switch (v) {
     case NormAffine::kNone: return "none";
@@ -126,18 +124,6 @@ const char* name_of(NormAffine v) {
 
 const char* name_of(Topology v) { return v == Topology::kSerial ? "serial" : "parallel"; }
 
-const char* name_of(Activation v) {
-  switch (v) {
-    case Activation::kRelu: return "relu";
-    case Activation::kRelu2: return "relu2";
-    case Activation::kGeluErf: return "gelu_erf";
-    case Activation::kGeluTanh: return "gelu_tanh";
-    case Activation::kQuickGelu: return "quick_gelu";
-    case Activation::kSilu: return "silu";
-  }
-  throw Bug("Activation out of range");
-}
-
 const char* name_of(PosType v) {
   switch (v) {
     case PosType::kNone: return "none";
@@ -146,8 +132,6 @@ const char* name_of(PosType v) {
   }
   throw Bug("PosType out of range");
 }
-
-const char* name_of(RopeStyle v) { return v == RopeStyle::kHalf ? "half" : "interleaved"; }
 
 const char* name_of(ZKind) { return "lse"; }
 

@@ -13,6 +13,7 @@ namespace ashlar::model {
 using ashlar::Activation;
 using ashlar::NormType;
 using ashlar::RopeStyle;
+using ashlar::name_of;
 
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
 enum class Topology : uint8_t { kSerial, kParallel };
@@ -158,12 +159,9 @@ int64_t rope_dims_of(int64_t head_dim, double fraction);
 std::vector<std::string> constraint_errors(const ModelConfig& config);
 
 /// The schema's spelling of each value, e.g. "gelu_tanh".
-const char* name_of(NormType v);
 const char* name_of(NormAffine v);
 const char* name_of(Topology v);
-const char* name_of(Activation v);
 const char* name_of(PosType v);
-const char* name_of(RopeStyle v);
 const char* name_of(ZKind v);
 const char* name_of(InitScheme v);
 
