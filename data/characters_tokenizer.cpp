@@ -66,7 +66,7 @@ void CharactersTokenizer::encode(std::string_view text, std::vector<int32_t>& id
     const int32_t id = c.value < id_of_.size() ? id_of_[c.value] : -1;
     if (id < 0) {
       throw TextError{at, str_cat("U+", absl::Hex(static_cast<uint32_t>(c.value), absl::kZeroPad4),
-                                       " is not among the ", vocabulary_.size(), " characters of the vocabulary")};
+                                  " is not among the ", vocabulary_.size(), " characters of the vocabulary")};
     }
     ids.push_back(id);
     at += static_cast<size_t>(c.bytes);

@@ -104,7 +104,7 @@ ShardReader::ShardReader(const std::string& path, const ShardInfo& info, bool wi
   if (r.tokens.size != info.tokens || r.tokens.chunk != kChunkTokens || r.documents.size != info.documents) {
     throw damaged(path, "shape",
                   str_cat("the manifest says ", info.tokens, " tokens and ", info.documents,
-                               " documents, the file has ", r.tokens.size, " and ", r.documents.size));
+                          " documents, the file has ", r.tokens.size, " and ", r.documents.size));
   }
 }
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "data/build_plan.h"
+#include "data/source_list.h"
+#include "data/tokenizer.h"
+
+namespace ashlar::data {
+
+/// A document, or what a block holds of one.
+struct DocumentPiece {
+  std::string_view text;
+  bool begins = false;
+  bool ends = false;
+};
+
+/// Finds the documents in blocks of input files. Stateless apart from its arguments; used by many threads.
+class BlockReader {
+ public:
+  BlockReader(const SourceList& sources, CutRule cut_rule, std::string text_field)
+      : sources_(sources), cut_rule_(cut_rule), text_field_(std::move(text_field)) {}
+
+  /// Calls `visit` for each piece of the block in order and returns the number of documents without text, which are
+  /// left out. A TextError, from the lines themselves or thrown by `visit` with an offset in the piece's text, becomes
+  /// an input error with file, line and byte offset.
+  int64_t read(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const;
+
+ private:
+  int64_t read_text(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const;
+  int64_t read_lines(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const;
+  Error place_error(const SourceFile& file, int64_t offset, const std::string& reason) const;
+
+  const SourceList& sources_;
+  CutRule cut_rule_;
+  std::string text_field_;
+};
+
+}  // namespace ashlar::data

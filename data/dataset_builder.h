@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/manifest.h"
+#include "data/source_list.h"
+
+namespace ashlar::data {
+
+struct BuildProgress {
+  enum class Phase : uint8_t { kCount, kWrite } phase = Phase::kCount;
+  int64_t bytes_done = 0;  ///< of input
+  int64_t bytes_total = 0;
+};
+
+struct BuildOptions {
+  std::vector<std::string> inputs;  ///< files, folders, "-" for standard input
+  std::string out;                  ///< folder of the dataset, made if need be
+  std::string tokenizer = "bytes";
+  double validation = 0.1;  ///< share of the validation part, [0, 1)
+  SourceFormat format = SourceFormat::kAuto;
+  std::string text_field = "text";           ///< of JSONL objects
+  int threads = 0;                           ///< 0 = one a core
+  int64_t shard_tokens = int64_t{64} << 20;  ///< a multiple of kChunkTokens
+  int64_t block_bytes = int64_t{2} << 20;    ///< unit of parallel work
+  bool overwrite = false;                    ///< replace a finished dataset made of something else
+  int stdin_descriptor = 0;
+  std::function<void(const BuildProgress&)> progress;  ///< called by one thread at a time
+  std::function<void(const std::string&)> note;        ///< one-line remarks
+};
+
+struct BuildReport {
+  Manifest manifest;
+  bool already_complete = false;  ///< the folder held this very dataset; nothing was done
+  int64_t shards_kept = 0;        ///< from an earlier, unfinished run
+  int64_t other_entries = 0;      ///< in input folders: neither files nor folders, left out
+};
+
+/// Makes a dataset of text: counts (and learns a vocabulary) in parallel, plans, then encodes in parallel and writes in
+/// order, in one pass with memory for one block a thread. Killed at any moment and run again with the same arguments it
+/// goes on, and ends with the same bytes; the manifest comes last. Standard input is first copied into the folder.
+/// Throws input errors (bad input, with file, line and byte offset; a folder that holds another dataset) and resource
+/// errors (disk full).
+BuildReport build_dataset(const BuildOptions& options);
+
+}  // namespace ashlar::data

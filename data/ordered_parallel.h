@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ashlar::data {
+
+/// For i in [0, count): `produce(i, worker)` on several threads, `consume(i, result)` one after the other in ascending
+/// i. A thread holds one result until its turn, so memory is one result a thread. The exception of the lowest i is
+/// rethrown, after which nothing more is consumed: errors do not depend on the number of threads.
+template <typename Produce, typename Consume>
+void ordered_parallel(int threads, int64_t count, const Produce& produce, const Consume& consume) {
+  std::atomic<int64_t> next{0};
+  std::mutex mutex;
+  std::condition_variable turn_changed;
+  int64_t turn = 0;
+  std::exception_ptr failure;
+  const auto work = [&](int worker) {
+    for (int64_t i = next++; i < count; i = next++) {
+      std::exception_ptr error;
+      decltype(produce(i, worker)) result{};
+      try {
+        result = produce(i, worker);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      std::unique_lock lock(mutex);
+      turn_changed.wait(lock, [&] { return turn == i || failure != nullptr; });
+      if (failure != nullptr) return;
+      if (error == nullptr) {
+        // The turn is the lock: others go on producing meanwhile.
+        lock.unlock();
+        try {
+          consume(i, std::move(result));
+        } catch (...) {
+          error = std::current_exception();
+        }
+        lock.lock();
+      }
+      ++turn;
+      failure = error;
+      turn_changed.notify_all();
+      if (failure != nullptr) return;
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int w = 1; w < threads && w < count; ++w) pool.emplace_back(work, w);
+  work(0);
+  for (std::thread& t : pool) t.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace ashlar::data

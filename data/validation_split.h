@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace ashlar::data {
+
+/// With fewer documents than this the end of the token stream is the validation part.
+inline constexpr int64_t kWholeDocumentsFrom = 20;
+
+enum class SplitRule : uint8_t { kNone, kDocuments, kTail };
+std::string_view name_of(SplitRule rule);  ///< "none", "documents", "tail"
+
+/// kNone for share 0, kTail below kWholeDocumentsFrom documents, otherwise kDocuments.
+SplitRule split_rule(double share, int64_t documents);
+
+/// kDocuments: whether a document belongs to the validation part. Documents are taken in runs of 1/share (the first run
+/// no longer than kWholeDocumentsFrom, so that there is always one); a fixed random one of each run is chosen. Depends
+/// on the index and the share alone.
+bool is_validation_document(double share, int64_t document);
+
+/// kTail: tokens of the train part, floor(total * (1 - share)); the rest is the validation part.
+int64_t tail_cut(double share, int64_t total_tokens);
+
+}  // namespace ashlar::data

@@ -1,0 +1,355 @@
+#include "launch/commands/data_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "data/corpus_entropy.h"
+#include "data/dataset_builder.h"
+#include "data/dataset_verify.h"
+#include "data/token_dataset.h"
+
+namespace ashlar::launch {
+namespace {
+
+using data::Part;
+
+constexpr const char* kHelp = R"(ashlar data: make, look at and check token datasets
+
+  ashlar data build INPUT... --out DIR [options]
+      INPUT: text files (one document each), folders (all files below, sorted), JSONL files (.jsonl, .ndjson: one document
+      a line), or - for standard input. Killed and run again with the same arguments it goes on where it was.
+      --out DIR            folder of the dataset (required)
+      --tokenizer KIND     bytes (default) or characters
+      --validation SHARE   share of the validation part, 0 to 0.9 (default 0.1); whole documents from 20 documents on,
+                           otherwise the end of the text
+      --format FORMAT      auto (default, by file name), text or jsonl
+      --text-field NAME    the field of JSONL objects that holds the text (default text)
+      --threads N          default: one a core
+      --shard-tokens N     tokens a shard file, a multiple of 65536 (default 67108864)
+      --overwrite          replace a dataset in DIR that was made of something else
+  ashlar data inspect DIR [--tokens N] [--entropy]
+      counts, tokenizer, the first N tokens (default 64) as text; with --entropy the unigram entropy of the validation part
+      and the entropy of held-out bigrams, in nats a token
+  ashlar data verify DIR
+      reads every byte against its checksums; exit code 3 names each damaged file, dataset and chunk
+)";
+
+/// Options of one subcommand: values take `--name value` or `--name=value`, flags stand alone.
+class Options {
+ public:
+  Options(std::span<const std::string> args, const std::string& command, const std::vector<std::string>& values,
+          const std::vector<std::string>& flags)
+      : where_(str_cat("data ", command)) {
+    bool only_names = false;
+    for (size_t i = 0; i < args.size(); ++i) {
+      const std::string& arg = args[i];
+      if (only_names || !arg.starts_with("--")) {
+        positional.push_back(arg);
+        continue;
+      }
+      if (arg == "--") {
+        only_names = true;
+        continue;
+      }
+      const size_t equals = arg.find('=');
+      const std::string name = arg.substr(0, equals);
+      if (std::find(flags.begin(), flags.end(), name) != flags.end()) {
+        if (equals != std::string::npos) throw input_error(where_, name, " takes no value, got ", arg);
+        given_[name] = "";
+      } else if (std::find(values.begin(), values.end(), name) == values.end()) {
+        throw input_error(where_, "unknown option ", name, "; see: ashlar data --help");
+      } else if (equals != std::string::npos) {
+        given_[name] = arg.substr(equals + 1);
+      } else if (i + 1 < args.size()) {
+        given_[name] = args[++i];
+      } else {
+        throw input_error(where_, name, " needs a value; see: ashlar data --help");
+      }
+    }
+  }
+
+  bool has(const std::string& name) const { return given_.count(name) > 0; }
+
+  std::string text(const std::string& name, const std::string& otherwise) const {
+    if (!has(name)) return otherwise;
+    if (given_.at(name).empty()) throw input_error(where_, name, " is empty");
+    return given_.at(name);
+  }
+
+  int64_t integer(const std::string& name, int64_t otherwise, int64_t low, int64_t high) const {
+    if (!has(name)) return otherwise;
+    int64_t value = 0;
+    if (!absl::SimpleAtoi(given_.at(name), &value) || value < low || value > high) {
+      throw input_error(where_, name, " is \"", given_.at(name), "\", expected a whole number from ", low, " to ",
+                        high);
+    }
+    return value;
+  }
+
+  double number(const std::string& name, double otherwise, double low, double high) const {
+    if (!has(name)) return otherwise;
+    double value = 0;
+    if (!absl::SimpleAtod(given_.at(name), &value) || !(value >= low && value <= high)) {
+      throw input_error(where_, name, " is \"", given_.at(name), "\", expected a number from ", low, " to ", high);
+    }
+    return value;
+  }
+
+  const std::string& where() const { return where_; }
+  std::vector<std::string> positional;
+
+ private:
+  std::string where_;
+  std::map<std::string, std::string> given_;
+};
+
+/// One directory and nothing else.
+std::string only_directory(const Options& options) {
+  if (options.positional.size() != 1) {
+    throw input_error(options.where(), "expected one dataset folder, got ", options.positional.size(),
+                      " names; see: ashlar data --help");
+  }
+  return options.positional[0];
+}
+
+std::string size_text(int64_t bytes) {
+  if (bytes < 10'000) return str_cat(bytes, " bytes");
+  if (bytes < 10'000'000) return absl::StrFormat("%.1f kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 10'000'000'000) return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6);
+  return absl::StrFormat("%.1f GB", static_cast<double>(bytes) / 1e9);
+}
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return str_cat(s, " s");
+  if (s < 3600) return absl::StrFormat("%d:%02d min", s / 60, s % 60);
+  return absl::StrFormat("%d:%02d h", s / 3600, s / 60 % 60);
+}
+
+/// A bar that redraws itself on a terminal; elsewhere a line now and then.
+class ProgressLine {
+ public:
+  ProgressLine(std::ostream& err, bool terminal) : err_(err), terminal_(terminal) {}
+
+  void show(const data::BuildProgress& p) {
+    const auto now = Clock::now();
+    if (p.phase != phase_ || !started_) {
+      if (drawn_) err_ << "\n";
+      drawn_ = false;
+      phase_ = p.phase;
+      started_ = true;
+      phase_start_ = last_ = now;
+    }
+    const bool end = p.bytes_done >= p.bytes_total;
+    const double pause = terminal_ ? 0.2 : 10.0;
+    if (std::chrono::duration<double>(now - last_).count() < pause && !(end && drawn_)) return;
+    last_ = now;
+    const double seconds = std::max(1e-3, std::chrono::duration<double>(now - phase_start_).count());
+    const double rate = static_cast<double>(p.bytes_done) / seconds;
+    const double share = static_cast<double>(p.bytes_done) / static_cast<double>(std::max<int64_t>(1, p.bytes_total));
+    const std::string text =
+        absl::StrFormat("%s %3.0f%%  %s of %s  %.0f MB/s  ETA %s",
+                        p.phase == data::BuildProgress::Phase::kCount ? "counting" : "writing ", 100 * share,
+                        size_text(p.bytes_done), size_text(p.bytes_total), rate / 1e6,
+                        duration_text(static_cast<double>(p.bytes_total - p.bytes_done) / std::max(rate, 1.0)));
+    if (terminal_) {
+      constexpr int kWidth = 24;
+      const int full = static_cast<int>(share * kWidth);
+      err_ << "\r\x1b[K[" << std::string(full, '#') << std::string(kWidth - full, '.') << "] " << text << std::flush;
+      drawn_ = true;
+    } else {
+      err_ << text << std::endl;
+    }
+  }
+
+  /// A whole line, not in the middle of the bar.
+  void note(const std::string& text) {
+    if (drawn_) err_ << "\n";
+    drawn_ = false;
+    err_ << text << std::endl;
+  }
+
+  void end() {
+    if (drawn_) err_ << std::endl;
+    drawn_ = false;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::ostream& err_;
+  bool terminal_;
+  bool started_ = false, drawn_ = false;
+  data::BuildProgress::Phase phase_ = data::BuildProgress::Phase::kCount;
+  Clock::time_point phase_start_, last_;
+};
+
+void print_counts(const data::Manifest& m, std::ostream& out) {
+  for (const Part part : data::kParts) {
+    const data::PartInfo& info = m.part(part);
+    int64_t bytes = 0;
+    for (const data::ShardInfo& shard : info.shards) bytes += shard.bytes;
+    out << absl::StrFormat("  %-10s %d tokens, %d documents, %d shards, %s\n", std::string(data::name_of(part)),
+                           info.tokens, info.documents, info.shards.size(), size_text(bytes));
+  }
+}
+
+int run_build(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
+  const Options given(
+      args, "build",
+      {"--out", "--tokenizer", "--validation", "--format", "--text-field", "--threads", "--shard-tokens"},
+      {"--overwrite"});
+  data::BuildOptions options;
+  options.inputs = given.positional;
+  if (options.inputs.empty()) throw input_error(given.where(), "no input; name text files, folders, JSONL files or -");
+  if (!given.has("--out")) throw input_error(given.where(), "--out DIR is missing: where should the dataset go?");
+  options.out = given.text("--out", "");
+  options.tokenizer = given.text("--tokenizer", options.tokenizer);
+  options.validation = given.number("--validation", options.validation, 0, 0.9);
+  options.text_field = given.text("--text-field", options.text_field);
+  options.threads = static_cast<int>(given.integer("--threads", 0, 1, 1024));
+  options.shard_tokens = given.integer("--shard-tokens", options.shard_tokens, data::kChunkTokens, int64_t{1} << 32);
+  if (options.shard_tokens % data::kChunkTokens != 0) {
+    throw input_error(given.where(), "--shard-tokens is ", options.shard_tokens, ", expected a multiple of ",
+                      data::kChunkTokens);
+  }
+  const std::string format = given.text("--format", "auto");
+  if (format != "auto" && format != "text" && format != "jsonl") {
+    throw input_error(given.where(), "--format is \"", format, "\", expected auto, text or jsonl");
+  }
+  if (format == "text") options.format = data::SourceFormat::kText;
+  if (format == "jsonl") options.format = data::SourceFormat::kJsonLines;
+  options.overwrite = given.has("--overwrite");
+
+  ProgressLine line(err, &err == &std::cerr && ::isatty(STDERR_FILENO) != 0);
+  options.progress = [&](const data::BuildProgress& p) { line.show(p); };
+  options.note = [&](const std::string& text) { line.note(text); };
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<data::BuildReport> report;
+  try {
+    report = data::build_dataset(options);
+  } catch (...) {
+    line.end();
+    throw;
+  }
+  line.end();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const data::Manifest& m = report->manifest;
+  if (report->already_complete) {
+    out << options.out << " is already built from these inputs; nothing to do\n";
+  } else {
+    out << absl::StrFormat("%s: %d files, %s in %.1f s, %.0f MB/s\n", options.out, m.source_files,
+                           size_text(m.source_bytes), seconds,
+                           static_cast<double>(m.source_bytes) / 1e6 / std::max(seconds, 1e-3));
+  }
+  if (report->shards_kept > 0) out << "  " << report->shards_kept << " shards kept from an unfinished run\n";
+  if (m.source_empty_documents > 0) out << "  " << m.source_empty_documents << " empty documents left out\n";
+  if (report->other_entries > 0) out << "  " << report->other_entries << " folder entries that are no files left out\n";
+  print_counts(m, out);
+  return 0;
+}
+
+/// Text on one line: control characters and stray bytes escaped.
+std::string visible(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      result += "\\n";
+    } else if (c == '\t') {
+      result += "\\t";
+    } else if (c == '\\') {
+      result += "\\\\";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += absl::StrFormat("\\x%02x", byte);
+    } else {
+      result.push_back(c);
+    }
+  }
+  return result;
+}
+
+void print_first_tokens(data::TokenDataset& dataset, int64_t n, std::ostream& out) {
+  n = std::min(n, dataset.tokens(Part::kTrain));
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  dataset.read(Part::kTrain, 0, ids);
+  const int32_t eod = dataset.tokenizer().eod_id();
+  std::string ids_text, text;
+  std::vector<int32_t> run;
+  for (const int32_t id : ids) {
+    ids_text += str_cat(ids_text.empty() ? "" : " ", id);
+    if (id != eod) {
+      run.push_back(id);
+      continue;
+    }
+    text += visible(dataset.tokenizer().decode(run)) + "<end of document>";
+    run.clear();
+  }
+  text += visible(dataset.tokenizer().decode(run));
+  out << "first " << n << " tokens: " << ids_text << "\nas text: " << text << "\n";
+}
+
+int run_inspect(std::span<const std::string> args, std::ostream& out) {
+  const Options given(args, "inspect", {"--tokens"}, {"--entropy"});
+  const int64_t tokens = given.integer("--tokens", 64, 0, 1'000'000);
+  data::TokenDataset dataset(only_directory(given));
+  const data::Manifest& m = dataset.manifest();
+  out << dataset.directory() << ": dataset version " << data::Manifest::kVersion << ", tokenizer "
+      << dataset.tokenizer().identity() << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size
+      << ", end of document " << m.eod_id << ", " << (m.wide ? "uint32" : "uint16") << "\n";
+  out << "  source     " << m.source_files << " files, " << size_text(m.source_bytes) << ", "
+      << m.source_empty_documents << " empty documents left out\n";
+  print_counts(m, out);
+  out << "  validation "
+      << (m.validation_rule == "documents" ? "whole documents"
+          : m.validation_rule == "tail"    ? "the end of the text"
+                                           : "none")
+      << ", share " << m.validation_share << "\n";
+  print_first_tokens(dataset, tokens, out);
+  if (given.has("--entropy")) {
+    const data::CorpusEntropy entropy = data::corpus_entropy(dataset);
+    out << absl::StrFormat("unigram entropy of the validation part: %.4f nats per token\n", entropy.unigram);
+    out << absl::StrFormat("held-out bigram entropy: %.4f nats per token\n", entropy.bigram);
+  }
+  return 0;
+}
+
+int run_verify(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
+  const Options given(args, "verify", {}, {});
+  const std::string directory = only_directory(given);
+  const data::VerifyReport report = data::verify_dataset(directory);
+  for (const std::string& line : report.damage) err << line << "\n";
+  if (!report.damage.empty()) {
+    err << directory << ": damaged, " << report.damage.size() << " places named above" << std::endl;
+    return static_cast<int>(ExitCode::kDamagedData);
+  }
+  out << directory << ": sound; " << report.files << " files, " << size_text(report.bytes) << ", " << report.chunks
+      << " chunks match their checksums\n";
+  return 0;
+}
+
+}  // namespace
+
+int run_data_command(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
+  const bool help = args.empty() || std::find(args.begin(), args.end(), "--help") != args.end() || args[0] == "-h";
+  if (help) {
+    (args.empty() ? err : out) << kHelp;
+    return args.empty() ? static_cast<int>(ExitCode::kInput) : 0;
+  }
+  const std::span<const std::string> rest = args.subspan(1);
+  if (args[0] == "build") return run_build(rest, out, err);
+  if (args[0] == "inspect") return run_inspect(rest, out);
+  if (args[0] == "verify") return run_verify(rest, out, err);
+  throw input_error("data", "unknown subcommand \"", args[0], "\"; choose build, inspect or verify");
+}
+
+}  // namespace ashlar::launch
