@@ -4,19 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <iostream>
-#include <map>
 #include <optional>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "data/corpus_entropy.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_verify.h"
 #include "data/token_dataset.h"
+#include "launch/commands/arguments.h"
 
 namespace ashlar::launch {
 namespace {
@@ -44,82 +42,20 @@ constexpr const char* kHelp = R"(ashlar data: make, look at and check token data
       reads every byte against its checksums; exit code 3 names each damaged file, dataset and chunk
 )";
 
-/// Options of one subcommand: values take `--name value` or `--name=value`, flags stand alone.
-class Options {
- public:
-  Options(std::span<const std::string> args, const std::string& command, const std::vector<std::string>& values,
-          const std::vector<std::string>& flags)
-      : where_(str_cat("data ", command)) {
-    bool only_names = false;
-    for (size_t i = 0; i < args.size(); ++i) {
-      const std::string& arg = args[i];
-      if (only_names || !arg.starts_with("--")) {
-        positional.push_back(arg);
-        continue;
-      }
-      if (arg == "--") {
-        only_names = true;
-        continue;
-      }
-      const size_t equals = arg.find('=');
-      const std::string name = arg.substr(0, equals);
-      if (std::find(flags.begin(), flags.end(), name) != flags.end()) {
-        if (equals != std::string::npos) throw input_error(where_, name, " takes no value, got ", arg);
-        given_[name] = "";
-      } else if (std::find(values.begin(), values.end(), name) == values.end()) {
-        throw input_error(where_, "unknown option ", name, "; see: ashlar data --help");
-      } else if (equals != std::string::npos) {
-        given_[name] = arg.substr(equals + 1);
-      } else if (i + 1 < args.size()) {
-        given_[name] = args[++i];
-      } else {
-        throw input_error(where_, name, " needs a value; see: ashlar data --help");
-      }
-    }
-  }
-
-  bool has(const std::string& name) const { return given_.count(name) > 0; }
-
-  std::string text(const std::string& name, const std::string& otherwise) const {
-    if (!has(name)) return otherwise;
-    if (given_.at(name).empty()) throw input_error(where_, name, " is empty");
-    return given_.at(name);
-  }
-
-  int64_t integer(const std::string& name, int64_t otherwise, int64_t low, int64_t high) const {
-    if (!has(name)) return otherwise;
-    int64_t value = 0;
-    if (!absl::SimpleAtoi(given_.at(name), &value) || value < low || value > high) {
-      throw input_error(where_, name, " is \"", given_.at(name), "\", expected a whole number from ", low, " to ",
-                        high);
-    }
-    return value;
-  }
-
-  double number(const std::string& name, double otherwise, double low, double high) const {
-    if (!has(name)) return otherwise;
-    double value = 0;
-    if (!absl::SimpleAtod(given_.at(name), &value) || !(value >= low && value <= high)) {
-      throw input_error(where_, name, " is \"", given_.at(name), "\", expected a number from ", low, " to ", high);
-    }
-    return value;
-  }
-
-  const std::string& where() const { return where_; }
-  std::vector<std::string> positional;
-
- private:
-  std::string where_;
-  std::map<std::string, std::string> given_;
-};
-
 /// One directory and nothing else.
-std::string only_directory(const Options& options) {
-  if (options.positional.size() != 1) {
-    throw input_error(options.where(), "expected one dataset folder, got ", options.positional.size(),
-                      " names; see: ashlar data --help");
+std::string only_directory(Arguments& given) {
+  const std::vector<std::string> names = given.positionals();
+  if (names.size() != 1) {
+    throw input_error(given.command(), "expected one dataset folder, got ", names.size(),
+                      " names; see ashlar data --help");
   }
-  return options.positional[0];
+  return names[0];
+}
+
+std::string text_option(Arguments& given, std::string_view name, const std::string& otherwise) {
+  const std::optional<std::string> value = given.option(name);
+  if (value && value->empty()) throw input_error(given.command(), "option ", name, " is empty; see ashlar data --help");
+  return value.value_or(otherwise);
 }
 
 std::string size_text(int64_t bytes) {
@@ -204,31 +140,31 @@ void print_counts(const data::Manifest& m, std::ostream& out) {
 }
 
 int run_build(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  const Options given(
-      args, "build",
-      {"--out", "--tokenizer", "--validation", "--format", "--text-field", "--threads", "--shard-tokens"},
-      {"--overwrite"});
+  Arguments given("data build", args);
   data::BuildOptions options;
-  options.inputs = given.positional;
-  if (options.inputs.empty()) throw input_error(given.where(), "no input; name text files, folders, JSONL files or -");
-  if (!given.has("--out")) throw input_error(given.where(), "--out DIR is missing: where should the dataset go?");
-  options.out = given.text("--out", "");
-  options.tokenizer = given.text("--tokenizer", options.tokenizer);
+  options.overwrite = given.flag("--overwrite");
+  options.out = text_option(given, "--out", "");
+  options.tokenizer = text_option(given, "--tokenizer", options.tokenizer);
   options.validation = given.number("--validation", options.validation, 0, 0.9);
-  options.text_field = given.text("--text-field", options.text_field);
-  options.threads = static_cast<int>(given.integer("--threads", 0, 1, 1024));
+  options.text_field = text_option(given, "--text-field", options.text_field);
+  options.threads = static_cast<int>(given.integer("--threads", options.threads, 1, 1024));
   options.shard_tokens = given.integer("--shard-tokens", options.shard_tokens, data::kChunkTokens, int64_t{1} << 32);
+  const std::string format = text_option(given, "--format", "auto");
+  options.inputs = given.positionals();
   if (options.shard_tokens % data::kChunkTokens != 0) {
-    throw input_error(given.where(), "--shard-tokens is ", options.shard_tokens, ", expected a multiple of ",
+    throw input_error(given.command(), "option --shard-tokens = ", options.shard_tokens, ": expected a multiple of ",
                       data::kChunkTokens);
   }
-  const std::string format = given.text("--format", "auto");
   if (format != "auto" && format != "text" && format != "jsonl") {
-    throw input_error(given.where(), "--format is \"", format, "\", expected auto, text or jsonl");
+    throw input_error(given.command(), "option --format = ", format, ": expected auto, text or jsonl");
   }
   if (format == "text") options.format = data::SourceFormat::kText;
   if (format == "jsonl") options.format = data::SourceFormat::kJsonLines;
-  options.overwrite = given.has("--overwrite");
+  if (options.inputs.empty()) {
+    throw input_error(given.command(), "no input; name text files, folders, JSONL files or - for standard input");
+  }
+  if (options.out.empty())
+    throw input_error(given.command(), "option --out is missing; name the dataset's folder: --out DIR");
 
   ProgressLine line(err, &err == &std::cerr && ::isatty(STDERR_FILENO) != 0);
   options.progress = [&](const data::BuildProgress& p) { line.show(p); };
@@ -299,9 +235,11 @@ void print_first_tokens(data::TokenDataset& dataset, int64_t n, std::ostream& ou
 }
 
 int run_inspect(std::span<const std::string> args, std::ostream& out) {
-  const Options given(args, "inspect", {"--tokens"}, {"--entropy"});
+  Arguments given("data inspect", args);
+  const bool entropies = given.flag("--entropy");
   const int64_t tokens = given.integer("--tokens", 64, 0, 1'000'000);
-  data::TokenDataset dataset(only_directory(given));
+  const std::string directory = only_directory(given);
+  data::TokenDataset dataset(directory);
   const data::Manifest& m = dataset.manifest();
   out << dataset.directory() << ": dataset version " << data::Manifest::kVersion << ", tokenizer "
       << dataset.tokenizer().identity() << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size
@@ -315,7 +253,7 @@ int run_inspect(std::span<const std::string> args, std::ostream& out) {
                                            : "none")
       << ", share " << m.validation_share << "\n";
   print_first_tokens(dataset, tokens, out);
-  if (given.has("--entropy")) {
+  if (entropies) {
     const data::CorpusEntropy entropy = data::corpus_entropy(dataset);
     out << absl::StrFormat("unigram entropy of the validation part: %.4f nats per token\n", entropy.unigram);
     out << absl::StrFormat("held-out bigram entropy: %.4f nats per token\n", entropy.bigram);
@@ -324,7 +262,7 @@ int run_inspect(std::span<const std::string> args, std::ostream& out) {
 }
 
 int run_verify(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  const Options given(args, "verify", {}, {});
+  Arguments given("data verify", args);
   const std::string directory = only_directory(given);
   const data::VerifyReport report = data::verify_dataset(directory);
   for (const std::string& line : report.damage) err << line << "\n";
