@@ -1,0 +1,365 @@
+// Residual additions with dropout, copies, fills and random weights.
+// Memory-bound: a residual addition moves 3 or 4 storage elements an element for 1 or 2 flops; dropout adds a quarter
+// of a Philox block (about 3 to 5 vector instructions a word). Random normals are bound by log, sine and cosine in
+// double. Threads take contiguous rows or pieces.
+
+#include "kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/elementwise.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/philox_inl.h"
+#include "kernels/cpu/simd_inl.h"
+#include "kernels/cpu/simd_math_inl.h"
+
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/row_ops.h"
+
+#ifndef ASHLAR_KERNELS_CPU_ELEMENTWISE_ONCE
+#define ASHLAR_KERNELS_CPU_ELEMENTWISE_ONCE
+namespace ashlar::cpu {
+
+constexpr int64_t kTile = 1024;             // elements whose random words are made at once
+constexpr int64_t kTileWords = kTile + 64;  // and the rest of the first and last Philox block and vector
+
+}  // namespace ashlar::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu {
+namespace HWY_NAMESPACE {
+
+/// Keeps an element iff uniform(word) >= p: with t = ceil(p * 2^24) that is (word >> 8) >= t, exactly.
+class Dropout {
+ public:
+  explicit Dropout(const DropoutArgs& a)
+      : args_(a), threshold_(static_cast<int32_t>(std::ceil(a.p * 0x1p24))), scale_(1.0 / (1.0 - a.p)) {}
+
+  /// Global index of column 0 of local row n of a tensor of width `cols`.
+  uint64_t row_start(int64_t n, int64_t cols) const {
+    return (static_cast<uint64_t>(args_.first_sample) * static_cast<uint64_t>(args_.sequence_length) +
+            static_cast<uint64_t>(n)) *
+           static_cast<uint64_t>(cols);
+  }
+
+  /// Words of elements e .. e+count-1 (count <= kTile); returns where element e's word lies in `buffer`.
+  HWY_INLINE const uint32_t* words(uint64_t e, int64_t count, uint32_t* buffer) const {
+    const uint64_t first = e / 4;
+    const uint64_t last = (e + static_cast<uint64_t>(count) + 3) / 4;
+    philox_words(first, static_cast<int64_t>(last - first), args_.site,
+                 static_cast<uint32_t>(args_.scalars->philox_step), args_.seed, buffer);
+    return buffer + e % 4;
+  }
+
+  /// v * mask / (1-p) with the mask of v's words.
+  template <class D, class Part>
+  HWY_INLINE VecOf<D> apply(D d, VecOf<D> v, const uint32_t* word, Part part) const {
+    using A = hn::TFromD<D>;
+    const hn::Rebind<uint32_t, D> du;
+    const hn::Rebind<int32_t, D> di;
+    const auto upper = hn::BitCast(di, hn::ShiftRight<8>(load_words(du, word, part)));
+    const auto scaled = hn::Mul(v, hn::Set(d, static_cast<A>(scale_)));
+    if constexpr (sizeof(A) == 4) {
+      return hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(upper, hn::Set(di, threshold_))), scaled);
+    } else {
+      const hn::Rebind<int64_t, D> dl;
+      const auto wide = hn::PromoteTo(dl, upper);
+      return hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(wide, hn::Set(dl, threshold_))), scaled);
+    }
+  }
+
+ private:
+  template <class DU>
+  static HWY_INLINE VecOf<DU> load_words(DU du, const uint32_t* word, Whole) {
+    return hn::LoadU(du, word);
+  }
+  template <class DU>
+  static HWY_INLINE VecOf<DU> load_words(DU du, const uint32_t* word, First part) {
+    return load(du, word, part);
+  }
+
+  const DropoutArgs& args_;
+  int32_t threshold_;
+  double scale_;
+};
+
+template <typename T>
+void residual_rows(const ResidualForward& a, int64_t row_begin, int64_t row_end) {
+  const TagOf<T> d;
+  const int64_t cols = a.delta.cols;
+  const Dropout first(a.dropout);
+  const Dropout second(a.dropout2);
+  const bool drop1 = a.dropout.active();
+  const bool drop2 = a.delta2 && a.dropout2.active();
+  alignas(64) uint32_t buffer1[kTileWords];
+  alignas(64) uint32_t buffer2[kTileWords];
+  for (int64_t n = row_begin; n < row_end; ++n) {
+    for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
+      const int64_t count = std::min(kTile, cols - c0);
+      const T* x = a.x ? row_of<T>(a.x, n) + c0 : nullptr;
+      const T* delta = row_of<T>(a.delta, n) + c0;
+      const T* delta2 = a.delta2 ? row_of<T>(a.delta2, n) + c0 : nullptr;
+      T* y = row_of<T>(a.y, n) + c0;
+      const uint64_t e = first.row_start(n, cols) + static_cast<uint64_t>(c0);
+      const uint64_t e2 = second.row_start(n, cols) + static_cast<uint64_t>(c0);
+      const uint32_t* word1 = drop1 ? first.words(e, count, buffer1) : nullptr;
+      const uint32_t* word2 = drop2 ? second.words(e2, count, buffer2) : nullptr;
+      for_lanes(d, count, [&](int64_t c, auto part) ASHLAR_SIMD {
+        auto v = load(d, delta + c, part);
+        if (word1 != nullptr) v = first.apply(d, v, word1 + c, part);
+        if (x != nullptr) v = hn::Add(load(d, x + c, part), v);
+        if (delta2 != nullptr) {
+          auto v2 = load(d, delta2 + c, part);
+          if (word2 != nullptr) v2 = second.apply(d, v2, word2 + c, part);
+          v = hn::Add(v, v2);
+        }
+        store(d, v, y + c, part);
+      });
+    }
+  }
+}
+
+void residual_forward_impl(const ResidualForward& a, int threads) {
+  with_storage("residual_forward", a.delta.dtype, [&](auto t) {
+    parallel_for(threads, a.delta.rows, rows_grain(a.delta.cols, kCheapGrain),
+                 [&](int64_t begin, int64_t end) { residual_rows<decltype(t)>(a, begin, end); });
+  });
+}
+
+void dropout_backward_impl(const DropoutBackward& a, int threads) {
+  with_storage("dropout_backward", a.dy.dtype, [&](auto t) {
+    using T = decltype(t);
+    const TagOf<T> d;
+    const int64_t cols = a.dy.cols;
+    const bool accumulate = a.mode == GradMode::kAccumulate;
+    const Dropout dropout(a.dropout);
+    parallel_for(threads, a.dy.rows, rows_grain(cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+      alignas(64) uint32_t buffer[kTileWords];
+      for (int64_t n = begin; n < end; ++n) {
+        for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
+          const int64_t count = std::min(kTile, cols - c0);
+          const T* dy = row_of<T>(a.dy, n) + c0;
+          T* out = row_of<T>(a.ddelta, n) + c0;
+          const uint64_t e = dropout.row_start(n, cols) + static_cast<uint64_t>(c0);
+          const uint32_t* word = a.dropout.active() ? dropout.words(e, count, buffer) : nullptr;
+          for_lanes(d, count, [&](int64_t c, auto part) ASHLAR_SIMD {
+            auto v = load(d, dy + c, part);
+            if (word != nullptr) v = dropout.apply(d, v, word + c, part);
+            if (accumulate) v = hn::Add(load(d, out + c, part), v);
+            store(d, v, out + c, part);
+          });
+        }
+      }
+    });
+  });
+}
+
+/// dst (+)= src for two types that are computed in the same one: fp32 and bf16, or fp64 alone.
+template <typename S, typename T>
+HWY_INLINE void copy_piece(const S* src, T* dst, bool accumulate, int64_t count) {
+  const TagOf<T> d;
+  for_lanes(d, count, [&](int64_t c, auto part) ASHLAR_SIMD {
+    auto v = load(d, src + c, part);
+    if (accumulate) v = hn::Add(load(d, dst + c, part), v);
+    store(d, v, dst + c, part);
+  });
+}
+
+void copy_impl(const Copy& a, int threads) {
+  const bool contiguous = a.src.contiguous() && a.dst.contiguous();
+  const bool accumulate = a.mode == GradMode::kAccumulate;
+  with_storage("copy", a.src.dtype, [&](auto s) {
+    with_storage("copy", a.dst.dtype, [&](auto t) {
+      using S = decltype(s);
+      using T = decltype(t);
+      for_row_pieces(threads, a.src.rows, a.src.cols, contiguous, kCheapGrain,
+                     [&](int64_t n, int64_t c, int64_t count) {
+                       const S* src = row_of<S>(a.src, n) + c;
+                       T* dst = row_of<T>(a.dst, n) + c;
+                       if constexpr (std::is_same_v<hn::TFromD<TagOf<S>>, hn::TFromD<TagOf<T>>>) {
+                         copy_piece(src, dst, accumulate, count);
+                       } else {
+                         for (int64_t i = 0; i < count; ++i)
+                           store_rounded(accumulate ? widen(dst[i]) + widen(src[i]) : widen(src[i]), dst + i);
+                       }
+                     });
+    });
+  });
+}
+
+/// Standard normals of whole Philox blocks as Philox::normal_at makes them, from `words`, into `out` (double).
+HWY_INLINE void normals(const uint32_t* words, int64_t num_words, double* out) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<int64_t, decltype(d)> di;
+  const hn::Rebind<uint64_t, decltype(d)> du;
+  const auto half = hn::Set(d, 0.5);
+  const auto to_unit = hn::Set(d, 0x1p-32);
+  const auto low = hn::Set(du, 0xFFFFFFFFU);
+  for (int64_t i = 0; i < num_words; i += 2 * kLanesOf<decltype(d)>) {
+    const auto pairs = hn::LoadU(du, reinterpret_cast<const uint64_t*>(words + i));
+    const auto a = hn::ConvertTo(d, hn::BitCast(di, hn::And(pairs, low)));
+    const auto b = hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<32>(pairs)));
+    const auto u = hn::Mul(hn::Add(a, half), to_unit);
+    const auto v = hn::Mul(hn::Add(b, half), to_unit);
+    const auto r = hn::Sqrt(hn::Mul(hn::Set(d, -2.0), hn::Log(d, u)));
+    const auto angle = hn::Mul(hn::Set(d, 2.0 * std::numbers::pi), v);
+    hn::StoreInterleaved2(hn::Mul(r, hn::Cos(d, angle)), hn::Mul(r, hn::Sin(d, angle)), d, out + i);
+  }
+}
+
+/// (2 * uniform(word) - 1), exact in double.
+HWY_INLINE void uniforms(const uint32_t* words, int64_t num_words, double* out) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<uint32_t, decltype(d)> du;
+  const hn::Rebind<int32_t, decltype(d)> di;
+  for (int64_t i = 0; i < num_words; i += kLanesOf<decltype(d)>) {
+    const auto upper = hn::PromoteTo(d, hn::BitCast(di, hn::ShiftRight<8>(hn::LoadU(du, words + i))));
+    hn::StoreU(hn::MulSub(hn::Set(d, 0x1p-23), upper, hn::Set(d, 1.0)), d, out + i);
+  }
+}
+
+template <typename T>
+void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
+  alignas(64) uint32_t words[kTileWords];
+  alignas(64) double values[kTileWords];
+  while (count > 0) {
+    const int64_t skip = static_cast<int64_t>(index % 4);
+    const int64_t take = std::min(count, kTile - skip);
+    const int64_t blocks = (skip + take + 3) / 4;
+    philox_words(index / 4, blocks, static_cast<uint32_t>(a.site), static_cast<uint32_t>(a.site >> 32), a.seed, words);
+    if (a.distribution == Distribution::kNormal) {
+      normals(words, 4 * blocks, values);
+    } else {
+      uniforms(words, 4 * blocks, values);
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      const hn::ScalableTag<double> d;
+      const hn::Rebind<float, decltype(d)> df;
+      const auto scale = hn::Set(d, a.scale);
+      for_lanes(d, take, [&](int64_t c, auto part) ASHLAR_SIMD {
+        store(df, hn::DemoteTo(df, hn::Mul(load(d, values + skip + c, part), scale)), dst + c, part);
+      });
+    } else {
+      for (int64_t i = 0; i < take; ++i) store_rounded(values[skip + i] * a.scale, dst + i);
+    }
+    index += static_cast<uint64_t>(take);
+    dst += take;
+    count -= take;
+  }
+}
+
+void random_fill_impl(const RandomFill& a, int threads) {
+  // Rows that follow each other in the global tensor are one long row.
+  const bool contiguous = a.dst.contiguous() && (a.dst.cols == a.global_cols || a.dst.rows <= 1);
+  with_storage("random_fill", a.dst.dtype, [&](auto t) {
+    using T = decltype(t);
+    for_row_pieces(threads, a.dst.rows, a.dst.cols, contiguous, kDearGrain, [&](int64_t n, int64_t c, int64_t count) {
+      const uint64_t index = static_cast<uint64_t>((a.row_begin + n) * a.global_cols + a.col_begin + c);
+      random_piece<T>(a, index, count, row_of<T>(a.dst, n) + c);
+    });
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu {
+namespace {
+
+HWY_EXPORT(residual_forward_impl);
+HWY_EXPORT(dropout_backward_impl);
+HWY_EXPORT(copy_impl);
+HWY_EXPORT(random_fill_impl);
+
+void check_dropout(std::string_view where, const DropoutArgs& a) {
+  if (a.p < 0 || a.p >= 1) throw input_error(where, "dropout.p must be in [0, 1), got ", a.p);
+  ASHLAR_CHECK(!a.active() || a.scalars != nullptr, where, ": dropout without scalars");
+}
+
+/// value as an integer of type I, for fills of indices.
+template <typename I>
+I integer_of(double value) {
+  const I integer = static_cast<I>(value);
+  ASHLAR_CHECK(static_cast<double>(integer) == value, "fill value ", value, " is not an integer of the view's dtype");
+  return integer;
+}
+
+template <typename T>
+void fill_rows(const MutView& dst, T value, int threads) {
+  for_row_pieces(threads, dst.rows, dst.cols, dst.contiguous(), kCheapGrain,
+                 [&](int64_t n, int64_t c, int64_t count) { std::fill_n(row_of<T>(dst, n) + c, count, value); });
+}
+
+}  // namespace
+
+void CpuBackend::residual_forward(const ResidualForward& args, Stream&) {
+  constexpr std::string_view kWhere = "residual_forward";
+  check_dropout(kWhere, args.dropout);
+  check_view(kWhere, "delta", args.delta, args.delta.rows, args.delta.cols, args.delta.dtype);
+  check_view(kWhere, "y", args.y, args.delta.rows, args.delta.cols, args.delta.dtype);
+  if (args.x) check_view(kWhere, "x", args.x, args.delta.rows, args.delta.cols, args.delta.dtype);
+  if (args.delta2) {
+    check_dropout(kWhere, args.dropout2);
+    check_view(kWhere, "delta2", args.delta2, args.delta.rows, args.delta.cols, args.delta.dtype);
+  }
+  HWY_DYNAMIC_DISPATCH(residual_forward_impl)(args, threads_);
+}
+
+void CpuBackend::dropout_backward(const DropoutBackward& args, Stream&) {
+  constexpr std::string_view kWhere = "dropout_backward";
+  if (args.mode == GradMode::kSkip) return;
+  check_dropout(kWhere, args.dropout);
+  check_view(kWhere, "dy", args.dy, args.dy.rows, args.dy.cols, args.dy.dtype);
+  check_view(kWhere, "ddelta", args.ddelta, args.dy.rows, args.dy.cols, args.dy.dtype);
+  HWY_DYNAMIC_DISPATCH(dropout_backward_impl)(args, threads_);
+}
+
+void CpuBackend::copy(const Copy& args, Stream&) {
+  constexpr std::string_view kWhere = "copy";
+  if (args.mode == GradMode::kSkip) return;
+  check_view(kWhere, "src", args.src, args.src.rows, args.src.cols, args.src.dtype);
+  check_view(kWhere, "dst", args.dst, args.src.rows, args.src.cols, args.dst.dtype);
+  if (args.src.dtype == args.dst.dtype && args.mode == GradMode::kOverwrite) {
+    const int64_t size = size_of(args.src.dtype);
+    for_row_pieces(threads_, args.src.rows, args.src.cols, args.src.contiguous() && args.dst.contiguous(), kCheapGrain,
+                   [&](int64_t n, int64_t c, int64_t count) {
+                     std::memmove(static_cast<char*>(args.dst.data) + (n * args.dst.stride + c) * size,
+                                  static_cast<const char*>(args.src.data) + (n * args.src.stride + c) * size,
+                                  static_cast<size_t>(count * size));
+                   });
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(copy_impl)(args, threads_);
+}
+
+void CpuBackend::fill(const Fill& args, Stream&) {
+  check_view("fill", "dst", args.dst, args.dst.rows, args.dst.cols, args.dst.dtype);
+  switch (args.dst.dtype) {
+    case DType::kFloat32: return fill_rows(args.dst, static_cast<float>(args.value), threads_);
+    case DType::kFloat64: return fill_rows(args.dst, args.value, threads_);
+    case DType::kBFloat16: {
+      BF16 value;
+      store_rounded(args.value, &value);
+      return fill_rows(args.dst, value, threads_);
+    }
+    case DType::kInt32: return fill_rows(args.dst, integer_of<int32_t>(args.value), threads_);
+    case DType::kInt64: return fill_rows(args.dst, integer_of<int64_t>(args.value), threads_);
+    case DType::kUInt8: return fill_rows(args.dst, integer_of<uint8_t>(args.value), threads_);
+  }
+}
+
+void CpuBackend::random_fill(const RandomFill& args, Stream&) {
+  check_view("random_fill", "dst", args.dst, args.dst.rows, args.dst.cols, args.dst.dtype);
+  ASHLAR_CHECK(args.col_begin + args.dst.cols <= args.global_cols, "col_begin = ", args.col_begin,
+               " cols = ", args.dst.cols, " global_cols = ", args.global_cols);
+  HWY_DYNAMIC_DISPATCH(random_fill_impl)(args, threads_);
+}
+
+}  // namespace ashlar::cpu
+#endif  // HWY_ONCE

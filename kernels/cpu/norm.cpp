@@ -1,0 +1,388 @@
+// LayerNorm and RMSNorm over rows, whole and in four parts.
+// Memory-bound: forward moves 2 storage elements an element (8 B in fp32) for about 8 flops, backward 3 (12 B) for 15;
+// a row stays in L1 between the sweeps over it. Threads take contiguous rows. dgamma and dbeta: partial sums of fixed
+// blocks of rows, added in block order, so that the thread count does not change a bit.
+
+#include "kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/norm.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd_inl.h"
+
+#include <cmath>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/row_ops.h"
+
+#ifndef ASHLAR_KERNELS_CPU_NORM_ONCE
+#define ASHLAR_KERNELS_CPU_NORM_ONCE
+namespace ashlar::cpu {
+
+constexpr int64_t kMinBlockRows = 16;
+constexpr int64_t kMaxBlocks = 64;
+
+/// Rows of one partial sum of dgamma and dbeta: a function of the number of rows alone.
+inline int64_t block_rows(int64_t rows) { return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks); }
+inline int64_t num_blocks(int64_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
+
+}  // namespace ashlar::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu {
+namespace HWY_NAMESPACE {
+
+/// gamma as it multiplies: 1 when absent, 1 + gamma with unit_offset.
+template <class D, typename T, class Part>
+HWY_INLINE VecOf<D> gain(D d, const T* gamma, bool unit_offset, int64_t c, Part part) {
+  using A = hn::TFromD<D>;
+  if (gamma == nullptr) return hn::Set(d, A{1});
+  const auto g = load(d, gamma + c, part);
+  return unit_offset ? hn::Add(g, hn::Set(d, A{1})) : g;
+}
+
+/// y = (x - mean) * rstd * g + b for one row.
+template <typename T, typename A>
+HWY_INLINE void apply_row(const T* x, const T* gamma, const T* beta, A mean, A rstd, bool unit_offset, T* y,
+                          int64_t cols) {
+  const TagOf<T> d;
+  const auto mean_v = hn::Set(d, mean);
+  const auto rstd_v = hn::Set(d, rstd);
+  for_lanes(d, cols, [&](int64_t c, auto part) ASHLAR_SIMD {
+    const auto xhat = hn::Mul(hn::Sub(load(d, x + c, part), mean_v), rstd_v);
+    const auto g = gain(d, gamma, unit_offset, c, part);
+    store(d, beta != nullptr ? hn::MulAdd(xhat, g, load(d, beta + c, part)) : hn::Mul(xhat, g), y + c, part);
+  });
+}
+
+template <typename T, typename A>
+HWY_INLINE A row_sum(const T* x, int64_t cols) {
+  const TagOf<T> d;
+  return sum_lanes(d, cols,
+                   [&](auto acc, int64_t c, auto part) ASHLAR_SIMD { return hn::Add(acc, load(d, x + c, part)); });
+}
+
+template <typename T, typename A>
+HWY_INLINE A row_sum_squares(const T* x, A center, int64_t cols) {
+  const TagOf<T> d;
+  const auto center_v = hn::Set(d, center);
+  return sum_lanes(d, cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
+    const auto v = hn::Sub(load(d, x + c, part), center_v);
+    return hn::MulAdd(v, v, acc);
+  });
+}
+
+template <typename T>
+void norm_forward_rows(const NormForward& a, int64_t begin, int64_t end) {
+  using A = hn::TFromD<TagOf<T>>;
+  const int64_t cols = a.x.cols;
+  const T* gamma = static_cast<const T*>(a.gamma.data);
+  const T* beta = static_cast<const T*>(a.beta.data);
+  for (int64_t n = begin; n < end; ++n) {
+    const T* x = row_of<T>(a.x, n);
+    // 1. mean
+    A mean = 0;
+    if (a.type == NormType::kLayerNorm) {
+      mean = row_sum<T, A>(x, cols) / static_cast<A>(cols);
+      static_cast<A*>(a.mean.data)[n] = mean;
+    }
+    // 2. rstd
+    const A rstd =
+        A{1} / std::sqrt(row_sum_squares<T, A>(x, mean, cols) / static_cast<A>(cols) + static_cast<A>(a.eps));
+    static_cast<A*>(a.rstd.data)[n] = rstd;
+    // 3. apply
+    apply_row<T, A>(x, gamma, beta, mean, rstd, a.unit_offset, row_of<T>(a.y, n), cols);
+  }
+}
+
+void norm_forward_impl(const NormForward& a, int threads) {
+  with_storage("norm_forward", a.x.dtype, [&](auto t) {
+    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain),
+                 [&](int64_t begin, int64_t end) { norm_forward_rows<decltype(t)>(a, begin, end); });
+  });
+}
+
+void norm_row_stats_impl(const NormRowStats& a, int threads) {
+  with_storage("norm_row_stats", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = hn::TFromD<TagOf<T>>;
+    const A* center = static_cast<const A*>(a.center.data);
+    A* sum = static_cast<A*>(a.sum.data);
+    A* sum_squares = static_cast<A*>(a.sum_squares.data);
+    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        const T* x = row_of<T>(a.x, n);
+        if (sum != nullptr) sum[n] = row_sum<T, A>(x, a.x.cols);
+        if (sum_squares != nullptr) {
+          sum_squares[n] = row_sum_squares<T, A>(x, center != nullptr ? center[n] : A{0}, a.x.cols);
+        }
+      }
+    });
+  });
+}
+
+void norm_apply_impl(const NormApply& a, int threads) {
+  with_storage("norm_apply", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = hn::TFromD<TagOf<T>>;
+    const A* mean = static_cast<const A*>(a.mean.data);
+    const A* rstd = static_cast<const A*>(a.rstd.data);
+    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        apply_row<T, A>(row_of<T>(a.x, n), static_cast<const T*>(a.gamma.data), static_cast<const T*>(a.beta.data),
+                        mean != nullptr ? mean[n] : A{0}, rstd[n], a.unit_offset, row_of<T>(a.y, n), a.x.cols);
+      }
+    });
+  });
+}
+
+/// sum_h = sum of h, sum_hx = sum of h * xhat over one row, h = dy * g.
+template <typename T, typename A>
+HWY_INLINE void backward_row_sums(const T* dy, const T* x, const T* gamma, bool unit_offset, A mean, A rstd,
+                                  int64_t cols, A& sum_h, A& sum_hx) {
+  const TagOf<T> d;
+  const auto mean_v = hn::Set(d, mean);
+  // rstd multiplies the whole sum: one product a row instead of one an element.
+  sum_lanes_twice(d, cols, sum_h, sum_hx, [&](auto& h_acc, auto& hx_acc, int64_t c, auto part) ASHLAR_SIMD {
+    const auto h = hn::Mul(load(d, dy + c, part), gain(d, gamma, unit_offset, c, part));
+    h_acc = hn::Add(h_acc, h);
+    hx_acc = hn::MulAdd(h, hn::Sub(load(d, x + c, part), mean_v), hx_acc);
+  });
+  sum_hx *= rstd;
+}
+
+/// dx of one row by mode, and this row's share of dgamma, dbeta added to the block's partial sums.
+template <typename T, typename A>
+HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool unit_offset, A mean, A rstd, A mean_h,
+                                   A mean_hx, GradMode mode, T* dx, A* dgamma, A* dbeta, int64_t cols) {
+  const TagOf<T> d;
+  const auto mean_v = hn::Set(d, mean);
+  const auto rstd_v = hn::Set(d, rstd);
+  const auto mean_h_v = hn::Set(d, mean_h);
+  const auto mean_hx_v = hn::Set(d, mean_hx);
+  for_lanes(d, cols, [&](int64_t c, auto part) ASHLAR_SIMD {
+    const auto dy_v = load(d, dy + c, part);
+    const auto xhat = hn::Mul(hn::Sub(load(d, x + c, part), mean_v), rstd_v);
+    if (dgamma != nullptr) store(d, hn::MulAdd(dy_v, xhat, load(d, dgamma + c, part)), dgamma + c, part);
+    if (dbeta != nullptr) store(d, hn::Add(dy_v, load(d, dbeta + c, part)), dbeta + c, part);
+    if (mode == GradMode::kSkip) return;
+    const auto h = hn::Mul(dy_v, gain(d, gamma, unit_offset, c, part));
+    const auto centred = hn::NegMulAdd(xhat, mean_hx_v, hn::Sub(h, mean_h_v));
+    const auto out =
+        mode == GradMode::kAccumulate ? hn::MulAdd(rstd_v, centred, load(d, dx + c, part)) : hn::Mul(rstd_v, centred);
+    store(d, out, dx + c, part);
+  });
+}
+
+/// The shared second half of the backward: dx and parameter gradients, with row sums given or computed here.
+/// `partials` holds num_blocks * 2 * cols accumulators when a parameter gradient is wanted.
+template <typename T>
+void backward_apply(const NormBackwardApply& a, bool layernorm, int threads, void* partials_data) {
+  using A = hn::TFromD<TagOf<T>>;
+  const int64_t rows = a.x.rows;
+  const int64_t cols = a.x.cols;
+  const T* gamma = static_cast<const T*>(a.gamma.data);
+  const A* mean = static_cast<const A*>(a.mean.data);
+  const A* rstd = static_cast<const A*>(a.rstd.data);
+  const A* given_h = static_cast<const A*>(a.sum_h.data);
+  const A* given_hx = static_cast<const A*>(a.sum_hx.data);
+  const bool params = a.param_mode != GradMode::kSkip;
+  const bool want_dgamma = params && a.dgamma;
+  const bool want_dbeta = params && a.dbeta;
+  const GradMode dx_mode = a.dx ? a.dx_mode : GradMode::kSkip;
+  A* partials = static_cast<A*>(partials_data);
+  const int64_t block = block_rows(rows);
+  const A inv_c = A{1} / static_cast<A>(a.c_total);
+  // 1. rows, a block of them at a time
+  parallel_for(threads, num_blocks(rows), std::max<int64_t>(1, rows_grain(cols, kCheapGrain) / block),
+               [&](int64_t first_block, int64_t last_block) {
+                 for (int64_t b = first_block; b < last_block; ++b) {
+                   A* dgamma = want_dgamma ? partials + b * 2 * cols : nullptr;
+                   A* dbeta = want_dbeta ? partials + (b * 2 + 1) * cols : nullptr;
+                   if (want_dgamma) std::fill_n(dgamma, cols, A{0});
+                   if (want_dbeta) std::fill_n(dbeta, cols, A{0});
+                   for (int64_t n = b * block; n < std::min(rows, (b + 1) * block); ++n) {
+                     const T* dy = row_of<T>(a.dy, n);
+                     const T* x = row_of<T>(a.x, n);
+                     const A mean_n = mean != nullptr ? mean[n] : A{0};
+                     A sum_h = 0;
+                     A sum_hx = 0;
+                     if (given_hx != nullptr) {
+                       sum_h = given_h != nullptr ? given_h[n] : A{0};
+                       sum_hx = given_hx[n];
+                     } else if (dx_mode != GradMode::kSkip) {
+                       backward_row_sums<T, A>(dy, x, gamma, a.unit_offset, mean_n, rstd[n], cols, sum_h, sum_hx);
+                       if (!layernorm) sum_h = 0;
+                     }
+                     backward_apply_row<T, A>(dy, x, gamma, a.unit_offset, mean_n, rstd[n], sum_h * inv_c,
+                                              sum_hx * inv_c, dx_mode, a.dx ? row_of<T>(a.dx, n) : nullptr, dgamma,
+                                              dbeta, cols);
+                   }
+                 }
+               });
+  // 2. blocks, in order
+  if (!want_dgamma && !want_dbeta) return;
+  parallel_for(threads, cols, std::max<int64_t>(64, kCheapGrain / num_blocks(rows)), [&](int64_t begin, int64_t end) {
+    const TagOf<T> d;
+    for (int which = 0; which < 2; ++which) {
+      if (!(which == 0 ? want_dgamma : want_dbeta)) continue;
+      A* out = static_cast<A*>(which == 0 ? a.dgamma.data : a.dbeta.data) + begin;
+      const A* in = partials + which * cols + begin;
+      for_lanes(d, end - begin, [&](int64_t c, auto part) ASHLAR_SIMD {
+        auto sum = hn::Zero(d);
+        for (int64_t b = 0; b < num_blocks(rows); ++b) sum = hn::Add(sum, load(d, in + b * 2 * cols + c, part));
+        if (a.param_mode == GradMode::kAccumulate) sum = hn::Add(load(d, out + c, part), sum);
+        store(d, sum, out + c, part);
+      });
+    }
+  });
+}
+
+void norm_backward_apply_impl(const NormBackwardApply& a, bool layernorm, int threads, void* partials) {
+  with_storage("norm_backward", a.x.dtype,
+               [&](auto t) { backward_apply<decltype(t)>(a, layernorm, threads, partials); });
+}
+
+void norm_backward_row_sums_impl(const NormBackwardRowSums& a, int threads) {
+  with_storage("norm_backward_row_sums", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = hn::TFromD<TagOf<T>>;
+    const A* mean = static_cast<const A*>(a.mean.data);
+    const A* rstd = static_cast<const A*>(a.rstd.data);
+    A* out_h = static_cast<A*>(a.sum_h.data);
+    A* out_hx = static_cast<A*>(a.sum_hx.data);
+    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        A sum_h = 0;
+        A sum_hx = 0;
+        backward_row_sums<T, A>(row_of<T>(a.dy, n), row_of<T>(a.x, n), static_cast<const T*>(a.gamma.data),
+                                a.unit_offset, mean != nullptr ? mean[n] : A{0}, rstd[n], a.x.cols, sum_h, sum_hx);
+        if (out_h != nullptr) out_h[n] = sum_h;
+        out_hx[n] = sum_hx;
+      }
+    });
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu {
+namespace {
+
+HWY_EXPORT(norm_forward_impl);
+HWY_EXPORT(norm_row_stats_impl);
+HWY_EXPORT(norm_apply_impl);
+HWY_EXPORT(norm_backward_row_sums_impl);
+HWY_EXPORT(norm_backward_apply_impl);
+
+void check_row_vector(std::string_view where, std::string_view name, const ConstView& v, const ConstView& x,
+                      bool required) {
+  if (v || required) check_vector(where, name, v, x.rows, accumulate_dtype(x.dtype));
+}
+
+void check_params(std::string_view where, const ConstView& x, const ConstView& gamma, const ConstView& beta) {
+  if (gamma) check_vector(where, "gamma", gamma, x.cols, x.dtype);
+  if (beta) check_vector(where, "beta", beta, x.cols, x.dtype);
+}
+
+void check_param_grads(std::string_view where, const ConstView& x, const MutView& dgamma, const MutView& dbeta) {
+  if (dgamma) check_vector(where, "dgamma", dgamma, x.cols, accumulate_dtype(x.dtype));
+  if (dbeta) check_vector(where, "dbeta", dbeta, x.cols, accumulate_dtype(x.dtype));
+}
+
+int64_t partials_bytes(const NormBackwardApply& a) {
+  if (a.param_mode == GradMode::kSkip || (!a.dgamma && !a.dbeta)) return 0;
+  return num_blocks(a.x.rows) * 2 * a.x.cols * size_of(accumulate_dtype(a.x.dtype));
+}
+
+}  // namespace
+
+void CpuBackend::norm_forward(const NormForward& args, Stream&) {
+  constexpr std::string_view kWhere = "norm_forward";
+  const bool layernorm = args.type == NormType::kLayerNorm;
+  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
+  check_view(kWhere, "y", args.y, args.x.rows, args.x.cols, args.x.dtype);
+  check_params(kWhere, args.x, args.gamma, args.beta);
+  check_row_vector(kWhere, "mean", args.mean, args.x, layernorm);
+  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
+  HWY_DYNAMIC_DISPATCH(norm_forward_impl)(args, threads_);
+}
+
+void CpuBackend::norm_row_stats(const NormRowStats& args, Stream&) {
+  constexpr std::string_view kWhere = "norm_row_stats";
+  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
+  check_row_vector(kWhere, "center", args.center, args.x, false);
+  check_row_vector(kWhere, "sum", args.sum, args.x, false);
+  check_row_vector(kWhere, "sum_squares", args.sum_squares, args.x, false);
+  HWY_DYNAMIC_DISPATCH(norm_row_stats_impl)(args, threads_);
+}
+
+void CpuBackend::norm_apply(const NormApply& args, Stream&) {
+  constexpr std::string_view kWhere = "norm_apply";
+  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
+  check_view(kWhere, "y", args.y, args.x.rows, args.x.cols, args.x.dtype);
+  check_params(kWhere, args.x, args.gamma, args.beta);
+  check_row_vector(kWhere, "mean", args.mean, args.x, false);
+  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
+  HWY_DYNAMIC_DISPATCH(norm_apply_impl)(args, threads_);
+}
+
+void CpuBackend::norm_backward_row_sums(const NormBackwardRowSums& args, Stream&) {
+  constexpr std::string_view kWhere = "norm_backward_row_sums";
+  check_view(kWhere, "dy", args.dy, args.x.rows, args.x.cols, args.x.dtype);
+  check_params(kWhere, args.x, args.gamma, {});
+  check_row_vector(kWhere, "mean", args.mean, args.x, false);
+  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
+  check_row_vector(kWhere, "sum_h", args.sum_h, args.x, false);
+  check_row_vector(kWhere, "sum_hx", args.sum_hx, args.x, true);
+  HWY_DYNAMIC_DISPATCH(norm_backward_row_sums_impl)(args, threads_);
+}
+
+void CpuBackend::norm_backward(const NormBackward& args, Stream&) {
+  constexpr std::string_view kWhere = "norm_backward";
+  const bool layernorm = args.type == NormType::kLayerNorm;
+  check_view(kWhere, "dy", args.dy, args.x.rows, args.x.cols, args.x.dtype);
+  if (args.dx_mode != GradMode::kSkip) check_view(kWhere, "dx", args.dx, args.x.rows, args.x.cols, args.x.dtype);
+  check_params(kWhere, args.x, args.gamma, {});
+  check_row_vector(kWhere, "mean", args.mean, args.x, layernorm);
+  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
+  check_param_grads(kWhere, args.x, args.dgamma, args.dbeta);
+  const NormBackwardApply apply{.dy = args.dy,
+                                .x = args.x,
+                                .gamma = args.gamma,
+                                .mean = layernorm ? args.mean : ConstView{},
+                                .rstd = args.rstd,
+                                .sum_h = {},
+                                .sum_hx = {},
+                                .c_total = args.x.cols,
+                                .dx = args.dx,
+                                .dgamma = args.dgamma,
+                                .dbeta = args.dbeta,
+                                .dx_mode = args.dx_mode,
+                                .param_mode = args.param_mode,
+                                .unit_offset = args.unit_offset};
+  const ScopedBlock partials(workspace(), partials_bytes(apply));
+  HWY_DYNAMIC_DISPATCH(norm_backward_apply_impl)(apply, layernorm, threads_, partials.data());
+}
+
+void CpuBackend::norm_backward_apply(const NormBackwardApply& args, Stream&) {
+  constexpr std::string_view kWhere = "norm_backward_apply";
+  check_view(kWhere, "dy", args.dy, args.x.rows, args.x.cols, args.x.dtype);
+  if (args.dx_mode != GradMode::kSkip) check_view(kWhere, "dx", args.dx, args.x.rows, args.x.cols, args.x.dtype);
+  check_params(kWhere, args.x, args.gamma, {});
+  check_row_vector(kWhere, "mean", args.mean, args.x, false);
+  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
+  check_row_vector(kWhere, "sum_h", args.sum_h, args.x, false);
+  check_row_vector(kWhere, "sum_hx", args.sum_hx, args.x, true);
+  check_param_grads(kWhere, args.x, args.dgamma, args.dbeta);
+  ASHLAR_CHECK(args.c_total >= args.x.cols, kWhere, ": c_total = ", args.c_total, " below cols = ", args.x.cols);
+  const ScopedBlock partials(workspace(), partials_bytes(args));
+  HWY_DYNAMIC_DISPATCH(norm_backward_apply_impl)(args, static_cast<bool>(args.sum_h), threads_, partials.data());
+}
+
+}  // namespace ashlar::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "core/backend/common.h"
+#include "kernels/cpu/parallel_for.h"
+
+namespace ashlar::cpu {
+
+/// Elements a thread must have before another is worth its start: cheap = a few flops each, dear = an exponential.
+inline constexpr int64_t kCheapGrain = 16384;
+inline constexpr int64_t kDearGrain = 4096;
+
+/// Rows of `cols` elements that make up a grain.
+inline int64_t rows_grain(int64_t cols, int64_t grain) {
+  return std::max<int64_t>(1, grain / std::max<int64_t>(1, cols));
+}
+
+/// f(T()) with T the storage type; throws input_error for a dtype that is not one.
+template <typename F>
+void with_storage(std::string_view where, DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(float());
+    case DType::kBFloat16: return f(BF16());
+    case DType::kFloat64: return f(double());
+    default: throw input_error(where, "storage dtype must be fp32, bf16 or fp64, got ", name_of(dtype));
+  }
+}
+
+/// Rounding of one number to storage, and back. fp64 goes to bf16 through round-to-odd: one rounding, not two.
+inline void store_rounded(double value, float* p) { *p = static_cast<float>(value); }
+inline void store_rounded(double value, double* p) { *p = value; }
+inline void store_rounded(double value, BF16* p) {
+  float f = static_cast<float>(value);
+  uint32_t bits = std::bit_cast<uint32_t>(f);
+  const double back = f;
+  if (back != value && (bits & 0x7fffffffU) < 0x7f800000U && (bits & 1U) == 0) {
+    // Inexact with an even last bit: step to the odd neighbour on the other side of `value`.
+    const bool away = (value > back) == (value > 0);
+    bits = away ? bits + 1 : bits - 1;
+    f = std::bit_cast<float>(bits);
+  }
+  *p = BF16(f);
+}
+inline double widen(float v) { return v; }
+inline double widen(double v) { return v; }
+inline double widen(BF16 v) { return static_cast<double>(static_cast<float>(v)); }
+
+/// Invariants that callers keep: a view of the shape and dtype that the contract names.
+inline void check_view(std::string_view where, std::string_view name, const ConstView& v, int64_t rows, int64_t cols,
+                       DType dtype) {
+  ASHLAR_CHECK(v.data != nullptr || rows * cols == 0, where, ": ", name, " is absent");
+  ASHLAR_CHECK(v.rows == rows && v.cols == cols, where, ": ", name, " is [", v.rows, ", ", v.cols, "], expected [",
+               rows, ", ", cols, "]");
+  ASHLAR_CHECK(v.dtype == dtype, where, ": ", name, " holds ", name_of(v.dtype), ", expected ", name_of(dtype));
+  ASHLAR_CHECK(v.rows <= 1 || v.stride >= v.cols, where, ": ", name, " has stride ", v.stride, " below cols ", v.cols);
+}
+
+/// A vector [n] given as one row or one column.
+inline void check_vector(std::string_view where, std::string_view name, const ConstView& v, int64_t n, DType dtype) {
+  ASHLAR_CHECK(v.data != nullptr || n == 0, where, ": ", name, " is absent");
+  ASHLAR_CHECK(v.size() == n && v.contiguous(), where, ": ", name, " is [", v.rows, ", ", v.cols,
+               "], expected a contiguous vector of ", n);
+  ASHLAR_CHECK(v.dtype == dtype, where, ": ", name, " holds ", name_of(v.dtype), ", expected ", name_of(dtype));
+}
+
+/// Typed row n of a view whose dtype has been checked.
+template <typename T>
+const T* row_of(const ConstView& v, int64_t n) {
+  return static_cast<const T*>(v.data) + n * v.stride;
+}
+template <typename T>
+T* row_of(const MutView& v, int64_t n) {
+  return static_cast<T*>(v.data) + n * v.stride;
+}
+
+/// f(row, first column, count) on pieces that cover [rows, cols] once: whole rows, or with `contiguous` pieces of the
+/// one long row (row 0) that the matrix then is.
+template <typename F>
+void for_row_pieces(int threads, int64_t rows, int64_t cols, bool contiguous, int64_t grain, const F& f) {
+  if (contiguous) {
+    constexpr int64_t kPiece = 256;  // no two threads within a cache line
+    parallel_for(threads, (rows * cols + kPiece - 1) / kPiece, std::max<int64_t>(1, grain / kPiece),
+                 [&](int64_t begin, int64_t end) {
+                   f(0, begin * kPiece, std::min(rows * cols, end * kPiece) - begin * kPiece);
+                 });
+  } else {
+    parallel_for(threads, rows, rows_grain(cols, grain), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) f(n, int64_t{0}, cols);
+    });
+  }
+}
+
+}  // namespace ashlar::cpu

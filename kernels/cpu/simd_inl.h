@@ -1,0 +1,212 @@
+// Vectors for the element-wise kernels, compiled once per instruction set (AVX-512, AVX2, SSE4.2 as the baseline).
+// A kernel file includes "kernels/cpu/simd_targets.h", sets HWY_TARGET_INCLUDE to itself, includes
+// hwy/foreach_target.h and then this header.
+//
+// Sums use a fixed number of lanes on every instruction set, folded in a fixed order, so that AVX2 and AVX-512 (both
+// with fused multiply-add) give the same bits.
+
+// The guard toggles: Highway includes this once per target.
+#if defined(ASHLAR_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ASHLAR_KERNELS_CPU_SIMD_INL_H_
+#undef ASHLAR_KERNELS_CPU_SIMD_INL_H_
+#else
+#define ASHLAR_KERNELS_CPU_SIMD_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "core/base/bf16.h"
+#include "hwy/highway.h"
+
+/// After a lambda's parameters: compiled for the target and always inlined into its kernel.
+#undef ASHLAR_SIMD
+#define ASHLAR_SIMD HWY_ATTR __attribute__((always_inline))
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The vectors in which a storage type is computed: float for fp32 and bf16, double for fp64.
+template <typename T>
+using TagOf = hn::ScalableTag<std::conditional_t<std::is_same_v<T, double>, double, float>>;
+template <class D>
+using VecOf = hn::Vec<D>;
+template <class D>
+inline constexpr int64_t kLanesOf = static_cast<int64_t>(hn::MaxLanes(D()));
+
+/// Which lanes of a vector a load or store touches: all, or the first n (0 < n < lanes; loads fill with zero).
+struct Whole {};
+struct First {
+  size_t n;
+};
+
+template <class D>
+HWY_INLINE VecOf<D> load(D d, const hn::TFromD<D>* p, Whole) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE VecOf<D> load(D d, const BF16* p, Whole) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+template <class D, typename T>
+HWY_INLINE VecOf<D> load(D d, const T* p, First part) {
+  alignas(64) T lanes[kLanesOf<D>] = {};
+  std::memcpy(static_cast<void*>(lanes), p, part.n * sizeof(T));
+  return load(d, lanes, Whole());
+}
+
+template <class D>
+HWY_INLINE void store(D d, VecOf<D> v, hn::TFromD<D>* p, Whole) {
+  hn::StoreU(v, d, p);
+}
+template <class D>
+HWY_INLINE void store([[maybe_unused]] D d, VecOf<D> v, BF16* p, Whole) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  const hn::Rebind<int32_t, D> i32;
+  const auto bits = hn::BitCast(d32, v);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(upper, hn::Set(d32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
+  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
+  const auto out = hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(d32, 0x40)), rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, out)), d16, reinterpret_cast<uint16_t*>(p));
+}
+template <class D, typename T>
+HWY_INLINE void store(D d, VecOf<D> v, T* p, First part) {
+  alignas(64) T lanes[kLanesOf<D>];
+  store(d, v, lanes, Whole());
+  std::memcpy(static_cast<void*>(p), lanes, part.n * sizeof(T));
+}
+
+/// f(c, part) for each vector of a row of `cols` elements.
+template <class D, class F>
+HWY_INLINE void for_lanes(D, int64_t cols, const F& f) {
+  int64_t c = 0;
+  for (; c + kLanesOf<D> <= cols; c += kLanesOf<D>) f(c, Whole());
+  if (c < cols) f(c, First{static_cast<size_t>(cols - c)});
+}
+
+/// The lanes that count: all, or the first n, the others taken from `otherwise`.
+template <class D>
+HWY_INLINE VecOf<D> keep_lanes(D, VecOf<D> v, VecOf<D>, Whole) {
+  return v;
+}
+template <class D>
+HWY_INLINE VecOf<D> keep_lanes(D d, VecOf<D> v, VecOf<D> otherwise, First part) {
+  return hn::IfThenElse(hn::FirstN(d, part.n), v, otherwise);
+}
+
+/// All lanes combined by halving: lane i with lane i + n/2, and so on.
+template <class D, class Op>
+HWY_INLINE hn::TFromD<D> fold([[maybe_unused]] D d, VecOf<D> v, const Op& op) {
+  if constexpr (kLanesOf<D> == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    return fold(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), op);
+  }
+}
+
+struct AddOp {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+struct MaxOp {  // a NaN in `a` is dropped
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
+
+/// The number of partial results of a reduction over a row, the same on every instruction set.
+template <class D>
+inline constexpr int64_t kReduceLanes = 128 / static_cast<int64_t>(sizeof(hn::TFromD<D>));
+
+/// Reduction over a row: acc = f(acc, c, part) lane by lane from `init`, then all lanes combined by `op`.
+template <class D, class Op, class F>
+HWY_INLINE hn::TFromD<D> reduce_lanes(D d, int64_t cols, VecOf<D> init, const Op& op, const F& f) {
+  constexpr int64_t kN = kLanesOf<D>;
+  constexpr int64_t kAcc = kReduceLanes<D> / kN;
+  VecOf<D> acc[kAcc];
+  for (int64_t k = 0; k < kAcc; ++k) acc[k] = init;
+  int64_t c = 0;
+  for (; c + kAcc * kN <= cols; c += kAcc * kN) {
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < kAcc; ++k) acc[k] = f(acc[k], c + k * kN, Whole());
+  }
+#pragma GCC unroll 16
+  for (int64_t k = 0; k < kAcc; ++k) {
+    if (c + kN <= cols) {
+      acc[k] = f(acc[k], c, Whole());
+    } else if (c < cols) {
+      const First part{static_cast<size_t>(cols - c)};
+      acc[k] = keep_lanes(d, f(acc[k], c, part), acc[k], part);
+    }
+    c += kN;
+  }
+#pragma GCC unroll 16
+  for (int64_t s = kAcc / 2; s > 0; s /= 2) {
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < s; ++k) acc[k] = op(acc[k], acc[k + s]);
+  }
+  return fold(d, acc[0], op);
+}
+
+template <class D, class F>
+HWY_INLINE hn::TFromD<D> sum_lanes(D d, int64_t cols, const F& f) {
+  return reduce_lanes(d, cols, hn::Zero(d), AddOp(), f);
+}
+
+/// Two sums over a row in one sweep: f(a, b, c, part) adds to both. Results in sum_a, sum_b.
+template <class D, class F>
+HWY_INLINE void sum_lanes_twice(D d, int64_t cols, hn::TFromD<D>& sum_a, hn::TFromD<D>& sum_b, const F& f) {
+  constexpr int64_t kN = kLanesOf<D>;
+  constexpr int64_t kAcc = kReduceLanes<D> / kN;
+  VecOf<D> a[kAcc];
+  VecOf<D> b[kAcc];
+  for (int64_t k = 0; k < kAcc; ++k) a[k] = b[k] = hn::Zero(d);
+  int64_t c = 0;
+  for (; c + kAcc * kN <= cols; c += kAcc * kN) {
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < kAcc; ++k) f(a[k], b[k], c + k * kN, Whole());
+  }
+#pragma GCC unroll 16
+  for (int64_t k = 0; k < kAcc; ++k) {
+    if (c + kN <= cols) {
+      f(a[k], b[k], c, Whole());
+    } else if (c < cols) {
+      const First part{static_cast<size_t>(cols - c)};
+      VecOf<D> new_a = a[k];
+      VecOf<D> new_b = b[k];
+      f(new_a, new_b, c, part);
+      a[k] = keep_lanes(d, new_a, a[k], part);
+      b[k] = keep_lanes(d, new_b, b[k], part);
+    }
+    c += kN;
+  }
+#pragma GCC unroll 16
+  for (int64_t s = kAcc / 2; s > 0; s /= 2) {
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < s; ++k) {
+      a[k] = hn::Add(a[k], a[k + s]);
+      b[k] = hn::Add(b[k], b[k + s]);
+    }
+  }
+  sum_a = fold(d, a[0], AddOp());
+  sum_b = fold(d, b[0], AddOp());
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggled guard
