@@ -65,6 +65,8 @@ TEST(VendorHeaders, StayAtHome) {
   EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/gemm.cpp", "#include <dnnl.hpp>\n#include <omp.h>\n"),
               IsEmpty());
   EXPECT_THAT(lines_found(vendor_headers, "launch/trainer.cpp", "#include <omp.h>\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(vendor_headers, "tests/core/a.cpp", "#include <omp.h>\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(vendor_headers, "tests/kernels/a.cpp", "#include \"hwy/targets.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(vendor_headers, "core/ops/a.cpp", "#include \"hwy/highway.h\"\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "parallel/mesh/mesh.cpp", "#include <mpi.h>\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "parallel/comm/mpi_comm.cpp", "#include <mpi.h>\n"), IsEmpty());
