@@ -18,6 +18,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/attention_dropout_inl.h"
 #include "kernels/cpu/attention_softmax_inl.h"
 #include "kernels/cpu/attention_tile_inl.h"
 
@@ -32,7 +33,7 @@ struct BackwardScratch {
   T* delta;      // [64]
   T* q;          // [64][Dp] scale * q
   T* dout;       // [64][Dp]
-  T* qt;         // [D][64] scale / log 2 * q, transposed
+  T* qt;         // [D][64] q transposed
   T* doutt;      // [D][64]
   T* dq;         // [64][Dp]
   T* p;          // [64 keys][64 queries] scores, then probabilities with dropout
@@ -141,12 +142,18 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
   const Tag<T> d;
   const Bounds<T>& bounds = *scratch.bounds;
   const bool dropout = shape.dropout.active();
-  if (dropout) {
-    dropout_factors<T>(shape, item.b, h, t, bounds.num_queries, key_begin, key_begin + keys, scratch.factors);
-  }
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
     const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
+    if (dropout) {
+      const DropoutBlock block{.b = item.b,
+                               .h = h,
+                               .t_begin = t + v * kLanes<T>,
+                               .num_queries = HWY_MIN(bounds.num_queries - v * kLanes<T>, kLanes<T>),
+                               .key_begin = key_begin,
+                               .num_keys = vector_keys};
+      dropout_factors(shape, block, scratch.factors + v * kLanes<T>);
+    }
     if (masked && dropout) {
       block_score_gradients<T, true, true>(scratch, v, key_begin, vector_keys);
     } else if (masked) {
@@ -188,11 +195,10 @@ HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, in
                    : dot_row(static_cast<const S*>(args.out.data) + row * args.out.stride + h * D, dout, D, T{});
   }
   const int64_t padded = bounds.num_vectors * kLanes<T>;
-  pack_transposed(scratch.q, Dp, bounds.num_queries, D, scratch.qt, kBlock, padded);
-  pack_transposed(scratch.dout, Dp, bounds.num_queries, D, scratch.doutt, kBlock, padded);
-  for (int64_t i = 0; i < bounds.num_queries; ++i) {  // again, with the factor that dk needs
-    pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scale), scratch.q + i * Dp, Dp);
-  }
+  clear(scratch.q + bounds.num_queries * Dp, (padded - bounds.num_queries) * Dp);
+  clear(scratch.dout + bounds.num_queries * Dp, (padded - bounds.num_queries) * Dp);
+  pack_transposed(scratch.q, Dp, padded, D, scratch.qt, kBlock);
+  pack_transposed(scratch.dout, Dp, padded, D, scratch.doutt, kBlock);
 }
 
 template <typename S, typename T>
@@ -207,13 +213,16 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
   const BackwardScratch<T> scratch(carver, D, all_keys);
   const Bounds<T>& bounds = *scratch.bounds;
 
-  for (int64_t j = 0; item.want_dkv && j < all_keys * Dp; ++j) scratch.dk[j] = scratch.dv[j] = 0;
+  if (item.want_dkv) {
+    clear(scratch.dk, all_keys * Dp);
+    clear(scratch.dv, all_keys * Dp);
+  }
   for (int64_t block = 0; block * kBlock < all_keys; ++block) scratch.packed[block] = false;
 
   for (int64_t h = item.h_begin; h < item.h_end; ++h) {
     for (int64_t t = item.t_begin; t < item.t_end; t += kBlock) {
       pack_queries<S, T>(args, item, h, t, HWY_MIN(t + kBlock, item.t_end), scratch);
-      for (int64_t i = 0; item.want_dq && i < bounds.num_queries * Dp; ++i) scratch.dq[i] = 0;
+      if (item.want_dq) clear(scratch.dq, bounds.num_queries * Dp);
 
       const int64_t key_first = HWY_MAX(item.key_begin, bounds.key_begin / kBlock * kBlock);
       const int64_t key_last = HWY_MIN(item.key_end, bounds.key_end);
@@ -262,9 +271,10 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
       }
     }
   }
+  // 5. dk, free of the 1 / log 2 that q was scaled with, and dv
   for (int64_t j = 0; item.want_dkv && j < all_keys; ++j) {
     const int64_t row = kv_offset + (item.key_begin + j) * args.dk.stride;
-    unpack_row(scratch.dk + j * Dp, D, T{1}, accumulate, static_cast<S*>(args.dk.data) + row);
+    unpack_row(scratch.dk + j * Dp, D, std::numbers::ln2_v<T>, accumulate, static_cast<S*>(args.dk.data) + row);
     unpack_row(scratch.dv + j * Dp, D, T{1}, accumulate, static_cast<S*>(args.dv.data) + row);
   }
 }

@@ -17,6 +17,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/attention_dropout_inl.h"
 #include "kernels/cpu/attention_softmax_inl.h"
 #include "kernels/cpu/attention_tile_inl.h"
 
@@ -121,13 +122,18 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
 
   // 2. probabilities
   const bool dropout = shape.dropout.active();
-  if (dropout) {
-    dropout_factors<T>(shape, item.b, item.h_begin, item.t_begin + panel_index * kBlock, bounds.num_queries, key_begin,
-                       key_begin + keys, scratch.factors);
-  }
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
     const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
+    if (dropout) {
+      const DropoutBlock block{.b = item.b,
+                               .h = item.h_begin,
+                               .t_begin = item.t_begin + panel_index * kBlock + v * kLanes<T>,
+                               .num_queries = HWY_MIN(bounds.num_queries - v * kLanes<T>, kLanes<T>),
+                               .key_begin = key_begin,
+                               .num_keys = vector_keys};
+      dropout_factors(shape, block, scratch.factors + v * kLanes<T>);
+    }
     if (masked && dropout) {
       block_softmax<T, true, true>(panel, v, key_begin, vector_keys, scratch.scores, scratch.factors);
     } else if (masked) {
@@ -184,9 +190,10 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
     for (int64_t i = 0; i < panel.bounds.num_queries; ++i) {
       pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scale * std::numbers::log2e), out + i * Dp, Dp);
     }
-    pack_transposed(out, Dp, panel.bounds.num_queries, D, scratch.qt + p * D * kBlock, kBlock,
-                    panel.bounds.num_vectors * kLanes<T>);
-    for (int64_t i = 0; i < kBlock * Dp; ++i) out[i] = 0;
+    const int64_t padded = panel.bounds.num_vectors * kLanes<T>;
+    clear(out + panel.bounds.num_queries * Dp, (padded - panel.bounds.num_queries) * Dp);
+    pack_transposed(out, Dp, padded, D, scratch.qt + p * D * kBlock, kBlock);
+    clear(out, panel.bounds.num_queries * Dp);
     for (int64_t i = 0; i < kBlock; ++i) {
       panel.row_max[i] = std::numeric_limits<T>::lowest();
       panel.row_sum[i] = 0;

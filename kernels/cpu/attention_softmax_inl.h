@@ -124,27 +124,6 @@ HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
   return hn::RebindMask(d, hn::And(hn::Gt(key, before), hn::Gt(past, key)));
 }
 
-/// factor[j - key_begin][i] = 0 or 1/(1-p) for keys [key_begin, key_end) and queries t_begin + i, i < queries.
-/// The element index of (b, h, t, j) is that of core/backend/common.h.
-template <typename T>
-HWY_NOINLINE void dropout_factors(const AttentionShape& s, int64_t b, int64_t h, int64_t t_begin, int64_t queries,
-                                  int64_t key_begin, int64_t key_end, T* HWY_RESTRICT factor) {
-  const DropoutArgs& drop = s.dropout;
-  const T kept = static_cast<T>(1.0 / (1.0 - drop.p));
-  const uint64_t S = static_cast<uint64_t>(drop.sequence_length);
-  for (int64_t i = 0; i < queries; ++i) {
-    const uint64_t row =
-        static_cast<uint64_t>((drop.first_sample + b) * s.H + h) * S + static_cast<uint64_t>(s.q_start + t_begin + i);
-    const uint64_t first = row * S + static_cast<uint64_t>(s.kv_start);
-    Philox::Counter words{};
-    for (int64_t j = key_begin; j < key_end; ++j) {
-      const uint64_t e = first + static_cast<uint64_t>(j);
-      if (j == key_begin || e % 4 == 0) words = drop.words(e / 4);
-      factor[(j - key_begin) * kBlock + i] = Philox::uniform(words[e % 4]) >= drop.p ? kept : T{0};
-    }
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ashlar::cpu::attention
 HWY_AFTER_NAMESPACE();

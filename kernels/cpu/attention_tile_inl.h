@@ -191,15 +191,55 @@ HWY_INLINE T dot_row(const S* HWY_RESTRICT a, const S* HWY_RESTRICT b, int64_t n
   return sum;
 }
 
-/// dst[c][r] = src[r][c] for r < rows, 0 for rows <= r < padded_rows; dst rows are dst_row long.
-template <typename T>
-HWY_INLINE void pack_transposed(const T* HWY_RESTRICT src, int64_t src_row, int64_t rows, int64_t cols,
-                                T* HWY_RESTRICT dst, int64_t dst_row, int64_t padded_rows) {
-  for (int64_t c = 0; c < cols; ++c) {
-    T* HWY_RESTRICT out = dst + c * dst_row;
-    for (int64_t r = 0; r < rows; ++r) out[r] = src[r * src_row + c];
-    for (int64_t r = rows; r < padded_rows; ++r) out[r] = 0;
+/// Four numbers from each of kLanes/4 rows, `row` apart: lanes 4i..4i+3 are src[i * row .. +3].
+template <class D>
+HWY_INLINE hn::Vec<D> load_quads(D d, const float* src, int64_t row) {
+  if constexpr (hn::MaxLanes(d) == 4) {
+    return hn::LoadU(d, src);
+  } else {
+    const hn::Half<D> half;
+    constexpr int64_t kRows = static_cast<int64_t>(hn::MaxLanes(d)) / 8;
+    return hn::Combine(d, load_quads(half, src + kRows * row, row), load_quads(half, src, row));
   }
+}
+
+/// dst[c][r] = src[r][c]; rows a multiple of kLanes, cols of 4; dst rows are dst_row long.
+HWY_INLINE void pack_transposed(const float* HWY_RESTRICT src, int64_t src_row, int64_t rows, int64_t cols,
+                                float* HWY_RESTRICT dst, int64_t dst_row) {
+  const Tag<float> d;
+  const hn::Repartition<double, Tag<float>> d64;  // pairs
+  for (int64_t r = 0; r < rows; r += kLanes<float>) {
+    for (int64_t c = 0; c < cols; c += 4) {
+      const float* HWY_RESTRICT in = src + r * src_row + c;
+      float* HWY_RESTRICT out = dst + c * dst_row + r;
+      // 128-bit block i of row_n is row 4i + n; each block is a 4 x 4 transposition.
+      const auto row_0 = load_quads(d, in, 4 * src_row);
+      const auto row_1 = load_quads(d, in + src_row, 4 * src_row);
+      const auto row_2 = load_quads(d, in + 2 * src_row, 4 * src_row);
+      const auto row_3 = load_quads(d, in + 3 * src_row, 4 * src_row);
+      const auto low_01 = hn::BitCast(d64, hn::InterleaveLower(d, row_0, row_1));
+      const auto high_01 = hn::BitCast(d64, hn::InterleaveUpper(d, row_0, row_1));
+      const auto low_23 = hn::BitCast(d64, hn::InterleaveLower(d, row_2, row_3));
+      const auto high_23 = hn::BitCast(d64, hn::InterleaveUpper(d, row_2, row_3));
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, low_01, low_23)), d, out);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, low_01, low_23)), d, out + dst_row);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, high_01, high_23)), d, out + 2 * dst_row);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, high_01, high_23)), d, out + 3 * dst_row);
+    }
+  }
+}
+HWY_INLINE void pack_transposed(const double* HWY_RESTRICT src, int64_t src_row, int64_t rows, int64_t cols,
+                                double* HWY_RESTRICT dst, int64_t dst_row) {
+  for (int64_t c = 0; c < cols; ++c) {
+    for (int64_t r = 0; r < rows; ++r) dst[c * dst_row + r] = src[r * src_row + c];
+  }
+}
+
+/// dst[0..n) = 0; n a multiple of kLanes, dst vector-aligned.
+template <typename T>
+HWY_INLINE void clear(T* dst, int64_t n) {
+  const Tag<T> d;
+  for (int64_t i = 0; i < n; i += kLanes<T>) hn::Store(hn::Zero(d), d, dst + i);
 }
 
 }  // namespace HWY_NAMESPACE

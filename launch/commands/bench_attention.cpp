@@ -29,6 +29,7 @@ struct Options {
   int threads = 0;
   std::vector<DType> dtypes = {DType::kFloat32, DType::kBFloat16};
   std::string isa;
+  double dropout = 0;
   double seconds = 0.3;  // a figure
 };
 
@@ -46,9 +47,10 @@ Options parse(std::span<const std::string> args) {
   Options options;
   for (size_t i = 0; i < args.size(); i += 2) {
     const std::string& option = args[i];
-    if (option != "--threads" && option != "--dtype" && option != "--isa" && option != "--seconds") {
+    if (option != "--threads" && option != "--dtype" && option != "--isa" && option != "--dropout" &&
+        option != "--seconds") {
       throw input_error("bench attention", "unknown option \"", option,
-                        "\"; use --threads, --dtype, --isa or --seconds");
+                        "\"; use --threads, --dtype, --isa, --dropout or --seconds");
     }
     if (i + 1 == args.size()) throw input_error("bench attention", option, " needs a value");
     const std::string& value = args[i + 1];
@@ -56,6 +58,9 @@ Options parse(std::span<const std::string> args) {
       options.threads = parse_number<int>(option, value);
     } else if (option == "--seconds") {
       options.seconds = parse_number<double>(option, value);
+    } else if (option == "--dropout") {
+      options.dropout = parse_number<double>(option, value);
+      if (options.dropout >= 1) throw input_error("bench attention", "--dropout expects less than 1, got ", value);
     } else if (option == "--isa") {
       options.isa = value;
     } else {
@@ -74,7 +79,7 @@ Options parse(std::span<const std::string> args) {
 /// The fused qkv rows of one layer, their gradients, and what attention makes of them.
 class Problem {
  public:
-  Problem(Allocator& memory, const Shape& s, DType dtype, int threads)
+  Problem(Allocator& memory, const Shape& s, DType dtype, double dropout, int threads)
       : threads_(threads),
         width_(s.H * s.D),
         rows_(s.B * s.T),
@@ -86,15 +91,17 @@ class Problem {
         lse_(memory, rows_ * s.H * size_of(accumulate_dtype(dtype))) {
     fill(qkv_.data(), rows_ * 3 * width_);
     fill(dout_.data(), rows_ * width_);
-    const AttentionShape shape{.B = s.B,
-                               .T_q = s.T,
-                               .T_kv = s.T,
-                               .H = s.H,
-                               .G = s.H,
-                               .D = s.D,
-                               .q_batch_stride = s.T * 3 * width_,
-                               .kv_batch_stride = s.T * 3 * width_,
-                               .scale = 1 / std::sqrt(static_cast<double>(s.D))};
+    AttentionShape shape{.B = s.B,
+                         .T_q = s.T,
+                         .T_kv = s.T,
+                         .H = s.H,
+                         .G = s.H,
+                         .D = s.D,
+                         .q_batch_stride = s.T * 3 * width_,
+                         .kv_batch_stride = s.T * 3 * width_,
+                         .scale = 1 / std::sqrt(static_cast<double>(s.D))};
+    shape.dropout = {
+        .p = dropout, .seed = 1, .site = 1, .scalars = &scalars_, .first_sample = 0, .sequence_length = s.T};
     const MutView lse{lse_.data(), accumulate_dtype(dtype), 1, rows_ * s.H, rows_ * s.H};
     forward_ = {
         .q = part(qkv_, 0), .k = part(qkv_, 1), .v = part(qkv_, 2), .out = plain(out_), .lse = lse, .shape = shape};
@@ -136,6 +143,7 @@ class Problem {
   int threads_;
   int64_t width_, rows_;
   DType dtype_;
+  StepScalars scalars_;
   cpu::ScopedBlock qkv_, dqkv_, out_, dout_, lse_;
   AttentionForward forward_;
   AttentionBackward backward_;
@@ -183,9 +191,10 @@ int run_bench_attention(std::span<const std::string> args, std::ostream& out) {
     const double peak = cpu::measure_peak(accumulate_dtype(dtype), threads, info.isa);
     out << "attention on " << threads << (threads == 1 ? " thread, " : " threads, ") << cpu::name_of(info.isa) << ", "
         << name_of(dtype) << "; 100% = " << std::llround(peak * 1e-9) << " GFLOP/s ("
-        << name_of(accumulate_dtype(dtype)) << " multiply-add peak measured now); causal flops\n";
+        << name_of(accumulate_dtype(dtype)) << " multiply-add peak measured now); causal flops, dropout "
+        << options.dropout << "\n";
     for (const Shape& s : kShapes) {
-      const Problem problem(memory, s, dtype, threads);
+      const Problem problem(memory, s, dtype, options.dropout, threads);
       const cpu::ScopedBlock workspace(memory, problem.workspace_bytes());
       std::byte* scratch = workspace.as<std::byte>();
       const double pairs = static_cast<double>(s.B * s.H * s.T * (s.T + 1) / 2) * static_cast<double>(s.D);

@@ -252,6 +252,8 @@ std::vector<Case> grid() {
   }
   cases.push_back({.T_q = 70, .T_kv = 90, .H = 2, .G = 2, .D = 16, .q_start = 0, .kv_start = 31});
   cases.push_back({.T_q = 70, .T_kv = 90, .H = 2, .G = 2, .D = 16, .q_start = 130, .kv_start = 40, .p = 0.2});
+  // sequence_length 204: a row of dropout begins a block, the first key does not
+  cases.push_back({.T_q = 70, .T_kv = 90, .H = 2, .G = 2, .D = 16, .q_start = 131, .kv_start = 42, .p = 0.2});
   cases.push_back({.B = 2, .T_q = 140, .T_kv = 140, .H = 2, .G = 1, .D = 16, .documents = true});
   cases.push_back({.T_q = 66, .T_kv = 136, .H = 2, .G = 1, .D = 12, .q_start = 70, .documents = true});
   for (const int64_t T : {5, 33, 65, 129}) {

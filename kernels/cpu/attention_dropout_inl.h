@@ -1,0 +1,124 @@
+// Dropout factors of attention, compiled once per instruction set: Philox words of many queries at a time.
+
+#if defined(ASHLAR_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ASHLAR_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_
+#undef ASHLAR_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_
+#else
+#define ASHLAR_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/backend/attention.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/attention_tile_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::attention {
+namespace HWY_NAMESPACE {
+
+using Words = hn::ScalableTag<uint64_t>;
+
+/// The four words of Philox blocks `index`, each in the low half of a lane; the high halves hold anything. Products
+/// take low halves only, so that what gathers above them is never read.
+struct PhiloxWords {
+  hn::Vec<Words> word[4];
+};
+HWY_INLINE PhiloxWords philox_words(const DropoutArgs& drop, hn::Vec<Words> index) {
+  const Words d64;
+  const hn::Repartition<uint32_t, Words> d32;
+  const auto m0 = hn::BitCast(d32, hn::Set(d64, 0xD2511F53U));
+  const auto m1 = hn::BitCast(d32, hn::Set(d64, 0xCD9E8D57U));
+  auto x0 = index;
+  auto x1 = hn::ShiftRight<32>(index);
+  auto x2 = hn::Set(d64, drop.site);
+  auto x3 = hn::Set(d64, drop.scalars->philox_step & 0xFFFFFFFFU);
+  uint32_t k0 = static_cast<uint32_t>(drop.seed);
+  uint32_t k1 = static_cast<uint32_t>(drop.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const auto p0 = hn::MulEven(m0, hn::BitCast(d32, x0));
+    const auto p1 = hn::MulEven(m1, hn::BitCast(d32, x2));
+    x0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), x1), hn::Set(d64, uint64_t{k0}));
+    x2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), x3), hn::Set(d64, uint64_t{k1}));
+    x1 = p1;
+    x3 = p0;
+    k0 += 0x9E3779B9U;
+    k1 += 0xBB67AE85U;
+  }
+  return {x0, x1, x2, x3};
+}
+
+/// Which queries and keys factors are wanted for.
+struct DropoutBlock {
+  int64_t b = 0, h = 0;
+  int64_t t_begin = 0, num_queries = 0;
+  int64_t key_begin = 0, num_keys = 0;
+};
+
+/// Lanes of `kept` where the word says so. Element k of a row is word k % 4, and a row of 4n elements begins a block,
+/// so four keys of a vector of queries need one round of blocks (fp32: two, for the even and the odd queries).
+HWY_INLINE hn::Vec<Tag<float>> kept_lanes(const PhiloxWords& even, const PhiloxWords& odd, int w, int32_t threshold,
+                                          float kept) {
+  const Tag<float> d;
+  const hn::RebindToSigned<Tag<float>> di;
+  const hn::RebindToUnsigned<Tag<float>> du;
+  const auto low = hn::Set(Words(), 0xFFFFFFFFU);
+  const auto words = hn::BitCast(du, hn::Or(hn::And(even.word[w], low), hn::ShiftLeft<32>(odd.word[w])));
+  const auto keep = hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(words)), hn::Set(di, threshold - 1));
+  return hn::IfThenElseZero(hn::RebindMask(d, keep), hn::Set(d, kept));
+}
+HWY_INLINE hn::Vec<Tag<double>> kept_lanes(const PhiloxWords& all, const PhiloxWords& /*odd*/, int w, int32_t threshold,
+                                           double kept) {
+  const Tag<double> d;
+  const hn::RebindToSigned<Tag<double>> di;
+  const auto low = hn::And(all.word[w], hn::Set(Words(), 0xFFFFFFFFU));
+  const auto keep = hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(low)), hn::Set(di, int64_t{threshold} - 1));
+  return hn::IfThenElseZero(hn::RebindMask(d, keep), hn::Set(d, kept));
+}
+
+/// factors[j][i] = 0 or 1/(1-p) for key key_begin + j and query t_begin + i, i < kLanes; rows are kBlockSize long. The
+/// index of an element is that of core/backend/common.h: word >= p in 24 bits is word >> 8 >= ceil(p 2^24).
+template <typename T>
+HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& block, T* HWY_RESTRICT factors) {
+  const DropoutArgs& drop = s.dropout;
+  const T kept = static_cast<T>(1.0 / (1.0 - drop.p));
+  const auto threshold = static_cast<int32_t>(std::ceil(drop.p * 0x1p24));
+  const auto S = static_cast<uint64_t>(drop.sequence_length);
+  const uint64_t row = static_cast<uint64_t>((drop.first_sample + block.b) * s.H + block.h) * S +
+                       static_cast<uint64_t>(s.q_start + block.t_begin);
+  const auto first_key = static_cast<uint64_t>(s.kv_start + block.key_begin);
+  if (S % 4 == 0) {
+    const Words d64;
+    constexpr uint64_t kStep = sizeof(T) == 4 ? 2 : 1;  // queries from one 64-bit lane to the next
+    alignas(64) uint64_t offsets[hn::MaxLanes(d64)];
+    for (uint64_t lane = 0; lane < hn::MaxLanes(d64); ++lane) offsets[lane] = lane * kStep * (S / 4);
+    const auto even = hn::Add(hn::Set(d64, row * (S / 4)), hn::Load(d64, offsets));
+    const auto odd = hn::Add(even, hn::Set(d64, S / 4));
+    for (int64_t j = -static_cast<int64_t>(first_key % 4); j < block.num_keys; j += 4) {
+      const auto quad = hn::Set(d64, static_cast<uint64_t>(static_cast<int64_t>(first_key) + j) / 4);
+      const PhiloxWords words = philox_words(drop, hn::Add(even, quad));
+      const PhiloxWords more = kStep == 2 ? philox_words(drop, hn::Add(odd, quad)) : words;
+      for (int w = 0; w < 4; ++w) {
+        if (j + w < 0 || j + w >= block.num_keys) continue;
+        hn::Store(kept_lanes(words, more, w, threshold, kept), Tag<T>(), factors + (j + w) * kBlockSize);
+      }
+    }
+    return;
+  }
+  for (int64_t i = 0; i < block.num_queries; ++i) {  // rows begin inside a block: one at a time
+    const uint64_t first = (row + static_cast<uint64_t>(i)) * S + first_key;
+    Philox::Counter words{};
+    for (int64_t j = 0; j < block.num_keys; ++j) {
+      const uint64_t e = first + static_cast<uint64_t>(j);
+      if (j == 0 || e % 4 == 0) words = drop.words(e / 4);
+      factors[j * kBlockSize + i] = static_cast<int32_t>(words[e % 4] >> 8) >= threshold ? kept : T{0};
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu::attention
+HWY_AFTER_NAMESPACE();
+
+#endif  // ASHLAR_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_
