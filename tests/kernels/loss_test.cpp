@@ -1,0 +1,398 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/kernels/every_cpu.h"
+
+namespace ashlar::test {
+namespace {
+
+struct Case {
+  int64_t rows, cols, valid_cols;
+  double logit_scale, z_coef;
+};
+
+constexpr std::array<Case, 8> kCases = {Case{1, 1, 1, 1, 0},       {3, 3, 2, 0.5, 0},        {5, 31, 31, 1, 1e-2},
+                                        {33, 257, 250, 2, 1e-4},   {3, 8197, 8193, 1, 1e-4}, {7, 1000, 993, 0.125, 0},
+                                        {2, 12300, 12300, 1, 0.3}, {129, 257, 257, 1, 1e-3}};
+constexpr double kInvValidTokens = 1.0 / 37;
+
+/// One softmax over all columns, in double.
+struct Reference {
+  Reference(const HostMatrix& logits, const std::vector<int32_t>& targets_in, const Case& k_in)
+      : targets(targets_in), k(k_in) {
+    for (int64_t n = 0; n < k.rows; ++n) {
+      double max = -std::numeric_limits<double>::infinity();
+      for (int64_t c = 0; c < k.valid_cols; ++c) max = std::max(max, logits.at(n, c) * k.logit_scale);
+      double sum = 0;
+      for (int64_t c = 0; c < k.valid_cols; ++c) sum += std::exp(logits.at(n, c) * k.logit_scale - max);
+      row_max.push_back(max);
+      lse.push_back(max + std::log(sum));
+      z_target.push_back(
+          targets[static_cast<size_t>(n)] < 0 ? 0 : logits.at(n, targets[static_cast<size_t>(n)]) * k.logit_scale);
+    }
+    z = [&logits, this](int64_t n, int64_t c) { return logits.at(n, c) * k.logit_scale; };
+  }
+  double p(int64_t n, int64_t c) const { return std::exp(z(n, c) - lse[static_cast<size_t>(n)]); }
+  double dlogit(int64_t n, int64_t c) const {
+    const int32_t target = targets[static_cast<size_t>(n)];
+    if (target < 0 || c >= k.valid_cols) return 0;
+    return k.logit_scale * kInvValidTokens *
+           ((1 + 2 * k.z_coef * lse[static_cast<size_t>(n)]) * p(n, c) - (c == target ? 1 : 0));
+  }
+  /// The loss to which dlogits is the gradient.
+  double total() const {
+    double sum = 0;
+    for (int64_t n = 0; n < k.rows; ++n) {
+      const auto i = static_cast<size_t>(n);
+      if (targets[i] >= 0) sum += lse[i] - z_target[i] + k.z_coef * lse[i] * lse[i];
+    }
+    return sum * kInvValidTokens;
+  }
+
+  std::vector<int32_t> targets;
+  Case k;
+  std::vector<double> row_max, lse, z_target;
+  std::function<double(int64_t, int64_t)> z;
+};
+
+std::vector<int32_t> make_targets(const Case& k) {
+  std::mt19937_64 generator(3);
+  std::vector<int32_t> targets;
+  for (int64_t n = 0; n < k.rows; ++n) {
+    const bool counted = k.rows == 1 || generator() % 4 != 0;
+    targets.push_back(counted ? static_cast<int32_t>(generator() % static_cast<uint64_t>(k.valid_cols)) : -1);
+  }
+  return targets;
+}
+
+/// Logits with garbage (NaN) in the padded columns.
+HostMatrix make_logits(DType acc, const Case& k, double deviation = 3) {
+  HostMatrix logits = random_matrix(acc, k.rows, k.cols, 1, 2, 0.5, deviation);
+  for (int64_t n = 0; n < k.rows; ++n) {
+    for (int64_t c = k.valid_cols; c < k.cols; ++c) logits.set(n, c, std::nan(""));
+  }
+  return logits;
+}
+
+/// The statistics of one whole vocabulary: {row_max, row_sum, target_logit} and stats.
+struct Result {
+  Outputs rows;
+  LossStats stats;
+};
+
+class LossTest : public ::testing::Test {
+ protected:
+  Result forward(cpu::CpuBackend& backend, const HostMatrix& logits, const std::vector<int32_t>& targets,
+                 const Case& k) {
+    const LossShape shape{
+        .targets = targets.data(), .vocab_begin = 0, .valid_cols = k.valid_cols, .logit_scale = k.logit_scale};
+    Result r;
+    r.rows.assign(3, HostMatrix(logits.dtype(), 1, k.rows));
+    backend.loss_row_max({.logits = logits.view(), .row_max = r.rows[0].mut(), .shape = shape}, stream_);
+    backend.loss_row_sums({.logits = logits.view(),
+                           .row_max = r.rows[0].view(),
+                           .row_sum = r.rows[1].mut(),
+                           .target_logit = r.rows[2].mut(),
+                           .shape = shape},
+                          stream_);
+    backend.loss_reduce({.row_max = r.rows[0].view(),
+                         .row_sum = r.rows[1].view(),
+                         .target_logit = r.rows[2].view(),
+                         .shape = shape,
+                         .z_coef = k.z_coef,
+                         .stats = &r.stats},
+                        stream_);
+    return r;
+  }
+  void backward(cpu::CpuBackend& backend, const HostMatrix& logits, const std::vector<int32_t>& targets, const Case& k,
+                const Result& r, MutView dlogits) {
+    const StepScalars scalars{.inv_valid_tokens = kInvValidTokens};
+    backend.loss_backward({.logits = logits.view(),
+                           .row_max = r.rows[0].view(),
+                           .row_sum = r.rows[1].view(),
+                           .dlogits = dlogits,
+                           .shape = {.targets = targets.data(),
+                                     .vocab_begin = 0,
+                                     .valid_cols = k.valid_cols,
+                                     .logit_scale = k.logit_scale},
+                           .z_coef = k.z_coef,
+                           .scalars = &scalars},
+                          stream_);
+  }
+
+  EveryCpu cpus_;
+  SynchronousStream stream_;
+};
+
+TEST_F(LossTest, IsTheFormula) {
+  for (const DType dtype : kStorageDTypes) {
+    const DType acc = accumulate_dtype(dtype);
+    for (const Case& k : kCases) {
+      SCOPED_TRACE(str_cat(name_of(dtype), " [", k.rows, ", ", k.cols, "] valid ", k.valid_cols));
+      const HostMatrix logits = make_logits(acc, k);
+      const std::vector<int32_t> targets = make_targets(k);
+      const Reference ref(logits, targets, k);
+      cpus_.each(
+          [&](cpu::CpuBackend& backend) {
+            const Result r = forward(backend, logits, targets, k);
+            Outputs out = r.rows;
+            HostMatrix stats(DType::kFloat64, 1, 6);
+            const double values[] = {r.stats.loss,      r.stats.z_loss,    r.stats.log_z,
+                                     r.stats.max_log_z, r.stats.max_logit, static_cast<double>(r.stats.valid)};
+            for (int64_t i = 0; i < 6; ++i) stats.set(i, values[i]);
+            out.push_back(stats);
+            out.emplace_back(dtype, k.rows, k.cols, 3);
+            backward(backend, logits, targets, k, r, out.back().mut());
+            if (dtype == acc) {  // in place
+              out.push_back(logits);
+              backward(backend, out.back(), targets, k, r, out.back().mut());
+            }
+            return out;
+          },
+          [&](const Outputs& out) {
+            const auto at = [](const std::vector<double>& v) {
+              return [&v](int64_t, int64_t n) { return v[static_cast<size_t>(n)]; };
+            };
+            const auto size = [&](int64_t, int64_t n) {
+              return 1 + std::abs(ref.lse[static_cast<size_t>(n)]) + std::abs(ref.row_max[static_cast<size_t>(n)]);
+            };
+            expect_near(out[0], 1, at(ref.row_max), size, "row_max");
+            // Shifted logits of up to 20 in size: their rounding shows in the exponential.
+            expect_near(
+                out[1], k.cols,
+                [&](int64_t, int64_t n) {
+                  return std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
+                },
+                [&](int64_t, int64_t n) {
+                  return 8 * std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
+                },
+                "row_sum");
+            expect_near(out[2], 1, at(ref.z_target), size, "target_logit");
+            double expected[6] = {0, 0, 0, -1e300, -1e300, 0};
+            double magnitude = 1;
+            for (int64_t n = 0; n < k.rows; ++n) {
+              const auto i = static_cast<size_t>(n);
+              if (targets[i] < 0) continue;
+              expected[0] += ref.lse[i] - ref.z_target[i];
+              expected[1] += k.z_coef * ref.lse[i] * ref.lse[i];
+              expected[2] += ref.lse[i];
+              expected[3] = std::max(expected[3], ref.lse[i]);
+              expected[4] = std::max(expected[4], ref.row_max[i]);
+              expected[5] += 1;
+              magnitude += 4 * (std::abs(ref.lse[i]) + std::abs(ref.z_target[i]) + std::abs(ref.row_max[i]));
+            }
+            for (int i = 0; i < 6; ++i) {
+              EXPECT_NEAR(out[3].at(i), expected[i], i == 3 && expected[5] == 0 ? 0 : tolerance(acc, 1, magnitude))
+                  << "statistic " << i;
+            }
+            for (size_t i = 4; i < out.size(); ++i) {
+              expect_near(
+                  out[i], k.cols, [&](int64_t n, int64_t c) { return ref.dlogit(n, c); },
+                  [&](int64_t n, int64_t c) {
+                    if (ref.dlogit(n, c) == 0) return 0.0;  // padding and uncounted rows are exactly zero
+                    const double weight = std::abs(k.logit_scale) * kInvValidTokens;
+                    return 8 * weight *
+                           ((1 + 2 * k.z_coef * std::abs(ref.lse[static_cast<size_t>(n)])) * ref.p(n, c) +
+                            (c == targets[static_cast<size_t>(n)] ? 1 : 0));
+                  },
+                  "dlogits");
+            }
+          });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
+  const Case k{33, 300, 287, 0.7, 1e-3};
+  for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
+    const HostMatrix logits = make_logits(acc, k);
+    const std::vector<int32_t> targets = make_targets(k);
+    cpu::CpuBackend& backend = cpus_.one();
+    const Result whole = forward(backend, logits, targets, k);
+    constexpr int64_t kCut = 101;
+    const auto slice = [&](const HostMatrix& m, int part) {
+      ConstView v = m.view();
+      v.data = static_cast<const char*>(v.data) + (part == 0 ? 0 : kCut) * size_of(acc);
+      v.cols = part == 0 ? kCut : k.cols - kCut;
+      return v;
+    };
+    const auto shape = [&](int part) {
+      return LossShape{.targets = targets.data(),
+                       .vocab_begin = part == 0 ? 0 : kCut,
+                       .valid_cols = part == 0 ? kCut : k.valid_cols - kCut,
+                       .logit_scale = k.logit_scale};
+    };
+    std::array<HostMatrix, 2> max;
+    std::array<HostMatrix, 2> sum;
+    std::array<HostMatrix, 2> target;
+    for (const int part : {0, 1}) {
+      for (auto* rows : {&max, &sum, &target}) (*rows)[static_cast<size_t>(part)] = HostMatrix(acc, 1, k.rows);
+      backend.loss_row_max(
+          {.logits = slice(logits, part), .row_max = max[static_cast<size_t>(part)].mut(), .shape = shape(part)},
+          stream_);
+    }
+    for (int64_t n = 0; n < k.rows; ++n) {
+      const double larger = std::max(max[0].at(n), max[1].at(n));
+      EXPECT_EQ(larger, whole.rows[0].at(n));
+      max[0].set(n, larger);
+    }
+    for (const size_t part : {0U, 1U}) {
+      backend.loss_row_sums({.logits = slice(logits, static_cast<int>(part)),
+                             .row_max = max[0].view(),
+                             .row_sum = sum[part].mut(),
+                             .target_logit = target[part].mut(),
+                             .shape = shape(static_cast<int>(part))},
+                            stream_);
+    }
+    for (int64_t n = 0; n < k.rows; ++n) {
+      sum[0].set(n, sum[0].at(n) + sum[1].at(n));
+      target[0].set(n, target[0].at(n) + target[1].at(n));
+      EXPECT_NEAR(sum[0].at(n), whole.rows[1].at(n), tolerance(acc, k.cols, whole.rows[1].at(n)));
+      EXPECT_EQ(target[0].at(n), whole.rows[2].at(n));
+    }
+    HostMatrix expected(acc, k.rows, k.cols);
+    backward(backend, logits, targets, k, whole, expected.mut());
+    HostMatrix got(acc, k.rows, k.cols);
+    const StepScalars scalars{.inv_valid_tokens = kInvValidTokens};
+    for (const int part : {0, 1}) {
+      MutView out = got.mut();
+      out.data = static_cast<char*>(out.data) + (part == 0 ? 0 : kCut) * size_of(acc);
+      out.cols = part == 0 ? kCut : k.cols - kCut;
+      backend.loss_backward({.logits = slice(logits, part),
+                             .row_max = max[0].view(),
+                             .row_sum = sum[0].view(),
+                             .dlogits = out,
+                             .shape = shape(part),
+                             .z_coef = k.z_coef,
+                             .scalars = &scalars},
+                            stream_);
+    }
+    expect_near(
+        got, k.cols, [&](int64_t n, int64_t c) { return expected.at(n, c); },
+        [&](int64_t n, int64_t c) { return std::abs(expected.at(n, c)) * 2; }, "dlogits");
+  }
+}
+
+TEST_F(LossTest, BackwardIsTheDerivativeOfTheLoss) {
+  constexpr double kStep = 1e-5;
+  const Case k{3, 9, 7, 1.3, 0.05};
+  HostMatrix logits = make_logits(DType::kFloat64, k, 1);
+  const std::vector<int32_t> targets = {2, -1, 6};
+  const Result r = forward(cpus_.one(), logits, targets, k);
+  HostMatrix dlogits(DType::kFloat64, k.rows, k.cols);
+  backward(cpus_.one(), logits, targets, k, r, dlogits.mut());
+  const auto loss = [&] {
+    const Result shifted = forward(cpus_.one(), logits, targets, k);
+    return (shifted.stats.loss + shifted.stats.z_loss) * kInvValidTokens;
+  };
+  EXPECT_NEAR(loss(), Reference(logits, targets, k).total(), 1e-12);
+  for (int64_t n = 0; n < k.rows; ++n) {
+    for (int64_t c = 0; c < k.valid_cols; ++c) {
+      const double value = logits.at(n, c);
+      logits.set(n, c, value + kStep);
+      const double above = loss();
+      logits.set(n, c, value - kStep);
+      const double below = loss();
+      logits.set(n, c, value);
+      EXPECT_NEAR(dlogits.at(n, c), (above - below) / (2 * kStep), 1e-6 * kInvValidTokens);
+    }
+  }
+}
+
+TEST_F(LossTest, ShiftOfAllLogitsChangesNothingButLogZ) {
+  const Case k{33, 257, 250, 1, 0};
+  HostMatrix logits(DType::kFloat32, k.rows, k.cols);
+  const HostMatrix noise = random_matrix(DType::kFloat32, k.rows, k.cols, 1, 0, 0, 3);
+  for (int64_t i = 0; i < k.rows * k.cols; ++i)
+    logits.set(i, std::round(noise.at(i) * 64) / 64);  // exact under the shift
+  HostMatrix shifted = logits;
+  for (int64_t i = 0; i < k.rows * k.cols; ++i) shifted.set(i, logits.at(i) + 1024);
+  const std::vector<int32_t> targets = make_targets(k);
+  const Result a = forward(cpus_.one(), logits, targets, k);
+  const Result b = forward(cpus_.one(), shifted, targets, k);
+  EXPECT_TRUE(a.rows[1] == b.rows[1]);
+  EXPECT_NEAR(a.stats.loss, b.stats.loss, 1e-9 * a.stats.loss);
+  EXPECT_NEAR(a.stats.log_z + 1024.0 * static_cast<double>(a.stats.valid), b.stats.log_z, 1e-6);
+  HostMatrix da(DType::kFloat32, k.rows, k.cols);
+  HostMatrix db(DType::kFloat32, k.rows, k.cols);
+  backward(cpus_.one(), logits, targets, k, a, da.mut());
+  backward(cpus_.one(), shifted, targets, k, b, db.mut());
+  EXPECT_TRUE(da == db);
+}
+
+TEST_F(LossTest, HugeLogitsDoNotOverflowAndNanShows) {
+  const Case k{4, 40, 40, 1, 0};
+  HostMatrix logits(DType::kFloat32, 4, 40);
+  logits.fill(-3e38);
+  logits.set(0, 5, 3e38);
+  logits.set(1, 7, 1e4);
+  logits.set(2, 9, std::nan(""));
+  logits.set(3, 1, std::numeric_limits<double>::infinity());
+  const std::vector<int32_t> first_two = {5, 7, -1, -1};
+  const Result r = forward(cpus_.one(), logits, first_two, k);
+  EXPECT_EQ(r.stats.loss, 0);
+  EXPECT_EQ(r.stats.valid, 2);
+  HostMatrix dlogits(DType::kFloat32, 4, 40);
+  backward(cpus_.one(), logits, first_two, k, r, dlogits.mut());
+  for (int64_t i = 0; i < 160; ++i) EXPECT_EQ(dlogits.at(i), 0);
+  for (const std::vector<int32_t>& bad : {std::vector<int32_t>{-1, -1, 3, -1}, {-1, -1, -1, 3}}) {
+    EXPECT_FALSE(std::isfinite(forward(cpus_.one(), logits, bad, k).stats.loss));
+  }
+}
+
+TEST_F(LossTest, UniformLogitsGiveTheLogarithmOfTheVocabulary) {
+  const Case k{3, 50304, 50257, 1, 0};
+  HostMatrix logits(DType::kFloat32, k.rows, k.cols);
+  logits.fill(0.25);
+  const Result r = forward(cpus_.one(), logits, {0, 50256, 1234}, k);
+  EXPECT_NEAR(r.stats.loss, 3 * std::log(50257.0), 1e-6);
+}
+
+TEST_F(LossTest, SoftcapIsNamed) {
+  const HostMatrix logits = random_matrix(DType::kFloat32, 2, 4, 1);
+  HostMatrix row(DType::kFloat32, 1, 2);
+  const std::vector<int32_t> targets = {0, 1};
+  const LossShape shape{.targets = targets.data(), .valid_cols = 4, .softcap = 30};
+  const StepScalars scalars;
+  LossStats stats;
+  const auto expect_named = [](const std::function<void()>& call) {
+    try {
+      call();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::kInput);
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("softcap = 30"));
+    }
+  };
+  cpu::CpuBackend& b = cpus_.one();
+  expect_named([&] { b.loss_row_max({.logits = logits.view(), .row_max = row.mut(), .shape = shape}, stream_); });
+  expect_named([&] {
+    b.loss_row_sums({.logits = logits.view(),
+                     .row_max = row.view(),
+                     .row_sum = row.mut(),
+                     .target_logit = row.mut(),
+                     .shape = shape},
+                    stream_);
+  });
+  expect_named([&] {
+    b.loss_reduce(
+        {.row_max = row.view(), .row_sum = row.view(), .target_logit = row.view(), .shape = shape, .stats = &stats},
+        stream_);
+  });
+  expect_named([&] {
+    HostMatrix out(DType::kFloat32, 2, 4);
+    b.loss_backward({.logits = logits.view(),
+                     .row_max = row.view(),
+                     .row_sum = row.view(),
+                     .dlogits = out.mut(),
+                     .shape = shape,
+                     .scalars = &scalars},
+                    stream_);
+  });
+}
+
+}  // namespace
+}  // namespace ashlar::test
