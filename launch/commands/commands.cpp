@@ -6,6 +6,14 @@
 #include <span>
 
 #include "core/base/error.h"
+#include "launch/commands/bench_attention.h"
+#include "launch/commands/bench_gemm.h"
+#include "launch/commands/bench_step.h"
+#include "launch/commands/data_command.h"
+#include "launch/commands/eval.h"
+#include "launch/commands/explain.h"
+#include "launch/commands/generate.h"
+#include "launch/commands/params.h"
 #include "launch/commands/train.h"
 #include "launch/config/schema.h"
 
@@ -20,10 +28,37 @@ struct Command {
   std::function<int(std::span<const std::string>)> run;
 };
 
-std::vector<Command> commands(const training::SignalWatch& signals, Log& log) {
+const char* const kBenchHelp =
+    "ashlar bench gemm [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
+    "ashlar bench kernels | attention [--threads N]\n"
+    "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--json]\n"
+    "\n"
+    "Each prints times and the share of what this machine's registers or memory reach in the same run.\n";
+
+int run_bench(std::span<const std::string> words) {
+  const std::string what = words.empty() ? "" : words[0];
+  const std::span<const std::string> rest = words.empty() ? words : words.subspan(1);
+  if (what == "gemm") return run_bench_gemm(rest, std::cout);
+  if (what == "attention") return run_bench_attention(rest, std::cout);
+  if (what == "step") return run_bench_step(rest, std::cout);
+  throw input_error("bench", "expected gemm, kernels, attention or step, got ", what.empty() ? "nothing" : what, "; ashlar bench --help lists all");
+}
+
+std::vector<Command> command_table(const training::SignalWatch& signals, Log& log) {
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
        [&](std::span<const std::string> words) { return run_train_command(words, signals, log); }},
+      {"eval", "loss of a checkpoint on a validation part", kEvalHelp,
+       [&](std::span<const std::string> words) { return run_eval_command(words, log); }},
+      {"generate", "text from a checkpoint", kGenerateHelp,
+       [&](std::span<const std::string> words) { return run_generate_command(words, log); }},
+      {"data", "build, inspect and verify token datasets", nullptr,
+       [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }},
+      {"params", "parameter counts and flops of a configuration", kParamsHelp,
+       [&](std::span<const std::string> words) { return run_params_command(words, log); }},
+      {"explain", "what a configuration key means", nullptr,
+       [](std::span<const std::string> words) { return commands::explain_command({words.begin(), words.end()}); }},
+      {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench},
   };
 }
 
@@ -39,7 +74,7 @@ bool asks_for_help(const std::string& word) { return word == "--help" || word ==
 }  // namespace
 
 int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, Log& log) {
-  const std::vector<Command> all = commands(signals, log);
+  const std::vector<Command> all = command_table(signals, log);
   if (words.empty() || asks_for_help(words[0])) {
     print_overview(all);
     return words.empty() ? static_cast<int>(ExitCode::kInput) : 0;

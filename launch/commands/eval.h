@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "core/base/log.h"
+
+namespace ashlar::launch {
+
+/// `ashlar eval CHECKPOINT --data DIR ...`: loss on a dataset's validation part. Returns the exit code; throws Error.
+int run_eval_command(std::span<const std::string> words, Log& log);
+
+extern const char* const kEvalHelp;
+
+}  // namespace ashlar::launch

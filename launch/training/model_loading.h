@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/base/log.h"
+#include "data/tokenizer.h"
+#include "launch/training/engine.h"
+
+namespace ashlar::training {
+
+/// A model read from a checkpoint, ready to evaluate and generate.
+struct LoadedModel {
+  std::filesystem::path checkpoint;
+  int64_t step = -1;  ///< -1: an import, which has none
+  std::string config_toml;
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null for an import without one
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Engine> engine;
+};
+
+struct LoadOptions {
+  std::filesystem::path path;         ///< a checkpoint, or a run directory (its newest good checkpoint)
+  std::optional<std::string> dtype;   ///< "bf16", "fp32", "fp64"; absent: as the run had it, fp32 for an import
+  int64_t threads = 0;                ///< 0 = all cores
+  int64_t positions = 0;              ///< rotary tables cover at least so many, and the run's sequence length
+};
+
+/// Input error for another path, dtype or model; damaged error for a damaged checkpoint.
+LoadedModel load_model(const LoadOptions& options, Log& log);
+
+}  // namespace ashlar::training
