@@ -289,7 +289,11 @@ std::vector<DataSource> RawConfig::data_sources() const {
   return value ? std::get<std::vector<DataSource>>(*value) : std::vector<DataSource>{};
 }
 
-void RawConfig::add_error(std::string text) { values_->errors.push_back(std::move(text)); }
+void RawConfig::add_error(std::string_view text) {
+  if (const size_t end = text.find("] "); text.starts_with('[') && end != text.npos) text.remove_prefix(end + 2);
+  values_->errors.push_back(str_cat("data.path: ", text));
+}
+
 const std::vector<std::string>& RawConfig::errors() const { return values_->errors; }
 
 }  // namespace ashlar::config

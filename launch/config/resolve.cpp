@@ -110,18 +110,14 @@ ScheduleSection resolve_schedule(Resolver& r, int64_t steps) {
   s.warmup_steps = r.derive("schedule.warmup_steps", std::min<int64_t>(2000, steps / 20), {"train.steps"},
                             "train.steps / 20, at most 2000");
   const bool decays = s.kind == kCosine || s.kind == kLinear || s.kind == kWsd;
-  r.only_when("schedule.min_ratio", decays, {"schedule.kind"});
+  r.only_when("schedule.min_ratio", s.kind != kConstant, {"schedule.kind"});
   r.only_when("schedule.decay_steps", decays, {"schedule.kind"});
   const bool sound = r.sound({"train.steps", "schedule.warmup_steps", "schedule.kind"}) && steps > 0;
   if (sound && s.warmup_steps > steps)
     r.error("schedule.warmup_steps = ", s.warmup_steps, ": expected at most train.steps = ", steps,
             "; shorten the warm-up or train longer");
-  if (!decays) {
-    s.min_ratio = s.kind == kConstant ? 1.0 : 0.0;
-    return s;
-  }
-  s.min_ratio = r.number("schedule.min_ratio");
-  if (!r.given("schedule.decay_steps") && steps == 0) return s;
+  s.min_ratio = s.kind == kConstant ? 1.0 : r.number("schedule.min_ratio");
+  if (!decays || (!r.given("schedule.decay_steps") && steps == 0)) return s;
   const int64_t after_warmup = std::max<int64_t>(1, steps - s.warmup_steps);
   if (s.kind == kWsd) {
     s.decay_steps = r.derive("schedule.decay_steps", std::clamp<int64_t>(steps / 5, 1, after_warmup),
@@ -200,17 +196,6 @@ const char* name_of(PipelineSchedule v) {
     case PipelineSchedule::kZbH1: return "zb-h1";
   }
   throw Bug("PipelineSchedule out of range");
-}
-
-const char* name_of(LrKind v) {
-  switch (v) {
-    case LrKind::kConstant: return "constant";
-    case LrKind::kLinear: return "linear";
-    case LrKind::kCosine: return "cosine";
-    case LrKind::kWsd: return "wsd";
-    case LrKind::kInvSqrt: return "inv_sqrt";
-  }
-  throw Bug("LrKind out of range");
 }
 
 }  // namespace ashlar::config

@@ -72,13 +72,15 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_key(std::string_view section, std::string_view key) {
-  const std::string wanted = str_cat(section, ".", key);
   const KeySpec* best = nullptr;
   size_t best_distance = 0;
   for (const KeySpec& spec : schema()) {
-    const size_t whole = edit_distance(spec.name(), wanted);
-    // The right key in the wrong section is a likelier slip than any misspelling.
-    const size_t distance = spec.key == key ? std::min<size_t>(whole, 1) : whole;
+    const std::string_view known = spec.key;
+    size_t distance =
+        section.empty() ? edit_distance(known, key) : edit_distance(spec.name(), str_cat(section, ".", key));
+    // The right key in the wrong section, or the beginning of a long key, is a likelier slip than many wrong letters.
+    if (known == key) distance = std::min<size_t>(distance, 1);
+    if (key.size() >= 4 && known.starts_with(key)) distance = std::min<size_t>(distance, 2);
     if (best == nullptr || distance < best_distance) best = &spec, best_distance = distance;
   }
   return best->name();

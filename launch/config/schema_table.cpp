@@ -347,7 +347,7 @@ constexpr KeySpec kSchema[] = {
     {.section = "schedule", .key = "warmup_tokens", .type = kInt, .need = kOptional, .low = 1, .high = 1e15,
      .served = kNo, .example = "1000000", .unit = "tokens", .doc = "The warm-up counted in tokens."},
     {.section = "schedule", .key = "min_ratio", .type = kNumber, .fallback = "0.1", .low = 0, .high = 1,
-     .when = "schedule.kind is linear, cosine or wsd", .doc = "Lowest rate, as a share of lr."},
+     .when = "schedule.kind is not constant", .doc = "Lowest rate, as a share of lr."},
     {.section = "schedule", .key = "decay_steps", .type = kInt, .need = kDerived,
      .rule = "linear, cosine: steps - warmup_steps; wsd: steps / 5", .low = 1, .high = kBig,
      .when = "schedule.kind is linear, cosine or wsd", .example = "1000", .unit = "steps",

@@ -118,12 +118,11 @@ std::vector<Entry> config_entries(const RunConfig& c) {
   e.add("optimizer.weight_decay", c.optimizer.weight_decay);
   e.add("optimizer.decay_embeddings", c.optimizer.decay_embeddings);
   e.add("optimizer.clip", c.optimizer.clip);
-  e.add("schedule.kind", name_of(c.schedule.kind));
+  e.add("schedule.kind", Value(std::string(optim::name_of(c.schedule.kind))));
   e.add("schedule.warmup_steps", c.schedule.warmup_steps);
-  if (c.schedule.kind != LrKind::kConstant && c.schedule.kind != LrKind::kInvSqrt) {
-    e.add("schedule.min_ratio", c.schedule.min_ratio);
+  if (c.schedule.kind != LrKind::kConstant) e.add("schedule.min_ratio", c.schedule.min_ratio);
+  if (c.schedule.kind != LrKind::kConstant && c.schedule.kind != LrKind::kInvSqrt)
     e.add("schedule.decay_steps", c.schedule.decay_steps);
-  }
   if (!c.data.sources.empty()) e.add("data.path", c.data.sources);
   e.add("data.document_mask", c.data.document_mask);
   e.add("data.restart_positions", c.data.restart_positions);

@@ -1,0 +1,179 @@
+// Counts and rules against published figures, none of which come from this program.
+
+#include "parallel/model/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+namespace ashlar::model {
+namespace {
+
+struct Published {
+  const char* name;
+  int64_t d_model, n_layers, n_heads, n_kv_heads, head_dim, d_ff, vocab;
+  NormType norm;
+  NormAffine affine;
+  int norms;                 // a block; 0 = serial
+  std::array<bool, 4> bias;  // qkv, attention output, FFN, head
+  bool gated;
+  int64_t learned_positions;
+  bool tied;
+  int64_t parameters;
+};
+
+constexpr auto kLN = NormType::kLayerNorm;
+constexpr auto kRMS = NormType::kRmsNorm;
+constexpr auto kNone = NormAffine::kNone;
+constexpr auto kScale = NormAffine::kScale;
+constexpr auto kBoth = NormAffine::kScaleBias;
+
+// Parameter counts as published with each model, or counted from its released files.
+constexpr Published kPublished[] = {
+    {"GPT-2", 768, 12, 12, 12, 64, 3072, 50257, kLN, kBoth, 0, {1, 1, 1, 0}, false, 1024, true, 124439808},
+    {"GPT-2 XL", 1600, 48, 25, 25, 64, 6400, 50257, kLN, kBoth, 0, {1, 1, 1, 0}, false, 1024, true, 1557611200},
+    {"GPT-3", 12288, 96, 96, 96, 128, 49152, 50257, kLN, kBoth, 0, {1, 1, 1, 0}, false, 2048, true, 174604259328},
+    {"GPT-J", 4096, 28, 16, 16, 256, 16384, 50400, kLN, kBoth, 1, {0, 0, 1, 1}, false, 0, false, 6050882784},
+    {"GPT-NeoX-20B", 6144, 44, 64, 64, 96, 24576, 50432, kLN, kBoth, 2, {1, 1, 1, 0}, false, 0, false, 20554567680},
+    {"PaLM 540B", 18432, 118, 48, 1, 256, 73728, 256000, kLN, kScale, 1, {0, 0, 0, 0}, true, 0, true, 540356474880},
+    {"LLaMA 7B", 4096, 32, 32, 32, 128, 11008, 32000, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 6738415616},
+    {"LLaMA 65B", 8192, 80, 64, 64, 128, 22016, 32000, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 65285660672},
+    {"LLaMA 2 70B", 8192, 80, 64, 8, 128, 28672, 32000, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 68976648192},
+    {"LLaMA 3 8B", 4096, 32, 32, 8, 128, 14336, 128256, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 8030261248},
+    {"LLaMA 3 70B", 8192, 80, 64, 8, 128, 28672, 128256, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 70553706496},
+    {"Mistral 7B", 4096, 32, 32, 8, 128, 14336, 32000, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 7241732096},
+    {"Falcon 7B", 4544, 32, 71, 1, 64, 18176, 65024, kLN, kBoth, 1, {0, 0, 0, 0}, false, 0, true, 6921720704},
+    {"Falcon 40B", 8192, 60, 128, 8, 64, 32768, 65024, kLN, kBoth, 2, {0, 0, 0, 0}, false, 0, true, 41303293952},
+    {"OLMo 1B", 2048, 16, 16, 16, 128, 8192, 50304, kLN, kNone, 0, {0, 0, 0, 0}, true, 0, true, 1176764416},
+    {"OLMo 7B", 4096, 32, 32, 32, 128, 11008, 50304, kLN, kNone, 0, {0, 0, 0, 0}, true, 0, false, 6888095744},
+    {"Qwen 14B", 5120, 40, 40, 40, 128, 13696, 152064, kRMS, kScale, 0, {1, 0, 0, 0}, true, 0, false, 14167290880},
+    {"Qwen 2 72B", 8192, 80, 64, 8, 128, 29568, 152064, kRMS, kScale, 0, {1, 0, 0, 0}, true, 0, false, 72706203648},
+    {"Phi-3-mini", 3072, 32, 32, 32, 96, 8192, 32064, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 3821079552},
+    {"Phi-4", 5120, 40, 40, 10, 128, 17920, 100352, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 14659507200},
+    {"Command A", 12288, 64, 96, 8, 128, 36864, 256000, kLN, kScale, 1, {0, 0, 0, 0}, true, 0, true, 111057580032},
+    {"DeepSeek 67B", 8192, 95, 64, 8, 128, 22016, 102400, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 67425001472},
+    {"Yi 34B", 7168, 60, 56, 8, 128, 20480, 64000, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, false, 34388917248},
+    {"SmolLM2", 2048, 24, 32, 32, 64, 8192, 49152, kRMS, kScale, 0, {0, 0, 0, 0}, true, 0, true, 1711376384},
+};
+
+ModelConfig config_of(const Published& p) {
+  ModelConfig c{.d_model = p.d_model,
+                .n_layers = p.n_layers,
+                .n_heads = p.n_heads,
+                .n_kv_heads = p.n_kv_heads,
+                .head_dim = p.head_dim,
+                .d_ff = p.d_ff,
+                .vocab_size = p.vocab};
+  c.norm.type = p.norm;
+  c.norm.affine = p.affine;
+  if (p.norms > 0) c.block = {.topology = Topology::kParallel, .parallel_norms = p.norms};
+  c.bias = {.qkv = p.bias[0], .attn_out = p.bias[1], .ffn = p.bias[2], .lm_head = p.bias[3]};
+  c.ffn.gated = p.gated;
+  if (p.learned_positions > 0)
+    c.pos = {.type = PosType::kLearned, .max_positions = p.learned_positions};
+  else
+    c.rope.dims = p.head_dim;
+  c.attn_scale = 0.125;
+  c.tied = p.tied;
+  return c;
+}
+
+TEST(ParameterCount, PublishedModels) {
+  for (const Published& p : kPublished) {
+    const ModelConfig c = config_of(p);
+    EXPECT_EQ(count_parameters(c).total(), p.parameters) << p.name;
+    EXPECT_TRUE(constraint_errors(c).empty()) << p.name << ": " << constraint_errors(c)[0];
+  }
+}
+
+TEST(ParameterCount, Gpt2ByComponent) {
+  const ParameterCount n = count_parameters(config_of(kPublished[0]));
+  EXPECT_EQ(n.embedding, 38597376);
+  EXPECT_EQ(n.positions, 786432);
+  EXPECT_EQ(n.attention, 7077888 + 14155776 + 7077888);
+  EXPECT_EQ(n.ffn, 56623104);
+  EXPECT_EQ(n.biases, 82944);
+  EXPECT_EQ(n.norms, 36864 + 1536);
+  EXPECT_EQ(n.head, 0);
+  EXPECT_EQ(n.head_bias, 0);
+}
+
+TEST(ParameterCount, PaddingAddsRows) {
+  ModelConfig c = config_of(kPublished[0]);
+  c.vocab_pad_to = 128;
+  EXPECT_EQ(c.vocab_padded(), 50304);
+  EXPECT_EQ(count_parameters(c).total(), 124439808 + 47 * 768);
+  c.vocab_size = 50304;
+  EXPECT_EQ(c.vocab_padded(), 50304);
+}
+
+TEST(Flops, CountsMatricesOnce) {
+  ModelConfig c = config_of(kPublished[0]);
+  // 12 layers of 12 d^2 and the head, tied or not; the lookups and the position table do no arithmetic.
+  const int64_t n = 12 * 12 * 768 * 768 + 50257 * 768;
+  EXPECT_EQ(matmul_parameters(c), n);
+  c.tied = false;
+  EXPECT_EQ(matmul_parameters(c), n);
+  c.bias.lm_head = true;
+  EXPECT_EQ(matmul_parameters(c), n);
+  const FlopsPerToken f = flops_per_token(c, 1024);
+  EXPECT_EQ(f.matmul, 6.0 * static_cast<double>(n));
+  EXPECT_EQ(f.attention_full, 12.0 * 12 * 768 * 1024);
+  EXPECT_EQ(f.attention_causal, 6.0 * 12 * 768 * 1024);
+  EXPECT_EQ(f.total_full(), f.matmul + f.attention_full);
+  EXPECT_EQ(f.total_causal(), f.matmul + f.attention_causal);
+}
+
+TEST(DerivedWidth, PublishedWidths) {
+  EXPECT_EQ(derived_d_ff(4096, true), 11008);
+  EXPECT_EQ(derived_d_ff(5120, true), 13824);
+  EXPECT_EQ(derived_d_ff(8192, true), 22016);
+  EXPECT_EQ(derived_d_ff(96, true), 256);  // exactly 256
+  EXPECT_EQ(derived_d_ff(97, true), 512);  // just above
+  EXPECT_EQ(derived_d_ff(48, true, 1), 128);
+  EXPECT_EQ(derived_d_ff(49, true, 1), 131);  // 130.67
+  EXPECT_EQ(derived_d_ff(768, false), 3072);
+}
+
+TEST(DerivedWidth, RotatedDims) {
+  EXPECT_EQ(rope_dims_of(256, 0.25), 64);
+  EXPECT_EQ(rope_dims_of(80, 0.4), 32);
+  EXPECT_EQ(rope_dims_of(12, 0.5), 6);
+  EXPECT_EQ(rope_dims_of(12, 0.6), 7);
+  EXPECT_EQ(rope_dims_of(64, 1.0), 64);
+}
+
+TEST(Constraints, EachIsNamed) {
+  const ModelConfig good = config_of(kPublished[6]);
+  const auto expect = [&](const char* key, const auto& spoil) {
+    ModelConfig c = good;
+    spoil(c);
+    const auto errors = constraint_errors(c);
+    ASSERT_EQ(errors.size(), 1U) << key << ::testing::PrintToString(errors);
+    EXPECT_EQ(errors[0].rfind(std::string(key) + " = ", 0), 0U) << errors[0];
+  };
+  expect("model.d_model", [](ModelConfig& c) { c.d_model = 0; });
+  expect("model.n_layers", [](ModelConfig& c) { c.n_layers = 0; });
+  expect("model.d_ff", [](ModelConfig& c) { c.d_ff = -1; });
+  expect("vocab.size", [](ModelConfig& c) { c.vocab_size = 0; });
+  expect("model.n_kv_heads", [](ModelConfig& c) { c.n_kv_heads = 5; });
+  expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 130; });
+  expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 512; });
+  expect("norm.eps", [](ModelConfig& c) { c.norm.eps = 0; });
+  expect("norm.final", [](ModelConfig& c) { c.norm.final = false; });
+  expect("ffn.act", [](ModelConfig& c) { c.ffn.act = Activation::kRelu2; });
+  expect("block.parallel_norms", [](ModelConfig& c) { c.block.parallel_norms = 2; });
+  expect("pos.max_positions", [](ModelConfig& c) { c.pos.type = PosType::kLearned; });
+  expect("rope.dims", [](ModelConfig& c) { c.rope.dims = 31; });
+  expect("rope.dims", [](ModelConfig& c) { c.rope.dims = 130; });
+  expect("rope.base", [](ModelConfig& c) { c.rope.base = 0; });
+  expect("dropout.attn", [](ModelConfig& c) { c.dropout.attn = 1; });
+  expect("attn.scale", [](ModelConfig& c) { c.attn_scale = 0; });
+  expect("loss.z_coef", [](ModelConfig& c) { c.loss.z_coef = -1; });
+  expect("init.std", [](ModelConfig& c) { c.init.std = 0; });
+  expect("init.residual_scale", [](ModelConfig& c) { c.init.residual_scale = 0; });
+}
+
+}  // namespace
+}  // namespace ashlar::model

@@ -1,0 +1,289 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "launch/config/explain.h"
+#include "tests/config/fixture.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::config::testing {
+namespace {
+
+std::string derived_line(const Resolved& r, const std::string& key) {
+  for (const DerivedValue& d : r.derived)
+    if (d.key == key) return d.key + " = " + d.value + " (" + d.rule + ")";
+  return "";
+}
+
+TEST(Resolve, EightKeysMakeTheConsensusRecipe) {
+  const Resolved r = resolved({});
+  const RunConfig& c = r.config;
+  EXPECT_EQ(c.run.dir, "runs/test");
+  EXPECT_EQ(c.run.dtype, DType::kBFloat16);
+  EXPECT_EQ(c.run.threads, 2);
+  EXPECT_FALSE(c.run.init_from.has_value());
+  EXPECT_EQ(c.model.n_kv_heads, 4);
+  EXPECT_EQ(c.model.head_dim, 32);
+  EXPECT_EQ(c.model.d_ff, 512);  // 341.3 rounded up to a multiple of 256
+  EXPECT_EQ(c.model.vocab_size, 65);
+  EXPECT_EQ(c.model.vocab_padded(), 65);
+  EXPECT_EQ(c.model.norm.type, NormType::kRmsNorm);
+  EXPECT_EQ(c.model.norm.affine, model::NormAffine::kScale);
+  EXPECT_EQ(c.model.norm.eps, 1e-5);
+  EXPECT_EQ(c.model.ffn.act, Activation::kSilu);
+  EXPECT_TRUE(c.model.ffn.gated);
+  EXPECT_EQ(c.model.bias, model::BiasConfig{});
+  EXPECT_EQ(c.model.pos.type, model::PosType::kRope);
+  EXPECT_EQ(c.model.pos.max_positions, 0);
+  EXPECT_EQ(c.model.rope.base, 10000.0);
+  EXPECT_EQ(c.model.rope.dims, 32);
+  EXPECT_EQ(c.model.rope.style, RopeStyle::kHalf);
+  EXPECT_DOUBLE_EQ(c.model.attn_scale, 1 / std::sqrt(32.0));
+  EXPECT_FALSE(c.model.tied);
+  EXPECT_EQ(c.model.dropout, model::DropoutConfig{});
+  EXPECT_EQ(c.model.init.scheme, model::InitScheme::kGpt2);
+  EXPECT_EQ(c.model.init.std, 0.02);
+  EXPECT_DOUBLE_EQ(c.model.init.residual_scale, 1 / std::sqrt(8.0));
+  EXPECT_EQ(c.train.micro_batch, 12);
+  EXPECT_EQ(c.optimizer.beta1, 0.9);
+  EXPECT_EQ(c.optimizer.beta2, 0.95);
+  EXPECT_EQ(c.optimizer.eps, 1e-8);
+  EXPECT_EQ(c.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(c.optimizer.clip, 1.0);
+  EXPECT_EQ(c.schedule.kind, LrKind::kCosine);
+  EXPECT_EQ(c.schedule.warmup_steps, 50);
+  EXPECT_EQ(c.schedule.decay_steps, 950);
+  EXPECT_EQ(c.schedule.min_ratio, 0.1);
+  EXPECT_EQ(c.data.sources, (std::vector<DataSource>{{"data/x", 1.0}}));
+
+  const auto required = std::count_if(schema().begin(), schema().end(), [](const KeySpec& s) {
+    return s.need == Need::kModel || s.need == Need::kTrain;
+  });
+  EXPECT_LE(required, 12);
+}
+
+TEST(Resolve, DerivedValuesCarryTheirRule) {
+  const Resolved r = resolved({"model.d_model=4096", "model.n_heads=32"});
+  EXPECT_EQ(derived_line(r, "model.d_ff"), "model.d_ff = 11008 (8/3 d_model rounded up to 256)");
+  EXPECT_EQ(derived_line(r, "model.head_dim"), "model.head_dim = 128 (model.d_model / model.n_heads)");
+  EXPECT_EQ(derived_line(r, "vocab.size"), "vocab.size = 65 (the vocabulary of the dataset)");
+  EXPECT_EQ(derived_line(r, "run.threads"), "run.threads = 2 (2 cores / 1 rank)");
+  EXPECT_NE(derived_text(r.derived).find("derived: model.d_ff = 11008 (8/3 d_model rounded up to 256)\n"),
+            std::string::npos);
+  EXPECT_EQ(derived_line(resolved({"model.d_ff=100"}), "model.d_ff"), "");
+  EXPECT_EQ(derived_line(resolved({"ffn.gated=false"}), "model.d_ff"), "model.d_ff = 512 (4 d_model)");
+  EXPECT_EQ(resolved({"ffn.multiple_of=1"}).config.model.d_ff, 342);
+  const Resolved learned = resolved({"pos.type=learned"});
+  EXPECT_EQ(derived_line(learned, "pos.max_positions"), "pos.max_positions = 64 (train.sequence_length)");
+  EXPECT_EQ(learned.config.model.rope.dims, 0);
+}
+
+TEST(Resolve, AttentionScaleRules) {
+  const auto scale = [](const std::string& value) {
+    return resolved({"model.head_dim=64", "attn.scale=" + value}).config.model.attn_scale;
+  };
+  EXPECT_DOUBLE_EQ(scale("head_dim^-0.5"), 0.125);
+  EXPECT_DOUBLE_EQ(scale("1/head_dim"), 1.0 / 64);
+  EXPECT_DOUBLE_EQ(scale("(d_model/n_heads)^-0.5"), 1 / std::sqrt(32.0));
+  EXPECT_DOUBLE_EQ(scale("1"), 1.0);
+}
+
+TEST(Resolve, InitResidualScale) {
+  EXPECT_EQ(resolved({"init.scheme=normal"}).config.model.init.residual_scale, 1.0);
+  EXPECT_EQ(resolved({"init.residual_scale=0.5"}).config.model.init.residual_scale, 0.5);
+  EXPECT_DOUBLE_EQ(
+      resolved({"init.scheme=xavier", "init.residual_scale=1/sqrt(2*n_layers)"}).config.model.init.residual_scale,
+      1 / std::sqrt(8.0));
+}
+
+TEST(Resolve, RopeFractionBecomesDims) {
+  EXPECT_EQ(resolved({"rope.fraction=0.25"}).config.model.rope.dims, 8);
+  EXPECT_EQ(resolved({"rope.dims=12"}).config.model.rope.dims, 12);
+  expect_one(errors_of({"rope.fraction=0.1"}), "rope.dims = 3", "even");
+  expect_one(errors_of({"rope.fraction=0.01"}), "rope.dims = 0", "even");
+  expect_one(errors_of({"rope.dims=34"}), "rope.dims = 34", "model.head_dim = 32");
+  expect_one(errors_of({"rope.dims=8", "rope.fraction=0.25"}), "rope.fraction = 0.25", "rope.dims is not given");
+}
+
+TEST(Resolve, CrossChecks) {
+  expect_one(errors_of({"model.n_kv_heads=3"}), "model.n_kv_heads = 3", "divisor of model.n_heads = 4");
+  expect_one(errors_of({"model.n_heads=3"}), "model.n_heads = 3", "128 / 3");
+  expect_one(errors_of({"model.head_dim=34"}), "model.head_dim = 34", "multiple of 4");
+  for (const std::string key : {"rope.base=500", "rope.dims=8", "rope.style=half", "rope.fraction=0.5"})
+    for (const char* pos : {"pos.type=none", "pos.type=learned"})
+      expect_one(errors_of({key, pos}), key.substr(0, key.find('=')), "pos.type = \"rope\"");
+  expect_one(errors_of({"pos.max_positions=64"}), "pos.max_positions = 64", "pos.type = \"learned\"");
+  expect_one(errors_of({"pos.type=learned", "pos.max_positions=32"}), "train.sequence_length = 64", "32");
+  expect_one(errors_of({"block.parallel_norms=2"}), "block.parallel_norms = 2", "block.topology = \"parallel\"");
+  expect_one(errors_of({"ffn.multiple_of=64", "model.d_ff=256"}), "ffn.multiple_of = 64", "derived");
+  expect_one(errors_of({"ffn.multiple_of=64", "ffn.gated=false"}), "ffn.multiple_of = 64", "ffn.gated = true");
+  expect_one(errors_of({"schedule.warmup_steps=1001"}), "schedule.warmup_steps = 1001", "train.steps = 1000");
+  expect_one(errors_of({"schedule.kind=constant", "schedule.min_ratio=0.2"}), "schedule.min_ratio", "not constant");
+  expect_one(errors_of({"schedule.kind=inv_sqrt", "schedule.decay_steps=9"}), "schedule.decay_steps", "cosine");
+  expect_one(errors_of({"schedule.kind=wsd", "schedule.decay_steps=951"}), "schedule.decay_steps = 951", "950");
+  expect_one(errors_of({"train.micro_batch=5"}), "train.micro_batch = 5", "train.global_batch = 12");
+  expect_one(errors_of({"train.micro_batch=24"}), "train.micro_batch = 24", "train.global_batch = 12");
+  expect_one(errors_of({"train.global_batch=1048576", "train.sequence_length=1048576"}), "train.micro_batch = 1048576",
+             "2147483647");
+  expect_one(errors_of({"vocab.size=64"}), "vocab.size = 64", "65 ids of the dataset");
+  expect_one(errors_of({"data.restart_positions=true"}), "data.restart_positions", "data.document_mask = true");
+  expect_one(errors_of({"data.restart_positions=true", "data.document_mask=true", "pos.type=none"}),
+             "data.restart_positions", "pos.type");
+  expect_one(errors_of({"mesh.virtual_stages=2"}), "mesh.virtual_stages = 2", "interleaved");
+  expect_one(errors_of({"model.embed_dim=64"}), "model.embed_dim = 64", "not served by this version");
+  EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
+  EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
+  EXPECT_EQ(resolved({"schedule.kind=inv_sqrt"}).config.schedule.min_ratio, 0.1);
+}
+
+TEST(Resolve, MeshNamesRanks) {
+  for (const std::string key : {"mesh.tensor", "mesh.pipeline", "mesh.data"})
+    expect_one(errors_of({key + "=2"}), key + " = 2", "number of ranks, 1;");
+  Facts four = facts();
+  four.ranks = four.local_ranks = 4;
+  expect_one(errors_of({}, kMinimal, four), "ranks = 4", "most that this version runs");
+  // What stays when the version takes more ranks: divisors, and the product.
+  EXPECT_EQ(errors_of({"mesh.tensor=3"}, kMinimal, four).size(), 2U);
+  EXPECT_EQ(
+      errors_of({"mesh.tensor=2", "mesh.data=1"}, kMinimal, four)[1].rfind("mesh.data = 1: expected mesh.tensor", 0),
+      0U);
+  EXPECT_EQ(errors_of({"mesh.tensor=2", "mesh.data=2"}, kMinimal, four).size(), 1U);
+}
+
+TEST(Resolve, VocabularyWithoutADataset) {
+  Facts none{.hardware_threads = 1};
+  expect_one(errors_of({}, kMinimal, none), "vocab.size", "missing");
+  EXPECT_EQ(errors_of({"vocab.size=100"}, kMinimal, none), std::vector<std::string>{});
+  // A dataset that does not open is one error, not two.
+  RawConfig raw = parse_config(kMinimal, "test.toml", {});
+  EXPECT_EQ(raw.data_sources(), (std::vector<DataSource>{{"data/x", 1.0}}));
+  raw.add_error("[data] data/x: expected a dataset, got nothing; build one");
+  try {
+    resolve(raw, none);
+    FAIL();
+  } catch (const ConfigError& e) {
+    expect_one(e.errors(), "data.path: data/x", "expected a dataset");
+    EXPECT_STREQ(e.what(), "[config] data.path: data/x: expected a dataset, got nothing; build one");
+  }
+}
+
+TEST(Resolve, AllErrorsAtOnce) {
+  const std::string text = R"(
+[model]
+d_model = "wide"
+n_layers =
+n_heds = 4
+[norm]
+placement = "post"
+[train]
+steps = 0
+sequence_length = 64
+global_batch = 12
+micro_batch = 5
+[optimiser]
+lr = 1e-3
+[pos]
+type = "learned"
+[rope]
+base = 5
+[data]
+path = [{path = "a", weight = -1}, {wight = 2}, 3]
+)";
+  const auto errors = errors_of({"run.threads=none", "train.nonsense", "lr=3", "run.seed=-1"}, text);
+  const auto has = [&](const std::string& start, const std::string& part) {
+    EXPECT_EQ(std::count_if(
+                  errors.begin(), errors.end(),
+                  [&](const std::string& e) { return e.rfind(start, 0) == 0 && e.find(part) != std::string::npos; }),
+              1)
+        << start << " ... " << part;
+  };
+  has("model.d_model = 'wide': expected an integer from 1 to", "(test.toml:3)");
+  has("model.n_layers = (empty): expected an integer from 1 to", "test.toml:4");
+  has("model.n_heds: unknown key; did you mean model.n_heads?", "(test.toml:5)");
+  has("norm.placement = \"post\": not served by this version", "(test.toml:7)");
+  has("train.steps = 0: expected an integer from 1 to", "e.g. train.steps = 1000");
+  has("train.micro_batch = 5: expected train.global_batch = 12", "multiple");
+  has("optimiser.lr: unknown key; did you mean optimizer.lr?", "");
+  has("rope.base = 5", "only when pos.type = \"rope\"");
+  has("data.path[0].weight = -1", "a number above 0");
+  has("data.path[1].wight = 2", "only the keys path and weight");
+  has("data.path[1] = ", "a path in it");
+  has("data.path[2] = 3", "{path = ");
+  has("run.threads = 'none'", "(command line)");
+  has("train.nonsense: expected section.key=value", "(command line)");
+  has("lr: unknown key; did you mean optimizer.lr?", "(command line)");
+  has("run.seed = -1", "from 0 to 4294967295");
+  has("model.n_heads: missing", "e.g. model.n_heads = 8");
+  has("optimizer.lr: missing", "");
+  EXPECT_EQ(errors.size(), 18U) << ::testing::PrintToString(errors);
+  try {
+    resolve(parse_config(text, "test.toml", {}), facts());
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput);
+    std::string all(e.what());
+    EXPECT_EQ(all.rfind("[config] ", 0), 0U);
+    EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 13);
+    for (size_t i = 0; (i = all.find('\n', i)) != all.npos; ++i) EXPECT_EQ(all.substr(i + 1, 9), "[config] ");
+  }
+}
+
+TEST(Resolve, OverridesWinAndUnset) {
+  EXPECT_EQ(resolved({"train.steps=7", "train.steps=9"}).config.train.steps, 9);
+  const std::string text = std::string(kMinimal) + "[schedule]\nmin_ratio = 0.5\n";
+  EXPECT_EQ(resolved({}, text).config.schedule.min_ratio, 0.5);
+  expect_one(errors_of({"schedule.kind=constant"}, text), "schedule.min_ratio = 0.5", "=default on the command line");
+  EXPECT_EQ(resolved({"schedule.kind=constant", "schedule.min_ratio=default"}, text).config.schedule.min_ratio, 1.0);
+  expect_one(errors_of({"model.d_model=default"}), "model.d_model: missing", "model.d_model = 512");
+  EXPECT_EQ(resolved({"run.dir=/tmp/a b"}).config.run.dir, "/tmp/a b");
+  EXPECT_EQ(resolved({"run.dir=\"a\\\"b\""}).config.run.dir, "a\"b");
+  EXPECT_EQ(resolved({" optimizer.lr = 1 "}).config.optimizer.lr, 1.0);
+  EXPECT_EQ(resolved({"data.path=[{path='a', weight=3}, {path='b'}]"}).config.data.sources,
+            (std::vector<DataSource>{{"a", 3.0}, {"b", 1.0}}));
+}
+
+TEST(Resolve, NearestKey) {
+  EXPECT_EQ(nearest_key("model", "dmodel"), "model.d_model");
+  EXPECT_EQ(nearest_key("modl", "d_model"), "model.d_model");
+  EXPECT_EQ(nearest_key("train", "lr"), "optimizer.lr");
+  EXPECT_EQ(nearest_key("optimizer", "wd"), "optimizer.lr");
+  EXPECT_EQ(nearest_key("optim", "weight_decay"), "optimizer.weight_decay");
+  EXPECT_EQ(nearest_key("data", "doc_mask"), "data.document_mask");
+  EXPECT_EQ(nearest_key("", "warmup"), "schedule.warmup_steps");
+}
+
+TEST(Resolve, BrokenFiles) {
+  ::ashlar::testing::ScratchDir dir;
+  EXPECT_THROW(read_config(dir.file("absent.toml"), {}), Error);
+  EXPECT_THROW(read_config(dir.path().string(), {}), Error);
+  std::ofstream(dir.file("empty.toml")).close();
+  EXPECT_EQ(read_config(dir.file("empty.toml"), {}).errors().size(), 0U);
+  expect_one(errors_of({}, std::string(kMinimal) + "what is this\n"), "what is this", "expected TOML");
+  expect_one(errors_of({}, std::string(kMinimal) + "[weird]\n"), "[weird]", "unknown section");
+  expect_one(errors_of({}, std::string(kMinimal) + "[train]\n"), "[train]", "");
+  expect_one(errors_of({}, "run = 3\n" + std::string(kMinimal)), "run = 3", "expected a section");
+  EXPECT_FALSE(errors_of({}, std::string("\x00\xff\xfe[model]\n", 12)).empty());
+  EXPECT_FALSE(errors_of({}, "[model]\nd_model = \"\"\"\n").empty());
+}
+
+TEST(Explain, SaysWhatTheSchemaKnows) {
+  const std::string text = explain("model.d_ff");
+  EXPECT_NE(text.find("8/3 d_model"), std::string::npos);
+  EXPECT_NE(text.find("on resume: fixed"), std::string::npos);
+  EXPECT_NE(explain("norm.placement").find("not served by this version: post, sandwich, output"), std::string::npos);
+  EXPECT_NE(explain("rope").find("rope.style"), std::string::npos);
+  const std::string all = explain("all");
+  for (const KeySpec& spec : schema()) EXPECT_NE(all.find(spec.name() + ": "), std::string::npos) << spec.name();
+  try {
+    explain("model.dff");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput);
+    EXPECT_NE(std::string(e.what()).find("did you mean model.d_ff?"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::config::testing

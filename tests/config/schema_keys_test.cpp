@@ -1,0 +1,289 @@
+// Every key of the schema, given wrongly in every way, in the file and on the command line.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tests/config/fixture.h"
+
+namespace ashlar::config::testing {
+namespace {
+
+bool starts_with_key(const std::string& error, const KeySpec& spec) {
+  const std::string name = spec.name();
+  return error.rfind(name, 0) == 0 && error.size() > name.size() && std::strchr(" :[", error[name.size()]) != nullptr;
+}
+
+/// Exactly one error, which names the key.
+void check_named(const std::vector<std::string>& errors, const KeySpec& spec) {
+  ASSERT_EQ(errors.size(), 1U) << ::testing::PrintToString(errors);
+  EXPECT_TRUE(starts_with_key(errors[0], spec)) << errors[0];
+  EXPECT_EQ(errors[0].find('\n'), std::string::npos) << errors[0];
+}
+
+/// The minimal configuration with one key given as `value`, as a file (TOML forbids giving a key or section twice).
+void expect_named_in_file(const KeySpec& spec, const std::string& value) {
+  SCOPED_TRACE("file: " + spec.name() + " = " + value);
+  std::string text;
+  for (const SectionDoc& section : sections()) {
+    text += std::string("[") + section.section + "]\n";
+    for (const std::string line :
+         {"model.d_model = 128", "model.n_layers = 4", "model.n_heads = 4", "train.steps = 1000",
+          "train.sequence_length = 64", "train.global_batch = 12", "optimizer.lr = 1e-3", "data.path = \"data/x\""}) {
+      const std::string name = line.substr(0, line.find(' '));
+      if (name.rfind(std::string(section.section) + ".", 0) == 0 && name != spec.name())
+        text += line.substr(name.find('.') + 1) + "\n";
+    }
+    if (std::strcmp(section.section, spec.section) == 0) text += std::string(spec.key) + " = " + value + "\n";
+  }
+  check_named(errors_of({}, text), spec);
+}
+
+void expect_named(const KeySpec& spec, const std::string& value) {
+  expect_named_in_file(spec, value);
+  SCOPED_TRACE("override: " + spec.name() + " = " + value);
+  check_named(errors_of({spec.name() + "=" + value}), spec);
+}
+
+class EveryKey : public ::testing::TestWithParam<size_t> {
+ protected:
+  const KeySpec& spec() const { return schema()[GetParam()]; }
+};
+
+TEST_P(EveryKey, WrongTypeIsNamed) {
+  const KeySpec& s = spec();
+  std::vector<std::string> wrong = {"2020-01-01", "{a = 1}"};
+  if (s.type != KeyType::kBool) wrong.push_back("true");
+  if (s.type != KeyType::kNumber && s.type != KeyType::kNumberOrWord) wrong.push_back("1.5");
+  if (s.type != KeyType::kInt && s.type != KeyType::kNumber && s.type != KeyType::kNumberOrWord) wrong.push_back("7");
+  const bool is_text = s.type == KeyType::kString || s.type == KeyType::kWord || s.type == KeyType::kSources;
+  // On a command line any bare text is a path or word: only the file can hold another type.
+  for (const std::string& value : wrong) is_text ? expect_named_in_file(s, value) : expect_named(s, value);
+  if (s.type == KeyType::kString || s.type == KeyType::kWord) expect_named(s, "[1, 2]");
+  if (is_text) return;
+  wrong.clear();
+  wrong.push_back("\"surely-no-word-of-it\"");
+  if (s.type != KeyType::kIntList) wrong.push_back("[1, 2]");
+  for (const std::string& value : wrong) expect_named(s, value);
+}
+
+TEST_P(EveryKey, OutOfRangeIsNamed) {
+  const KeySpec& s = spec();
+  std::vector<std::string> wrong;
+  if (s.type == KeyType::kInt) {
+    wrong = {std::to_string(static_cast<int64_t>(s.low) - 1), std::to_string(static_cast<int64_t>(s.high) + 1),
+             "99999999999999999999999"};
+  } else if (s.type == KeyType::kNumber || s.type == KeyType::kNumberOrWord) {
+    wrong = {"nan", "inf", "-inf", "-1e300", "1e300"};
+    if (s.low_open) wrong.push_back(std::to_string(s.low));
+    if (s.high_open) wrong.push_back(std::to_string(s.high));
+  } else if (s.type == KeyType::kWord) {
+    wrong = {"\"surely-no-word-of-it\""};
+  } else if (s.type == KeyType::kIntList) {
+    wrong = {"[-2]", "[1, 99999999999]"};
+  } else if (s.type == KeyType::kSources) {
+    wrong = {"[{path = \"a\", weight = 0}]", "[{path = \"a\", weight = -1.0}]", "[{path = \"a\", weight = nan}]"};
+  }
+  for (const std::string& value : wrong) expect_named(s, value);
+}
+
+TEST_P(EveryKey, EmptyIsNamed) {
+  expect_named(spec(), "");
+  expect_named(spec(), "\"\"");
+  if (spec().type == KeyType::kIntList || spec().type == KeyType::kSources) expect_named(spec(), "[]");
+}
+
+TEST_P(EveryKey, MisspeltIsNamedAndOffered) {
+  const KeySpec& s = spec();
+  const std::string wrong = s.name() + "q";
+  expect_one(errors_of({wrong + "=1"}), wrong + ":", "did you mean " + s.name() + "?");
+  // In a file that holds nothing else of that section.
+  const std::string text = "[" + std::string(s.section) + "]\n" + s.key + "q = 1\n";
+  const auto errors = errors_of({}, text);
+  EXPECT_EQ(std::count_if(errors.begin(), errors.end(),
+                          [&](const auto& e) {
+                            return e.rfind(wrong + ": unknown key; did you mean " + s.name() + "?", 0) == 0;
+                          }),
+            1)
+      << ::testing::PrintToString(errors);
+}
+
+TEST_P(EveryKey, UnservedValuesAreRefusedByName) {
+  const KeySpec& s = spec();
+  std::vector<std::string> refused;
+  for (const std::string_view word : split_words(s.unserved)) refused.push_back("\"" + std::string(word) + "\"");
+  if (s.served == Served::kNo) refused.push_back(s.example);
+  if (s.served == Served::kDefaultOnly) {
+    if (s.type == KeyType::kBool) refused.push_back(std::strcmp(s.fallback, "true") == 0 ? "false" : "true");
+    if (s.type == KeyType::kInt) refused.push_back("2");
+    if (s.type == KeyType::kNumber || s.type == KeyType::kNumberOrWord) refused.push_back("0.5");
+    if (s.type == KeyType::kIntList) refused.push_back("[4096, -1]");
+    for (const std::string_view word : split_words(s.words))
+      if (word != s.fallback) refused.push_back("\"" + std::string(word) + "\"");
+  }
+  for (const std::string& value : refused)
+    expect_one(errors_of({s.name() + "=" + value}), s.name() + " = ", "not served by this version");
+}
+
+/// What makes the key applicable, and free of conflict with the minimal file.
+std::vector<std::string> setting_for(const KeySpec& s) {
+  const std::string name = s.name();
+  if (name == "block.parallel_norms") return {"block.topology=parallel"};
+  if (name == "pos.max_positions") return {"pos.type=learned"};
+  if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
+  if (name == "data.restart_positions") return {"data.document_mask=true"};
+  return {};
+}
+
+TEST_P(EveryKey, ServedValuesAreTaken) {
+  const KeySpec& s = spec();
+  if (s.served == Served::kNo) return;
+  std::vector<std::string> good;
+  if (*s.example != 0) good.push_back(s.example);
+  if (s.need == Need::kDefault) good.push_back(s.fallback);
+  if (s.served == Served::kYes) {
+    for (const std::string_view word : split_words(s.words)) good.emplace_back(word);
+    if (s.type == KeyType::kBool) good.insert(good.end(), {"true", "false"});
+  }
+  if (s.name() == "model.embed_dim") good = {"128"};
+  if (s.name() == "model.d_model") good = {"64"};
+  if (s.name() == "model.head_dim") good = {"4", "64", "256"};
+  for (const std::string& value : good) {
+    auto overrides = setting_for(s);
+    overrides.push_back(s.name() + "=" + value);
+    EXPECT_EQ(errors_of(overrides), std::vector<std::string>{}) << s.name() << " = " << value;
+  }
+  EXPECT_FALSE(good.empty()) << s.name();
+}
+
+INSTANTIATE_TEST_SUITE_P(Schema, EveryKey, ::testing::Range(size_t{0}, schema().size()), [](const auto& test) {
+  std::string name = schema()[test.param].name();
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+});
+
+TEST(Schema, NamesAreUniqueAndSectionsDocumented) {
+  std::set<std::string> names, documented;
+  for (const SectionDoc& section : sections()) EXPECT_TRUE(documented.insert(section.section).second);
+  for (const KeySpec& spec : schema()) {
+    EXPECT_TRUE(names.insert(spec.name()).second) << spec.name();
+    EXPECT_TRUE(documented.count(spec.section)) << spec.name();
+    EXPECT_GT(std::strlen(spec.doc), 10U) << spec.name();
+    EXPECT_EQ(spec.need == Need::kDerived, *spec.rule != 0) << spec.name();
+    EXPECT_TRUE(spec.need == Need::kDefault || *spec.example != 0) << spec.name();
+  }
+}
+
+TEST(Schema, HoldsTheFixedNames) {
+  // The interface promised to users, spelled here a second time on purpose.
+  for (const char* name : {"run.dir",
+                           "run.seed",
+                           "run.init_from",
+                           "run.device",
+                           "run.dtype",
+                           "run.threads",
+                           "run.deterministic",
+                           "model.d_model",
+                           "model.n_layers",
+                           "model.n_heads",
+                           "model.n_kv_heads",
+                           "model.head_dim",
+                           "model.d_ff",
+                           "block.topology",
+                           "block.parallel_norms",
+                           "mesh.tensor",
+                           "mesh.pipeline",
+                           "mesh.data",
+                           "mesh.sequence_parallel",
+                           "mesh.schedule",
+                           "mesh.virtual_stages",
+                           "train.steps",
+                           "train.sequence_length",
+                           "train.global_batch",
+                           "train.micro_batch",
+                           "train.recompute",
+                           "train.eval_every",
+                           "train.eval_batches",
+                           "optimizer.lr",
+                           "optimizer.beta1",
+                           "optimizer.beta2",
+                           "optimizer.eps",
+                           "optimizer.weight_decay",
+                           "optimizer.decay_embeddings",
+                           "optimizer.clip",
+                           "schedule.kind",
+                           "schedule.warmup_steps",
+                           "schedule.min_ratio",
+                           "schedule.decay_steps",
+                           "data.path",
+                           "data.document_mask",
+                           "checkpoint.every",
+                           "checkpoint.keep",
+                           "log.every",
+                           "log.stats_every",
+                           "model.embed_dim",
+                           "model.parametrization",
+                           "vocab.size",
+                           "vocab.pad_to",
+                           "norm.type",
+                           "norm.affine",
+                           "norm.unit_offset",
+                           "norm.eps",
+                           "norm.placement",
+                           "norm.final",
+                           "norm.embed",
+                           "bias.qkv",
+                           "bias.attn_out",
+                           "bias.ffn",
+                           "bias.lm_head",
+                           "ffn.act",
+                           "ffn.gated",
+                           "ffn.multiple_of",
+                           "ffn.clamp",
+                           "ffn.linear_offset",
+                           "pos.type",
+                           "pos.learned_offset",
+                           "rope.base",
+                           "rope.fraction",
+                           "rope.dims",
+                           "rope.style",
+                           "rope.scaling",
+                           "rope.local_base",
+                           "rope.global_enabled",
+                           "attn.scale",
+                           "attn.qk_norm",
+                           "attn.qk_norm_type",
+                           "attn.qk_norm_order",
+                           "attn.softcap",
+                           "attn.clip_qkv",
+                           "attn.window_cycle",
+                           "attn.last_layer_full",
+                           "dropout.embed",
+                           "dropout.attn",
+                           "dropout.resid",
+                           "head.tie",
+                           "embed.scale",
+                           "head.logit_scale",
+                           "head.softcap",
+                           "head.norm_rows",
+                           "loss.z_coef",
+                           "loss.z_kind",
+                           "init.scheme",
+                           "init.std",
+                           "init.trunc_sigma",
+                           "init.residual_scale"})
+    EXPECT_NO_THROW(key_index(name)) << name;
+  EXPECT_THROW(key_index("model.heads"), Bug);
+}
+
+TEST(Schema, EditDistance) {
+  EXPECT_EQ(edit_distance("", ""), 0U);
+  EXPECT_EQ(edit_distance("abc", ""), 3U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+  EXPECT_EQ(edit_distance("flaw", "lawn"), 2U);
+}
+
+}  // namespace
+}  // namespace ashlar::config::testing
