@@ -1,0 +1,167 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/save.h"
+#include "tests/parallel/checkpoint_fixture.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::ashlar::testing::CheckpointModel;
+using ::ashlar::testing::error_of;
+using ::ashlar::testing::flip_bit;
+using ::ashlar::testing::ScratchDir;
+using ::ashlar::testing::spit;
+using ::ashlar::testing::state_at;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CheckpointFind : public ::testing::Test {
+ protected:
+  CheckpointFind() : model_(DType::kFloat32), log_([](std::string_view) {}) { model_.randomize(1); }
+
+  Saved save_at(int64_t step, int64_t keep = 0) {
+    return save(model_.ctx(), {.run_dir = run(),
+                               .store = model_.store(),
+                               .optimizer = &model_.optimizer(),
+                               .state = state_at(step),
+                               .keep = keep});
+  }
+  fs::path run() const { return dir_.path() / "run"; }
+  fs::path step_dir(int64_t step) const { return run() / "checkpoints" / directory_name(step); }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> out;
+    for (const Found& found : list(run())) out.push_back(found.step);
+    return out;
+  }
+  std::vector<std::string> folder() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(run() / "checkpoints")) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  void damage(int64_t step) { flip_bit(step_dir(step) / "optimizer-00000.safetensors", 8 * 3000 + 3); }
+
+  ScratchDir dir_;
+  CheckpointModel model_;
+  Log log_;
+};
+
+TEST_F(CheckpointFind, KeepsTheNewestAndNeverTouchesLaterSteps) {
+  for (const int64_t step : {10, 20, 30}) EXPECT_TRUE(save_at(step).removed.empty());
+  EXPECT_THAT(steps(), ElementsAre(10, 20, 30));
+  EXPECT_THAT(save_at(40, 2).removed, ElementsAre(step_dir(10), step_dir(20)));
+  EXPECT_THAT(steps(), ElementsAre(30, 40));
+  // A run that went back behind a damaged checkpoint must not lose what it has just saved to that one's number.
+  save_at(35, 1);
+  EXPECT_THAT(steps(), ElementsAre(35, 40));
+  save_at(100000000, 1);
+  EXPECT_THAT(folder(), ElementsAre("step-100000000"));
+}
+
+TEST_F(CheckpointFind, SavingAStepAgainReplacesIt) {
+  save_at(10);
+  save_at(20);
+  damage(20);
+  model_.randomize(2);
+  save_at(20);
+  EXPECT_THAT(folder(), ElementsAre("step-00000010", "step-00000020"));
+  const auto found = newest_good(run(), log_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->step, 20);
+  CheckpointModel loaded(DType::kFloat32);
+  CheckpointReader reader(found->path);
+  load_training(loaded.ctx(), reader, loaded.store(), loaded.optimizer());
+  EXPECT_EQ(loaded.all_bytes(), model_.all_bytes());
+}
+
+TEST_F(CheckpointFind, LeftoversGoAtTheNextSaveAndAtStart) {
+  save_at(10);
+  const auto leave = [&] {
+    fs::copy(step_dir(10), step_dir(20).string() + ".partial");
+    fs::copy(step_dir(10), step_dir(10).string() + ".replaced");
+  };
+  leave();
+  spit(run() / "checkpoints" / "notes.partial", "the user's");
+  fs::create_directories(run() / "checkpoints" / "step-abc.partial");
+  EXPECT_THAT(steps(), ElementsAre(10)) << "none of these is a checkpoint";
+  EXPECT_THAT(save_at(30).removed,
+              ElementsAre(step_dir(20).string() + ".partial", step_dir(10).string() + ".replaced"));
+  EXPECT_THAT(folder(), ElementsAre("notes.partial", "step-00000010", "step-00000030", "step-abc.partial"));
+  leave();
+  EXPECT_EQ(remove_leftovers(run()).size(), 2U);
+  EXPECT_THAT(folder(), ElementsAre("notes.partial", "step-00000010", "step-00000030", "step-abc.partial"));
+  EXPECT_TRUE(remove_leftovers(dir_.path() / "absent").empty());
+}
+
+TEST_F(CheckpointFind, AReplacementCutShortLosesNothing) {
+  save_at(10);
+  fs::rename(step_dir(10), step_dir(10).string() + ".replaced");
+  EXPECT_THAT(steps(), ElementsAre(10));
+  const auto found = newest_good(run(), log_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->path, step_dir(10).string() + ".replaced");
+  EXPECT_TRUE(remove_leftovers(run()).empty());
+  EXPECT_EQ(newest_good(run(), log_)->path, step_dir(10));
+}
+
+TEST_F(CheckpointFind, DamagedNewerOnesAreNamedAndSkipped) {
+  EXPECT_FALSE(newest_good(run(), log_).has_value()) << "a new run";
+  for (const int64_t step : {10, 20, 30, 40, 50}) save_at(step);
+  damage(20);
+  fs::remove(step_dir(30) / "weights-00000.safetensors");
+  fs::resize_file(step_dir(40) / "manifest.json", 500);
+  fs::remove(step_dir(50) / "manifest.json");
+  const auto found = newest_good(run(), log_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->step, 10);
+  ASSERT_EQ(log_.warnings().size(), 4U);
+  EXPECT_THAT(log_.warnings()[0], AllOf(HasSubstr("step-00000050"), HasSubstr("has no manifest.json")));
+  EXPECT_THAT(log_.warnings()[1], AllOf(HasSubstr("step-00000040"), HasSubstr("manifest.json' is damaged")));
+  EXPECT_THAT(log_.warnings()[2],
+              AllOf(HasSubstr("step-00000030"), HasSubstr("weights-00000.safetensors' is missing")));
+  EXPECT_THAT(log_.warnings()[3],
+              AllOf(HasSubstr("step-00000020"), HasSubstr("optimizer-00000.safetensors' is damaged in chunk 0")));
+  damage(10);
+  const Error error = error_of([&] { newest_good(run(), log_); });
+  EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+  EXPECT_THAT(error.what(), HasSubstr("got 5, all damaged"));
+  EXPECT_THAT(folder(), ::testing::SizeIs(5)) << "looking changes nothing";
+}
+
+TEST_F(CheckpointFind, ResolvesWhatAUserMayName) {
+  save_at(10);
+  save_at(20);
+  EXPECT_EQ(resolve(run(), log_), step_dir(20));
+  EXPECT_EQ(resolve(run() / "checkpoints", log_), step_dir(20));
+  EXPECT_EQ(resolve(step_dir(10), log_), step_dir(10));
+  damage(20);
+  EXPECT_EQ(resolve(run(), log_), step_dir(10));
+  EXPECT_EQ(log_.warnings().size(), 1U);
+
+  spit(dir_.file("file"), "x");
+  fs::create_directories(dir_.path() / "empty");
+  for (const char* path : {"absent", "empty", "file"}) {
+    const Error error = error_of([&] { resolve(dir_.path() / path, log_); });
+    EXPECT_EQ(error.code(), ExitCode::kInput) << path;
+    EXPECT_THAT(error.what(), HasSubstr(path));
+  }
+  fs::create_directories(dir_.path() / "dataset");
+  spit(dir_.file("dataset/manifest.json"), R"({"format":"ashlar-dataset","version":1})");
+  const Error dataset = error_of([&] { CheckpointReader(resolve(dir_.path() / "dataset", log_)); });
+  EXPECT_EQ(dataset.code(), ExitCode::kInput);
+  EXPECT_THAT(dataset.what(), HasSubstr("ashlar-dataset"));
+}
+
+}  // namespace
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,201 @@
+#include "tests/parallel/checkpoint_fixture.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "kernels/make_backend.h"
+
+namespace ashlar::testing {
+namespace {
+
+nn::Piece matrix(const std::string& name, int64_t rows, int64_t cols, int64_t storage_row) {
+  return {.name = name,
+          .role = nn::Role::kMatrix,
+          .global_shape = {rows, cols},
+          .rows = rows,
+          .cols = cols,
+          .storage_row = storage_row};
+}
+
+nn::Piece vector(const std::string& name, int64_t size, int64_t storage_begin) {
+  return {.name = name,
+          .role = nn::Role::kNorm,
+          .global_shape = Shape{size},
+          .rows = 1,
+          .cols = size,
+          .storage_row = storage_begin};
+}
+
+}  // namespace
+
+CheckpointModel::CheckpointModel(DType dtype, bool training) : CheckpointModel(dtype, training, Size{}) {}
+
+CheckpointModel::CheckpointModel(DType dtype, bool training, const Size& size) {
+  const int64_t C = size.width;
+  store_.add("embed", {size.padded, C}, {matrix("embed.weight", size.vocab, C, 0)});
+  for (int64_t layer = 0; layer < size.layers; ++layer) {
+    const std::string block = str_cat("blocks.", layer, ".");
+    store_.add(block + "qkv", {C + C / 2 + C / 2, C},
+               {matrix(block + "attn.q.weight", C, C, 0), matrix(block + "attn.k.weight", C / 2, C, C),
+                matrix(block + "attn.v.weight", C / 2, C, C + C / 2)});
+    store_.add(block + "qkv_bias", Shape{2 * C},
+               {vector(block + "attn.q.bias", C, 0), vector(block + "attn.k.bias", C / 2, C),
+                vector(block + "attn.v.bias", C / 2, C + C / 2)});
+    store_.add(block + "norm", Shape{C}, {vector(block + "norm.gain", C, 0)});
+  }
+  build(dtype, training);
+}
+
+CheckpointModel::CheckpointModel(DType dtype, const std::vector<nn::Piece>& pieces) {
+  for (const nn::Piece& p : pieces) {
+    store_.add(p.name + ".storage", p.vector() ? Shape{p.cols} : Shape{p.rows, p.cols}, {p});
+  }
+  build(dtype, true);
+}
+
+void CheckpointModel::build(DType dtype, bool training) {
+  backend_ = kernels::make_cpu_backend({.threads = 1});
+  stream_ = backend_->make_stream();
+  ctx_ = std::make_unique<Ctx>(Ctx{.backend = *backend_, .stream = *stream_, .dtype = dtype});
+  store_.allocate(*ctx_, training);
+  if (training) optimizer_ = std::make_unique<optim::Optimizer>(*ctx_, store_, optim::AdamWOptions{});
+}
+
+void CheckpointModel::set(const Tensor& slab, const nn::ParameterStore::PieceRef& ref, const std::string& bytes) const {
+  ctx_->backend.copy_from_host(bytes.data(), slab.flat_range(ref.slab_begin, ref.piece->size()).mut_view(), *stream_);
+}
+
+void CheckpointModel::randomize(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (const Tensor* slab : {&optimizer_->master(), &optimizer_->m(), &optimizer_->v()}) {
+    for (const auto& ref : store_.pieces()) {
+      std::string bytes(static_cast<size_t>(ref.piece->size() * size_of(slab->dtype())), '\0');
+      for (size_t i = 0; i < bytes.size(); i += 8) {
+        const uint64_t word = random();
+        std::memcpy(bytes.data() + i, &word, std::min<size_t>(8, bytes.size() - i));
+      }
+      set(*slab, ref, bytes);
+    }
+  }
+  optimizer_->publish(*ctx_);
+}
+
+void CheckpointModel::randomize_finite(uint64_t seed) {
+  store_.initialize(*ctx_, seed, store_.values());
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  const Tensor& slab = optimizer_ ? optimizer_->master() : store_.values();
+  for (const auto& ref : store_.pieces()) {
+    std::string bytes;
+    for (int64_t i = 0; i < ref.piece->size(); ++i) {
+      const float x = normal(random);
+      if (slab.dtype() == DType::kFloat32) bytes.append(reinterpret_cast<const char*>(&x), sizeof(x));
+      if (slab.dtype() == DType::kFloat64) {
+        const double wide = static_cast<double>(x) / 3;
+        bytes.append(reinterpret_cast<const char*>(&wide), sizeof(wide));
+      }
+      if (slab.dtype() == DType::kBFloat16) {
+        const BF16 narrow(x);
+        bytes.append(reinterpret_cast<const char*>(&narrow), sizeof(narrow));
+      }
+    }
+    set(slab, ref, bytes);
+  }
+  if (optimizer_) optimizer_->publish(*ctx_);
+}
+
+std::string CheckpointModel::bytes_of(const Tensor& slab, const std::string& name) const {
+  const auto* ref = store_.find(name);
+  EXPECT_NE(ref, nullptr) << name;
+  return bytes_of(slab.flat_range(ref->slab_begin, ref->piece->size()));
+}
+
+std::string CheckpointModel::bytes_of(const Tensor& slab) const {
+  std::string bytes(static_cast<size_t>(slab.size() * size_of(slab.dtype())), '\0');
+  ctx_->backend.copy_to_host(slab.view(), bytes.data(), *stream_);
+  return bytes;
+}
+
+std::string CheckpointModel::all_bytes() const {
+  return bytes_of(optimizer_->master()) + bytes_of(optimizer_->m()) + bytes_of(optimizer_->v()) +
+         bytes_of(store_.values());
+}
+
+checkpoint::TrainingState state_at(int64_t step) {
+  return {.step = step,
+          .position_samples = 12 * step + 5,
+          .tokens = 768 * step + 1,
+          .seed = 0xfedcba9876543210ULL,
+          .philox_step = static_cast<uint64_t>(step) + 2};
+}
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void spit(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+void patch(const std::string& path, int64_t offset, const std::string& bytes) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(offset);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  ASSERT_TRUE(file.good()) << path;
+}
+
+void flip_bit(const std::string& path, int64_t bit) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(bit / 8);
+  const int byte = file.get();
+  ASSERT_NE(byte, EOF) << path << " bit " << bit;
+  file.seekp(bit / 8);
+  file.put(static_cast<char>(byte ^ (1 << (bit % 8))));
+  ASSERT_TRUE(file.good()) << path;
+}
+
+bool long_tests() {
+  const char* value = std::getenv("ASHLAR_LONG");
+  return value != nullptr && std::string(value) != "0";
+}
+
+int exit_code_of_child(const std::string& message_file, const std::function<void()>& action) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int code = 0;
+    try {
+      action();
+    } catch (const Error& error) {
+      spit(message_file, error.what());
+      code = static_cast<int>(error.code());
+    } catch (const std::exception& other) {
+      spit(message_file, other.what());
+      code = static_cast<int>(ExitCode::kBug);
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Error error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return Error(ExitCode::kBug, "test", "none thrown");
+}
+
+}  // namespace ashlar::testing

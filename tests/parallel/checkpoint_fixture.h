@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/autograd/ctx.h"
+#include "core/base/error.h"
+#include "core/io/safetensors.h"
+#include "core/nn/parameter.h"
+#include "core/optim/optimizer.h"
+#include "parallel/checkpoint/manifest.h"
+
+namespace ashlar::testing {
+
+/// A store with every kind of piece (padded table, fused matrix, vectors) and its optimizer, on one CPU thread.
+class CheckpointModel {
+ public:
+  struct Size {
+    int64_t width = 12, vocab = 37, padded = 64, layers = 2;
+  };
+  explicit CheckpointModel(DType dtype, bool training = true);
+  CheckpointModel(DType dtype, bool training, const Size& size);
+  CheckpointModel(DType dtype, const std::vector<nn::Piece>& pieces);  ///< one parameter a piece
+
+  const Ctx& ctx() const { return *ctx_; }
+  nn::ParameterStore& store() { return store_; }
+  optim::Optimizer& optimizer() { return *optimizer_; }
+
+  /// Master (or values), m and v of every piece from raw random bits: NaN payloads, denormals and -0 included.
+  void randomize(uint64_t seed);
+  /// The same, from finite numbers, in the values and (when training) published from the master.
+  void randomize_finite(uint64_t seed);
+
+  /// A piece's bytes in a slab.
+  std::string bytes_of(const Tensor& slab, const std::string& name) const;
+  /// A whole slab's bytes: pieces, padding and gaps.
+  std::string bytes_of(const Tensor& slab) const;
+  /// Master, both moments and values of the whole slabs.
+  std::string all_bytes() const;
+
+ private:
+  void build(DType dtype, bool training);
+  void set(const Tensor& slab, const nn::ParameterStore::PieceRef& ref, const std::string& bytes) const;
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Ctx> ctx_;
+  nn::ParameterStore store_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+};
+
+checkpoint::TrainingState state_at(int64_t step);  ///< every field different and non-zero
+
+std::string slurp(const std::string& path);
+void spit(const std::string& path, const std::string& text);
+/// Bytes [offset, offset + bytes.size()) of a file replaced, in place.
+void patch(const std::string& path, int64_t offset, const std::string& bytes);
+void flip_bit(const std::string& path, int64_t bit);
+bool long_tests();  ///< ASHLAR_LONG is set and not 0
+
+/// Runs `action` in a forked child, which then exits with the code of the Error it threw (0: none), writing the
+/// message to `message_file`. Returns the exit status; the child must not have needed a signal.
+int exit_code_of_child(const std::string& message_file, const std::function<void()>& action);
+
+/// The Error that `action` throws; a test failure when it throws none or its text has more than one line.
+Error error_of(const std::function<void()>& action);
+
+}  // namespace ashlar::testing

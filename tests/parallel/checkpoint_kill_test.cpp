@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <new>
+#include <random>
+#include <set>
+#include <string>
+
+#include "core/base/log.h"
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/save.h"
+#include "tests/parallel/checkpoint_fixture.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::ashlar::testing::CheckpointModel;
+using ::ashlar::testing::ScratchDir;
+using ::ashlar::testing::state_at;
+
+constexpr CheckpointModel::Size kSize{.width = 64, .vocab = 500, .padded = 512, .layers = 2};
+
+/// What a saver that may be killed at any moment tells the process that outlives it.
+struct Progress {
+  std::atomic<int64_t> begun{0};     // the step whose save has begun
+  std::atomic<int64_t> finished{0};  // the last step whose save has returned
+};
+
+Saved save_step(CheckpointModel& model, const fs::path& run, int64_t step) {
+  model.randomize(static_cast<uint64_t>(step));
+  return save(
+      model.ctx(),
+      {.run_dir = run, .store = model.store(), .optimizer = &model.optimizer(), .state = state_at(step), .keep = 2});
+}
+
+/// Saves step after step, twice each (the second replaces the first), until it is killed.
+[[noreturn]] void saver(const fs::path& run, Progress* progress, int64_t first_step) {
+  CheckpointModel model(DType::kBFloat16, true, kSize);
+  for (int64_t step = first_step;; ++step) {
+    progress->begun = step;
+    for (int twice = 0; twice < 2; ++twice) save_step(model, run, step);
+    progress->finished = step;
+  }
+}
+
+TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
+  const ScratchDir dir;
+  void* shared = ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* progress = new (shared) Progress;
+  std::mt19937 random(11);
+  const int kills = testing::long_tests() ? 500 : 20;
+  int64_t saved = 0;
+  std::set<std::string> leftovers;
+  double save_ms = 0;
+  {
+    CheckpointModel model(DType::kBFloat16, true, kSize);
+    save_ms = 1000 * save_step(model, dir.path(), 1).seconds;
+    saved = 1;
+  }
+  for (int kill_number = 0; kill_number < kills; ++kill_number) {
+    SCOPED_TRACE(str_cat("kill ", kill_number));
+    // 1. A saver, killed at a random moment of its first few saves.
+    progress->begun = progress->finished = saved;
+    const pid_t child = ::fork();
+    if (child == 0) saver(dir.path(), progress, saved + 1);
+    while (progress->begun == saved) ::usleep(50);
+    ::usleep(static_cast<useconds_t>(1000 * save_ms * 5 * (random() % 1000) / 1000));
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the saver ended by itself";
+
+    // 2. What a reader finds: whole, and of a step that was finished or under way.
+    const int64_t finished = progress->finished;
+    const int64_t begun = progress->begun;
+    Log log([](std::string_view) {});
+    const auto found = newest_good(dir.path(), log);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_TRUE(log.warnings().empty()) << "a killed saver leaves nothing damaged: " << log.warnings()[0];
+    EXPECT_TRUE(found->step == finished || found->step == begun) << found->step << " of " << finished << ", " << begun;
+    CheckpointReader reader(found->path);
+    CheckpointModel loaded(DType::kBFloat16, true, kSize);
+    const TrainingState state = load_training(loaded.ctx(), reader, loaded.store(), loaded.optimizer());
+    EXPECT_EQ(state, state_at(found->step));
+    CheckpointModel expected(DType::kBFloat16, true, kSize);
+    expected.randomize(static_cast<uint64_t>(found->step));
+    EXPECT_TRUE(loaded.all_bytes() == expected.all_bytes()) << "step " << found->step;
+
+    // 3. What the next start does: nothing half-written stays, nothing good is lost.
+    for (const auto& entry : fs::directory_iterator(checkpoints_dir(dir.path()))) {
+      const std::string extension = entry.path().extension();
+      if (!extension.empty()) leftovers.insert(extension);
+    }
+    remove_leftovers(dir.path());
+    const auto again = newest_good(dir.path(), log);
+    ASSERT_TRUE(again.has_value());
+    EXPECT_EQ(again->step, found->step);
+    for (const auto& entry : fs::directory_iterator(checkpoints_dir(dir.path()))) {
+      EXPECT_EQ(entry.path().extension(), "") << entry.path();
+    }
+    EXPECT_LE(list(dir.path()).size(), 3U) << "retention has kept up";
+    saved = again->step;
+    if (HasFailure()) break;
+  }
+  EXPECT_TRUE(leftovers.contains(".partial")) << "no kill fell into a save: the test proves nothing";
+  ::munmap(shared, sizeof(Progress));
+}
+
+}  // namespace
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,188 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstdio>
+#include <string>
+
+#include "core/base/error.h"
+#include "parallel/checkpoint/manifest.h"
+#include "tests/parallel/checkpoint_fixture.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+using ::ashlar::testing::error_of;
+using ::ashlar::testing::state_at;
+using ::testing::HasSubstr;
+
+const char kPath[] = "dir/manifest.json";
+
+Manifest sample() {
+  Manifest m;
+  m.state = state_at(1234);
+  m.config_toml = "[run]\nseed = 5 # \"caf\xc3\xa9\"\n";
+  m.tokenizer_json = R"({"type":"bytes"})";
+  m.metadata = {{"by", "test"}, {"note", "two\nlines"}};
+  m.files.push_back({"weights-00000.safetensors",
+                     {.chunk_bytes = 1 << 20, .total_bytes = (1 << 20) + 7, .crcs = {0xdeadbeef, 0x00000001}}});
+  m.files.push_back({"weights-00001.safetensors", {.chunk_bytes = 1 << 20, .total_bytes = 3, .crcs = {0xffffffff}}});
+  TensorRecord matrix;
+  matrix.name = "a";
+  matrix.dtype = io::FileDType::kBF16;
+  matrix.shape = {4, 6};
+  matrix.slices = {{.file = 0, .stored_as = "a", .block = {.row = 0, .col = 0, .rows = 4, .cols = 2}},
+                   {.file = 1, .stored_as = "a", .block = {.row = 0, .col = 2, .rows = 3, .cols = 4}},
+                   {.file = 1, .stored_as = "a#1", .block = {.row = 3, .col = 2, .rows = 1, .cols = 4}}};
+  TensorRecord scalar;
+  scalar.name = "b.m";
+  scalar.group = Group::kOptimizer;
+  scalar.slices = {{.file = 0, .stored_as = "b.m", .block = {.rows = 1, .cols = 1}}};
+  m.tensors = {matrix, scalar};
+  return m;
+}
+
+/// A manifest's text with the checksum in its first line made right again, by zlib directly.
+std::string resealed(std::string text) {
+  const size_t line = text.find('\n') + 1;
+  const auto crc =
+      ::crc32(0, reinterpret_cast<const Bytef*>(text.data() + line), static_cast<uInt>(text.size() - line));
+  char hex[9];
+  std::snprintf(hex, sizeof(hex), "%08lx", static_cast<unsigned long>(crc));
+  return text.replace(text.find(":\"") + 2, 8, hex);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from << " is not in the manifest";
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+TEST(CheckpointManifest, RoundTripsEveryField) {
+  const Manifest m = sample();
+  const std::string text = manifest_text(m);
+  const Manifest got = parse_manifest(text, kPath);
+  EXPECT_EQ(got.state, m.state);
+  EXPECT_EQ(got.config_toml, m.config_toml);
+  EXPECT_EQ(got.tokenizer_json, m.tokenizer_json);
+  EXPECT_EQ(got.metadata, m.metadata);
+  ASSERT_EQ(got.files.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(got.files[i].name, m.files[i].name);
+    EXPECT_EQ(got.files[i].checksums, m.files[i].checksums);
+  }
+  ASSERT_EQ(got.tensors.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(got.tensors[i].name, m.tensors[i].name);
+    EXPECT_EQ(got.tensors[i].dtype, m.tensors[i].dtype);
+    EXPECT_EQ(got.tensors[i].shape, m.tensors[i].shape);
+    EXPECT_EQ(got.tensors[i].group, m.tensors[i].group);
+    EXPECT_EQ(got.tensors[i].slices, m.tensors[i].slices);
+  }
+  EXPECT_EQ(manifest_text(got), text);
+  EXPECT_EQ(resealed(text), text) << "the checksum is zlib's CRC-32 of everything after the first line";
+  Manifest weights_only = m;
+  weights_only.state.reset();
+  EXPECT_FALSE(parse_manifest(manifest_text(weights_only), kPath).state.has_value());
+}
+
+TEST(CheckpointManifest, EveryFlippedBitAndEveryTruncationIsFound) {
+  const std::string text = manifest_text(sample());
+  for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
+    std::string bad = text;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    try {
+      parse_manifest(bad, kPath);
+      ADD_FAILURE() << "bit " << bit << " of " << text.size() << " bytes was not noticed";
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ExitCode::kDamagedData) << "bit " << bit << ": " << error.what();
+    }
+  }
+  for (size_t length = 0; length < text.size(); ++length) {
+    try {
+      parse_manifest(text.substr(0, length), kPath);
+      ADD_FAILURE() << "a cut at " << length << " was not noticed";
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ExitCode::kDamagedData) << "cut at " << length << ": " << error.what();
+    }
+  }
+  EXPECT_EQ(error_of([&] { parse_manifest(text + " ", kPath); }).code(), ExitCode::kDamagedData);
+}
+
+TEST(CheckpointManifest, NewerVersionsAndOtherFormatsAreInputErrors) {
+  const std::string text = manifest_text(sample());
+  const Error newer =
+      error_of([&] { parse_manifest(resealed(replaced(text, "\"version\": 1,", "\"version\": 7,")), kPath); });
+  EXPECT_EQ(newer.code(), ExitCode::kInput);
+  EXPECT_THAT(newer.what(), HasSubstr("version 7"));
+  EXPECT_THAT(newer.what(), HasSubstr("up to version 1"));
+  EXPECT_THAT(newer.what(), HasSubstr("newer ashlar"));
+  EXPECT_THAT(newer.what(), HasSubstr(kPath));
+
+  const Error other =
+      error_of([&] { parse_manifest(resealed(replaced(text, "ashlar-checkpoint", "ashlar-keepsake")), kPath); });
+  EXPECT_EQ(other.code(), ExitCode::kInput);
+  EXPECT_THAT(other.what(), HasSubstr("ashlar-keepsake"));
+
+  const Error foreign = error_of([&] { parse_manifest(R"({"format":"ashlar-dataset","version":1})", kPath); });
+  EXPECT_EQ(foreign.code(), ExitCode::kInput);
+  EXPECT_THAT(foreign.what(), HasSubstr("ashlar-dataset"));
+}
+
+struct Edit {
+  const char* from;
+  const char* to;
+  const char* expect;
+};
+
+TEST(CheckpointManifest, ContradictionsUnderAGoodChecksumAreNamed) {
+  const std::string text = manifest_text(sample());
+  const Edit table[] = {
+      {"\"tokens\"", "\"tokans\"", "'tokens' is missing"},
+      {"\"step\": 1234", "\"step\": -234", "'step' is not a count"},
+      {"\"step\": 1234", "\"step\": 12.5", "'step' is not a count"},
+      {"\"step\": 1234", "\"step\": \"12\"", "'step' has the wrong type"},
+      {"\"state\"", "\"stage\"", "'state' is missing"},
+      {"\"config_toml\"", "\"config_json\"", "'config_toml' is missing"},
+      {"\"by\": \"test\"", "\"by\": 5", "'metadata' has the wrong type"},
+      {"\"tensors\": [", "\"tensors\": 5, \"x\": [", "'tensors' is not a list"},
+      {"\"name\": \"weights-00000.safetensors\"", "\"name\": \"../00000.safetensors\"", "not a plain name"},
+      {"\"name\": \"weights-00001.safetensors\"", "\"name\": \"weights-00000.safetensors\"", "listed twice"},
+      {"\"bytes\": 3,", "\"bytes\": 0,", "1 checksums for 0 bytes"},
+      {"ffffffff", "fffffffg", "not hexadecimal"},
+      {"ffffffff", "ffffff", "checksums for"},
+      {"\"BF16\"", "\"BF17\"", "unknown dtype"},
+      {"\"group\": \"weights\"", "\"group\": \"weight\"", "unknown group"},
+      {"\"name\": \"a\"", "\"name\": \"z\"", "out of order"},
+      {"\"file\": \"weights-00001.safetensors\"", "\"file\": \"elsewhere\"", "in no listed file"},
+      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    4,\n    5\n", "does not lie in 4 x 5"},
+      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    5,\n    6\n", "hold 24 of 30 elements"},
+      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    4,\n    9223372036854775807\n", "impossible shape"},
+      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    -4,\n    6\n", "impossible shape"},
+      {"      3,\n      4\n", "      2,\n      3\n", "overlap"},
+      {"      3,\n      4\n", "      4,\n      3\n", "'rows' is not a range"},
+  };
+  for (const Edit& edit : table) {
+    SCOPED_TRACE(str_cat(edit.from, " -> ", edit.to));
+    const std::string bad = resealed(replaced(text, edit.from, edit.to));
+    const Error error = error_of([&] { parse_manifest(bad, kPath); });
+    EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+    EXPECT_THAT(error.what(), HasSubstr(edit.expect));
+    EXPECT_THAT(error.what(), HasSubstr(kPath));
+  }
+}
+
+TEST(CheckpointManifest, WhatCannotBeWrittenIsRefused) {
+  Manifest latin1 = sample();
+  latin1.config_toml = "name = \"caf\xe9\"";
+  const Error error = error_of([&] { manifest_text(latin1); });
+  EXPECT_EQ(error.code(), ExitCode::kInput);
+  EXPECT_THAT(error.what(), HasSubstr("UTF-8"));
+
+  Manifest gap = sample();
+  gap.tensors[0].slices.pop_back();
+  EXPECT_THROW(manifest_text(gap), Bug);
+}
+
+}  // namespace
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,315 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/io/safetensors.h"
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/save.h"
+#include "tests/parallel/checkpoint_fixture.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::ashlar::testing::CheckpointModel;
+using ::ashlar::testing::error_of;
+using ::ashlar::testing::ScratchDir;
+using ::ashlar::testing::state_at;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Saved save_at(CheckpointModel& model, const fs::path& run, int64_t step, bool with_optimizer = true) {
+  return save(model.ctx(), {.run_dir = run,
+                            .store = model.store(),
+                            .optimizer = with_optimizer ? &model.optimizer() : nullptr,
+                            .state = state_at(step),
+                            .config_toml = "[run]\nseed = 1\n",
+                            .tokenizer_json = R"({"type":"bytes"})",
+                            .metadata = {{"key", "value"}}});
+}
+
+template <typename T>
+std::vector<T> values_from(const std::string& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+template <typename T>
+std::string bytes_from(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+class CheckpointRoundTrip : public ::testing::TestWithParam<DType> {};
+
+TEST_P(CheckpointRoundTrip, EveryBitOfEveryPieceComesBack) {
+  const ScratchDir dir;
+  CheckpointModel before(GetParam());
+  before.randomize(1);
+  const Saved saved = save_at(before, dir.path(), 1234);
+  EXPECT_EQ(saved.path, dir.path() / "checkpoints" / "step-00001234");
+  EXPECT_TRUE(saved.removed.empty());
+  int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(saved.path)) bytes += static_cast<int64_t>(entry.file_size());
+  EXPECT_EQ(saved.bytes, bytes);
+
+  CheckpointModel after(GetParam());
+  CheckpointReader reader(saved.path);
+  reader.verify();
+  EXPECT_EQ(reader.config_toml(), "[run]\nseed = 1\n");
+  EXPECT_EQ(reader.tokenizer_json(), R"({"type":"bytes"})");
+  EXPECT_EQ(reader.metadata().at("key"), "value");
+  EXPECT_EQ(load_training(after.ctx(), reader, after.store(), after.optimizer()), state_at(1234));
+  EXPECT_EQ(after.all_bytes(), before.all_bytes());
+  EXPECT_NE(after.bytes_of(after.optimizer().m()), after.bytes_of(after.optimizer().v()));
+}
+
+TEST_P(CheckpointRoundTrip, FilesAreOrdinarySafetensorsOfUnpaddedMasterWeights) {
+  const ScratchDir dir;
+  CheckpointModel model(GetParam());
+  model.randomize(2);
+  const Saved saved = save_at(model, dir.path(), 5);
+  const io::SafetensorsReader weights(saved.path / "weights-00000.safetensors");
+  const io::SafetensorsReader moments(saved.path / "optimizer-00000.safetensors");
+  const io::FileDType expected = GetParam() == DType::kFloat64 ? io::FileDType::kF64 : io::FileDType::kF32;
+  EXPECT_EQ(weights.tensors().size(), model.store().pieces().size());
+  EXPECT_EQ(moments.tensors().size(), 2 * model.store().pieces().size());
+  EXPECT_THAT(weights.at("embed.weight").shape, ElementsAre(37, 12)) << "padding is not stored";
+  EXPECT_THAT(weights.at("blocks.1.attn.k.bias").shape, ElementsAre(6));
+  for (const auto& ref : model.store().pieces()) {
+    const std::string& name = ref.piece->name;
+    const auto check = [&](const io::SafetensorsReader& file, const std::string& stored, const Tensor& slab) {
+      const io::TensorEntry& entry = file.at(stored);
+      EXPECT_EQ(entry.dtype, expected) << stored;
+      std::string bytes(static_cast<size_t>(entry.num_bytes()), '\0');
+      file.read(entry, std::as_writable_bytes(std::span(bytes)));
+      EXPECT_EQ(bytes, model.bytes_of(slab, name)) << stored;
+    };
+    check(weights, name, model.optimizer().master());
+    check(moments, name + ".m", model.optimizer().m());
+    check(moments, name + ".v", model.optimizer().v());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, CheckpointRoundTrip,
+                         ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat64),
+                         [](const auto& param) { return std::string(name_of(param.param)); });
+
+TEST(CheckpointLoad, InferenceValuesEqualWhatTrainingPublished) {
+  const ScratchDir dir;
+  CheckpointModel trained(DType::kBFloat16);
+  trained.randomize_finite(3);
+  CheckpointReader reader(save_at(trained, dir.path(), 1).path);
+  CheckpointModel inference(DType::kBFloat16, false);
+  load_weights(inference.ctx(), reader, inference.store(), nullptr);
+  EXPECT_EQ(inference.bytes_of(inference.store().values()), trained.bytes_of(trained.store().values()));
+}
+
+TEST(CheckpointLoad, WeightsOnlyLeaveTheMomentsAndPublish) {
+  const ScratchDir dir;
+  CheckpointModel trained(DType::kBFloat16);
+  trained.randomize_finite(4);
+  CheckpointReader reader(save_at(trained, dir.path(), 1).path);
+  CheckpointModel fresh(DType::kBFloat16);
+  fresh.randomize(9);
+  const std::string m = fresh.bytes_of(fresh.optimizer().m());
+  const std::string v = fresh.bytes_of(fresh.optimizer().v());
+  load_weights(fresh.ctx(), reader, fresh.store(), &fresh.optimizer());
+  EXPECT_EQ(fresh.bytes_of(fresh.optimizer().master()), trained.bytes_of(trained.optimizer().master()));
+  EXPECT_EQ(fresh.bytes_of(fresh.store().values()), trained.bytes_of(trained.store().values()));
+  EXPECT_EQ(fresh.bytes_of(fresh.optimizer().m()), m);
+  EXPECT_EQ(fresh.bytes_of(fresh.optimizer().v()), v);
+}
+
+TEST(CheckpointLoad, AStoreWithoutOptimizerSavesItsOwnDType) {
+  const ScratchDir dir;
+  CheckpointModel model(DType::kBFloat16, false);
+  model.randomize_finite(5);
+  CheckpointReader reader(save_at(model, dir.path(), 1, false).path);
+  EXPECT_EQ(reader.at("embed.weight").dtype, io::FileDType::kBF16);
+  EXPECT_FALSE(reader.has_moments());
+  CheckpointModel other(DType::kBFloat16, false);
+  load_weights(other.ctx(), reader, other.store(), nullptr);
+  EXPECT_EQ(other.bytes_of(other.store().values()), model.bytes_of(model.store().values()));
+}
+
+/// A checkpoint made by write_tensors from one vector "x" in any dtype.
+Saved write_vector(const fs::path& path, io::FileDType dtype, const std::string& bytes) {
+  const TensorSource source{
+      .tensors = {{.name = "x", .dtype = dtype, .shape = {static_cast<int64_t>(bytes.size()) / io::size_of(dtype)}}},
+      .produce = [&](const io::TensorSpec&, const TensorSource::Emit& emit) {
+        emit(std::as_bytes(std::span(bytes)).first(1));
+        emit(std::as_bytes(std::span(bytes)).subspan(1));
+      }};
+  return write_tensors(
+      {.dir = path, .source = source, .config_toml = "c", .tokenizer_json = "t", .metadata = {{"a", "b"}}});
+}
+
+std::string load_vector(const fs::path& path, DType dtype, int64_t size) {
+  CheckpointModel model(dtype, {{.name = "x", .global_shape = Shape{size}, .rows = 1, .cols = size}});
+  CheckpointReader reader(path);
+  load_weights(model.ctx(), reader, model.store(), nullptr);
+  return model.bytes_of(model.store().values(), "x");
+}
+
+TEST(CheckpointLoad, EveryFloatingTypeIsConvertedWithOneRounding) {
+  const ScratchDir dir;
+  // binary16 values by hand: 1, the smallest subnormal, the largest subnormal, the largest number, -inf, -0, -2.
+  const std::vector<uint16_t> half = {0x3c00, 0x0001, 0x03ff, 0x7bff, 0xfc00, 0x8000, 0xc000};
+  write_vector(dir.path() / "f16", io::FileDType::kF16, bytes_from(half));
+  const std::vector<float> half_as_float = {
+      1.0F, 0x1p-24F, 1023 * 0x1p-24F, 65504.0F, -std::numeric_limits<float>::infinity(), -0.0F, -2.0F};
+  EXPECT_EQ(load_vector(dir.path() / "f16", DType::kFloat32, 7), bytes_from(half_as_float));
+  write_vector(dir.path() / "nan", io::FileDType::kF16, bytes_from(std::vector<uint16_t>{0x7e01}));
+  EXPECT_TRUE(std::isnan(values_from<float>(load_vector(dir.path() / "nan", DType::kFloat32, 1))[0]));
+
+  const std::vector<double> wide = {1.0 / 3, 1e-300, 1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-20, -1e30};
+  write_vector(dir.path() / "f64", io::FileDType::kF64, bytes_from(wide));
+  EXPECT_EQ(load_vector(dir.path() / "f64", DType::kFloat64, 5), bytes_from(wide));
+  const std::vector<float> narrow = {1.0F / 3, 0.0F, 1 + 0x1p-8F, 1 + 0x1p-8F + 0x1p-20F, -1e30F};
+  EXPECT_EQ(load_vector(dir.path() / "f64", DType::kFloat32, 5), bytes_from(narrow));
+
+  // Ties go to even in bf16 (8 bits of precision): 1 + 2^-8 falls to 1, a little more rises to 1 + 2^-7.
+  write_vector(dir.path() / "f32", io::FileDType::kF32,
+               bytes_from(std::vector<float>{1 + 0x1p-8F, 1 + 0x1p-8F + 0x1p-20F, 3.0F}));
+  const std::vector<uint16_t> bf16 = {0x3f80, 0x3f81, 0x4040};
+  EXPECT_EQ(load_vector(dir.path() / "f32", DType::kBFloat16, 3), bytes_from(bf16));
+  write_vector(dir.path() / "bf16", io::FileDType::kBF16, bytes_from(bf16));
+  EXPECT_EQ(load_vector(dir.path() / "bf16", DType::kFloat32, 3),
+            bytes_from(std::vector<float>{1.0F, 1.0078125F, 3.0F}));
+  EXPECT_EQ(load_vector(dir.path() / "bf16", DType::kBFloat16, 3), bytes_from(bf16));
+  EXPECT_EQ(load_vector(dir.path() / "bf16", DType::kFloat64, 3), bytes_from(std::vector<double>{1.0, 1.0078125, 3.0}));
+
+  write_vector(dir.path() / "i32", io::FileDType::kI32, bytes_from(std::vector<int32_t>{1, 2}));
+  const Error error = error_of([&] { load_vector(dir.path() / "i32", DType::kFloat32, 2); });
+  EXPECT_EQ(error.code(), ExitCode::kInput);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("'x'"), HasSubstr("I32")));
+}
+
+TEST(CheckpointWriteTensors, KeepsTheSourceAndRefusesWhatIsThere) {
+  const ScratchDir dir;
+  const std::string bytes = bytes_from(std::vector<uint16_t>{1, 2, 3});
+  const Saved saved = write_vector(dir.path() / "a" / "b", io::FileDType::kBF16, bytes);
+  CheckpointReader reader(saved.path);
+  EXPECT_FALSE(reader.state().has_value());
+  EXPECT_EQ(reader.config_toml(), "c");
+  EXPECT_EQ(reader.tokenizer_json(), "t");
+  EXPECT_EQ(reader.metadata().at("a"), "b");
+  ASSERT_EQ(reader.tensors().size(), 1U);
+  EXPECT_EQ(reader.tensors()[0].dtype, io::FileDType::kBF16);
+  std::string got(6, '\0');
+  reader.read("x", std::as_writable_bytes(std::span(got)));
+  EXPECT_EQ(got, bytes);
+  EXPECT_FALSE(fs::exists(saved.path / "optimizer-00000.safetensors"));
+
+  const Error full = error_of([&] { write_vector(dir.path() / "a" / "b", io::FileDType::kBF16, bytes); });
+  EXPECT_EQ(full.code(), ExitCode::kInput);
+  EXPECT_THAT(full.what(), HasSubstr("holds something"));
+  testing::spit(dir.file("plain"), "x");
+  EXPECT_EQ(error_of([&] { write_vector(dir.file("plain"), io::FileDType::kBF16, bytes); }).code(), ExitCode::kInput);
+
+  // An empty directory, also written with a slash, is filled; the leftover of a killed import is not in the way.
+  fs::create_directories(dir.path() / "empty");
+  fs::create_directories(dir.path() / "empty.partial");
+  testing::spit(dir.file("empty.partial/weights-00000.safetensors.partial"), "half");
+  write_vector(dir.path() / "empty" / "", io::FileDType::kBF16, bytes);
+  CheckpointReader(dir.path() / "empty").verify();
+  EXPECT_FALSE(fs::exists(dir.path() / "empty.partial"));
+
+  // A user's directory of that name is: it stays.
+  fs::create_directories(dir.path() / "mine.partial");
+  testing::spit(dir.file("mine.partial/thesis.txt"), "years");
+  const Error mine = error_of([&] { write_vector(dir.path() / "mine", io::FileDType::kBF16, bytes); });
+  EXPECT_EQ(mine.code(), ExitCode::kInput);
+  EXPECT_THAT(mine.what(), HasSubstr("thesis.txt"));
+  EXPECT_EQ(testing::slurp(dir.file("mine.partial/thesis.txt")), "years");
+}
+
+TEST(CheckpointWriteTensors, ASourceThatFailsLeavesNothing) {
+  const ScratchDir dir;
+  const TensorSource source{
+      .tensors = {{.name = "x", .shape = {4}}},
+      .produce = [](const io::TensorSpec&, const TensorSource::Emit&) { throw damaged_error("source", "broken"); }};
+  const Error error = error_of([&] { write_tensors({.dir = dir.path() / "out", .source = source}); });
+  EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+}
+
+TEST(CheckpointLoad, ACheckpointOfAnotherModelListsEveryDifference) {
+  const ScratchDir dir;
+  CheckpointModel saved(DType::kFloat32, {{.name = "gone.bias", .global_shape = Shape{3}, .rows = 1, .cols = 3},
+                                          {.name = "gone.too", .global_shape = Shape{4}, .rows = 1, .cols = 4},
+                                          {.name = "same", .global_shape = {2, 3}, .rows = 2, .cols = 3},
+                                          {.name = "turned", .global_shape = {2, 5}, .rows = 2, .cols = 5}});
+  saved.randomize(1);
+  CheckpointReader reader(save_at(saved, dir.path(), 1).path);
+  CheckpointModel other(DType::kFloat32, {{.name = "new", .global_shape = {7, 2}, .rows = 7, .cols = 2},
+                                          {.name = "same", .global_shape = {2, 3}, .rows = 2, .cols = 3},
+                                          {.name = "turned", .global_shape = {5, 2}, .rows = 5, .cols = 2}});
+  other.randomize(2);
+  const std::string before = other.all_bytes();
+  for (const bool training : {false, true}) {
+    const Error error = error_of([&] {
+      if (training) {
+        load_training(other.ctx(), reader, other.store(), other.optimizer());
+      } else {
+        load_weights(other.ctx(), reader, other.store(), &other.optimizer());
+      }
+    });
+    EXPECT_EQ(error.code(), ExitCode::kInput);
+    EXPECT_THAT(error.what(), HasSubstr("checkpoint of another model"));
+    EXPECT_THAT(error.what(), HasSubstr("'turned' expected [5, 2] got [2, 5]"));
+    EXPECT_THAT(error.what(), HasSubstr("missing in the checkpoint: 'new' [7, 2]"));
+    EXPECT_THAT(error.what(), HasSubstr("not in this model: 'gone.bias' [3], 'gone.too' [4]"));
+    EXPECT_THAT(error.what(), Not(HasSubstr("'same'")));
+  }
+  EXPECT_EQ(other.all_bytes(), before) << "nothing is loaded from another model";
+}
+
+TEST(CheckpointLoad, WhatCannotBeContinuedIsRefused) {
+  const ScratchDir dir;
+  CheckpointModel fp32(DType::kFloat32);
+  fp32.randomize_finite(1);
+  CheckpointModel fp64(DType::kFloat64);
+
+  CheckpointReader training(save_at(fp32, dir.path() / "a", 1).path);
+  const Error dtype = error_of([&] { load_training(fp64.ctx(), training, fp64.store(), fp64.optimizer()); });
+  EXPECT_EQ(dtype.code(), ExitCode::kInput);
+  EXPECT_THAT(dtype.what(), AllOf(HasSubstr("F32"), HasSubstr("F64"), HasSubstr("run.dtype")));
+  load_weights(fp64.ctx(), training, fp64.store(), &fp64.optimizer());  // as weights it serves
+
+  CheckpointReader weights(save_at(fp32, dir.path() / "b", 1, false).path);
+  const Error only = error_of([&] { load_training(fp32.ctx(), weights, fp32.store(), fp32.optimizer()); });
+  EXPECT_EQ(only.code(), ExitCode::kInput);
+  EXPECT_THAT(only.what(), AllOf(HasSubstr("weights only"), HasSubstr("run.init_from")));
+}
+
+TEST(CheckpointReaderTest, UnknownTensorsAndWrongDirectoriesAreInputErrors) {
+  const ScratchDir dir;
+  CheckpointModel model(DType::kFloat32);
+  model.randomize(1);
+  CheckpointReader reader(save_at(model, dir.path(), 1).path);
+  EXPECT_EQ(reader.find("nothing"), nullptr);
+  const Error error = error_of([&] { reader.at("nothing"); });
+  EXPECT_EQ(error.code(), ExitCode::kInput);
+  EXPECT_THAT(error.what(), HasSubstr("'nothing'"));
+  for (const char* path : {"", "absent", "checkpoints"}) {
+    const Error wrong = error_of([&] { CheckpointReader(dir.path() / path); });
+    EXPECT_EQ(wrong.code(), ExitCode::kInput);
+    EXPECT_THAT(wrong.what(), HasSubstr("manifest.json"));
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::checkpoint
