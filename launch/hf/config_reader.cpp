@@ -1,0 +1,136 @@
+#include "launch/hf/config_reader.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/io/posix_file.h"
+
+namespace ashlar::hf {
+namespace {
+
+std::string brief(const nlohmann::json& value) {
+  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  constexpr size_t kMaxShown = 60;
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
+  return text;
+}
+
+}  // namespace
+
+ConfigReader::ConfigReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
+                           std::vector<std::string>& notes)
+    : object_(object), where_(std::move(where)), errors_(errors), notes_(notes) {}
+
+bool ConfigReader::has(const char* key) const { return object_.contains(key); }
+bool ConfigReader::has_value(const char* key) const { return has(key) && !object_[key].is_null(); }
+
+std::string ConfigReader::shown(const char* key) const {
+  return str_cat(where_, key, " = ", has(key) ? brief(object_[key]) : std::string("(absent)"));
+}
+
+const nlohmann::json* ConfigReader::find(Keys keys, const char** name) {
+  const nlohmann::json* found = nullptr;
+  for (const char* key : keys) {
+    read_.insert(key);
+    if (!has(key)) continue;
+    if (found == nullptr) {
+      found = &object_[key];
+      *name = key;
+    } else if (*found != object_[key]) {
+      add_error(str_cat(shown(*name), " and ", shown(key), " are two names of one value and differ; keep one"));
+    }
+  }
+  return found;
+}
+
+int64_t ConfigReader::size(Keys keys, int64_t fallback) {
+  const char* name = *keys.begin();
+  const nlohmann::json* value = find(keys, &name);
+  if (value == nullptr) {
+    add_note(str_cat(where_, name, " is absent: ", fallback, ", the default of the class"));
+    return fallback;
+  }
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{kMax}) ||
+      value->get<int64_t>() < 1 || value->get<int64_t>() > kMax) {
+    refuse(name, "expected an integer from 1 to ", kMax);
+    return fallback;
+  }
+  return value->get<int64_t>();
+}
+
+std::optional<int64_t> ConfigReader::optional_size(Keys keys) {
+  const char* name = *keys.begin();
+  const nlohmann::json* value = find(keys, &name);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  return size({name}, 1);
+}
+
+double ConfigReader::number(Keys keys, double fallback) {
+  const char* name = *keys.begin();
+  const nlohmann::json* value = find(keys, &name);
+  if (value == nullptr) return fallback;
+  if (!value->is_number()) {
+    refuse(name, "expected a number");
+    return fallback;
+  }
+  return value->get<double>();
+}
+
+std::optional<double> ConfigReader::optional_number(Keys keys) {
+  const char* name = *keys.begin();
+  const nlohmann::json* value = find(keys, &name);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  return number({name}, 0);
+}
+
+bool ConfigReader::boolean(Keys keys, bool fallback) {
+  const char* name = *keys.begin();
+  const nlohmann::json* value = find(keys, &name);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) {
+    refuse(name, "expected true or false");
+    return fallback;
+  }
+  return value->get<bool>();
+}
+
+std::string ConfigReader::text(Keys keys, std::string_view fallback) {
+  const char* name = *keys.begin();
+  const nlohmann::json* value = find(keys, &name);
+  if (value == nullptr) return std::string(fallback);
+  if (!value->is_string()) {
+    refuse(name, "expected a string");
+    return std::string(fallback);
+  }
+  return value->get<std::string>();
+}
+
+const nlohmann::json* ConfigReader::object(const char* key) {
+  const nlohmann::json* value = raw(key);
+  if (value == nullptr) return nullptr;
+  if (!value->is_object()) {
+    refuse(key, "expected an object or null");
+    return nullptr;
+  }
+  return value->empty() ? nullptr : value;
+}
+
+const nlohmann::json* ConfigReader::raw(const char* key) {
+  read_.insert(key);
+  return has_value(key) ? &object_[key] : nullptr;
+}
+
+void ConfigReader::ignore(Keys keys) { read_.insert(keys.begin(), keys.end()); }
+
+std::vector<std::string> ConfigReader::unread_keys() const {
+  std::vector<std::string> unread;
+  for (const auto& [key, value] : object_.items()) {
+    // Null is how transformers writes an option that is not in use.
+    if (!read_.contains(key) && !value.is_null()) unread.push_back(key);
+  }
+  return unread;
+}
+
+}  // namespace ashlar::hf

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/strings.h"
+
+// Shared by the files of this folder; not part of its interface.
+namespace ashlar::hf {
+
+/// Reads keys of one JSON object, remembering which were read, so that a key nobody asked for can be found. A list of
+/// keys is one value under several names: any may be there, all that are there must agree. Errors are collected; a
+/// call that reported one returns its fallback.
+class ConfigReader {
+ public:
+  using Keys = std::initializer_list<const char*>;
+
+  /// `where` is put before key names in errors, e.g. `rope_scaling.`.
+  ConfigReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
+               std::vector<std::string>& notes);
+
+  bool has(const char* key) const;        ///< present, null or not
+  bool has_value(const char* key) const;  ///< present and not null
+
+  /// A size: 1 to 2^31-1. Absent: `fallback`, which becomes a note, since a file that leaves out a size means the
+  /// class default and seldom knows it.
+  int64_t size(Keys keys, int64_t fallback);
+  std::optional<int64_t> optional_size(Keys keys);  ///< empty when absent or null
+  double number(Keys keys, double fallback);
+  std::optional<double> optional_number(Keys keys);
+  bool boolean(Keys keys, bool fallback);
+  std::string text(Keys keys, std::string_view fallback);
+  /// Null when absent, null or empty; anything but an object is an error.
+  const nlohmann::json* object(const char* key);
+  const nlohmann::json* raw(const char* key);  ///< any value; null when absent or null
+
+  /// Keys that change nothing in this class.
+  void ignore(Keys keys);
+  /// An error of the form `KEY = VALUE: TEXT`.
+  template <typename... Parts>
+  void refuse(const char* key, const Parts&... parts) {
+    add_error(str_cat(shown(key), ": ", parts...));
+  }
+  /// An error of its own words.
+  void add_error(std::string text) { errors_.push_back(std::move(text)); }
+  void add_note(std::string text) { notes_.push_back(std::move(text)); }
+
+  std::string shown(const char* key) const;  ///< `KEY = VALUE`
+  std::vector<std::string> unread_keys() const;
+
+ private:
+  const nlohmann::json* find(Keys keys, const char** name);
+
+  const nlohmann::json& object_;
+  std::string where_;
+  std::vector<std::string>& errors_;
+  std::vector<std::string>& notes_;
+  std::set<std::string, std::less<>> read_;
+};
+
+}  // namespace ashlar::hf

@@ -1,0 +1,52 @@
+#include "launch/hf/family.h"
+
+#include "core/base/error.h"
+
+namespace ashlar::hf {
+namespace {
+
+struct Names {
+  Family family;
+  std::string_view class_name, model_type, prefix;
+};
+
+constexpr std::array<Names, 9> kNames = {{
+    {Family::kGpt2, "GPT2LMHeadModel", "gpt2", "transformer."},
+    {Family::kGptJ, "GPTJForCausalLM", "gptj", "transformer."},
+    {Family::kGptNeoX, "GPTNeoXForCausalLM", "gpt_neox", "gpt_neox."},
+    {Family::kLlama, "LlamaForCausalLM", "llama", "model."},
+    {Family::kQwen2, "Qwen2ForCausalLM", "qwen2", "model."},
+    {Family::kPhi, "PhiForCausalLM", "phi", "model."},
+    {Family::kPhi3, "Phi3ForCausalLM", "phi3", "model."},
+    {Family::kStableLm, "StableLmForCausalLM", "stablelm", "model."},
+    {Family::kFalcon, "FalconForCausalLM", "falcon", "transformer."},
+}};
+
+const Names& names_of(Family family) {
+  for (const Names& row : kNames) {
+    if (row.family == family) return row;
+  }
+  throw Bug("hf::Family out of range");
+}
+
+}  // namespace
+
+std::string_view class_name(Family family) { return names_of(family).class_name; }
+std::string_view model_type(Family family) { return names_of(family).model_type; }
+std::string_view name_prefix(Family family) { return names_of(family).prefix; }
+
+std::optional<Family> family_from_class(std::string_view name) {
+  for (const Names& row : kNames) {
+    if (row.class_name == name) return row.family;
+  }
+  return std::nullopt;
+}
+
+std::optional<Family> family_from_model_type(std::string_view name) {
+  for (const Names& row : kNames) {
+    if (row.model_type == name) return row.family;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ashlar::hf

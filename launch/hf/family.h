@@ -1,0 +1,27 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace ashlar::hf {
+
+/// The Hugging Face model classes that are read and written.
+enum class Family : uint8_t { kGpt2, kGptJ, kGptNeoX, kLlama, kQwen2, kPhi, kPhi3, kStableLm, kFalcon };
+
+/// In the order in which an export without a wanted class tries them: the plainest layout first.
+inline constexpr std::array<Family, 9> kFamilies = {Family::kLlama, Family::kQwen2,    Family::kGpt2,
+                                                    Family::kGptJ,  Family::kGptNeoX,  Family::kPhi,
+                                                    Family::kPhi3,  Family::kStableLm, Family::kFalcon};
+
+std::string_view class_name(Family family);  ///< "GPT2LMHeadModel", as in config.json `architectures`
+std::string_view model_type(Family family);  ///< "gpt2", as in config.json `model_type`
+/// What its parameter names begin with: "transformer.", "model.", "gpt_neox.". A file of the model without its head
+/// leaves it out.
+std::string_view name_prefix(Family family);
+
+std::optional<Family> family_from_class(std::string_view name);
+std::optional<Family> family_from_model_type(std::string_view name);
+
+}  // namespace ashlar::hf

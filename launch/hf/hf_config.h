@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/hf/family.h"
+#include "parallel/model/model_config.h"
+
+namespace ashlar::hf {
+
+/// What a config.json says besides the model itself, kept so that an export can say it again.
+struct HfExtras {
+  int64_t max_positions = 0;  ///< longest context it was made for; no part of a model with rotary positions
+  std::optional<int64_t> bos_token_id;
+  std::vector<int64_t> eos_token_ids;
+  std::optional<int64_t> pad_token_id;
+  bool operator==(const HfExtras&) const = default;
+};
+
+/// A model of one Hugging Face class.
+struct HfConfig {
+  Family family = Family::kLlama;
+  model::ModelConfig model;
+  HfExtras extras;
+  /// What a reader of the file may not expect: sizes that the class default filled in, keys that have no effect in
+  /// this class. One text each, to be printed.
+  std::vector<std::string> notes;
+};
+
+/// Reads the text of a config.json, spelt as transformers 4 or 5 spells it. `name` is the file in errors.
+/// Every value that the model axes do not cover is refused with its key (exit code 2), all of them in one error, and so
+/// is every key whose meaning is unknown: it could change the result. `ignored_keys` are those that the user vouches
+/// for. Source: the configuration and modeling files of transformers 5.23; section 7 of the axes reference.
+HfConfig parse_hf_config(const std::string& json, const std::string& name,
+                         const std::vector<std::string>& ignored_keys = {});
+
+/// Why a class cannot express a model: one text for each axis that stands in the way, e.g. `norm.type = rmsnorm:
+/// GPT2LMHeadModel has layernorm`. Empty when it can.
+std::vector<std::string> obstacles(Family family, const model::ModelConfig& config);
+
+/// The class to export as: `wanted` when given, else the first of kFamilies that can express the model. Throws an
+/// input error that names the axes in the way (of the wanted class, or of the nearest one).
+Family choose_family(const model::ModelConfig& config, std::optional<Family> wanted);
+
+/// The text of the config.json that transformers reads to the same model; both spellings of the rotary keys are
+/// written, so that version 4 and 5 agree. `dtype` as torch names it: "float32", "bfloat16", "float16", "float64".
+/// Requires obstacles() to be empty. max_positions must be positive (input error).
+std::string write_hf_config(const HfConfig& config, std::string_view dtype);
+
+}  // namespace ashlar::hf

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+#include "launch/hf/convert.h"
+#include "launch/hf/hf_model.h"
+
+namespace ashlar::hf {
+namespace {
+
+constexpr size_t kMaxListed = 8;
+
+std::string listed(const std::vector<std::string>& texts) {
+  std::string all;
+  for (size_t i = 0; i < std::min(texts.size(), kMaxListed); ++i) all += (i == 0 ? "" : ", ") + texts[i];
+  if (texts.size() > kMaxListed) all += str_cat(" and ", texts.size() - kMaxListed, " more");
+  return all;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) { return "[" + absl::StrJoin(shape, ",") + "]"; }
+
+bool is_weight_dtype(io::FileDType dtype) {
+  return dtype == io::FileDType::kF32 || dtype == io::FileDType::kF16 || dtype == io::FileDType::kBF16 ||
+         dtype == io::FileDType::kF64;
+}
+
+/// Elements of one row of our tensor: the product of all extents but the first.
+int64_t row_elems(const std::vector<int64_t>& shape) { return shape.size() > 1 ? shape[1] : 1; }
+
+}  // namespace
+
+ImportedModel import_hf(const std::filesystem::path& directory, const std::vector<std::string>& ignored_keys) {
+  const std::filesystem::path config_path = directory / "config.json";
+  HfConfig config = parse_hf_config(io::read_text_file(config_path), config_path.string(), ignored_keys);
+  io::SafetensorsModel files(directory);
+  // Before any list over layers is made: a wrong count must not cost memory.
+  if (config.model.n_layers > static_cast<int64_t>(files.names().size())) {
+    throw input_error("hf", io::printable(directory.string()), ": config.json says ", config.model.n_layers,
+                      " layers, the weights have only ", files.names().size(),
+                      " tensors; the files are of different models");
+  }
+  ImportedModel model(std::move(files), std::move(config));
+  model.bind(directory.string());
+  return model;
+}
+
+void ImportedModel::bind(const std::string& directory) {
+  mappings_ = tensor_mappings(config_.family, config_.model);
+  const std::string prefix(name_prefix(config_.family));
+  const bool has_prefix = std::any_of(files_.names().begin(), files_.names().end(),
+                                      [&](const std::string& name) { return name.starts_with(prefix); });
+  std::set<std::string> expected;
+  std::vector<std::string> missing, wrong;
+  for (size_t i = 0; i < mappings_.size(); ++i) {
+    const TensorMapping& mapping = mappings_[i];
+    std::string name = mapping.hf_name;
+    if (!has_prefix && name.starts_with(prefix)) name = name.substr(prefix.size());
+    if (files_.find(name) == nullptr && !mapping.hf_alias.empty()) name = mapping.hf_alias;
+    const io::TensorEntry* entry = files_.find(name);
+    expected.insert(name);
+    file_names_.push_back(name);
+    if (entry == nullptr) {
+      missing.push_back(io::printable(mapping.hf_name));
+      continue;
+    }
+    if (entry->shape != mapping.hf_shape) {
+      wrong.push_back(
+          str_cat(io::printable(name), " is ", shape_text(entry->shape), ", expected ", shape_text(mapping.hf_shape)));
+    } else if (!is_weight_dtype(entry->dtype)) {
+      wrong.push_back(
+          str_cat(io::printable(name), " is ", io::name_of(entry->dtype), ", expected F32, F16, BF16 or F64"));
+    }
+    for (size_t p = 0; p < mapping.pieces.size(); ++p) {
+      const Piece& piece = mapping.pieces[p];
+      io::TensorSpec spec;
+      spec.name = piece.name;
+      spec.dtype = entry->dtype;
+      spec.shape = piece.shape;
+      tensors_.push_back(std::move(spec));
+      places_[piece.name] = {i, p};
+    }
+  }
+  std::vector<std::string> unknown;
+  int64_t buffers = 0;
+  const std::vector<std::string> heads = head_names(config_.family);
+  for (const std::string& name : files_.names()) {
+    if (expected.contains(name)) continue;
+    if (is_ignored_buffer(config_.family, name)) {
+      ++buffers;
+    } else if (!(config_.model.tied && std::find(heads.begin(), heads.end(), name) != heads.end())) {
+      unknown.push_back(io::printable(name));
+    }
+  }
+  std::string problem;
+  if (!missing.empty()) problem += str_cat("; missing: ", listed(missing));
+  if (!unknown.empty()) problem += str_cat("; unknown: ", listed(unknown));
+  if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
+  if (!problem.empty()) {
+    throw input_error("hf", io::printable(directory), ": weights are not those of the ", class_name(config_.family),
+                      " in config.json", problem);
+  }
+  if (buffers > 0)
+    config_.notes.push_back(str_cat(buffers, " buffers of an old version (masks, rotary tables) left out"));
+  if (config_.model.tied) check_tied_head(directory);
+}
+
+void ImportedModel::check_tied_head(const std::string& directory) {
+  for (const std::string& head : head_names(config_.family)) {
+    const io::TensorEntry* copy = files_.find(head);
+    if (copy == nullptr) continue;
+    const io::TensorEntry& table = files_.at(file_names_[0]);
+    bool equal = copy->dtype == table.dtype && copy->shape == table.shape;
+    constexpr int64_t kStep = int64_t{1} << 20;
+    std::vector<std::byte> a, b;
+    for (int64_t at = 0; equal && at < table.num_bytes(); at += kStep) {
+      a.resize(static_cast<size_t>(std::min(kStep, table.num_bytes() - at)));
+      b.resize(a.size());
+      files_.read_range(file_names_[0], at, a);
+      files_.read_range(head, at, b);
+      equal = a == b;
+    }
+    if (!equal) {
+      throw input_error("hf", io::printable(directory), ": tie_word_embeddings is true, but ", io::printable(head),
+                        " differs from ", io::printable(file_names_[0]), "; set it to false or remove one");
+    }
+    config_.notes.push_back(str_cat(io::printable(head), " repeats the embedding it is tied to; kept once"));
+  }
+}
+
+void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
+  const auto found = places_.find(std::string(name));
+  ASHLAR_CHECK(found != places_.end(), "no tensor ", name);
+  const TensorMapping& mapping = mappings_[found->second.mapping];
+  const Piece& piece = mapping.pieces[found->second.piece];
+  const std::string& file_name = file_names_[found->second.mapping];
+  const int64_t element = io::size_of(files_.at(file_name).dtype);
+  const int64_t row_bytes = row_elems(piece.shape) * element;
+  ASHLAR_CHECK(static_cast<int64_t>(out.size()) == piece.shape[0] * row_bytes, name, " has ",
+               piece.shape[0] * row_bytes, " bytes, the buffer ", out.size());
+  if (mapping.transpose && transposed_name_ != file_name) {
+    // q, k and v follow each other in model order and share this.
+    std::vector<std::byte> stored(static_cast<size_t>(files_.at(file_name).num_bytes()));
+    files_.read(file_name, stored);
+    transposed_.resize(stored.size());
+    transpose(stored, mapping.hf_shape[0], mapping.hf_shape[1], element, transposed_);
+    transposed_name_ = file_name;
+  }
+  for (const RowBlock& block : piece.blocks) {
+    const auto target =
+        out.subspan(static_cast<size_t>(block.our_row * row_bytes), static_cast<size_t>(block.rows * row_bytes));
+    if (mapping.transpose) {
+      std::memcpy(target.data(), transposed_.data() + block.hf_row * row_bytes, target.size());
+    } else {
+      files_.read_range(file_name, block.hf_row * row_bytes, target);
+    }
+  }
+}
+
+}  // namespace ashlar::hf

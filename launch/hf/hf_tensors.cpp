@@ -1,0 +1,250 @@
+#include "launch/hf/hf_tensors.h"
+
+#include <array>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
+
+namespace ashlar::hf {
+namespace {
+
+using model::ModelConfig;
+using model::Topology;
+
+/// The names of one block, below its prefix. Our linears that share a Hugging Face tensor have the same name.
+struct BlockNames {
+  const char* layers;  ///< "h." or "layers."
+  const char* norm1;
+  const char* norm2;
+  const char* q;
+  const char* k;
+  const char* v;
+  const char* attn_out;
+  const char* gate;
+  const char* up;
+  const char* down;
+};
+
+struct ModelNames {
+  const char* tokens;
+  const char* norm_final;
+  const char* head;
+  BlockNames block;
+};
+
+const ModelNames& names_of(Family family) {
+  static constexpr ModelNames kGpt2 = {
+      "wte",
+      "ln_f",
+      "lm_head",
+      {"h.", "ln_1", "ln_2", "attn.c_attn", "attn.c_attn", "attn.c_attn", "attn.c_proj", "", "mlp.c_fc", "mlp.c_proj"}};
+  static constexpr ModelNames kGptJ = {
+      "wte",
+      "ln_f",
+      "lm_head",
+      {"h.", "ln_1", "", "attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj", "", "mlp.fc_in", "mlp.fc_out"}};
+  static constexpr ModelNames kNeoX = {
+      "embed_in",
+      "final_layer_norm",
+      "embed_out",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "attention.query_key_value",
+       "attention.query_key_value", "attention.query_key_value", "attention.dense", "", "mlp.dense_h_to_4h",
+       "mlp.dense_4h_to_h"}};
+  static constexpr ModelNames kLlama = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}};
+  static constexpr ModelNames kPhi = {"embed_tokens",
+                                      "final_layernorm",
+                                      "lm_head",
+                                      {"layers.", "input_layernorm", "", "self_attn.q_proj", "self_attn.k_proj",
+                                       "self_attn.v_proj", "self_attn.dense", "", "mlp.fc1", "mlp.fc2"}};
+  static constexpr ModelNames kPhi3 = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.qkv_proj", "self_attn.qkv_proj",
+       "self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.gate_up_proj", "mlp.down_proj"}};
+  static constexpr ModelNames kFalcon = {
+      "word_embeddings",
+      "ln_f",
+      "lm_head",
+      {"h.", "input_layernorm", "post_attention_layernorm", "self_attention.query_key_value",
+       "self_attention.query_key_value", "self_attention.query_key_value", "self_attention.dense", "",
+       "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"}};
+  switch (family) {
+    case Family::kGpt2: return kGpt2;
+    case Family::kGptJ: return kGptJ;
+    case Family::kGptNeoX: return kNeoX;
+    case Family::kLlama:
+    case Family::kQwen2:
+    case Family::kStableLm: return kLlama;
+    case Family::kPhi: return kPhi;
+    case Family::kPhi3: return kPhi3;
+    case Family::kFalcon: return kFalcon;
+  }
+  throw Bug("hf::Family out of range");
+}
+
+/// Rows of a fused q, k, v in the file: one group after another, in each the queries, then k, then v.
+///   GPT-2, Phi3        one group: all queries, all keys, all values
+///   NeoX, Falcon       one group for each KV head: its queries, its key, its value. (Falcon's three layouts are this
+///   one:
+///                      multi-query is one group, one KV head a head is n_heads groups of three.)
+struct FusedLayout {
+  int64_t groups = 1;
+};
+
+/// Row blocks of q, k and v.
+std::array<std::vector<RowBlock>, 3> fused_rows(const ModelConfig& m, FusedLayout layout) {
+  const int64_t queries = m.q_width() / layout.groups;
+  const int64_t keys = m.kv_width() / layout.groups;
+  std::array<std::vector<RowBlock>, 3> rows;
+  int64_t at = 0;
+  for (int64_t g = 0; g < layout.groups; ++g) {
+    rows[0].push_back({at, g * queries, queries});
+    rows[1].push_back({at + queries, g * keys, keys});
+    rows[2].push_back({at + queries + keys, g * keys, keys});
+    at += queries + 2 * keys;
+  }
+  return rows;
+}
+
+/// Builds the list for one model.
+class Builder {
+ public:
+  Builder(Family family, const ModelConfig& m) : family_(family), m_(m), names_(names_of(family)) {}
+
+  std::vector<TensorMapping> build() {
+    const std::string prefix(name_prefix(family_));
+    whole(prefix + names_.tokens + ".weight", "embed.tokens.weight", {m_.vocab_size, m_.d_model});
+    if (family_ == Family::kGpt2) {
+      whole(prefix + "wpe.weight", "embed.positions.weight", {m_.pos.max_positions, m_.d_model});
+    }
+    for (int64_t i = 0; i < m_.n_layers; ++i) block(i);
+    norm(prefix + names_.norm_final, "norm_final");
+    if (!m_.tied) {
+      whole(std::string(names_.head) + ".weight", "head.weight", {m_.vocab_size, m_.d_model});
+      // transformers 5 calls it so in memory, and some of its files too.
+      if (family_ == Family::kGptNeoX) list_.back().hf_alias = "lm_head.weight";
+    }
+    if (m_.bias.lm_head) whole(std::string(names_.head) + ".bias", "head.bias", {m_.vocab_size});
+    return std::move(list_);
+  }
+
+ private:
+  void whole(const std::string& hf, const std::string& ours, std::vector<int64_t> shape) {
+    const int64_t rows = shape[0];
+    list_.push_back({.hf_name = hf, .hf_shape = shape, .pieces = {{ours, shape, {{0, 0, rows}}}}});
+  }
+
+  void norm(const std::string& hf, const std::string& ours) {
+    whole(hf + ".weight", ours + ".weight", {m_.d_model});
+    if (m_.norm.type == NormType::kLayerNorm) whole(hf + ".bias", ours + ".bias", {m_.d_model});
+  }
+
+  struct Part {
+    std::string name;  ///< ours, without .weight
+    int64_t rows;
+    std::vector<RowBlock> blocks;
+  };
+
+  /// A linear of the file, made of one or more of ours; all read `in` inputs.
+  void linear(const std::string& hf, const std::vector<Part>& parts, int64_t in, bool bias) {
+    int64_t out = 0;
+    for (const Part& part : parts) out += part.rows;
+    TensorMapping weight{.hf_name = hf + ".weight", .hf_shape = {out, in}};
+    weight.transpose = family_ == Family::kGpt2;
+    if (weight.transpose) weight.hf_shape = {in, out};
+    TensorMapping vector{.hf_name = hf + ".bias", .hf_shape = {out}};
+    for (const Part& part : parts) {
+      weight.pieces.push_back({part.name + ".weight", {part.rows, in}, part.blocks});
+      vector.pieces.push_back({part.name + ".bias", {part.rows}, part.blocks});
+    }
+    list_.push_back(std::move(weight));
+    if (bias) list_.push_back(std::move(vector));
+  }
+
+  void block(int64_t i) {
+    const BlockNames& n = names_.block;
+    const std::string hf = str_cat(name_prefix(family_), n.layers, i, ".");
+    const std::string ours = str_cat("blocks.", i, ".");
+    const bool two_norms = model::norms_per_block(m_) == 2;
+    // Falcon renames its norms when a parallel block has two.
+    const bool falcon_two = family_ == Family::kFalcon && two_norms && m_.block.topology == Topology::kParallel;
+    norm(hf + (falcon_two ? "ln_attn" : n.norm1), ours + "norm1");
+    if (two_norms) norm(hf + (falcon_two ? "ln_mlp" : n.norm2), ours + "norm2");
+
+    attention(hf, ours);
+    linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, m_.q_width(), m_.bias.attn_out);
+
+    if (m_.ffn.gated && std::string_view(n.gate) == n.up) {
+      linear(hf + n.up,
+             {{ours + "ffn.gate", m_.d_ff, {{0, 0, m_.d_ff}}}, {ours + "ffn.up", m_.d_ff, {{m_.d_ff, 0, m_.d_ff}}}},
+             m_.d_model, m_.bias.ffn);
+    } else {
+      if (m_.ffn.gated) linear(hf + n.gate, {one(ours + "ffn.gate", m_.d_ff)}, m_.d_model, m_.bias.ffn);
+      linear(hf + n.up, {one(ours + "ffn.up", m_.d_ff)}, m_.d_model, m_.bias.ffn);
+    }
+    linear(hf + n.down, {one(ours + "ffn.down", m_.d_model)}, m_.d_ff, m_.bias.ffn);
+  }
+
+  void attention(const std::string& hf, const std::string& ours) {
+    const BlockNames& n = names_.block;
+    const std::array<std::string, 3> our_names = {ours + "attn.q", ours + "attn.k", ours + "attn.v"};
+    const std::array<int64_t, 3> rows = {m_.q_width(), m_.kv_width(), m_.kv_width()};
+    if (std::string_view(n.q) != n.k) {
+      const std::array<const char*, 3> hf_names = {n.q, n.k, n.v};
+      for (size_t p = 0; p < 3; ++p) linear(hf + hf_names[p], {one(our_names[p], rows[p])}, m_.d_model, m_.bias.qkv);
+      return;
+    }
+    const bool grouped = family_ == Family::kGptNeoX || family_ == Family::kFalcon;
+    auto blocks = fused_rows(m_, {.groups = grouped ? m_.n_kv_heads : 1});
+    std::vector<Part> parts;
+    for (size_t p = 0; p < 3; ++p) parts.push_back({our_names[p], rows[p], std::move(blocks[p])});
+    linear(hf + n.q, parts, m_.d_model, m_.bias.qkv);
+  }
+
+  static Part one(std::string name, int64_t rows) { return {std::move(name), rows, {{0, 0, rows}}}; }
+
+  Family family_;
+  const ModelConfig& m_;
+  const ModelNames& names_;
+  std::vector<TensorMapping> list_;
+};
+
+}  // namespace
+
+std::vector<TensorMapping> tensor_mappings(Family family, const ModelConfig& config) {
+  return Builder(family, config).build();
+}
+
+bool is_ignored_buffer(Family family, std::string_view hf_name) {
+  // By the end of the name; a parameter never ends so in the same class.
+  switch (family) {
+    case Family::kGpt2: return hf_name.ends_with(".attn.bias") || hf_name.ends_with(".attn.masked_bias");
+    case Family::kGptJ:
+      return hf_name.ends_with(".attn.bias") || hf_name.ends_with(".attn.masked_bias") ||
+             hf_name.ends_with(".attn.embed_positions");
+    case Family::kGptNeoX:
+      return hf_name.ends_with(".attention.bias") || hf_name.ends_with(".attention.masked_bias") ||
+             hf_name.ends_with("rotary_emb.inv_freq");
+    case Family::kFalcon: return hf_name.ends_with("rotary_emb.inv_freq") || hf_name.ends_with("maybe_rotary.inv_freq");
+    case Family::kLlama:
+    case Family::kQwen2:
+    case Family::kPhi:
+    case Family::kPhi3:
+    case Family::kStableLm: return hf_name.ends_with("rotary_emb.inv_freq");
+  }
+  throw Bug("hf::Family out of range");
+}
+
+std::vector<std::string> head_names(Family family) {
+  if (family == Family::kGptNeoX) return {"embed_out.weight", "lm_head.weight"};
+  return {"lm_head.weight"};
+}
+
+}  // namespace ashlar::hf

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/hf/family.h"
+#include "parallel/model/model_config.h"
+
+namespace ashlar::hf {
+
+/// `rows` rows of a Hugging Face tensor that are, in the same order, rows of one of ours. A vector's rows are its
+/// elements.
+struct RowBlock {
+  int64_t hf_row = 0;
+  int64_t our_row = 0;
+  int64_t rows = 0;
+};
+
+/// One of our tensors, all of whose rows come from one Hugging Face tensor.
+struct Piece {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<RowBlock> blocks;  ///< ascending in hf_row
+};
+
+/// A Hugging Face tensor as a composition of ours. The pieces' blocks cover its rows exactly once, so the same list
+/// read in one direction imports and in the other exports, and nothing is lost either way.
+struct TensorMapping {
+  std::string hf_name;
+  std::vector<int64_t> hf_shape = {};  ///< as stored in the file
+  bool transpose = false;              ///< stored [in, out] (Conv1D); rows are counted after transposing to [out, in]
+  std::vector<Piece> pieces = {};
+  std::string hf_alias = {};  ///< another name that files use for it; read, never written
+};
+
+/// Every parameter of a model of a class, each of ours exactly once. Requires obstacles(family, config) to be empty
+/// (hf_config.h). Vocabulary rows are the unpadded ones.
+std::vector<TensorMapping> tensor_mappings(Family family, const model::ModelConfig& config);
+
+/// Buffers that old checkpoints carry (causal masks, rotary frequencies): computed again at run time, never parameters.
+bool is_ignored_buffer(Family family, std::string_view hf_name);
+
+/// The name of the head's weight, which a file of a tied model may repeat.
+std::vector<std::string> head_names(Family family);
+
+}  // namespace ashlar::hf

@@ -1,0 +1,391 @@
+#include <cmath>
+#include <set>
+
+#include "tests/hf/hf_support.h"
+
+// Every element of every imported tensor against the file, by index formulas written here from the description of each
+// layout, independent of the mapping list under test.
+namespace ashlar::hf {
+namespace {
+
+using testing::golden_dir;
+using testing::kGolden;
+using testing::StoredModel;
+
+/// Where an element lies in the file.
+struct At {
+  std::string tensor;
+  int64_t row = 0;
+  int64_t col = 0;
+  bool transposed = false;  ///< stored [in, out]
+};
+
+/// The layout of one class, told element by element. `part` is ours without `.weight`/`.bias`.
+struct Layout {
+  Family family;
+  model::ModelConfig m;
+
+  At locate(const std::string& part, int64_t row, int64_t col) const {
+    const int64_t D = m.head_dim, H = m.n_heads, G = m.n_kv_heads;
+    if (part == "embed.tokens") return {tokens(), row, col};
+    if (part == "embed.positions") return {"transformer.wpe", row, col};
+    if (part == "norm_final") return {final_norm(), row, col};
+    if (part == "head") return {family == Family::kGptNeoX ? "embed_out" : "lm_head", row, col};
+    const size_t dot = part.find('.', 7);
+    const std::string layer = part.substr(7, dot - 7);
+    const std::string what = part.substr(dot + 1);
+    const std::string b = block(layer);
+    const int64_t head = row / D, dim = row % D;
+    switch (family) {
+      case Family::kGpt2:
+        if (what == "attn.q") return {b + "attn.c_attn", row, col, true};
+        if (what == "attn.k") return {b + "attn.c_attn", m.d_model + row, col, true};
+        if (what == "attn.v") return {b + "attn.c_attn", 2 * m.d_model + row, col, true};
+        if (what == "attn.out") return {b + "attn.c_proj", row, col, true};
+        if (what == "ffn.up") return {b + "mlp.c_fc", row, col, true};
+        if (what == "ffn.down") return {b + "mlp.c_proj", row, col, true};
+        return {b + (what == "norm1" ? "ln_1" : "ln_2"), row, col};
+      case Family::kGptJ:
+        if (what == "attn.out") return {b + "attn.out_proj", row, col};
+        if (what.starts_with("attn.")) return {b + "attn." + what.substr(5) + "_proj", row, col};
+        if (what == "norm1") return {b + "ln_1", row, col};
+        return {b + (what == "ffn.up" ? "mlp.fc_in" : "mlp.fc_out"), row, col};
+      case Family::kGptNeoX:
+        if (what == "attn.q") return {b + "attention.query_key_value", head * 3 * D + dim, col};
+        if (what == "attn.k") return {b + "attention.query_key_value", head * 3 * D + D + dim, col};
+        if (what == "attn.v") return {b + "attention.query_key_value", head * 3 * D + 2 * D + dim, col};
+        if (what == "attn.out") return {b + "attention.dense", row, col};
+        if (what == "norm1") return {b + "input_layernorm", row, col};
+        if (what == "norm2") return {b + "post_attention_layernorm", row, col};
+        return {b + (what == "ffn.up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h"), row, col};
+      case Family::kPhi:
+        if (what == "attn.out") return {b + "self_attn.dense", row, col};
+        if (what.starts_with("attn.")) return {b + "self_attn." + what.substr(5) + "_proj", row, col};
+        if (what == "norm1") return {b + "input_layernorm", row, col};
+        return {b + (what == "ffn.up" ? "mlp.fc1" : "mlp.fc2"), row, col};
+      case Family::kFalcon: {
+        const std::string qkv = b + "self_attention.query_key_value";
+        const int64_t per = H / G;
+        // The documented layouts: [G][H/G q, k, v] x D; multi-query is [H q][k][v] x D, one KV head a head [H][q, k, v]
+        // x D.
+        if (what == "attn.q") {
+          return {qkv, (G == 1 ? head : head / per * (per + 2) + head % per) * D + dim, col};
+        }
+        if (what == "attn.k") return {qkv, (G == 1 ? H : head * (per + 2) + per) * D + dim, col};
+        if (what == "attn.v") return {qkv, (G == 1 ? H + 1 : head * (per + 2) + per + 1) * D + dim, col};
+        if (what == "attn.out") return {b + "self_attention.dense", row, col};
+        const bool two = m.block.topology == model::Topology::kParallel && m.block.parallel_norms == 2;
+        if (what == "norm1") return {b + (two ? "ln_attn" : "input_layernorm"), row, col};
+        if (what == "norm2") return {b + (two ? "ln_mlp" : "post_attention_layernorm"), row, col};
+        return {b + (what == "ffn.up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h"), row, col};
+      }
+      case Family::kPhi3:
+        if (what == "attn.q") return {b + "self_attn.qkv_proj", row, col};
+        if (what == "attn.k") return {b + "self_attn.qkv_proj", H * D + row, col};
+        if (what == "attn.v") return {b + "self_attn.qkv_proj", (H + G) * D + row, col};
+        if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
+        if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
+        return llama(b, what, row, col);
+      default: return llama(b, what, row, col);
+    }
+  }
+
+ private:
+  static At llama(const std::string& b, const std::string& what, int64_t row, int64_t col) {
+    if (what == "attn.out") return {b + "self_attn.o_proj", row, col};
+    if (what.starts_with("attn.")) return {b + "self_attn." + what.substr(5) + "_proj", row, col};
+    if (what.starts_with("ffn.")) return {b + "mlp." + what.substr(4) + "_proj", row, col};
+    return {b + (what == "norm1" ? "input_layernorm" : "post_attention_layernorm"), row, col};
+  }
+  std::string block(const std::string& i) const {
+    switch (family) {
+      case Family::kGpt2:
+      case Family::kGptJ:
+      case Family::kFalcon: return "transformer.h." + i + ".";
+      case Family::kGptNeoX: return "gpt_neox.layers." + i + ".";
+      default: return "model.layers." + i + ".";
+    }
+  }
+  std::string tokens() const {
+    switch (family) {
+      case Family::kGpt2:
+      case Family::kGptJ: return "transformer.wte";
+      case Family::kFalcon: return "transformer.word_embeddings";
+      case Family::kGptNeoX: return "gpt_neox.embed_in";
+      default: return "model.embed_tokens";
+    }
+  }
+  std::string final_norm() const {
+    switch (family) {
+      case Family::kGpt2:
+      case Family::kGptJ:
+      case Family::kFalcon: return "transformer.ln_f";
+      case Family::kGptNeoX: return "gpt_neox.final_layer_norm";
+      case Family::kPhi: return "model.final_layernorm";
+      default: return "model.norm";
+    }
+  }
+};
+
+class GoldenImport : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenImport, EveryElementIsWhereItsLayoutSays) {
+  ImportedModel model = import_hf(golden_dir(GetParam()));
+  const StoredModel file = testing::load_file(golden_dir(GetParam()) / "model.safetensors");
+  const Layout layout{model.config().family, model.config().model};
+  std::set<std::string> used;
+  int64_t elements = 0;
+  for (const io::TensorSpec& spec : model.tensors()) {
+    EXPECT_EQ(spec.dtype, io::FileDType::kF32);
+    const std::vector<float> ours = testing::floats(testing::read_tensor(model, spec.name));
+    const size_t dot = spec.name.rfind('.');
+    const std::string part = spec.name.substr(0, dot), kind = spec.name.substr(dot);
+    const int64_t cols = spec.shape.size() > 1 ? spec.shape[1] : 1;
+    ASSERT_EQ(static_cast<int64_t>(ours.size()), spec.num_elems());
+    for (int64_t i = 0; i < spec.num_elems(); ++i) {
+      const At at = layout.locate(part, i / cols, i % cols);
+      const auto found = file.find(at.tensor + kind);
+      ASSERT_NE(found, file.end()) << at.tensor + kind;
+      const std::vector<int64_t>& shape = found->second.shape;
+      ASSERT_EQ(shape.size(), spec.shape.size()) << spec.name;
+      const bool turned = at.transposed && shape.size() == 2;
+      const int64_t width = shape.size() > 1 ? shape[1] : 1;
+      const int64_t index = turned ? at.col * width + at.row : at.row * width + at.col;
+      float expected = 0;
+      std::memcpy(&expected, found->second.bytes.data() + index * 4, 4);
+      ASSERT_EQ(ours[static_cast<size_t>(i)], expected) << spec.name << " element " << i;
+      used.insert(at.tensor + kind);
+    }
+    elements += spec.num_elems();
+  }
+  // Nothing of the file is left over, and nothing was used twice: the counts agree.
+  EXPECT_EQ(used.size(), file.size());
+  int64_t stored = 0;
+  for (const auto& [name, tensor] : file) stored += static_cast<int64_t>(tensor.bytes.size() / 4);
+  EXPECT_EQ(elements, stored);
+  EXPECT_EQ(elements, model::count_parameters(model.config().model).total());
+}
+
+TEST_P(GoldenImport, ExportGivesTheSameFileAndTheSameModel) {
+  const std::filesystem::path source = golden_dir(GetParam());
+  ImportedModel model = import_hf(source);
+  const ashlar::testing::ScratchDir dir;
+  testing::ImportSource tensors(model);
+  const Exported report = export_hf(model.config(), tensors, dir.path() / "out");
+  EXPECT_EQ(report.dtype, "float32");
+  EXPECT_EQ(report.bytes, static_cast<int64_t>(std::filesystem::file_size(source / "model.safetensors")));
+  // The whole file, header included: names, order, shapes and every bit.
+  EXPECT_EQ(testing::slurp(dir.path() / "out/model.safetensors"), testing::slurp(source / "model.safetensors"));
+  const HfConfig again = parse_hf_config(testing::slurp(dir.path() / "out/config.json"), "exported");
+  EXPECT_EQ(again.family, model.config().family);
+  EXPECT_EQ(again.model, model.config().model);
+  EXPECT_EQ(again.extras, model.config().extras);
+  // An export never overwrites.
+  EXPECT_EQ(testing::error_of([&] { export_hf(model.config(), tensors, dir.path() / "out"); }).code(),
+            ExitCode::kInput);
+}
+
+TEST_P(GoldenImport, HalfPrecisionFilesComeBackBitForBit) {
+  StoredModel file = testing::load_file(golden_dir(GetParam()) / "model.safetensors");
+  for (const auto dtype : {io::FileDType::kBF16, io::FileDType::kF16, io::FileDType::kF64}) {
+    // Other bits of the right size will do: nothing may look at the values when the dtype stays.
+    StoredModel other;
+    for (const auto& [name, tensor] : file) {
+      std::string bytes = tensor.bytes;
+      bytes.resize(tensor.bytes.size() / 4 * static_cast<size_t>(io::size_of(dtype)), '\x5a');
+      other[name] = {dtype, tensor.shape, bytes};
+    }
+    const ashlar::testing::ScratchDir dir;
+    std::filesystem::copy_file(golden_dir(GetParam()) / "config.json", dir.path() / "config.json");
+    testing::save_file(dir.path() / "model.safetensors", other);
+    ImportedModel model = import_hf(dir.path());
+    testing::ImportSource tensors(model);
+    export_hf(model.config(), tensors, dir.path() / "out");
+    EXPECT_EQ(testing::load_file(dir.path() / "out/model.safetensors"), other);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenImport, ::testing::ValuesIn(kGolden),
+                         [](const auto& folder) { return std::string(folder.param); });
+
+/// What each folder holds, read off its config.json by hand.
+struct Expected {
+  const char* folder;
+  Family family;
+  int64_t width, layers, heads, kv, head_dim, d_ff, vocab;
+  model::Topology topology;
+  int norms;
+  int64_t rope_dims;
+  double rope_base, eps;
+  Activation act;
+  bool gated, tied;
+  bool qkv, out, ffn, head;
+};
+
+TEST(GoldenConfig, AxesOfEveryFolder) {
+  using model::Topology;
+  constexpr auto S = Topology::kSerial, P = Topology::kParallel;
+  constexpr auto kTanh = Activation::kGeluTanh, kErf = Activation::kGeluErf, kSilu = Activation::kSilu;
+  const Expected table[] = {
+      {"gpt2", Family::kGpt2, 48, 3, 4, 4, 12, 96, 97, S, 1, 0, 1e4, 1e-3, kTanh, false, true, true, true, true, false},
+      {"gptj", Family::kGptJ, 48,   3,     4,     4,     12,    96,    97,   P,   1,
+       6,      1e4,           1e-5, kTanh, false, false, false, false, true, true},
+      {"gpt_neox", Family::kGptNeoX, 48, 3, 4, 4, 12, 96, 97, P, 2, 6, 1e4, 1e-5, kTanh, false, false, true, true, true,
+       false},
+      {"gpt_neox_serial",
+       Family::kGptNeoX,
+       48,
+       3,
+       4,
+       4,
+       12,
+       96,
+       97,
+       S,
+       1,
+       6,
+       1e4,
+       1e-5,
+       kErf,
+       false,
+       false,
+       true,
+       true,
+       true,
+       false},
+      {"llama", Family::kLlama, 48,    3,    4,     4,     12,    96,    97,   S, 1, 12,
+       1e4,     1e-6,           kSilu, true, false, false, false, false, false},
+      {"llama_gqa_tied",
+       Family::kLlama,
+       48,
+       3,
+       4,
+       2,
+       12,
+       96,
+       97,
+       S,
+       1,
+       12,
+       5e5,
+       1e-5,
+       kSilu,
+       true,
+       true,
+       false,
+       false,
+       false,
+       false},
+      {"llama_wide", Family::kLlama, 48,    3,    4,     2,    16,   96,   97,   S, 1, 16,
+       1e3,          1e-6,           kSilu, true, false, true, true, true, false},
+      {"qwen2", Family::kQwen2, 48,    3,    4,     1,    12,    96,    97,   S, 1, 12,
+       1e4,     1e-3,           kSilu, true, false, true, false, false, false},
+      {"phi", Family::kPhi, 48, 3, 4, 2, 12, 96, 97, P, 1, 6, 1e4, 1e-5, kTanh, false, false, true, true, true, true},
+      {"falcon7", Family::kFalcon, 48,   3,     4,     1,     12,   96, 97, P, 1, 12, 1e4, 1e-5,
+       kErf,      false,           true, false, false, false, false},
+      {"falcon40", Family::kFalcon, 48,   3,     4,     2,     12,   96, 97, P, 2, 12, 1e4, 1e-5,
+       kErf,       false,           true, false, false, false, false},
+      {"falcon2_11b", Family::kFalcon, 48,    3,     4,     2,     12,   96, 97, P, 1, 12, 1e4, 1e-5,
+       kErf,          false,           false, false, false, false, false},
+      {"stablelm", Family::kStableLm,
+       60,         2,
+       5,          5,
+       12,         84,
+       89,         S,
+       1,          4,
+       1e4,        1e-4,
+       kSilu,      true,
+       false,      true,
+       false,      false,
+       false},
+      {"stablelm_parallel",
+       Family::kStableLm,
+       64,
+       3,
+       4,
+       2,
+       16,
+       72,
+       101,
+       P,
+       1,
+       4,
+       1e4,
+       1e-5,
+       kSilu,
+       true,
+       false,
+       false,
+       false,
+       false,
+       false},
+      {"phi3", Family::kPhi3, 48,   3,     6,    2,     8,     68,    83,    S,    1,
+       6,      2e4,           1e-5, kSilu, true, false, false, false, false, false},
+      {"phi3_legacy", Family::kPhi3, 48,    2,    4,    4,     12,    96,    97,   S, 1, 12,
+       1e4,           1e-5,          kSilu, true, true, false, false, false, false},
+      {"falcon_rw", Family::kFalcon, 48,   3,    4,    4,    12,   96, 97, S, 1, 12, 1e4, 1e-5,
+       kErf,        false,           true, true, true, true, false},
+      {"falcon_mha_parallel",
+       Family::kFalcon,
+       40,
+       2,
+       5,
+       5,
+       8,
+       160,
+       97,
+       P,
+       1,
+       8,
+       1e4,
+       1e-5,
+       kErf,
+       false,
+       false,
+       false,
+       false,
+       false,
+       false},
+  };
+  std::set<std::string> seen;
+  for (const Expected& e : table) {
+    SCOPED_TRACE(e.folder);
+    seen.insert(e.folder);
+    const HfConfig config = parse_hf_config(testing::slurp(golden_dir(e.folder) / "config.json"), e.folder);
+    const model::ModelConfig& m = config.model;
+    EXPECT_EQ(config.family, e.family);
+    EXPECT_EQ(m.d_model, e.width);
+    EXPECT_EQ(m.n_layers, e.layers);
+    EXPECT_EQ(m.n_heads, e.heads);
+    EXPECT_EQ(m.n_kv_heads, e.kv);
+    EXPECT_EQ(m.head_dim, e.head_dim);
+    EXPECT_EQ(m.d_ff, e.d_ff);
+    EXPECT_EQ(m.vocab_size, e.vocab);
+    EXPECT_EQ(m.vocab_pad_to, 1);
+    EXPECT_EQ(m.block.topology, e.topology);
+    EXPECT_EQ(m.block.parallel_norms, e.norms);
+    const bool learned = e.family == Family::kGpt2;
+    EXPECT_EQ(m.pos.type, learned ? model::PosType::kLearned : model::PosType::kRope);
+    EXPECT_EQ(m.pos.max_positions, learned ? 64 : 0);
+    EXPECT_EQ(m.rope.dims, e.rope_dims);
+    EXPECT_EQ(m.rope.base, e.rope_base);
+    EXPECT_EQ(m.rope.style, e.family == Family::kGptJ ? RopeStyle::kInterleaved : RopeStyle::kHalf);
+    EXPECT_EQ(m.norm.eps, e.eps);
+    const bool rms = e.family == Family::kLlama || e.family == Family::kQwen2 || e.family == Family::kPhi3;
+    EXPECT_EQ(m.norm.type, rms ? NormType::kRmsNorm : NormType::kLayerNorm);
+    EXPECT_EQ(m.norm.affine, rms ? model::NormAffine::kScale : model::NormAffine::kScaleBias);
+    EXPECT_EQ(m.ffn.act, e.act);
+    EXPECT_EQ(m.ffn.gated, e.gated);
+    EXPECT_EQ(m.tied, e.tied);
+    EXPECT_EQ(m.bias, (model::BiasConfig{e.qkv, e.out, e.ffn, e.head}));
+    EXPECT_DOUBLE_EQ(m.attn_scale, 1 / std::sqrt(static_cast<double>(e.head_dim)));
+    EXPECT_EQ(m.dropout, model::DropoutConfig{});
+    EXPECT_EQ(config.extras.max_positions, 64);
+    EXPECT_EQ(config.extras.eos_token_ids, std::vector<int64_t>{0});
+    EXPECT_TRUE(config.notes.empty()) << config.notes[0];
+  }
+  EXPECT_EQ(seen.size(), kGolden.size());
+}
+
+}  // namespace
+}  // namespace ashlar::hf

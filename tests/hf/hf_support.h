@@ -1,0 +1,111 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/io/safetensors.h"
+#include "launch/hf/hf_model.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::hf::testing {
+
+inline constexpr std::array<const char*, 18> kGolden = {
+    "gpt2",  "gptj",        "gpt_neox",  "gpt_neox_serial",    "llama",       "llama_gqa_tied", "llama_wide",
+    "qwen2", "phi",         "falcon7",   "falcon40",           "falcon2_11b", "stablelm",       "stablelm_parallel",
+    "phi3",  "phi3_legacy", "falcon_rw", "falcon_mha_parallel"};
+
+inline std::filesystem::path golden_dir(const std::string& name) {
+  return std::filesystem::path(ASHLAR_SOURCE_DIR) / "tests/reference/golden" / name;
+}
+
+inline std::string slurp(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in.good()) << path;
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void spit(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+/// The error that `action` throws; fails the test when it throws none.
+template <typename F>
+Error error_of(F&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("\n"))) << "an error is one line";
+    return error;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return Error(ExitCode::kBug, "test", "none thrown");
+}
+
+/// A tensor in memory, to be changed and written again.
+struct Stored {
+  io::FileDType dtype = io::FileDType::kF32;
+  std::vector<int64_t> shape;
+  std::string bytes;
+  bool operator==(const Stored&) const = default;
+};
+using StoredModel = std::map<std::string, Stored>;
+
+inline StoredModel load_file(const std::filesystem::path& path) {
+  const io::SafetensorsReader reader(path);
+  StoredModel model;
+  for (const io::TensorEntry& entry : reader.tensors()) {
+    Stored tensor{entry.dtype, entry.shape, std::string(static_cast<size_t>(entry.num_bytes()), '\0')};
+    reader.read(entry, std::as_writable_bytes(std::span(tensor.bytes)));
+    model[entry.name] = std::move(tensor);
+  }
+  return model;
+}
+
+inline void save_file(const std::filesystem::path& path, const StoredModel& model) {
+  std::vector<io::TensorSpec> specs;
+  for (const auto& [name, tensor] : model) specs.push_back({name, tensor.dtype, tensor.shape});
+  io::SafetensorsWriter writer(path, specs);
+  for (const auto& [name, tensor] : model) writer.write(name, std::as_bytes(std::span(tensor.bytes)));
+  writer.finish();
+}
+
+inline std::vector<float> floats(const std::string& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+/// An imported model as the source of an export.
+class ImportSource : public TensorSource {
+ public:
+  explicit ImportSource(ImportedModel& model) : model_(model) {}
+  const io::TensorSpec* find(std::string_view name) const override {
+    for (const io::TensorSpec& spec : model_.tensors()) {
+      if (spec.name == name) return &spec;
+    }
+    return nullptr;
+  }
+  void read(std::string_view name, std::span<std::byte> out) override { model_.read(name, out); }
+
+ private:
+  ImportedModel& model_;
+};
+
+inline std::string read_tensor(ImportedModel& model, const std::string& name) {
+  const io::TensorSpec* spec = ImportSource(model).find(name);
+  EXPECT_NE(spec, nullptr) << name;
+  std::string bytes(static_cast<size_t>(spec == nullptr ? 0 : spec->num_bytes()), '\0');
+  if (spec != nullptr) model.read(name, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+}  // namespace ashlar::hf::testing
