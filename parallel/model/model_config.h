@@ -11,9 +11,9 @@
 namespace ashlar::model {
 
 using ashlar::Activation;
+using ashlar::name_of;
 using ashlar::NormType;
 using ashlar::RopeStyle;
-using ashlar::name_of;
 
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
 enum class Topology : uint8_t { kSerial, kParallel };
