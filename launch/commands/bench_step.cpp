@@ -45,8 +45,10 @@ int run_bench_step(std::span<const std::string> words, std::ostream& out) {
   if (files.size() != 1) throw input_error("bench step", "expected one configuration file, got ", files.size(), "; usage: ashlar bench step CONFIG [section.key=value ...]");
 
   const int cores = cpu::detect_cpu().cores;
-  const config::RunConfig c = config::resolve(config::read_config(files[0], overrides),
-                                              {.dataset_vocab_size = 257, .hardware_threads = cores, .purpose = config::Purpose::kModel}).config;
+  const config::RawConfig raw = config::read_config(files[0], overrides);
+  config::Facts facts{.hardware_threads = cores, .purpose = config::Purpose::kModel};
+  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // bytes: no dataset is opened here
+  const config::RunConfig c = config::resolve(raw, facts).config;
   const int64_t T = c.train.sequence_length, B = std::max<int64_t>(c.train.micro_batch, c.train.global_batch > 0 ? 0 : 1);
   if (T <= 0 || B <= 0) throw input_error("bench step", "train.sequence_length and train.micro_batch are needed; give them in ", files[0], " or as overrides");
   const int64_t global = std::max(c.train.global_batch, B);

@@ -294,6 +294,8 @@ void RawConfig::add_error(std::string_view text) {
   values_->errors.push_back(str_cat("data.path: ", text));
 }
 
+bool RawConfig::given(std::string_view key) const { return values_->given[key_index(key)].has_value(); }
+
 const std::vector<std::string>& RawConfig::errors() const { return values_->errors; }
 
 }  // namespace ashlar::config

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/autograd/ctx.h"
@@ -165,6 +166,8 @@ class RawConfig {
   /// is dropped.
   void add_error(std::string_view text);
   const std::vector<std::string>& errors() const;
+  /// True when a key ("vocab.size") has a value of its own, from the file or an override.
+  bool given(std::string_view key) const;
 
   RawValues& values() { return *values_; }
   const RawValues& values() const { return *values_; }
