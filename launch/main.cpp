@@ -24,7 +24,7 @@ int fail(const std::string& text, ashlar::ExitCode code) {
 
 int main(int argc, char** argv) {
   const ashlar::training::SignalWatch signals;  // before any thread exists
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is a failed write, reported where it happens
+  std::signal(SIGPIPE, SIG_IGN);                // a reader that went away is a failed write, reported where it happens
   std::signal(SIGXFSZ, SIG_IGN);
   ashlar::Log log([](std::string_view line) {
     std::fwrite(line.data(), 1, line.size(), stdout);
@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   } catch (const ashlar::Error& error) {
     return fail(error.what(), error.code());
   } catch (const std::bad_alloc&) {
-    return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model", ashlar::ExitCode::kResource);
+    return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model",
+                ashlar::ExitCode::kResource);
   } catch (const std::exception& error) {
     return fail(std::string(error.what()) + " (please report this as a bug)", ashlar::ExitCode::kBug);
   }

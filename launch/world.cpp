@@ -42,7 +42,8 @@ void widen_affinity(const World& world, Log& log) {
   CPU_ZERO(&all);
   for (long cpu = 0; cpu < online; ++cpu) CPU_SET(cpu, &all);
   if (sched_setaffinity(0, sizeof(all), &all) == 0) {
-    log.info(str_cat("mpirun bound this rank to ", had, " of ", online, " cores; it takes all ", online, " (mpirun --bind-to none does the same)"));
+    log.info(str_cat("mpirun bound this rank to ", had, " of ", online, " cores; it takes all ", online,
+                     " (mpirun --bind-to none does the same)"));
   }
 }
 

@@ -35,8 +35,12 @@ struct Ctx {
   /// Arguments for a dropout site, inactive unless training with p > 0.
   DropoutArgs dropout_args(double p, uint32_t site) const {
     if (!dropout.enabled || p <= 0) return {};
-    return {.p = p, .seed = dropout.seed, .site = site, .scalars = scalars,
-            .first_sample = dropout.first_sample, .sequence_length = dropout.sequence_length};
+    return {.p = p,
+            .seed = dropout.seed,
+            .site = site,
+            .scalars = scalars,
+            .first_sample = dropout.first_sample,
+            .sequence_length = dropout.sequence_length};
   }
 };
 

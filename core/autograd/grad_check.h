@@ -11,8 +11,8 @@ namespace ashlar {
 
 /// What the gradient checker varies: values on the device, fp64.
 struct GradCheckProblem {
-  std::vector<Tensor> inputs;     ///< become leaves of the tape, in order
-  std::vector<Weight*> weights;   ///< their main_grad is compared
+  std::vector<Tensor> inputs;    ///< become leaves of the tape, in order
+  std::vector<Weight*> weights;  ///< their main_grad is compared
   /// Builds the result from the leaves; a pure function of values. It may instead return an undefined value and put
   /// its own scalar into `loss` (head_loss does).
   std::function<Var(const Ctx& ctx, const std::vector<Var>& leaves, double& loss)> build;
@@ -27,6 +27,7 @@ struct GradCheckResult {
 /// Compares tape gradients of sum(result * R), R fixed and random, with central differences
 /// (f(x+h) - f(x-h)) / 2h in fp64. At most `max_elements` elements of each tensor, spread evenly.
 /// With h = 1e-5 the difference's own error is near 1e-9 for smooth functions of order one.
-GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem, int64_t max_elements = 64, double h = 1e-5);
+GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem, int64_t max_elements = 64,
+                                double h = 1e-5);
 
 }  // namespace ashlar

@@ -21,7 +21,8 @@ Tensor Tape::allocate_like(const Slot& slot) {
 
 Var Tape::output(Tensor value) {
   ASHLAR_CHECK(!done_, "a tape runs backward once; record on a fresh one");
-  slots_.push_back({.shape = value.shape(), .dtype = value.dtype(), .grad = {}, .written = false, .parent = -1, .column = 0});
+  slots_.push_back(
+      {.shape = value.shape(), .dtype = value.dtype(), .grad = {}, .written = false, .parent = -1, .column = 0});
   return {.value = std::move(value), .slot = static_cast<int>(slots_.size()) - 1, .rematerialize = nullptr};
 }
 
@@ -48,17 +49,18 @@ std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& w
   // The slices wrote straight into x's gradient; what no consumer wrote counts as zero.
   const std::vector<Var> slices = parts;
   nodes_.push_back({"split_columns", -1, [x, slices](Tape& tape, WeightWork*) {
-    bool any = false;
-    for (const Var& slice : slices) any = any || tape.slots_[slice.slot].written;
-    if (!any) return;
-    for (const Var& slice : slices) {
-      if (tape.slots_[slice.slot].written) continue;
-      const GradTarget t = tape.target(slice);
-      tape.backend_.fill({.dst = t.view(), .value = 0}, tape.stream_);
-    }
-    for (const Var& slice : slices) tape.slots_[slice.slot].grad = {};  // x's gradient is now the only owner
-    tape.slots_[x.slot].written = true;
-  }});
+                      bool any = false;
+                      for (const Var& slice : slices) any = any || tape.slots_[slice.slot].written;
+                      if (!any) return;
+                      for (const Var& slice : slices) {
+                        if (tape.slots_[slice.slot].written) continue;
+                        const GradTarget t = tape.target(slice);
+                        tape.backend_.fill({.dst = t.view(), .value = 0}, tape.stream_);
+                      }
+                      for (const Var& slice : slices)
+                        tape.slots_[slice.slot].grad = {};  // x's gradient is now the only owner
+                      tape.slots_[x.slot].written = true;
+                    }});
   return parts;
 }
 
@@ -75,7 +77,8 @@ std::vector<Var> split_columns(const Ctx& ctx, const Var& x, const std::vector<i
 
 void Tape::seed(const Var& v, Tensor grad) {
   Slot& slot = slot_of(v);
-  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ", slot.shape.str());
+  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ",
+               slot.shape.str());
   slot.grad = std::move(grad);
   slot.written = true;
 }
@@ -128,7 +131,8 @@ GradTarget Tape::target(const Var& input) {
 void Tape::add_grad(const Var& input, const Tensor& grad) {
   if (!input.requires_grad()) return;
   Slot& slot = slot_of(input);
-  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ", slot.shape.str());
+  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ",
+               slot.shape.str());
   if (!slot.written && slot.parent < 0) {
     slot.grad = grad;
     slot.written = true;

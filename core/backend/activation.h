@@ -21,11 +21,11 @@ struct ActivationForward {
 
 /// dx (+)= dy * act'(x) [* up]; dup (+)= dy * act(x).
 struct ActivationBackward {
-  ConstView dy;  ///< [N, F] storage dtype
-  ConstView x;   ///< [N, F] as in forward
-  ConstView up;  ///< [N, F] or absent
-  MutView dx;    ///< [N, F] storage dtype, by mode, rows may be strided
-  MutView dup;   ///< [N, F] storage dtype, by mode; absent without up
+  ConstView dy;                          ///< [N, F] storage dtype
+  ConstView x;                           ///< [N, F] as in forward
+  ConstView up;                          ///< [N, F] or absent
+  MutView dx;                            ///< [N, F] storage dtype, by mode, rows may be strided
+  MutView dup;                           ///< [N, F] storage dtype, by mode; absent without up
   GradMode mode = GradMode::kOverwrite;  ///< for both
   Activation kind = Activation::kSilu;
   double clamp = 0;

@@ -13,13 +13,13 @@ namespace ashlar {
 /// Source: Vaswani et al. 2017; blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1.
 struct AttentionShape {
   int64_t B = 0, T_q = 0, T_kv = 0;
-  int64_t H = 0, G = 0, D = 0;          ///< query heads, KV heads (G divides H), head_dim: multiple of 4, <= 256
-  int64_t q_start = 0, kv_start = 0;    ///< absolute position of the first query and key
-  int64_t q_batch_stride = 0;           ///< elements from sample to sample, for q (and dq)
-  int64_t kv_batch_stride = 0;          ///< for k, v (and dk, dv)
-  const int32_t* doc_start = nullptr;   ///< [B*T_q] absolute position where the row's document begins, or null
-  int64_t window = -1;                  ///< -1 = full
-  double softcap = 0;                   ///< 0 = none
+  int64_t H = 0, G = 0, D = 0;         ///< query heads, KV heads (G divides H), head_dim: multiple of 4, <= 256
+  int64_t q_start = 0, kv_start = 0;   ///< absolute position of the first query and key
+  int64_t q_batch_stride = 0;          ///< elements from sample to sample, for q (and dq)
+  int64_t kv_batch_stride = 0;         ///< for k, v (and dk, dv)
+  const int32_t* doc_start = nullptr;  ///< [B*T_q] absolute position where the row's document begins, or null
+  int64_t window = -1;                 ///< -1 = full
+  double softcap = 0;                  ///< 0 = none
   double scale = 1;
   const float* alibi_slopes = nullptr;  ///< [H]
   const float* t5_bias = nullptr;       ///< [buckets, H]
@@ -28,22 +28,22 @@ struct AttentionShape {
 };
 
 struct AttentionForward {
-  ConstView q;      ///< [B*T_q, H*D] storage dtype
-  ConstView k, v;   ///< [B*T_kv, G*D] storage dtype
-  MutView out;      ///< [B*T_q, H*D] storage dtype, written, contiguous over b
-  MutView lse;      ///< [B, H, T_q] flat, accumulate dtype, written; log sum exp of the scores
+  ConstView q;     ///< [B*T_q, H*D] storage dtype
+  ConstView k, v;  ///< [B*T_kv, G*D] storage dtype
+  MutView out;     ///< [B*T_q, H*D] storage dtype, written, contiguous over b
+  MutView lse;     ///< [B, H, T_q] flat, accumulate dtype, written; log sum exp of the scores
   AttentionShape shape;
 };
 
 /// delta[b,h,t] = sum_d out*dout is computed inside unless given.
 struct AttentionBackward {
-  ConstView dout;        ///< [B*T_q, H*D] storage dtype
-  ConstView q, k, v;     ///< as in forward
-  ConstView out;         ///< [B*T_q, H*D] the forward's result
-  ConstView lse;         ///< [B, H, T_q] the forward's result
-  ConstView delta;       ///< [B, H, T_q] accumulate dtype, or absent
-  MutView dq;            ///< [B*T_q, H*D] storage dtype, strides and batch stride of q, by mode
-  MutView dk, dv;        ///< [B*T_kv, G*D] storage dtype, strides of k, by mode; summed over the query heads of a KV head
+  ConstView dout;     ///< [B*T_q, H*D] storage dtype
+  ConstView q, k, v;  ///< as in forward
+  ConstView out;      ///< [B*T_q, H*D] the forward's result
+  ConstView lse;      ///< [B, H, T_q] the forward's result
+  ConstView delta;    ///< [B, H, T_q] accumulate dtype, or absent
+  MutView dq;         ///< [B*T_q, H*D] storage dtype, strides and batch stride of q, by mode
+  MutView dk, dv;     ///< [B*T_kv, G*D] storage dtype, strides of k, by mode; summed over the query heads of a KV head
   GradMode mode = GradMode::kOverwrite;
   AttentionShape shape;
 };

@@ -28,7 +28,7 @@ class Backend {
   virtual Allocator& allocator(MemoryKind kind) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  virtual void copy_to_host(ConstView device, void* host, Stream& stream) = 0;    ///< contiguous; synchronises
+  virtual void copy_to_host(ConstView device, void* host, Stream& stream) = 0;        ///< contiguous; synchronises
   virtual void copy_from_host(const void* host, MutView device, Stream& stream) = 0;  ///< contiguous; synchronises
 
   virtual void linear_forward(const LinearForward& args, Stream& stream) = 0;

@@ -8,7 +8,7 @@ namespace ashlar {
 struct EmbeddingForward {
   const int32_t* ids = nullptr;  ///< [N]
   ConstView table;               ///< [V, C] storage dtype
-  MutView out;                   ///< [N, C] storage dtype, by mode (kAccumulate adds in the accumulate dtype, one rounding)
+  MutView out;  ///< [N, C] storage dtype, by mode (kAccumulate adds in the accumulate dtype, one rounding)
   double scale = 1;
   GradMode mode = GradMode::kOverwrite;
 };

@@ -6,12 +6,12 @@ namespace ashlar {
 
 /// What the loss adds up over rows, in double.
 struct LossStats {
-  double loss = 0;        ///< sum over valid rows of lse - target logit
-  double z_loss = 0;      ///< sum over valid rows of z_coef * lse^2
-  double log_z = 0;       ///< sum over valid rows of lse
+  double loss = 0;    ///< sum over valid rows of lse - target logit
+  double z_loss = 0;  ///< sum over valid rows of z_coef * lse^2
+  double log_z = 0;   ///< sum over valid rows of lse
   double max_log_z = -1e300;
   double max_logit = -1e300;
-  int64_t valid = 0;      ///< rows with target >= 0
+  int64_t valid = 0;  ///< rows with target >= 0
 };
 
 /// Cross-entropy over (a slice of) the vocabulary in three parts, so that a vocabulary split over tensor ranks needs

@@ -10,7 +10,8 @@ const char* name_of(NormType type);  ///< "layernorm", "rmsnorm"
 /// layernorm  y = (x - mean) * rstd * g [+ b],  mean over the row, rstd = 1/sqrt(mean((x-mean)^2) + eps)
 /// rmsnorm    y = x * rstd * g [+ b],           rstd = 1/sqrt(mean(x^2) + eps)
 /// g = gamma (or 1 + gamma with unit_offset), absent gamma = 1, absent beta = 0. One rounding at the store.
-/// Source: Ba et al. 2016 (arXiv:1607.06450) section 3, biased variance; Zhang & Sennrich 2019 (arXiv:1910.07467) eq. 4.
+/// Source: Ba et al. 2016 (arXiv:1607.06450) section 3, biased variance; Zhang & Sennrich 2019 (arXiv:1910.07467)
+/// eq. 4.
 struct NormForward {
   ConstView x;      ///< [N, C] storage dtype, read
   ConstView gamma;  ///< [C] storage dtype, read, or absent

@@ -32,8 +32,6 @@ bool is_floating(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
 }
 
-DType accumulate_dtype(DType storage) {
-  return storage == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-}
+DType accumulate_dtype(DType storage) { return storage == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 
 }  // namespace ashlar

@@ -9,7 +9,7 @@ namespace ashlar {
 
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat64, kInt32, kInt64, kUInt8 };
 
-int64_t size_of(DType dtype);        ///< bytes of one element
+int64_t size_of(DType dtype);           ///< bytes of one element
 std::string_view name_of(DType dtype);  ///< "fp32", "bf16", "fp64", "int32", "int64", "uint8"
 bool is_floating(DType dtype);
 
@@ -19,11 +19,29 @@ DType accumulate_dtype(DType storage);
 
 template <typename T>
 struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::kFloat32; };
-template <> struct DTypeOf<BF16> { static constexpr DType value = DType::kBFloat16; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::kFloat64; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::kInt32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::kInt64; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::kUInt8; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kFloat32;
+};
+template <>
+struct DTypeOf<BF16> {
+  static constexpr DType value = DType::kBFloat16;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kFloat64;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kInt32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kInt64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kUInt8;
+};
 
 }  // namespace ashlar

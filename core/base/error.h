@@ -61,8 +61,8 @@ namespace internal {
 }  // namespace ashlar
 
 /// Invariant check: throws Bug with file, line and the given parts. `ASHLAR_CHECK(n > 0, "n = ", n)`.
-#define ASHLAR_CHECK(condition, ...)                                                                   \
-  do {                                                                                                 \
-    if (!(condition)) [[unlikely]]                                                                     \
+#define ASHLAR_CHECK(condition, ...)                                                                                   \
+  do {                                                                                                                 \
+    if (!(condition)) [[unlikely]]                                                                                     \
       ::ashlar::internal::throw_bug(__FILE__, __LINE__, #condition, ::ashlar::str_cat("" __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)

@@ -29,8 +29,8 @@ struct Philox {
 
   /// Four 32-bit words for the block `index` of the stream (seed, site).
   static constexpr Counter block(uint64_t seed, uint64_t site, uint64_t index) {
-    return apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-                  static_cast<uint32_t>(site), static_cast<uint32_t>(site >> 32)},
+    return apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(site),
+                  static_cast<uint32_t>(site >> 32)},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   }
 

@@ -20,7 +20,8 @@ class Allocator {
 
   virtual int64_t used_bytes() const = 0;        ///< handed out now
   virtual int64_t high_water_bytes() const = 0;  ///< the most of the device ever touched by this allocator
-  virtual int64_t num_system_calls() const = 0;  ///< how often the system was asked for memory; constant in a steady step
+  virtual int64_t num_system_calls()
+      const = 0;  ///< how often the system was asked for memory; constant in a steady step
 };
 
 }  // namespace ashlar

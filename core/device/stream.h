@@ -14,9 +14,9 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual void synchronize() = 0;            ///< the host waits for everything queued
-  virtual void record(Event& event) = 0;     ///< marks the present end of the queue
-  virtual void wait_for(Event& event) = 0;   ///< later work waits for the event
+  virtual void synchronize() = 0;           ///< the host waits for everything queued
+  virtual void record(Event& event) = 0;    ///< marks the present end of the queue
+  virtual void wait_for(Event& event) = 0;  ///< later work waits for the event
   virtual void* native() = 0;
 };
 

@@ -45,9 +45,11 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
     if (training) p->weight.main_grad = grads_.flat_range(p->slab_offset, p->shape.size()).reshape(p->shape);
     for (const Piece& piece : p->pieces) pieces_.push_back({p.get(), &piece, p->slab_begin(piece)});
   }
-  std::sort(pieces_.begin(), pieces_.end(), [](const PieceRef& a, const PieceRef& b) { return a.piece->name < b.piece->name; });
-  const auto twice = std::adjacent_find(pieces_.begin(), pieces_.end(),
-                                        [](const PieceRef& a, const PieceRef& b) { return a.piece->name == b.piece->name; });
+  std::sort(pieces_.begin(), pieces_.end(),
+            [](const PieceRef& a, const PieceRef& b) { return a.piece->name < b.piece->name; });
+  const auto twice = std::adjacent_find(pieces_.begin(), pieces_.end(), [](const PieceRef& a, const PieceRef& b) {
+    return a.piece->name == b.piece->name;
+  });
   ASHLAR_CHECK(twice == pieces_.end(), "two tensors are named ", twice->piece->name);
 }
 
@@ -59,8 +61,13 @@ void ParameterStore::initialize(const Ctx& ctx, uint64_t seed, const Tensor& sla
     if (p.init.kind == InitRule::Kind::kConstant) {
       ctx.backend.fill({.dst = t.mut_view(), .value = p.init.value}, ctx.stream);
     } else {
-      ctx.backend.random_fill({.dst = t.mut_view(), .distribution = Distribution::kNormal, .scale = p.init.value, .seed = seed,
-                               .site = p.site(), .row_begin = p.global_row, .col_begin = p.global_col,
+      ctx.backend.random_fill({.dst = t.mut_view(),
+                               .distribution = Distribution::kNormal,
+                               .scale = p.init.value,
+                               .seed = seed,
+                               .site = p.site(),
+                               .row_begin = p.global_row,
+                               .col_begin = p.global_col,
                                .global_cols = p.global_shape.cols()},
                               ctx.stream);
     }

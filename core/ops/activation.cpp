@@ -10,8 +10,9 @@ Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
   const std::optional<Var> second = up == nullptr ? std::nullopt : std::optional<Var>(*up);
   const auto forward = [ctx, x, second, kind, N, F] {
     const Tensor y = ctx.empty(ctx.dtype, {N, F});
-    ctx.backend.activation_forward({.x = x.value.view(), .up = second ? second->value.view() : ConstView{}, .y = y.mut_view(), .kind = kind},
-                                   ctx.stream);
+    ctx.backend.activation_forward(
+        {.x = x.value.view(), .up = second ? second->value.view() : ConstView{}, .y = y.mut_view(), .kind = kind},
+        ctx.stream);
     return y;
   };
   const Tensor y = forward();
@@ -26,8 +27,13 @@ Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
     const GradTarget dx = tape.target(x);
     const GradTarget dup = second ? tape.target(*second) : GradTarget{};
     ASHLAR_CHECK(!second || dx.mode == dup.mode, "gate and up have different numbers of consumers");
-    ctx.backend.activation_backward({.dy = dy.view(), .x = x.value.view(), .up = second ? second->value.view() : ConstView{},
-                                     .dx = dx.view(), .dup = dup.view(), .mode = dx.mode, .kind = kind},
+    ctx.backend.activation_backward({.dy = dy.view(),
+                                     .x = x.value.view(),
+                                     .up = second ? second->value.view() : ConstView{},
+                                     .dx = dx.view(),
+                                     .dup = dup.view(),
+                                     .mode = dx.mode,
+                                     .kind = kind},
                                     ctx.stream);
   });
   return out;

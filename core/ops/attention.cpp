@@ -6,9 +6,16 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o) {
   const int64_t N = o.B * o.T, q_width = o.H * o.D, kv_width = o.G * o.D;
   ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
   const int64_t batch_stride = o.T * qkv.value.row_stride();
-  const AttentionShape shape{.B = o.B, .T_q = o.T, .T_kv = o.T, .H = o.H, .G = o.G, .D = o.D,
-                             .q_batch_stride = batch_stride, .kv_batch_stride = batch_stride,
-                             .doc_start = o.doc_start, .scale = o.scale,
+  const AttentionShape shape{.B = o.B,
+                             .T_q = o.T,
+                             .T_kv = o.T,
+                             .H = o.H,
+                             .G = o.G,
+                             .D = o.D,
+                             .q_batch_stride = batch_stride,
+                             .kv_batch_stride = batch_stride,
+                             .doc_start = o.doc_start,
+                             .scale = o.scale,
                              .dropout = ctx.dropout_args(o.dropout, o.dropout_site)};
   const auto q_of = [=](const Tensor& t) { return t.column_range(0, q_width); };
   const auto k_of = [=](const Tensor& t) { return t.column_range(q_width, kv_width); };
@@ -16,8 +23,12 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o) {
 
   const Tensor out = ctx.empty(ctx.dtype, {N, q_width});
   const Tensor lse = ctx.empty(ctx.accumulate(), {o.B * o.H * o.T});
-  ctx.backend.attention_forward({.q = q_of(qkv.value).view(), .k = k_of(qkv.value).view(), .v = v_of(qkv.value).view(),
-                                 .out = out.mut_view(), .lse = lse.mut_view(), .shape = shape},
+  ctx.backend.attention_forward({.q = q_of(qkv.value).view(),
+                                 .k = k_of(qkv.value).view(),
+                                 .v = v_of(qkv.value).view(),
+                                 .out = out.mut_view(),
+                                 .lse = lse.mut_view(),
+                                 .shape = shape},
                                 ctx.stream);
   if (ctx.tape == nullptr) return {.value = out};
 
@@ -36,11 +47,19 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o) {
       back.q_batch_stride = back.kv_batch_stride = o.T * value.row_stride();
       ctx.backend.copy({.src = qkv.value.view(), .dst = value.mut_view()}, ctx.stream);
     }
-    ctx.backend.attention_backward(
-        {.dout = dout.view(), .q = q_of(value).view(), .k = k_of(value).view(), .v = v_of(value).view(),
-         .out = result.value.view(), .lse = lse.view(), .delta = {}, .dq = q_of(grad).mut_view(), .dk = k_of(grad).mut_view(),
-         .dv = v_of(grad).mut_view(), .mode = same ? d.mode : GradMode::kOverwrite, .shape = back},
-        ctx.stream);
+    ctx.backend.attention_backward({.dout = dout.view(),
+                                    .q = q_of(value).view(),
+                                    .k = k_of(value).view(),
+                                    .v = v_of(value).view(),
+                                    .out = result.value.view(),
+                                    .lse = lse.view(),
+                                    .delta = {},
+                                    .dq = q_of(grad).mut_view(),
+                                    .dk = k_of(grad).mut_view(),
+                                    .dv = v_of(grad).mut_view(),
+                                    .mode = same ? d.mode : GradMode::kOverwrite,
+                                    .shape = back},
+                                   ctx.stream);
     if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);
   });
   return result;

@@ -24,7 +24,9 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
   const bool training = ctx.tape != nullptr;
 
   const Tensor logits = ctx.empty(ctx.accumulate(), {chunk, V});
-  const Tensor dlogits = !training ? Tensor() : ctx.dtype == ctx.accumulate() ? logits : ctx.empty(ctx.dtype, {chunk, V});
+  const Tensor dlogits = !training                       ? Tensor()
+                         : ctx.dtype == ctx.accumulate() ? logits
+                                                         : ctx.empty(ctx.dtype, {chunk, V});
   const Tensor row_max = ctx.empty(ctx.accumulate(), {chunk});
   const Tensor row_sum = ctx.empty(ctx.accumulate(), {chunk});
   const Tensor target_logit = ctx.empty(ctx.accumulate(), {chunk});
@@ -35,27 +37,44 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
     const Tensor x = h.value.row_range(begin, n);
     const Tensor z = logits.row_range(0, n);
     const auto rows = [n](const Tensor& t) { return t.flat_range(0, n).mut_view(); };
-    const LossShape shape{.targets = o.targets + begin, .vocab_begin = 0, .valid_cols = o.vocab, .logit_scale = o.logit_scale};
+    const LossShape shape{
+        .targets = o.targets + begin, .vocab_begin = 0, .valid_cols = o.vocab, .logit_scale = o.logit_scale};
     // 1. logits
-    ctx.backend.linear_forward({.x = x.view(), .w = w.value.view(), .bias = bias == nullptr ? ConstView{} : bias->value.view(), .y = z.mut_view()},
+    ctx.backend.linear_forward({.x = x.view(),
+                                .w = w.value.view(),
+                                .bias = bias == nullptr ? ConstView{} : bias->value.view(),
+                                .y = z.mut_view()},
                                ctx.stream);
     // 2. statistics and loss
     ctx.backend.loss_row_max({.logits = z.view(), .row_max = rows(row_max), .shape = shape}, ctx.stream);
-    ctx.backend.loss_row_sums({.logits = z.view(), .row_max = rows(row_max), .row_sum = rows(row_sum),
-                               .target_logit = rows(target_logit), .shape = shape},
+    ctx.backend.loss_row_sums({.logits = z.view(),
+                               .row_max = rows(row_max),
+                               .row_sum = rows(row_sum),
+                               .target_logit = rows(target_logit),
+                               .shape = shape},
                               ctx.stream);
-    ctx.backend.loss_reduce({.row_max = rows(row_max), .row_sum = rows(row_sum), .target_logit = rows(target_logit),
-                             .shape = shape, .z_coef = o.z_coef, .stats = &stats},
+    ctx.backend.loss_reduce({.row_max = rows(row_max),
+                             .row_sum = rows(row_sum),
+                             .target_logit = rows(target_logit),
+                             .shape = shape,
+                             .z_coef = o.z_coef,
+                             .stats = &stats},
                             ctx.stream);
     if (!training) continue;
     // 3. gradients of logits, weight and rows
     const Tensor dz = dlogits.row_range(0, n);
-    ctx.backend.loss_backward({.logits = z.view(), .row_max = rows(row_max), .row_sum = rows(row_sum), .dlogits = dz.mut_view(),
-                               .shape = shape, .z_coef = o.z_coef, .scalars = ctx.scalars},
+    ctx.backend.loss_backward({.logits = z.view(),
+                               .row_max = rows(row_max),
+                               .row_sum = rows(row_sum),
+                               .dlogits = dz.mut_view(),
+                               .shape = shape,
+                               .z_coef = o.z_coef,
+                               .scalars = ctx.scalars},
                               ctx.stream);
     accumulate_weight_grad(ctx, x, dz, w, bias);
     if (dh) {
-      ctx.backend.linear_backward_input({.dy = dz.view(), .w = w.value.view(), .dx = dh.row_range(begin, n).mut_view()}, ctx.stream);
+      ctx.backend.linear_backward_input({.dy = dz.view(), .w = w.value.view(), .dx = dh.row_range(begin, n).mut_view()},
+                                        ctx.stream);
     }
   }
   if (!dh) return;

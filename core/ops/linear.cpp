@@ -13,13 +13,16 @@ void accumulate_weight_grad(const Ctx& ctx, const Tensor& x, const Tensor& dy, W
   const GradMode b_mode = bias == nullptr ? GradMode::kSkip : bias->next_mode();
   const bool together = w_mode == b_mode;
   if (w_mode != GradMode::kSkip) {
-    ctx.backend.linear_backward_weight({.dy = dy.view(), .x = x.view(), .dw = w.main_grad.mut_view(),
-                                        .dbias = together ? bias->main_grad.mut_view() : MutView{}, .mode = w_mode},
+    ctx.backend.linear_backward_weight({.dy = dy.view(),
+                                        .x = x.view(),
+                                        .dw = w.main_grad.mut_view(),
+                                        .dbias = together ? bias->main_grad.mut_view() : MutView{},
+                                        .mode = w_mode},
                                        ctx.stream);
   }
   if (b_mode != GradMode::kSkip && !together) {
-    ctx.backend.linear_backward_weight({.dy = dy.view(), .x = x.view(), .dw = {}, .dbias = bias->main_grad.mut_view(), .mode = b_mode},
-                                       ctx.stream);
+    ctx.backend.linear_backward_weight(
+        {.dy = dy.view(), .x = x.view(), .dw = {}, .dbias = bias->main_grad.mut_view(), .mode = b_mode}, ctx.stream);
   }
 }
 
@@ -27,7 +30,8 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   const int64_t N = x.rows(), K = x.cols(), M = w.value.rows();
   ASHLAR_SHAPE(w.value, {M, K});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
-  ctx.backend.linear_forward({.x = x.value.view(), .w = w.value.view(), .bias = bias_view(bias), .y = y.mut_view()}, ctx.stream);
+  ctx.backend.linear_forward({.x = x.value.view(), .w = w.value.view(), .bias = bias_view(bias), .y = y.mut_view()},
+                             ctx.stream);
   if (ctx.tape == nullptr) return {.value = y};
 
   const Var out = ctx.tape->output(y);
@@ -38,7 +42,8 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   ctx.tape->record("linear", out, [ctx, input, saved, out_slot = out.slot, &w, bias](Tape& tape, WeightWork* deferred) {
     const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
     if (const GradTarget dx = tape.target(input); dx.wanted()) {
-      ctx.backend.linear_backward_input({.dy = dy.view(), .w = w.value.view(), .dx = dx.view(), .mode = dx.mode}, ctx.stream);
+      ctx.backend.linear_backward_input({.dy = dy.view(), .w = w.value.view(), .dx = dx.view(), .mode = dx.mode},
+                                        ctx.stream);
     }
     auto work = [ctx, saved, dy, &w, bias] { accumulate_weight_grad(ctx, saved.get(), dy, w, bias); };
     if (deferred != nullptr) {
@@ -52,7 +57,8 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
 
 Tensor logits(const Ctx& ctx, const Tensor& x, const Weight& w, const Weight* bias) {
   const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.value.rows()});
-  ctx.backend.linear_forward({.x = x.view(), .w = w.value.view(), .bias = bias_view(bias), .y = y.mut_view()}, ctx.stream);
+  ctx.backend.linear_forward({.x = x.view(), .w = w.value.view(), .bias = bias_view(bias), .y = y.mut_view()},
+                             ctx.stream);
   return y;
 }
 

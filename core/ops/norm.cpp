@@ -19,9 +19,15 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
   const Tensor rstd = ctx.empty(ctx.accumulate(), {N});
   const auto forward = [ctx, input = x.value, gamma, beta, mean, rstd, options, N, C] {
     const Tensor y = ctx.empty(ctx.dtype, {N, C});
-    ctx.backend.norm_forward({.x = input.view(), .gamma = value_view(gamma), .beta = value_view(beta), .y = y.mut_view(),
-                              .mean = mut_view_or_none(mean), .rstd = rstd.mut_view(), .type = options.type,
-                              .eps = options.eps, .unit_offset = options.unit_offset},
+    ctx.backend.norm_forward({.x = input.view(),
+                              .gamma = value_view(gamma),
+                              .beta = value_view(beta),
+                              .y = y.mut_view(),
+                              .mean = mut_view_or_none(mean),
+                              .rstd = rstd.mut_view(),
+                              .type = options.type,
+                              .eps = options.eps,
+                              .unit_offset = options.unit_offset},
                              ctx.stream);
     return y;
   };
@@ -32,18 +38,28 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
   if (ctx.recompute == Recompute::kSelective) {
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.make = forward});
   }
-  ctx.tape->record("norm", out, [ctx, x, out_slot = out.slot, gamma, beta, mean, rstd, options](Tape& tape, WeightWork*) {
-    const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
-    const GradTarget dx = tape.target(x);
-    const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
-    const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
-    ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode, "gain and bias of a norm are used together");
-    ctx.backend.norm_backward({.dy = dy.view(), .x = x.value.view(), .gamma = value_view(gamma), .mean = view_or_none(mean),
-                               .rstd = rstd.view(), .dx = dx.view(), .dgamma = grad_view(gamma), .dbeta = grad_view(beta),
-                               .dx_mode = dx.mode, .param_mode = gamma_mode, .type = options.type,
-                               .unit_offset = options.unit_offset},
-                              ctx.stream);
-  });
+  ctx.tape->record("norm", out,
+                   [ctx, x, out_slot = out.slot, gamma, beta, mean, rstd, options](Tape& tape, WeightWork*) {
+                     const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
+                     const GradTarget dx = tape.target(x);
+                     const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
+                     const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
+                     ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode,
+                                  "gain and bias of a norm are used together");
+                     ctx.backend.norm_backward({.dy = dy.view(),
+                                                .x = x.value.view(),
+                                                .gamma = value_view(gamma),
+                                                .mean = view_or_none(mean),
+                                                .rstd = rstd.view(),
+                                                .dx = dx.view(),
+                                                .dgamma = grad_view(gamma),
+                                                .dbeta = grad_view(beta),
+                                                .dx_mode = dx.mode,
+                                                .param_mode = gamma_mode,
+                                                .type = options.type,
+                                                .unit_offset = options.unit_offset},
+                                               ctx.stream);
+                   });
   return out;
 }
 

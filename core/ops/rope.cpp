@@ -33,9 +33,18 @@ Var rope(const Ctx& ctx, const Var& x, const int32_t* positions, const RopeTable
   const int64_t N = x.rows();
   ASHLAR_SHAPE(x, {N, options.heads * options.head_dim});
   const auto rotate = [ctx, positions, tables, options](ConstView in, MutView out, bool inverse, GradMode mode) {
-    ctx.backend.rope({.x = in, .y = out, .positions = positions, .cos = tables.cos.view(), .sin = tables.sin.view(),
-                      .heads = options.heads, .rotated_heads = options.rotated_heads, .head_dim = options.head_dim,
-                      .dims = options.dims, .style = options.style, .inverse = inverse, .mode = mode},
+    ctx.backend.rope({.x = in,
+                      .y = out,
+                      .positions = positions,
+                      .cos = tables.cos.view(),
+                      .sin = tables.sin.view(),
+                      .heads = options.heads,
+                      .rotated_heads = options.rotated_heads,
+                      .head_dim = options.head_dim,
+                      .dims = options.dims,
+                      .style = options.style,
+                      .inverse = inverse,
+                      .mode = mode},
                      ctx.stream);
   };
   const Tensor y = ctx.empty(ctx.dtype, x.shape());

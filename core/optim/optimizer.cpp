@@ -28,10 +28,13 @@ Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptio
   m_ = zeros();
   v_ = zeros();
   for (const auto& ref : store.pieces()) {
-    segments_.push_back({.offset = ref.slab_begin, .size = ref.piece->size(), .lr_multiplier = 1,
+    segments_.push_back({.offset = ref.slab_begin,
+                         .size = ref.piece->size(),
+                         .lr_multiplier = 1,
                          .weight_decay = decay_of(ref.piece->role, options)});
   }
-  std::sort(segments_.begin(), segments_.end(), [](const AdamWSegment& a, const AdamWSegment& b) { return a.offset < b.offset; });
+  std::sort(segments_.begin(), segments_.end(),
+            [](const AdamWSegment& a, const AdamWSegment& b) { return a.offset < b.offset; });
 }
 
 void Optimizer::initialize(const Ctx& ctx, uint64_t seed) {
@@ -44,9 +47,16 @@ void Optimizer::publish(const Ctx& ctx) {
 }
 
 void Optimizer::step(const Ctx& ctx) {
-  ctx.backend.adamw({.grad = store_.grads().view(), .master = master_.mut_view(), .m = m_.mut_view(), .v = v_.mut_view(),
-                     .weights = separate_master_ ? store_.values().mut_view() : MutView{}, .segments = segments_,
-                     .beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps, .scalars = ctx.scalars},
+  ctx.backend.adamw({.grad = store_.grads().view(),
+                     .master = master_.mut_view(),
+                     .m = m_.mut_view(),
+                     .v = v_.mut_view(),
+                     .weights = separate_master_ ? store_.values().mut_view() : MutView{},
+                     .segments = segments_,
+                     .beta1 = options_.beta1,
+                     .beta2 = options_.beta2,
+                     .eps = options_.eps,
+                     .scalars = ctx.scalars},
                     ctx.stream);
 }
 
@@ -58,7 +68,8 @@ GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor
   int64_t at = 0;
   for (const auto& ref : store.pieces()) {
     const int64_t n = (ref.piece->size() + kChunk - 1) / kChunk;
-    ctx.backend.sum_squares({.x = slab.flat_range(ref.slab_begin, ref.piece->size()).view(), .partials = partials.flat_range(at, n).mut_view()},
+    ctx.backend.sum_squares({.x = slab.flat_range(ref.slab_begin, ref.piece->size()).view(),
+                             .partials = partials.flat_range(at, n).mut_view()},
                             ctx.stream);
     at += n;
   }

@@ -50,8 +50,8 @@ struct GradNorm {
   std::vector<double> squares;   ///< sum of squares of each piece, in the store's order
 };
 
-/// The norm of a slab laid out like the store's (gradients; any other for statistics), each element once: chunks of 4096 from each piece's start,
-/// chunk sums added in order, pieces in global-name order, all in fp64.
+/// The norm of a slab laid out like the store's (gradients; any other for statistics), each element once: chunks of
+/// 4096 from each piece's start, chunk sums added in order, pieces in global-name order, all in fp64.
 GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab);
 
 }  // namespace ashlar::optim

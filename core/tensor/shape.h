@@ -40,9 +40,9 @@ class Shape {
 }  // namespace ashlar
 
 /// Checks a tensor's or view's shape at the entry of a function: ASHLAR_SHAPE(x, {B * T, C}).
-#define ASHLAR_SHAPE(tensor, ...)                                                                    \
-  do {                                                                                               \
-    const ::ashlar::Shape ashlar_expected __VA_ARGS__;                                               \
+#define ASHLAR_SHAPE(tensor, ...)                                                                            \
+  do {                                                                                                       \
+    const ::ashlar::Shape ashlar_expected __VA_ARGS__;                                                       \
     ASHLAR_CHECK((tensor).shape() == ashlar_expected, #tensor " is ", (tensor).shape().str(), ", expected ", \
-                 ashlar_expected.str());                                                             \
+                 ashlar_expected.str());                                                                     \
   } while (false)

@@ -49,7 +49,8 @@ Tensor Tensor::row_range(int64_t begin, int64_t count) const {
 }
 
 Tensor Tensor::column_range(int64_t begin, int64_t count) const {
-  ASHLAR_CHECK(begin >= 0 && count >= 0 && begin + count <= cols(), "columns ", begin, "+", count, " of ", shape_.str());
+  ASHLAR_CHECK(begin >= 0 && count >= 0 && begin + count <= cols(), "columns ", begin, "+", count, " of ",
+               shape_.str());
   Tensor t = *this;
   t.offset_ += begin;
   t.shape_ = {rows(), count};
@@ -57,7 +58,8 @@ Tensor Tensor::column_range(int64_t begin, int64_t count) const {
 }
 
 Tensor Tensor::flat_range(int64_t begin, int64_t count) const {
-  ASHLAR_CHECK(contiguous() && begin >= 0 && begin + count <= size(), "elements ", begin, "+", count, " of ", shape_.str());
+  ASHLAR_CHECK(contiguous() && begin >= 0 && begin + count <= size(), "elements ", begin, "+", count, " of ",
+               shape_.str());
   Tensor t = *this;
   t.offset_ += begin;
   t.shape_ = Shape{count};

@@ -26,7 +26,8 @@ std::optional<std::string> Arguments::option(std::string_view name) {
       return value;
     }
     if (*at == name) {
-      if (at + 1 == words_.end()) throw input_error(command_, "option ", name, " needs a value; see ashlar ", command_, " --help");
+      if (at + 1 == words_.end())
+        throw input_error(command_, "option ", name, " needs a value; see ashlar ", command_, " --help");
       std::string value = *(at + 1);
       words_.erase(at, at + 2);
       return value;
@@ -61,9 +62,10 @@ std::vector<std::string> Arguments::positionals() {
   for (const std::string& word : words_) {
     if (word.size() < 2 || word[0] != '-' || (word[1] >= '0' && word[1] <= '9')) continue;
     const std::string name = word.substr(0, word.find('='));
-    const auto nearest = std::min_element(known_.begin(), known_.end(), [&](const std::string& a, const std::string& b) {
-      return config::edit_distance(a, name) < config::edit_distance(b, name);
-    });
+    const auto nearest =
+        std::min_element(known_.begin(), known_.end(), [&](const std::string& a, const std::string& b) {
+          return config::edit_distance(a, name) < config::edit_distance(b, name);
+        });
     throw input_error(command_, "unknown option ", name, nearest == known_.end() ? "" : "; did you mean ",
                       nearest == known_.end() ? "" : *nearest, "? ashlar ", command_, " --help lists all");
   }
@@ -75,7 +77,8 @@ std::vector<std::string> take_overrides(std::vector<std::string>& words) {
   for (const std::string& word : words) {
     const size_t equal = word.find('=');
     const size_t dot = word.find('.');
-    const bool override_form = equal != std::string::npos && dot != std::string::npos && dot < equal && word.find('/') > equal;
+    const bool override_form =
+        equal != std::string::npos && dot != std::string::npos && dot < equal && word.find('/') > equal;
     (override_form ? overrides : rest).push_back(word);
   }
   words = rest;

@@ -13,7 +13,8 @@ namespace ashlar::launch {
 /// order. Each option is asked for once; `finish` then refuses what nobody asked for, with the nearest name offered.
 class Arguments {
  public:
-  Arguments(std::string command, std::span<const std::string> words) : command_(std::move(command)), words_(words.begin(), words.end()) {}
+  Arguments(std::string command, std::span<const std::string> words)
+      : command_(std::move(command)), words_(words.begin(), words.end()) {}
 
   bool flag(std::string_view name);
   std::optional<std::string> option(std::string_view name);  ///< input error when the value is missing

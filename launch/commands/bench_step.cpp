@@ -17,7 +17,9 @@ namespace ashlar::launch {
 
 namespace {
 
-double now_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 data::Batch random_batch(int64_t B, int64_t T, int64_t vocab, uint64_t index) {
   data::Batch batch;
@@ -42,25 +44,37 @@ int run_bench_step(std::span<const std::string> words, std::ostream& out) {
   const bool json = arguments.flag("--json");
   std::vector<std::string> files = arguments.positionals();
   std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 1) throw input_error("bench step", "expected one configuration file, got ", files.size(), "; usage: ashlar bench step CONFIG [section.key=value ...]");
+  if (files.size() != 1)
+    throw input_error("bench step", "expected one configuration file, got ", files.size(),
+                      "; usage: ashlar bench step CONFIG [section.key=value ...]");
 
   const int cores = cpu::detect_cpu().cores;
   const config::RawConfig raw = config::read_config(files[0], overrides);
   config::Facts facts{.hardware_threads = cores, .purpose = config::Purpose::kModel};
   if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // bytes: no dataset is opened here
   const config::RunConfig c = config::resolve(raw, facts).config;
-  const int64_t T = c.train.sequence_length, B = std::max<int64_t>(c.train.micro_batch, c.train.global_batch > 0 ? 0 : 1);
-  if (T <= 0 || B <= 0) throw input_error("bench step", "train.sequence_length and train.micro_batch are needed; give them in ", files[0], " or as overrides");
+  const int64_t T = c.train.sequence_length,
+                B = std::max<int64_t>(c.train.micro_batch, c.train.global_batch > 0 ? 0 : 1);
+  if (T <= 0 || B <= 0)
+    throw input_error("bench step", "train.sequence_length and train.micro_batch are needed; give them in ", files[0],
+                      " or as overrides");
   const int64_t global = std::max(c.train.global_batch, B);
 
   const int threads = static_cast<int>(c.run.threads);
   const auto backend = kernels::make_cpu_backend({.threads = threads});
   const auto stream = backend->make_stream();
-  training::Engine engine(*backend, *stream, {.model = c.model, .dtype = c.run.dtype, .optimizer = optim::AdamWOptions{}, .clip = 1.0,
-                                              .recompute = c.train.recompute, .seed = 1, .sequence_length = T});
+  training::Engine engine(*backend, *stream,
+                          {.model = c.model,
+                           .dtype = c.run.dtype,
+                           .optimizer = optim::AdamWOptions{},
+                           .clip = 1.0,
+                           .recompute = c.train.recompute,
+                           .seed = 1,
+                           .sequence_length = T});
   engine.initialize();
   std::vector<training::DeviceBatch> batches(global / B);
-  for (size_t i = 0; i < batches.size(); ++i) batches[i].upload(engine.ctx(), random_batch(B, T, c.model.vocab_size, i));
+  for (size_t i = 0; i < batches.size(); ++i)
+    batches[i].upload(engine.ctx(), random_batch(B, T, c.model.vocab_size, i));
 
   const cpu::Isa isa = cpu::detect_cpu().isa;
   const double peak_before = cpu::measure_peak(c.run.dtype, threads, isa);
@@ -91,26 +105,34 @@ int run_bench_step(std::span<const std::string> words, std::ostream& out) {
   const double ms = median(total_ms), forward_backward_ms = median(model_ms);
   const double tokens_per_sec = static_cast<double>(global * T) / ms * 1e3;
   const model::FlopsPerToken flops = model::flops_per_token(c.model, T);
-  const double share = tokens_per_sec * flops.total_full() / peak, share_causal = tokens_per_sec * flops.total_causal() / peak;
+  const double share = tokens_per_sec * flops.total_full() / peak,
+               share_causal = tokens_per_sec * flops.total_causal() / peak;
   if (json) {
     out << absl::StrFormat(
-        "{\"step_ms\": %.4f, \"step_ms_min\": %.4f, \"step_ms_max\": %.4f, \"forward_backward_ms\": %.4f, \"tokens_per_sec\": %.2f, \"peak_gflops\": %.2f, "
-        "\"share_of_peak\": %.4f, \"share_of_peak_causal\": %.4f, \"threads\": %d, \"isa\": \"%s\", \"dtype\": \"%s\", \"peak_memory_bytes\": %d, "
+        "{\"step_ms\": %.4f, \"step_ms_min\": %.4f, \"step_ms_max\": %.4f, \"forward_backward_ms\": %.4f, "
+        "\"tokens_per_sec\": %.2f, \"peak_gflops\": %.2f, "
+        "\"share_of_peak\": %.4f, \"share_of_peak_causal\": %.4f, \"threads\": %d, \"isa\": \"%s\", \"dtype\": \"%s\", "
+        "\"peak_memory_bytes\": %d, "
         "\"allocator_calls\": %d}\n",
-        ms, *std::min_element(total_ms.begin(), total_ms.end()), *std::max_element(total_ms.begin(), total_ms.end()), forward_backward_ms, tokens_per_sec,
-        peak / 1e9, share, share_causal, threads, std::string(cpu::name_of(isa)), std::string(name_of(c.run.dtype)), training::peak_resident_bytes(), system_calls);
+        ms, *std::min_element(total_ms.begin(), total_ms.end()), *std::max_element(total_ms.begin(), total_ms.end()),
+        forward_backward_ms, tokens_per_sec, peak / 1e9, share, share_causal, threads, std::string(cpu::name_of(isa)),
+        std::string(name_of(c.run.dtype)), training::peak_resident_bytes(), system_calls);
     return 0;
   }
   out << backend->description() << "\n";
-  out << absl::StrFormat("%d sequences of %d tokens in %d micro-batches, %s, %d threads, median of %d steps\n", global, T, batches.size(),
-                         std::string(name_of(c.run.dtype)), threads, steps);
+  out << absl::StrFormat("%d sequences of %d tokens in %d micro-batches, %s, %d threads, median of %d steps\n", global,
+                         T, batches.size(), std::string(name_of(c.run.dtype)), threads, steps);
   out << absl::StrFormat("%.0f tok/s\n", tokens_per_sec);
   out << absl::StrFormat("step %.1f ms (%.1f to %.1f): forward and backward %.1f, norm, clip and AdamW %.1f\n", ms,
-                         *std::min_element(total_ms.begin(), total_ms.end()), *std::max_element(total_ms.begin(), total_ms.end()), forward_backward_ms,
+                         *std::min_element(total_ms.begin(), total_ms.end()),
+                         *std::max_element(total_ms.begin(), total_ms.end()), forward_backward_ms,
                          ms - forward_backward_ms);
-  out << absl::StrFormat("share of peak %.1f%% (6N + attention in full), %.1f%% (attention causal); peak %.0f GFLOP/s of %s measured in this run\n",
-                         100 * share, 100 * share_causal, peak / 1e9, std::string(name_of(c.run.dtype)));
-  out << absl::StrFormat("memory %s, allocator asked the system %d times during the timed steps\n", training::human_bytes(training::peak_resident_bytes()), system_calls);
+  out << absl::StrFormat(
+      "share of peak %.1f%% (6N + attention in full), %.1f%% (attention causal); peak %.0f GFLOP/s of %s measured in "
+      "this run\n",
+      100 * share, 100 * share_causal, peak / 1e9, std::string(name_of(c.run.dtype)));
+  out << absl::StrFormat("memory %s, allocator asked the system %d times during the timed steps\n",
+                         training::human_bytes(training::peak_resident_bytes()), system_calls);
   return 0;
 }
 

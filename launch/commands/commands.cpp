@@ -41,7 +41,8 @@ int run_bench(std::span<const std::string> words) {
   if (what == "gemm") return run_bench_gemm(rest, std::cout);
   if (what == "attention") return run_bench_attention(rest, std::cout);
   if (what == "step") return run_bench_step(rest, std::cout);
-  throw input_error("bench", "expected gemm, kernels, attention or step, got ", what.empty() ? "nothing" : what, "; ashlar bench --help lists all");
+  throw input_error("bench", "expected gemm, kernels, attention or step, got ", what.empty() ? "nothing" : what,
+                    "; ashlar bench --help lists all");
 }
 
 std::vector<Command> command_table(const training::SignalWatch& signals, Log& log) {
@@ -57,16 +58,22 @@ std::vector<Command> command_table(const training::SignalWatch& signals, Log& lo
       {"params", "parameter counts and flops of a configuration", kParamsHelp,
        [&](std::span<const std::string> words) { return run_params_command(words, log); }},
       {"explain", "what a configuration key means", nullptr,
-       [](std::span<const std::string> words) { return commands::explain_command({words.begin(), words.end()}); }},
+       [](std::span<const std::string> words) {
+         return commands::explain_command({words.begin(), words.end()});
+       }},
       {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench},
   };
 }
 
 void print_overview(const std::vector<Command>& all) {
-  std::cout << "ashlar " << "0.1.0" << ": pretraining of decoder-only transformers\n\nusage: ashlar COMMAND ...\n\n";
-  for (const Command& c : all) std::cout << "  " << c.name << std::string(12 - std::string(c.name).size(), ' ') << c.summary << "\n";
-  std::cout << "\nashlar COMMAND --help says more. Exit codes: 0 done, 2 input, 3 damaged data, 4 non-finite, 5 peer lost,\n"
-               "6 memory or disk, 70 bug, 75 SIGUSR1, 76 SIGTERM, 77 SIGINT.\n";
+  std::cout << "ashlar "
+            << "0.1.0"
+            << ": pretraining of decoder-only transformers\n\nusage: ashlar COMMAND ...\n\n";
+  for (const Command& c : all)
+    std::cout << "  " << c.name << std::string(12 - std::string(c.name).size(), ' ') << c.summary << "\n";
+  std::cout
+      << "\nashlar COMMAND --help says more. Exit codes: 0 done, 2 input, 3 damaged data, 4 non-finite, 5 peer lost,\n"
+         "6 memory or disk, 70 bug, 75 SIGUSR1, 76 SIGTERM, 77 SIGINT.\n";
 }
 
 bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
@@ -88,7 +95,8 @@ int run_command(const std::vector<std::string>& words, const training::SignalWat
     const auto nearest = std::min_element(all.begin(), all.end(), [&](const Command& a, const Command& b) {
       return config::edit_distance(a.name, words[0]) < config::edit_distance(b.name, words[0]);
     });
-    throw input_error("ashlar", "unknown command ", words[0], "; did you mean ", nearest->name, "? ashlar --help lists all");
+    throw input_error("ashlar", "unknown command ", words[0], "; did you mean ", nearest->name,
+                      "? ashlar --help lists all");
   }
   const std::span<const std::string> rest(words.data() + 1, words.size() - 1);
   if (found->help != nullptr && std::any_of(rest.begin(), rest.end(), asks_for_help)) {

@@ -33,27 +33,39 @@ int run_eval_command(std::span<const std::string> words, Log& log) {
   const int64_t batches = arguments.integer("--batches", 0, 0, INT64_MAX);
   const int64_t threads = arguments.integer("--threads", 0, 0, 4096);
   const std::vector<std::string> paths = arguments.positionals();
-  if (paths.size() != 1) throw input_error("eval", "expected one checkpoint or run directory, got ", paths.size(), "; usage: ashlar eval CHECKPOINT [options]");
+  if (paths.size() != 1)
+    throw input_error("eval", "expected one checkpoint or run directory, got ", paths.size(),
+                      "; usage: ashlar eval CHECKPOINT [options]");
 
-  training::LoadedModel m = training::load_model({.path = paths[0], .dtype = dtype, .threads = threads, .positions = length}, log);
-  const config::RunConfig stored =
-      config::resolve(config::parse_config(m.config_toml, m.checkpoint.string(), {}), {.purpose = config::Purpose::kModel}).config;
+  training::LoadedModel m =
+      training::load_model({.path = paths[0], .dtype = dtype, .threads = threads, .positions = length}, log);
+  const config::RunConfig stored = config::resolve(config::parse_config(m.config_toml, m.checkpoint.string(), {}),
+                                                   {.purpose = config::Purpose::kModel})
+                                       .config;
   const model::ModelConfig& config = m.engine->options().model;
   const std::string path = data_dir ? *data_dir : stored.data.sources.empty() ? "" : stored.data.sources.front().path;
-  if (path.empty()) throw input_error("eval", m.checkpoint.string(), " names no dataset (an import); give one with --data DIR");
+  if (path.empty())
+    throw input_error("eval", m.checkpoint.string(), " names no dataset (an import); give one with --data DIR");
   const int64_t T = length > 0 ? length : stored.train.sequence_length;
   const int64_t B = batch_size > 0 ? batch_size : std::max<int64_t>(stored.train.micro_batch, 1);
-  if (T <= 0) throw input_error("eval", m.checkpoint.string(), " names no sequence length (an import); give one with --sequence-length T");
+  if (T <= 0)
+    throw input_error("eval", m.checkpoint.string(),
+                      " names no sequence length (an import); give one with --sequence-length T");
   if (config.pos.type == model::PosType::kLearned && T > config.pos.max_positions) {
-    throw input_error("eval", "--sequence-length ", T, ": the model has learned positions for ", config.pos.max_positions, "; give at most that");
+    throw input_error("eval", "--sequence-length ", T, ": the model has learned positions for ",
+                      config.pos.max_positions, "; give at most that");
   }
-  data::ValidationStream stream(path, {.sequence_length = T, .micro_batch = B,
-                                       .documents = {.mask = stored.data.document_mask, .restart_positions = stored.data.restart_positions},
-                                       .vocab_size = config.vocab_size},
-                                batches);
+  data::ValidationStream stream(
+      path,
+      {.sequence_length = T,
+       .micro_batch = B,
+       .documents = {.mask = stored.data.document_mask, .restart_positions = stored.data.restart_positions},
+       .vocab_size = config.vocab_size},
+      batches);
   if (m.tokenizer && m.tokenizer->hash() != stream.dataset().tokenizer().hash()) {
-    throw input_error("eval", "the model was trained with tokenizer ", m.tokenizer->identity(), " (", m.tokenizer->hash(), "), ", path, " is made with ",
-                      stream.dataset().tokenizer().identity(), " (", stream.dataset().tokenizer().hash(), "); build the dataset with the model's tokenizer");
+    throw input_error("eval", "the model was trained with tokenizer ", m.tokenizer->identity(), " (",
+                      m.tokenizer->hash(), "), ", path, " is made with ", stream.dataset().tokenizer().identity(), " (",
+                      stream.dataset().tokenizer().hash(), "); build the dataset with the model's tokenizer");
   }
   const auto begin = std::chrono::steady_clock::now();
   LossStats stats;
@@ -65,8 +77,8 @@ int run_eval_command(std::span<const std::string> words, Log& log) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
-  log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", loss, std::exp(loss), stats.valid, path, seconds,
-                           m.checkpoint.string()));
+  log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", loss, std::exp(loss),
+                           stats.valid, path, seconds, m.checkpoint.string()));
   return 0;
 }
 

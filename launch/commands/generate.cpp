@@ -36,7 +36,8 @@ std::vector<int32_t> parse_ids(const std::string& text) {
     const std::string word = text.substr(begin, end - begin);
     char* rest = nullptr;
     const long id = std::strtol(word.c_str(), &rest, 10);
-    if (word.empty() || *rest != '\0' || id < 0) throw input_error("generate", "--ids: ", word, " is not a token id; expected numbers like 1,2,3");
+    if (word.empty() || *rest != '\0' || id < 0)
+      throw input_error("generate", "--ids: ", word, " is not a token id; expected numbers like 1,2,3");
     ids.push_back(static_cast<int32_t>(id));
     begin = end + 1;
   }
@@ -51,22 +52,28 @@ int run_generate_command(std::span<const std::string> words, Log& log) {
   const auto ids = arguments.option("--ids");
   const auto dtype = arguments.option("--dtype");
   const bool through = arguments.flag("--through-documents");
-  training::GenerateOptions options{.new_tokens = arguments.integer("--tokens", 200, 1, int64_t{1} << 30),
-                                    .use_cache = !arguments.flag("--no-cache"),
-                                    .sampling = {.temperature = arguments.number("--temperature", 0.8, 0, 1000),
-                                                 .top_k = arguments.integer("--top-k", 0, 0, int64_t{1} << 31),
-                                                 .top_p = arguments.number("--top-p", 1, 0, 1),
-                                                 .seed = static_cast<uint64_t>(arguments.integer("--seed", 0, 0, INT64_MAX))}};
+  training::GenerateOptions options{
+      .new_tokens = arguments.integer("--tokens", 200, 1, int64_t{1} << 30),
+      .use_cache = !arguments.flag("--no-cache"),
+      .sampling = {.temperature = arguments.number("--temperature", 0.8, 0, 1000),
+                   .top_k = arguments.integer("--top-k", 0, 0, int64_t{1} << 31),
+                   .top_p = arguments.number("--top-p", 1, 0, 1),
+                   .seed = static_cast<uint64_t>(arguments.integer("--seed", 0, 0, INT64_MAX))}};
   const int64_t threads = arguments.integer("--threads", 0, 0, 4096);
   const std::vector<std::string> paths = arguments.positionals();
-  if (paths.size() != 1) throw input_error("generate", "expected one checkpoint or run directory, got ", paths.size(), "; usage: ashlar generate CHECKPOINT [options]");
+  if (paths.size() != 1)
+    throw input_error("generate", "expected one checkpoint or run directory, got ", paths.size(),
+                      "; usage: ashlar generate CHECKPOINT [options]");
   if (prompt && ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
 
   // Rotary tables must reach the end of the text; the prompt has at most as many tokens as bytes.
   const int64_t prompt_tokens = static_cast<int64_t>(prompt ? prompt->size() : ids ? ids->size() : 0) + 1;
-  training::LoadedModel m = training::load_model({.path = paths[0], .dtype = dtype, .threads = threads, .positions = prompt_tokens + options.new_tokens}, log);
+  training::LoadedModel m = training::load_model(
+      {.path = paths[0], .dtype = dtype, .threads = threads, .positions = prompt_tokens + options.new_tokens}, log);
   const int64_t vocab = m.engine->options().model.vocab_size;
-  if (!m.tokenizer && !ids) throw input_error("generate", m.checkpoint.string(), " has no tokenizer (an import); give the prompt as --ids 1,2,3");
+  if (!m.tokenizer && !ids)
+    throw input_error("generate", m.checkpoint.string(),
+                      " has no tokenizer (an import); give the prompt as --ids 1,2,3");
   if (ids) {
     options.prompt = parse_ids(*ids);
   } else {
@@ -74,7 +81,8 @@ int run_generate_command(std::span<const std::string> words, Log& log) {
     if (options.prompt.empty()) options.prompt = {m.tokenizer->eod_id()};
   }
   for (const int32_t id : options.prompt) {
-    if (id >= vocab) throw input_error("generate", "token id ", id, " in the prompt; the model knows ids below ", vocab);
+    if (id >= vocab)
+      throw input_error("generate", "token id ", id, " in the prompt; the model knows ids below ", vocab);
   }
   if (m.tokenizer && !through) options.stop_id = m.tokenizer->eod_id();
 

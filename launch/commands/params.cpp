@@ -18,12 +18,15 @@ int run_params_command(std::span<const std::string> words, Log& log) {
   Arguments arguments("params", words);
   std::vector<std::string> files = arguments.positionals();
   const std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 1) throw input_error("params", "expected one configuration file, got ", files.size(), "; usage: ashlar params CONFIG [section.key=value ...]");
+  if (files.size() != 1)
+    throw input_error("params", "expected one configuration file, got ", files.size(),
+                      "; usage: ashlar params CONFIG [section.key=value ...]");
   const config::RawConfig raw = config::read_config(files[0], overrides);
   config::Facts facts{.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel};
   for (const auto& source : raw.data_sources()) {
     try {
-      if (!facts.dataset_vocab_size) facts.dataset_vocab_size = data::TokenDataset(source.path).tokenizer().vocab_size();
+      if (!facts.dataset_vocab_size)
+        facts.dataset_vocab_size = data::TokenDataset(source.path).tokenizer().vocab_size();
     } catch (const Error&) {
       // Counting needs no dataset when vocab.size is given; resolve() asks for it when it is not.
     }
@@ -33,7 +36,9 @@ int run_params_command(std::span<const std::string> words, Log& log) {
   for (const auto& d : resolved.derived) log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
 
   const model::ParameterCount count = model::count_parameters(m);
-  const auto line = [&](const char* name, int64_t n) { log.info(absl::StrFormat("%-12s %16d  %5.1f%%", name, n, 100.0 * n / count.total())); };
+  const auto line = [&](const char* name, int64_t n) {
+    log.info(absl::StrFormat("%-12s %16d  %5.1f%%", name, n, 100.0 * n / count.total()));
+  };
   line("embedding", count.embedding);
   line("positions", count.positions);
   line("attention", count.attention);
@@ -44,13 +49,16 @@ int run_params_command(std::span<const std::string> words, Log& log) {
   line("head_bias", count.head_bias);
   line("total", count.total());
   if (m.vocab_padded() != m.vocab_size) {
-    log.info(absl::StrFormat("the vocabulary of %d is padded to %d rows; the padding is masked and counted above", m.vocab_size, m.vocab_padded()));
+    log.info(absl::StrFormat("the vocabulary of %d is padded to %d rows; the padding is masked and counted above",
+                             m.vocab_size, m.vocab_padded()));
   }
   const int64_t T = resolved.config.train.sequence_length;
-  log.info(absl::StrFormat("in matrix products: %d (6 N = %.4g flops a token)", model::matmul_parameters(m), 6.0 * static_cast<double>(model::matmul_parameters(m))));
+  log.info(absl::StrFormat("in matrix products: %d (6 N = %.4g flops a token)", model::matmul_parameters(m),
+                           6.0 * static_cast<double>(model::matmul_parameters(m))));
   if (T > 0) {
     const model::FlopsPerToken f = model::flops_per_token(m, T);
-    log.info(absl::StrFormat("attention at T = %d: %.4g flops a token counted in full, %.4g causal", T, f.attention_full, f.attention_causal));
+    log.info(absl::StrFormat("attention at T = %d: %.4g flops a token counted in full, %.4g causal", T,
+                             f.attention_full, f.attention_causal));
   }
   return 0;
 }

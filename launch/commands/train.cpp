@@ -11,7 +11,8 @@ namespace ashlar::launch {
 const char* const kTrainHelp =
     "ashlar train CONFIG [section.key=value ...] [--restart]\n"
     "\n"
-    "Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and checkpoints/.\n"
+    "Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and "
+    "checkpoints/.\n"
     "When it holds a checkpoint, the run continues from the newest good one, to the bit as if it had never stopped.\n"
     "\n"
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
@@ -25,12 +26,15 @@ int run_train_command(std::span<const std::string> words, const training::Signal
   const bool restart = arguments.flag("--restart");
   std::vector<std::string> files = arguments.positionals();
   const std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 1) throw input_error("train", "expected one configuration file, got ", files.size(), "; usage: ashlar train CONFIG [section.key=value ...]");
+  if (files.size() != 1)
+    throw input_error("train", "expected one configuration file, got ", files.size(),
+                      "; usage: ashlar train CONFIG [section.key=value ...]");
 
   const World world = world_from_environment();
   widen_affinity(world, log);
   config::RawConfig raw = config::read_config(files[0], overrides);
-  config::Facts facts{.ranks = world.ranks, .local_ranks = world.local_ranks, .hardware_threads = cpu::detect_cpu().cores};
+  config::Facts facts{
+      .ranks = world.ranks, .local_ranks = world.local_ranks, .hardware_threads = cpu::detect_cpu().cores};
   std::string tokenizer;
   for (const auto& source : raw.data_sources()) {
     try {

@@ -21,7 +21,8 @@ void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {
   }
   for (int64_t p = 0; p < batch.T; ++p) counts_[p + 1] += counts_[p];
   sorted_positions_.resize(batch.positions.size());
-  for (size_t n = 0; n < batch.positions.size(); ++n) sorted_positions_[counts_[batch.positions[n]]++] = static_cast<int32_t>(n);
+  for (size_t n = 0; n < batch.positions.size(); ++n)
+    sorted_positions_[counts_[batch.positions[n]]++] = static_cast<int32_t>(n);
 
   view_ = {.B = batch.B, .T = batch.T};
   view_.ids = put(ctx, ids_, batch.ids);

@@ -6,7 +6,12 @@
 namespace ashlar::training {
 
 Engine::Engine(Backend& backend, Stream& stream, const EngineOptions& options)
-    : options_(options), ctx_{.backend = backend, .stream = stream, .dtype = options.dtype, .recompute = options.recompute, .scalars = &scalars_} {
+    : options_(options),
+      ctx_{.backend = backend,
+           .stream = stream,
+           .dtype = options.dtype,
+           .recompute = options.recompute,
+           .scalars = &scalars_} {
   stage_ = std::make_unique<model::Stage>(store_, options_.model, model::StageRange::whole(options_.model));
   store_.allocate(ctx_, options_.optimizer.has_value());
   if (options_.optimizer) optimizer_.emplace(ctx_, store_, *options_.optimizer);
@@ -37,7 +42,10 @@ StepResult Engine::forward_backward(std::span<const DeviceBatch> micro_batches, 
     Tape tape(ctx_.backend, ctx_.stream);
     Ctx ctx = ctx_;
     ctx.tape = &tape;
-    ctx.dropout = {.enabled = true, .seed = options_.seed, .first_sample = batch.first_sample(), .sequence_length = batch.view().T};
+    ctx.dropout = {.enabled = true,
+                   .seed = options_.seed,
+                   .first_sample = batch.first_sample(),
+                   .sequence_length = batch.view().T};
     stage_->loss(ctx, stage_->blocks(ctx, stage_->embed(ctx, batch.view()), batch.view()), batch.view(), stats);
     tape.backward();
   }
@@ -55,14 +63,17 @@ StepResult Engine::forward_backward(std::span<const DeviceBatch> micro_batches, 
 void Engine::check_finite(const StepResult& result, int64_t step) const {
   if (!std::isfinite(result.loss) || !std::isfinite(result.z_loss)) {
     throw Error(ExitCode::kNonFinite, "train",
-                str_cat("step ", step, ": the loss is ", result.loss, (last_norm_.first_non_finite.empty() ? "" : ", first non-finite gradient "),
-                        last_norm_.first_non_finite, "; the weights were not updated; lower optimizer.lr or resume from an earlier checkpoint"));
+                str_cat("step ", step, ": the loss is ", result.loss,
+                        (last_norm_.first_non_finite.empty() ? "" : ", first non-finite gradient "),
+                        last_norm_.first_non_finite,
+                        "; the weights were not updated; lower optimizer.lr or resume from an earlier checkpoint"));
   }
   if (!std::isfinite(result.grad_norm)) {
     const std::string& name = last_norm_.first_non_finite;
     throw Error(ExitCode::kNonFinite, "train",
                 str_cat("step ", step, ": the gradient of ", name.empty() ? "all tensors together" : name,
-                        " is not finite (loss ", result.loss, "); the weights were not updated; lower optimizer.lr or resume from an earlier checkpoint"));
+                        " is not finite (loss ", result.loss,
+                        "); the weights were not updated; lower optimizer.lr or resume from an earlier checkpoint"));
   }
 }
 

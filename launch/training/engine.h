@@ -22,12 +22,12 @@ struct EngineOptions {
 };
 
 struct StepResult {
-  double loss = 0;       ///< mean cross-entropy of the step's valid targets
-  double z_loss = 0;     ///< mean z-loss, not part of `loss`
+  double loss = 0;    ///< mean cross-entropy of the step's valid targets
+  double z_loss = 0;  ///< mean z-loss, not part of `loss`
   double mean_log_z = 0, max_log_z = 0, max_logit = 0;
   double grad_norm = 0;  ///< before clipping
   double clip_scale = 1;
-  int64_t tokens = 0;         ///< rows processed
+  int64_t tokens = 0;  ///< rows processed
   int64_t valid_targets = 0;
 };
 

@@ -84,7 +84,9 @@ void generate(Engine& engine, const GenerateOptions& o, const std::function<void
   const model::Stage& stage = engine.stage();
 
   std::vector<int32_t> context = o.prompt;  // what the model sees
-  const auto keep_newest = [&](int64_t n) { context.erase(context.begin(), context.end() - std::min<int64_t>(n, context.size())); };
+  const auto keep_newest = [&](int64_t n) {
+    context.erase(context.begin(), context.end() - std::min<int64_t>(n, context.size()));
+  };
   if (static_cast<int64_t>(context.size()) > capacity) keep_newest(capacity);
 
   std::optional<model::KvCache> cache;

@@ -12,12 +12,13 @@ namespace ashlar::training {
 struct SamplingOptions {
   double temperature = 1.0;  ///< 0 = always the likeliest token
   int64_t top_k = 0;         ///< keep the k likeliest; 0 = all
-  double top_p = 1.0;        ///< then keep the fewest whose probabilities reach p (Holtzman et al. 2020, arXiv:1904.09751)
+  double top_p = 1.0;  ///< then keep the fewest whose probabilities reach p (Holtzman et al. 2020, arXiv:1904.09751)
   uint64_t seed = 0;
 };
 
 /// The distribution after temperature, top-k and top-p, over ids [0, vocab). Pure; sums to one.
-std::vector<double> sampling_distribution(std::span<const double> logits, int64_t vocab, const SamplingOptions& options);
+std::vector<double> sampling_distribution(std::span<const double> logits, int64_t vocab,
+                                          const SamplingOptions& options);
 
 /// Draws an id by inversion with a uniform number in [0, 1).
 int32_t draw(std::span<const double> distribution, double uniform);
@@ -25,7 +26,7 @@ int32_t draw(std::span<const double> distribution, double uniform);
 struct GenerateOptions {
   std::vector<int32_t> prompt;  ///< at least one id
   int64_t new_tokens = 0;
-  int32_t stop_id = -1;  ///< ends the text when drawn; -1 = none
+  int32_t stop_id = -1;   ///< ends the text when drawn; -1 = none
   bool use_cache = true;  ///< false: every token runs the whole text again (for comparison)
   SamplingOptions sampling;
 };

@@ -40,8 +40,9 @@ std::string human_seconds(double seconds) {
 std::string to_line(const MetricsRow& r) {
   const int width = static_cast<int>(std::to_string(r.total_steps).size());
   return absl::StrFormat(
-      "step %*d/%d  loss %.4f  grad_norm %.3f  lr %.2e  tokens %s  %.1f ms  %s tok/s  mfu %s  mem %s  data %.1f ms  eta %s", width,
-      r.step, r.total_steps, r.result.loss, r.result.grad_norm, r.lr, grouped(r.tokens), r.step_ms,
+      "step %*d/%d  loss %.4f  grad_norm %.3f  lr %.2e  tokens %s  %.1f ms  %s tok/s  mfu %s  mem %s  data %.1f ms  "
+      "eta %s",
+      width, r.step, r.total_steps, r.result.loss, r.result.grad_norm, r.lr, grouped(r.tokens), r.step_ms,
       grouped(static_cast<int64_t>(r.tokens_per_sec)), percent(r.mfu), human_bytes(r.peak_memory_bytes), r.data_wait_ms,
       human_seconds(r.eta_sec));
 }
@@ -82,7 +83,9 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_st
     io::write_file_atomically(path, kept);
   }
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw input_error("metrics", "cannot open ", path.string(), ": ", std::strerror(errno), "; make the run directory writable");
+  if (fd_ < 0)
+    throw input_error("metrics", "cannot open ", path.string(), ": ", std::strerror(errno),
+                      "; make the run directory writable");
 }
 
 MetricsFile::~MetricsFile() { close(fd_); }
@@ -91,7 +94,8 @@ void MetricsFile::append(const std::string& json) {
   const std::string line = json + "\n";
   const ssize_t n = write(fd_, line.data(), line.size());
   if (n != static_cast<ssize_t>(line.size())) {
-    throw resource_error("metrics", "cannot append to ", path_.string(), ": ", n < 0 ? std::strerror(errno) : "disk full",
+    throw resource_error("metrics", "cannot append to ", path_.string(), ": ",
+                         n < 0 ? std::strerror(errno) : "disk full",
                          "; free space and run again, the last checkpoint is intact");
   }
 }

@@ -10,15 +10,15 @@ namespace ashlar::training {
 
 /// One step as it is reported. `mfu_*` are negative when no peak is known.
 struct MetricsRow {
-  int64_t step = 0;         ///< steps completed, counted from 1
+  int64_t step = 0;  ///< steps completed, counted from 1
   int64_t total_steps = 0;
   StepResult result;
   double lr = 0;
-  int64_t tokens = 0;       ///< of the whole run so far
+  int64_t tokens = 0;  ///< of the whole run so far
   double step_ms = 0;
   double tokens_per_sec = 0;
-  double mfu = -1;          ///< 6N + 12 L H D T a token
-  double mfu_causal = -1;   ///< attention counted at half
+  double mfu = -1;         ///< 6N + 12 L H D T a token
+  double mfu_causal = -1;  ///< attention counted at half
   int64_t peak_memory_bytes = 0;
   double data_wait_ms = 0;
   double eta_sec = 0;

@@ -31,7 +31,8 @@ LoadedModel load_model(const LoadOptions& options, Log& log) {
   const std::string name = (reader.path() / "manifest.json").string();
   const config::RunConfig config =
       config::resolve(config::parse_config(reader.config_toml(), name, {}),
-                      {.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel}).config;
+                      {.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel})
+          .config;
   if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
 
   const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;
@@ -39,8 +40,10 @@ LoadedModel load_model(const LoadOptions& options, Log& log) {
   m.stream = m.backend->make_stream();
   m.engine = std::make_unique<Engine>(
       *m.backend, *m.stream,
-      EngineOptions{.model = config.model, .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
-                    .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))});
+      EngineOptions{
+          .model = config.model,
+          .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
+          .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))});
   checkpoint::load_weights(m.engine->ctx(), reader, m.engine->store(), nullptr);
   return m;
 }

@@ -23,10 +23,10 @@ struct LoadedModel {
 };
 
 struct LoadOptions {
-  std::filesystem::path path;         ///< a checkpoint, or a run directory (its newest good checkpoint)
-  std::optional<std::string> dtype;   ///< "bf16", "fp32", "fp64"; absent: as the run had it, fp32 for an import
-  int64_t threads = 0;                ///< 0 = all cores
-  int64_t positions = 0;              ///< rotary tables cover at least so many, and the run's sequence length
+  std::filesystem::path path;        ///< a checkpoint, or a run directory (its newest good checkpoint)
+  std::optional<std::string> dtype;  ///< "bf16", "fp32", "fp64"; absent: as the run had it, fp32 for an import
+  int64_t threads = 0;               ///< 0 = all cores
+  int64_t positions = 0;             ///< rotary tables cover at least so many, and the run's sequence length
 };
 
 /// Input error for another path, dtype or model; damaged error for a damaged checkpoint.

@@ -38,7 +38,8 @@ std::string parameter_table(const nn::ParameterStore& store, const optim::AdamWO
       Group* group = nullptr;
       for (Group& g : groups) group = g.kind == kind ? &g : group;
       if (group == nullptr) {
-        groups.push_back({.kind = kind, .shape = piece.global_shape.str(), .init = init_text(piece.init), .role = piece.role});
+        groups.push_back(
+            {.kind = kind, .shape = piece.global_shape.str(), .init = init_text(piece.init), .role = piece.role});
         group = &groups.back();
       }
       ++group->count;
@@ -46,9 +47,11 @@ std::string parameter_table(const nn::ParameterStore& store, const optim::AdamWO
       total += piece.size();
     }
   }
-  std::string text = absl::StrFormat("%-28s %5s  %-16s %13s  %6s  %s\n", "parameters", "count", "shape", "elements", "decay", "init");
+  std::string text =
+      absl::StrFormat("%-28s %5s  %-16s %13s  %6s  %s\n", "parameters", "count", "shape", "elements", "decay", "init");
   for (const Group& g : groups) {
-    text += absl::StrFormat("%-28s %5d  %-16s %13d  %6g  %s\n", g.kind, g.count, g.shape, g.elements, optim::decay_of(g.role, options), g.init);
+    text += absl::StrFormat("%-28s %5d  %-16s %13d  %6g  %s\n", g.kind, g.count, g.shape, g.elements,
+                            optim::decay_of(g.role, options), g.init);
   }
   return text + absl::StrFormat("%-28s %5s  %-16s %13d", "total", "", "", total);
 }

@@ -18,17 +18,20 @@ RunDirectory::RunDirectory(const fs::path& path) : path_(path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error || !fs::is_directory(path)) {
-    throw input_error("run", "cannot create the run directory ", path.string(), ": ", error ? error.message() : "a file of that name exists",
+    throw input_error("run", "cannot create the run directory ", path.string(), ": ",
+                      error ? error.message() : "a file of that name exists",
                       "; set run.dir to a directory you may write");
   }
   const fs::path lock = path / ".lock";
   lock_fd_ = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_fd_ < 0) {
-    throw input_error("run", "cannot write to the run directory ", path.string(), ": ", std::strerror(errno), "; set run.dir to a directory you may write");
+    throw input_error("run", "cannot write to the run directory ", path.string(), ": ", std::strerror(errno),
+                      "; set run.dir to a directory you may write");
   }
   if (flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
     close(lock_fd_);
-    throw input_error("run", "another process is training in ", path.string(), "; stop it, or set run.dir to another directory");
+    throw input_error("run", "another process is training in ", path.string(),
+                      "; stop it, or set run.dir to another directory");
   }
 }
 
@@ -43,7 +46,9 @@ fs::path RunDirectory::set_aside(const fs::path& path) {
     if (fs::exists(aside)) continue;
     std::error_code error;
     fs::rename(clean, aside, error);
-    if (error) throw input_error("run", "cannot rename ", clean.string(), " to ", aside.string(), ": ", error.message(), "; move it by hand");
+    if (error)
+      throw input_error("run", "cannot rename ", clean.string(), " to ", aside.string(), ": ", error.message(),
+                        "; move it by hand");
     return aside;
   }
 }

@@ -32,8 +32,12 @@ std::vector<data::WeightedPath> sources_of(const config::RunConfig& c) {
 }
 
 data::StreamOptions stream_options(const config::RunConfig& c) {
-  return {.sequence_length = c.train.sequence_length, .micro_batch = c.train.micro_batch, .dp_index = 0, .dp_size = 1,
-          .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions}, .vocab_size = c.model.vocab_size};
+  return {.sequence_length = c.train.sequence_length,
+          .micro_batch = c.train.micro_batch,
+          .dp_index = 0,
+          .dp_size = 1,
+          .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
+          .vocab_size = c.model.vocab_size};
 }
 
 int64_t stream_tokens(const config::RunConfig& c, data::Part part) {
@@ -41,15 +45,25 @@ int64_t stream_tokens(const config::RunConfig& c, data::Part part) {
 }
 
 optim::Schedule schedule_of(const config::RunConfig& c) {
-  return {.kind = c.schedule.kind, .peak = c.optimizer.lr, .steps = c.train.steps, .warmup_steps = c.schedule.warmup_steps,
-          .decay_steps = c.schedule.decay_steps, .min_ratio = c.schedule.min_ratio};
+  return {.kind = c.schedule.kind,
+          .peak = c.optimizer.lr,
+          .steps = c.train.steps,
+          .warmup_steps = c.schedule.warmup_steps,
+          .decay_steps = c.schedule.decay_steps,
+          .min_ratio = c.schedule.min_ratio};
 }
 
 }  // namespace
 
-Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, const SignalWatch& signals, MemoryLedger memory, Log& log)
-    : config_(resolved.config), config_toml_(config::to_toml(resolved.config)), tokenizer_json_(std::move(tokenizer_json)),
-      signals_(signals), memory_(std::move(memory)), log_(log), directory_(resolved.config.run.dir) {
+Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, const SignalWatch& signals,
+                 MemoryLedger memory, Log& log)
+    : config_(resolved.config),
+      config_toml_(config::to_toml(resolved.config)),
+      tokenizer_json_(std::move(tokenizer_json)),
+      signals_(signals),
+      memory_(std::move(memory)),
+      log_(log),
+      directory_(resolved.config.run.dir) {
   const auto& c = config_;
   for (const auto& d : resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
 
@@ -57,16 +71,22 @@ Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, c
   stream_ = backend_->make_stream();
   log_.info(backend_->description());
   engine_.emplace(*backend_, *stream_,
-                  EngineOptions{.model = c.model, .dtype = c.run.dtype,
-                                .optimizer = optim::AdamWOptions{.beta1 = c.optimizer.beta1, .beta2 = c.optimizer.beta2, .eps = c.optimizer.eps,
+                  EngineOptions{.model = c.model,
+                                .dtype = c.run.dtype,
+                                .optimizer = optim::AdamWOptions{.beta1 = c.optimizer.beta1,
+                                                                 .beta2 = c.optimizer.beta2,
+                                                                 .eps = c.optimizer.eps,
                                                                  .weight_decay = c.optimizer.weight_decay,
                                                                  .decay_embeddings = c.optimizer.decay_embeddings},
-                                .clip = c.optimizer.clip, .recompute = c.train.recompute, .seed = static_cast<uint64_t>(c.run.seed),
+                                .clip = c.optimizer.clip,
+                                .recompute = c.train.recompute,
+                                .seed = static_cast<uint64_t>(c.run.seed),
                                 .sequence_length = c.train.sequence_length});
   std::istringstream table(parameter_table(engine_->store(), engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
-  for (const auto& path : checkpoint::remove_leftovers(directory_.path())) log_.info(str_cat("removed ", path.string(), ", left by a killed process"));
+  for (const auto& path : checkpoint::remove_leftovers(directory_.path()))
+    log_.info(str_cat("removed ", path.string(), ", left by a killed process"));
   if (!restore()) {
     if (c.run.init_from) {
       checkpoint::CheckpointReader reader(checkpoint::resolve(*c.run.init_from, log_));
@@ -85,14 +105,15 @@ Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, c
   memory_.add("data", stream->max_resident_bytes());
   reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
   if (stream_tokens(c, data::Part::kValidation) >= 2) {
-    validation_ = std::make_unique<data::ValidationStream>(c.data.sources.front().path, stream_options(c), c.train.eval_batches);
+    validation_ =
+        std::make_unique<data::ValidationStream>(c.data.sources.front().path, stream_options(c), c.train.eval_batches);
   } else {
     log_.info(str_cat(c.data.sources.front().path, " has no validation part: no val_loss will be reported"));
   }
   micro_batches_.resize(c.train.global_batch / c.train.micro_batch);
   peak_flops_ = cpu::measure_peak(c.run.dtype, static_cast<int>(c.run.threads), cpu::detect_cpu().isa, 0.05);
-  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, this machine's own rate on registers now", peak_flops_ / 1e9,
-                            std::string(name_of(c.run.dtype))));
+  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, this machine's own rate on registers now",
+                            peak_flops_ / 1e9, std::string(name_of(c.run.dtype))));
 }
 
 Trainer::~Trainer() = default;
@@ -102,12 +123,14 @@ bool Trainer::restore() {
   if (!found) return false;
   checkpoint::CheckpointReader reader(found->path);
   // The checkpoint's own configuration decides what may change, not the file beside it.
-  const config::Resolved stored = config::resolve(config::parse_config(reader.config_toml(), (found->path / "manifest.json").string(), {}),
-                                                  {.dataset_vocab_size = config_.model.vocab_size, .hardware_threads = config_.run.threads});
+  const config::Resolved stored =
+      config::resolve(config::parse_config(reader.config_toml(), (found->path / "manifest.json").string(), {}),
+                      {.dataset_vocab_size = config_.model.vocab_size, .hardware_threads = config_.run.threads});
   for (const auto& change : config::check_resume(stored.config, config_)) {
     log_.info(str_cat("changed since the checkpoint: ", change.key, " was ", change.before, ", is ", change.after));
   }
-  const checkpoint::TrainingState state = checkpoint::load_training(engine_->ctx(), reader, engine_->store(), *engine_->optimizer());
+  const checkpoint::TrainingState state =
+      checkpoint::load_training(engine_->ctx(), reader, engine_->store(), *engine_->optimizer());
   step_ = saved_step_ = state.step;
   tokens_ = state.tokens;
   log_.info(str_cat("continuing from ", found->path.string(), " at step ", step_));
@@ -146,7 +169,8 @@ void Trainer::write_statistics() {
   for (size_t i = 0; i < store.pieces().size(); ++i) {
     const nn::Piece& piece = *store.pieces()[i].piece;
     const double n = static_cast<double>(piece.size());
-    row["stats"][piece.name] = {{"weight_rms", std::sqrt(weights.squares[i] / n)}, {"grad_rms", std::sqrt(grads.squares[i] / n)}};
+    row["stats"][piece.name] = {{"weight_rms", std::sqrt(weights.squares[i] / n)},
+                                {"grad_rms", std::sqrt(grads.squares[i] / n)}};
   }
   metrics_->append(row.dump());
 }
@@ -165,25 +189,36 @@ void Trainer::validate() {
   const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
   const double seconds = now_sec() - begin;
   metrics_->append_validation(step_, loss, stats.valid, seconds);
-  log_.info(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step_, loss, stats.valid, human_seconds(seconds)));
+  log_.info(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step_, loss, stats.valid,
+                            human_seconds(seconds)));
   validated_step_ = step_;
 }
 
 void Trainer::save() {
   if (saved_step_ == step_) return;
-  const checkpoint::Saved saved = checkpoint::save(
-      engine_->ctx(), {.run_dir = directory_.path(), .store = engine_->store(), .optimizer = engine_->optimizer(),
-                       .state = {.step = step_, .position_samples = step_ * config_.train.global_batch, .tokens = tokens_,
-                                 .seed = static_cast<uint64_t>(config_.run.seed), .philox_step = static_cast<uint64_t>(step_)},
-                       .config_toml = config_toml_, .tokenizer_json = tokenizer_json_, .metadata = {}, .keep = config_.checkpoint.keep});
+  const checkpoint::Saved saved =
+      checkpoint::save(engine_->ctx(), {.run_dir = directory_.path(),
+                                        .store = engine_->store(),
+                                        .optimizer = engine_->optimizer(),
+                                        .state = {.step = step_,
+                                                  .position_samples = step_ * config_.train.global_batch,
+                                                  .tokens = tokens_,
+                                                  .seed = static_cast<uint64_t>(config_.run.seed),
+                                                  .philox_step = static_cast<uint64_t>(step_)},
+                                        .config_toml = config_toml_,
+                                        .tokenizer_json = tokenizer_json_,
+                                        .metadata = {},
+                                        .keep = config_.checkpoint.keep});
   saved_step_ = step_;
-  log_.info(str_cat("saved ", saved.path.string(), " (", human_bytes(saved.bytes), " in ", absl::StrFormat("%.1f", saved.seconds), " s)"));
+  log_.info(str_cat("saved ", saved.path.string(), " (", human_bytes(saved.bytes), " in ",
+                    absl::StrFormat("%.1f", saved.seconds), " s)"));
 }
 
 ExitCode Trainer::run() {
   const auto& c = config_;
   if (step_ >= c.train.steps) {
-    log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps, " steps; raise train.steps to go on"));
+    log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps,
+                      " steps; raise train.steps to go on"));
   }
   const double flops = model::flops_per_token(c.model, c.train.sequence_length).total_full();
   const double flops_causal = model::flops_per_token(c.model, c.train.sequence_length).total_causal();
@@ -210,12 +245,14 @@ ExitCode Trainer::run() {
   }
   if (stop) {
     save();
-    log_.info(str_cat(stop->name, ": stopped after step ", step_, " of ", c.train.steps, "; the same command continues"));
+    log_.info(
+        str_cat(stop->name, ": stopped after step ", step_, " of ", c.train.steps, "; the same command continues"));
     return stop->code;
   }
   validate();
   save();
-  log_.info(str_cat("memory: ", memory_.report(*backend_), "; peak of the process ", human_bytes(peak_resident_bytes())));
+  log_.info(
+      str_cat("memory: ", memory_.report(*backend_), "; peak of the process ", human_bytes(peak_resident_bytes())));
   return ExitCode::kDone;
 }
 

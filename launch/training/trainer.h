@@ -25,7 +25,8 @@ class Trainer {
  public:
   /// Opens the dataset and the run directory, allocates, and loads the newest good checkpoint (else run.init_from,
   /// else initial values). `tokenizer_json` goes into checkpoints.
-  Trainer(const config::Resolved& resolved, std::string tokenizer_json, const SignalWatch& signals, MemoryLedger memory, Log& log);
+  Trainer(const config::Resolved& resolved, std::string tokenizer_json, const SignalWatch& signals, MemoryLedger memory,
+          Log& log);
   ~Trainer();
 
   /// Runs to the last step, or to a signal: then a checkpoint is saved and the signal's code returned. Throws

@@ -6,7 +6,9 @@
 namespace ashlar::model {
 
 Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index)
-    : config_(c), index_(index), name_(str_cat("blocks.", index)),
+    : config_(c),
+      index_(index),
+      name_(str_cat("blocks.", index)),
       fused_(c.block.topology == Topology::kParallel && c.block.parallel_norms == 1) {
   const int64_t C = c.d_model, F = c.d_ff;
   const std::string attn = name_ + ".attn.", ffn = name_ + ".ffn.";
@@ -27,18 +29,25 @@ Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index)
     norm2_ = NormLayer(store, name_ + ".norm2", c);
     ffn_in_ = LinearLayer(store, ffn + "in", C, wide);
   }
-  attn_out_ = LinearLayer(store, attn + "out", c.q_width(),
-                          {{.name = attn + "out", .rows = C, .bias = c.bias.attn_out, .init = matrix_init(c, C, c.q_width(), true)}});
-  ffn_down_ = LinearLayer(store, ffn + "down", F, {{.name = ffn + "down", .rows = C, .bias = c.bias.ffn, .init = matrix_init(c, C, F, true)}});
+  attn_out_ = LinearLayer(
+      store, attn + "out", c.q_width(),
+      {{.name = attn + "out", .rows = C, .bias = c.bias.attn_out, .init = matrix_init(c, C, c.q_width(), true)}});
+  ffn_down_ = LinearLayer(store, ffn + "down", F,
+                          {{.name = ffn + "down", .rows = C, .bias = c.bias.ffn, .init = matrix_init(c, C, F, true)}});
 }
 
-uint32_t Block::dropout_site(const char* where) const { return static_cast<uint32_t>(site_of(str_cat(name_, ".dropout.", where))); }
+uint32_t Block::dropout_site(const char* where) const {
+  return static_cast<uint32_t>(site_of(str_cat(name_, ".dropout.", where)));
+}
 
 Var Block::rotate(const Ctx& ctx, const Var& qkv, const BatchView& batch, const ops::RopeTables& tables) const {
   if (config_.pos.type != PosType::kRope) return qkv;
   return ops::rope(ctx, qkv, batch.positions, tables,
-                   {.heads = config_.n_heads + 2 * config_.n_kv_heads, .rotated_heads = config_.n_heads + config_.n_kv_heads,
-                    .head_dim = config_.head_dim, .dims = config_.rope.dims, .style = config_.rope.style});
+                   {.heads = config_.n_heads + 2 * config_.n_kv_heads,
+                    .rotated_heads = config_.n_heads + config_.n_kv_heads,
+                    .head_dim = config_.head_dim,
+                    .dims = config_.rope.dims,
+                    .style = config_.rope.style});
 }
 
 Var Block::feed_forward(const Ctx& ctx, const Var& x, const Var* up) const {
@@ -81,15 +90,23 @@ Var Block::forward(const Ctx& ctx, const Var& x, const BatchView& batch, const o
   ASHLAR_SHAPE(x, {batch.rows(), config_.d_model});
   return combine(ctx, x, [&](const Var& qkv) {
     return ops::attention(ctx, rotate(ctx, qkv, batch, tables),
-                          {.B = batch.B, .T = batch.T, .H = config_.n_heads, .G = config_.n_kv_heads, .D = config_.head_dim,
-                           .scale = config_.attn_scale, .doc_start = batch.doc_start, .dropout = config_.dropout.attn,
+                          {.B = batch.B,
+                           .T = batch.T,
+                           .H = config_.n_heads,
+                           .G = config_.n_kv_heads,
+                           .D = config_.head_dim,
+                           .scale = config_.attn_scale,
+                           .doc_start = batch.doc_start,
+                           .dropout = config_.dropout.attn,
                            .dropout_site = dropout_site("scores")});
   });
 }
 
-Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, const ops::RopeTables& tables, KvCache& cache) const {
+Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, const ops::RopeTables& tables,
+                     KvCache& cache) const {
   ASHLAR_CHECK(ctx.tape == nullptr, "decoding records nothing");
-  ASHLAR_CHECK(batch.B == cache.B && cache.length + batch.T <= cache.capacity, "cache of ", cache.capacity, " tokens is full");
+  ASHLAR_CHECK(batch.B == cache.B && cache.length + batch.T <= cache.capacity, "cache of ", cache.capacity,
+               " tokens is full");
   const int64_t q_width = config_.q_width(), kv_width = config_.kv_width();
   const auto attend = [&](const Var& raw) {
     const Tensor qkv = rotate(ctx, raw, batch, tables).value;
@@ -97,20 +114,33 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
     for (int64_t b = 0; b < batch.B; ++b) {
       const Tensor rows = qkv.row_range(b * batch.T, batch.T);
       const int64_t at = b * cache.capacity + cache.length;
-      ctx.backend.copy({.src = rows.column_range(q_width, kv_width).view(), .dst = cache.k[index_].row_range(at, batch.T).mut_view()}, ctx.stream);
-      ctx.backend.copy({.src = rows.column_range(q_width + kv_width, kv_width).view(), .dst = cache.v[index_].row_range(at, batch.T).mut_view()},
+      ctx.backend.copy({.src = rows.column_range(q_width, kv_width).view(),
+                        .dst = cache.k[index_].row_range(at, batch.T).mut_view()},
+                       ctx.stream);
+      ctx.backend.copy({.src = rows.column_range(q_width + kv_width, kv_width).view(),
+                        .dst = cache.v[index_].row_range(at, batch.T).mut_view()},
                        ctx.stream);
     }
     // 2. new queries see all of them
     const Tensor out = ctx.empty(ctx.dtype, {batch.rows(), q_width});
     const Tensor lse = ctx.empty(ctx.accumulate(), {batch.B * config_.n_heads * batch.T});
-    ctx.backend.attention_forward(
-        {.q = qkv.column_range(0, q_width).view(), .k = cache.k[index_].view(), .v = cache.v[index_].view(), .out = out.mut_view(),
-         .lse = lse.mut_view(),
-         .shape = {.B = batch.B, .T_q = batch.T, .T_kv = cache.length + batch.T, .H = config_.n_heads, .G = config_.n_kv_heads,
-                   .D = config_.head_dim, .q_start = cache.length, .kv_start = 0, .q_batch_stride = batch.T * qkv.row_stride(),
-                   .kv_batch_stride = cache.capacity * kv_width, .scale = config_.attn_scale}},
-        ctx.stream);
+    ctx.backend.attention_forward({.q = qkv.column_range(0, q_width).view(),
+                                   .k = cache.k[index_].view(),
+                                   .v = cache.v[index_].view(),
+                                   .out = out.mut_view(),
+                                   .lse = lse.mut_view(),
+                                   .shape = {.B = batch.B,
+                                             .T_q = batch.T,
+                                             .T_kv = cache.length + batch.T,
+                                             .H = config_.n_heads,
+                                             .G = config_.n_kv_heads,
+                                             .D = config_.head_dim,
+                                             .q_start = cache.length,
+                                             .kv_start = 0,
+                                             .q_batch_stride = batch.T * qkv.row_stride(),
+                                             .kv_batch_stride = cache.capacity * kv_width,
+                                             .scale = config_.attn_scale}},
+                                  ctx.stream);
     return Var{.value = out};
   };
   return combine(ctx, Var{.value = x}, attend).value;

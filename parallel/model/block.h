@@ -24,7 +24,8 @@ class Block {
   /// x [N, C] -> [N, C]. `tables` may be empty unless positions are rotary.
   Var forward(const Ctx& ctx, const Var& x, const BatchView& batch, const ops::RopeTables& tables) const;
   /// The same for new tokens of samples whose past is in the cache; nothing is recorded.
-  Tensor decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, const ops::RopeTables& tables, KvCache& cache) const;
+  Tensor decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, const ops::RopeTables& tables,
+                KvCache& cache) const;
 
  private:
   using Attend = std::function<Var(const Var& qkv)>;
@@ -38,8 +39,8 @@ class Block {
   int64_t index_;
   std::string name_;
   NormLayer norm1_, norm2_;
-  LinearLayer qkv_;      ///< [q; k; v], or [q; k; v; gate; up] in a parallel block with one norm
-  LinearLayer ffn_in_;   ///< [gate; up] or [up]; absent when fused into qkv_
+  LinearLayer qkv_;     ///< [q; k; v], or [q; k; v; gate; up] in a parallel block with one norm
+  LinearLayer ffn_in_;  ///< [gate; up] or [up]; absent when fused into qkv_
   LinearLayer attn_out_, ffn_down_;
   bool fused_;
 };

@@ -4,15 +4,26 @@
 
 namespace ashlar::model {
 
-LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, int64_t cols, const std::vector<LinearPart>& parts) {
+LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, int64_t cols,
+                         const std::vector<LinearPart>& parts) {
   std::vector<nn::Piece> weights, biases;
   int64_t rows = 0;
   for (const LinearPart& part : parts) {
-    weights.push_back({.name = part.name + ".weight", .role = nn::Role::kMatrix, .global_shape = {part.rows, cols},
-                       .rows = part.rows, .cols = cols, .storage_row = rows, .init = part.init});
+    weights.push_back({.name = part.name + ".weight",
+                       .role = nn::Role::kMatrix,
+                       .global_shape = {part.rows, cols},
+                       .rows = part.rows,
+                       .cols = cols,
+                       .storage_row = rows,
+                       .init = part.init});
     if (part.bias) {
-      biases.push_back({.name = part.name + ".bias", .role = nn::Role::kBias, .global_shape = {part.rows}, .rows = 1,
-                        .cols = part.rows, .storage_row = rows, .init = {.rule = "0"}});
+      biases.push_back({.name = part.name + ".bias",
+                        .role = nn::Role::kBias,
+                        .global_shape = {part.rows},
+                        .rows = 1,
+                        .cols = part.rows,
+                        .storage_row = rows,
+                        .init = {.rule = "0"}});
     }
     rows += part.rows;
   }
@@ -29,9 +40,12 @@ nn::InitRule matrix_init(const ModelConfig& config, int64_t out, int64_t in, boo
     case InitScheme::kNormal: return normal(init.std, str_cat("normal ", init.std));
     case InitScheme::kGpt2:
       if (!to_residual) return normal(init.std, str_cat("gpt2 ", init.std));
-      return normal(init.std * init.residual_scale, str_cat("gpt2 ", init.std, " x ", init.residual_scale, " (residual output)"));
-    case InitScheme::kXavier: return normal(std::sqrt(2.0 / static_cast<double>(in + out)), str_cat("xavier sqrt(2/(", in, "+", out, "))"));
-    case InitScheme::kKaiming: return normal(std::sqrt(2.0 / static_cast<double>(in)), str_cat("kaiming sqrt(2/", in, ")"));
+      return normal(init.std * init.residual_scale,
+                    str_cat("gpt2 ", init.std, " x ", init.residual_scale, " (residual output)"));
+    case InitScheme::kXavier:
+      return normal(std::sqrt(2.0 / static_cast<double>(in + out)), str_cat("xavier sqrt(2/(", in, "+", out, "))"));
+    case InitScheme::kKaiming:
+      return normal(std::sqrt(2.0 / static_cast<double>(in)), str_cat("kaiming sqrt(2/", in, ")"));
   }
   throw Bug("[init] unknown scheme");
 }

@@ -15,7 +15,8 @@ class NormLayer {
   NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config);
 
   Var operator()(const Ctx& ctx, const Var& x) const {
-    return ops::norm(ctx, x, gamma_ == nullptr ? nullptr : &gamma_->weight, beta_ == nullptr ? nullptr : &beta_->weight, options_);
+    return ops::norm(ctx, x, gamma_ == nullptr ? nullptr : &gamma_->weight, beta_ == nullptr ? nullptr : &beta_->weight,
+                     options_);
   }
 
  private:

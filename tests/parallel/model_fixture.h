@@ -14,7 +14,10 @@ namespace ashlar::testing {
 class TinyModel {
  public:
   TinyModel(const model::ModelConfig& config, DType dtype, int64_t B, int64_t T, int threads = 1, uint64_t seed = 7)
-      : B_(B), T_(T), backend_(kernels::make_cpu_backend({.threads = threads})), stream_(backend_->make_stream()),
+      : B_(B),
+        T_(T),
+        backend_(kernels::make_cpu_backend({.threads = threads})),
+        stream_(backend_->make_stream()),
         ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = &scalars_},
         stage_(store_, config, model::StageRange::whole(config)) {
     store_.allocate(ctx_, true);
@@ -27,13 +30,20 @@ class TinyModel {
       positions_.push_back(static_cast<int32_t>(n % T));
     }
     sort();
-    const double valid = static_cast<double>(std::count_if(targets_.begin(), targets_.end(), [](int32_t t) { return t >= 0; }));
+    const double valid =
+        static_cast<double>(std::count_if(targets_.begin(), targets_.end(), [](int32_t t) { return t >= 0; }));
     scalars_.inv_valid_tokens = 1.0 / valid;
   }
 
   model::BatchView batch() const {
-    return {.B = B_, .T = T_, .ids = ids_.data(), .targets = targets_.data(), .positions = positions_.data(),
-            .doc_start = doc_start_.empty() ? nullptr : doc_start_.data(), .order = order_.data(), .position_order = position_order_.data()};
+    return {.B = B_,
+            .T = T_,
+            .ids = ids_.data(),
+            .targets = targets_.data(),
+            .positions = positions_.data(),
+            .doc_start = doc_start_.empty() ? nullptr : doc_start_.data(),
+            .order = order_.data(),
+            .position_order = position_order_.data()};
   }
   /// Mean loss (cross-entropy + z-loss); records on ctx.tape if there is one.
   double loss(const Ctx& ctx) const {
@@ -67,11 +77,14 @@ class TinyModel {
     } else {
       std::vector<BF16> narrow(t.size());
       backend_->copy_to_host(t.view(), narrow.data(), *stream_);
-      std::transform(narrow.begin(), narrow.end(), out.begin(), [](BF16 v) { return static_cast<double>(static_cast<float>(v)); });
+      std::transform(narrow.begin(), narrow.end(), out.begin(),
+                     [](BF16 v) { return static_cast<double>(static_cast<float>(v)); });
     }
     return out;
   }
-  std::vector<double> gradient(std::string_view name) const { return host(nn::ParameterStore::of(store_.grads(), *store_.find(name))); }
+  std::vector<double> gradient(std::string_view name) const {
+    return host(nn::ParameterStore::of(store_.grads(), *store_.find(name)));
+  }
   void set(std::string_view name, const std::vector<double>& values) {
     const Tensor t = nn::ParameterStore::of(store_.values(), *store_.find(name));
     ASHLAR_CHECK(t.size() == static_cast<int64_t>(values.size()), name);
@@ -82,7 +95,9 @@ class TinyModel {
       backend_->copy_from_host(narrow.data(), t.mut_view(), *stream_);
     }
   }
-  std::vector<double> values(std::string_view name) const { return host(nn::ParameterStore::of(store_.values(), *store_.find(name))); }
+  std::vector<double> values(std::string_view name) const {
+    return host(nn::ParameterStore::of(store_.values(), *store_.find(name)));
+  }
 
   Ctx ctx() const { return ctx_; }
   nn::ParameterStore& store() { return store_; }

@@ -40,7 +40,10 @@ const Axis kAxes[] = {
        c.rope.style = RopeStyle::kInterleaved;
        c.rope.dims = 2;
      }},
-    {"ParallelOneNorm", [](ModelConfig& c) { c.block = {model::Topology::kParallel, 1}; }},
+    {"ParallelOneNorm",
+     [](ModelConfig& c) {
+       c.block = {model::Topology::kParallel, 1};
+     }},
     {"ParallelOneNormUngatedMixedBias",
      [](ModelConfig& c) {
        c.block = {model::Topology::kParallel, 1};
@@ -138,7 +141,8 @@ TEST_P(ModelGradient, SameBitsRecomputedAndDeferred) {
   EXPECT_EQ(deferred, plain);
 }
 
-INSTANTIATE_TEST_SUITE_P(Axes, ModelGradient, ::testing::ValuesIn(kAxes), [](const auto& axis) { return axis.param.name; });
+INSTANTIATE_TEST_SUITE_P(Axes, ModelGradient, ::testing::ValuesIn(kAxes),
+                         [](const auto& axis) { return axis.param.name; });
 
 }  // namespace
 }  // namespace ashlar

@@ -1,0 +1,171 @@
+// Every folder of reference vectors: logits, loss and all gradients in fp64, fp32 and bf16, and the export.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "tests/reference/golden_folder.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Family : public ::testing::TestWithParam<std::string> {
+ protected:
+  Family() : dir_(golden_root() / GetParam()) {}
+
+  // Input and what the reference says of it.
+  struct Case {
+    hf::Family family;
+    model::ModelConfig config;
+    NamedValues weights, gradients;
+    std::vector<int32_t> ids, targets;
+    int64_t B, T;
+    std::vector<double> logits;
+    double loss;
+  };
+  Case load() const {
+    hf::ImportedModel model = hf::import_hf(dir_);
+    const io::SafetensorsReader reference(dir_ / "reference.safetensors");
+    Case c{.family = model.config().family,
+           .config = model.config().model,
+           .weights = read_model(model),
+           .gradients = read_as_model(dir_, reference, "grad."),
+           .ids = read_integers(reference, "input_ids"),
+           .targets = {},
+           .B = reference.at("input_ids").shape[0],
+           .T = reference.at("input_ids").shape[1],
+           .logits = read_doubles(reference, "logits"),
+           .loss = read_doubles(reference, "loss")[0]};
+    for (int64_t n = 0; n < c.B * c.T; ++n) c.targets.push_back((n + 1) % c.T == 0 ? -1 : c.ids[n + 1]);
+    return c;
+  }
+
+  struct Result {
+    std::vector<double> logits;
+    NamedValues gradients;
+    double loss;
+  };
+  static Result run(const Case& c, DType dtype, const NamedValues& weights) {
+    LoadedEngine loaded(c.config, dtype, weights, {}, 0, c.T);
+    const training::DeviceBatch batch = loaded.batch(c.ids, c.targets, c.B, c.T);
+    Result r;
+    r.logits = loaded.logits(batch);
+    r.loss = loaded.engine().forward_backward({&batch, 1}, 0).loss;
+    r.gradients = loaded.gradients();
+    return r;
+  }
+  static double norm_of_all(const NamedValues& values) {
+    double sum = 0;
+    for (const auto& [name, v] : values) sum += norm(v) * norm(v);
+    return std::sqrt(sum);
+  }
+
+  void expect_reference(DType dtype) {
+    const Case c = load();
+    const Result r = run(c, dtype, c.weights);
+    ASSERT_EQ(r.logits.size(), c.logits.size());
+    const double logits_error = distance(r.logits, c.logits) / norm(c.logits);
+    EXPECT_LE(logits_error, 1e-5) << "logits";
+    EXPECT_LE(std::abs(r.loss - c.loss) / std::abs(c.loss), 1e-6) << "loss " << r.loss << ", reference " << c.loss;
+    const double all = norm_of_all(c.gradients);
+    double worst = 0;
+    // A parameter is a tensor of the reference's model: one of theirs may be several of ours (fused q, k, v).
+    for (const hf::TensorMapping& parameter : hf::tensor_mappings(c.family, c.config)) {
+      double error = 0, size = 0;
+      for (const hf::Piece& piece : parameter.pieces) {
+        ASSERT_TRUE(r.gradients.contains(piece.name) && c.gradients.contains(piece.name)) << piece.name;
+        error += std::pow(distance(r.gradients.at(piece.name), c.gradients.at(piece.name)), 2);
+        size += std::pow(norm(c.gradients.at(piece.name)), 2);
+      }
+      const double relative = std::sqrt(error) / std::max(std::sqrt(size), 1e-4 * all);
+      EXPECT_LE(relative, 2e-5) << "gradient of " << parameter.hf_name;
+      worst = std::max(worst, relative);
+    }
+    EXPECT_EQ(r.gradients.size(), c.gradients.size());
+    std::cout << GetParam() << " " << ashlar::name_of(dtype) << ": logits " << logits_error << ", worst gradient "
+              << worst << "\n";
+  }
+
+  fs::path dir_;
+};
+
+TEST_P(Family, Fp64) { expect_reference(DType::kFloat64); }
+TEST_P(Family, Fp32) { expect_reference(DType::kFloat32); }
+
+// bf16 storage against the same program in fp64 on weights rounded to bf16: no worse than 1.4 times what the
+// reference's own bf16 run is.
+TEST_P(Family, Bf16) {
+  const Case c = load();
+  NamedValues rounded = c.weights;
+  for (auto& [name, values] : rounded) {
+    for (double& v : values) v = static_cast<float>(BF16(static_cast<float>(v)));
+  }
+  const Result exact = run(c, DType::kFloat64, rounded);
+  const Result bf16 = run(c, DType::kBFloat16, rounded);
+
+  std::ifstream file(dir_ / "about.json");
+  const auto bound = nlohmann::json::parse(file).at("bf16_reference");
+  const double logits_bound = bound.at("logits_rms_error"), gradient_bound = bound.at("gradient_relative_error");
+  const double logits_error = distance(bf16.logits, exact.logits) / std::sqrt(static_cast<double>(exact.logits.size()));
+  EXPECT_LE(logits_error, 1.4 * logits_bound);
+  EXPECT_LE(std::abs(bf16.loss - exact.loss), 0.5 * logits_bound) << bf16.loss << " against " << exact.loss;
+  double difference = 0;
+  for (const auto& [name, g] : exact.gradients) difference += std::pow(distance(bf16.gradients.at(name), g), 2);
+  const double gradient_error = std::sqrt(difference) / norm_of_all(exact.gradients);
+  EXPECT_LE(gradient_error, 1.4 * gradient_bound);
+  std::cout << GetParam() << " bf16: share of the reference's own error: logits " << logits_error / logits_bound
+            << ", gradients " << gradient_error / gradient_bound << "\n";
+}
+
+// What an import read, given out again.
+class ImportSource final : public hf::TensorSource {
+ public:
+  explicit ImportSource(hf::ImportedModel& model) : model_(model) {}
+  const io::TensorSpec* find(std::string_view name) const override {
+    for (const io::TensorSpec& spec : model_.tensors()) {
+      if (spec.name == name) return &spec;
+    }
+    return nullptr;
+  }
+  void read(std::string_view name, std::span<std::byte> out) override { model_.read(name, out); }
+
+ private:
+  hf::ImportedModel& model_;
+};
+
+TEST_P(Family, ExportGivesTheTensorsBack) {
+  const ScratchDir scratch;
+  hf::ImportedModel model = hf::import_hf(dir_);
+  ImportSource source(model);
+  hf::export_hf(model.config(), source, scratch.path() / "out");
+  const io::SafetensorsReader before(dir_ / "model.safetensors"), after(scratch.path() / "out" / "model.safetensors");
+  ASSERT_EQ(after.tensors().size(), before.tensors().size());
+  for (const io::TensorEntry& tensor : before.tensors()) {
+    ASSERT_NE(after.find(tensor.name), nullptr) << tensor.name;
+    EXPECT_EQ(after.at(tensor.name).shape, tensor.shape) << tensor.name;
+    std::vector<std::byte> a(tensor.num_bytes()), b(after.at(tensor.name).num_bytes());
+    before.read(tensor, a);
+    after.read(after.at(tensor.name), b);
+    EXPECT_TRUE(a == b) << tensor.name << " has other bytes";
+  }
+  // The exported directory is the same model.
+  EXPECT_EQ(hf::import_hf(scratch.path() / "out").config().model, model.config().model);
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Family);
+INSTANTIATE_TEST_SUITE_P(Golden, Family, ::testing::ValuesIn(folders_with(golden_root(), "config.json")),
+                         [](const auto& folder) { return folder.param; });
+
+TEST(Golden, HoldsFolders) {
+  EXPECT_FALSE(folders_with(golden_root(), "config.json").empty() &&
+               folders_with(golden_root() / "training", "run.json").empty())
+      << golden_root() << " holds no reference";
+}
+
+}  // namespace
+}  // namespace ashlar::testing
