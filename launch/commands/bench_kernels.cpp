@@ -1,0 +1,430 @@
+#include "launch/commands/bench_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/cpu/arena_allocator.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/parallel_for.h"
+#include "launch/commands/arguments.h"
+
+namespace ashlar::launch {
+namespace {
+
+struct Sizes {
+  const char* name;
+  int64_t N, C, F, V, heads, loss_rows, parameters;
+};
+constexpr Sizes kGpt2 = {"gpt2", 1024, 768, 3072, 50304, 12, 256, 124475904 / 4};
+constexpr Sizes kChar = {"char", 768, 128, 512, 65, 4, 768, 804096};
+
+struct Options {
+  cpu::CpuOptions cpu;
+  std::vector<DType> dtypes;
+  std::vector<Sizes> shapes;
+  std::string only;
+  double seconds = 0.1;  // a line
+  bool json = false;
+};
+
+Options parse(std::span<const std::string> words) {
+  Arguments args("bench kernels", words);
+  Options options;
+  options.cpu.threads = static_cast<int>(args.integer("--threads", 0, 1, 1024));
+  options.cpu.max_isa = args.option("--isa").value_or("");
+  options.only = args.option("--only").value_or("");
+  options.seconds = args.number("--seconds", options.seconds, 1e-4, 60);
+  options.json = args.flag("--json");
+  const std::string dtype = args.option("--dtype").value_or("fp32");
+  for (const DType d : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    if (dtype == name_of(d) || dtype == "all") options.dtypes.push_back(d);
+  }
+  if (options.dtypes.empty())
+    throw input_error("bench kernels", "--dtype expects fp32, bf16, fp64 or all, got ", dtype);
+  const std::string shapes = args.option("--shapes").value_or("all");
+  if (shapes != "gpt2" && shapes != "char" && shapes != "all") {
+    throw input_error("bench kernels", "--shapes expects gpt2, char or all, got ", shapes);
+  }
+  if (shapes != "char") options.shapes.push_back(kGpt2);
+  if (shapes != "gpt2") options.shapes.push_back(kChar);
+  if (const auto rest = args.positionals(); !rest.empty()) {
+    throw input_error("bench kernels", "expected options only, got ", rest.front());
+  }
+  return options;
+}
+
+double seconds_of(const std::function<void()>& call) {
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Median over about `budget` seconds, at least five calls after one to warm up.
+double median_seconds(double budget, const std::function<void()>& call) {
+  call();
+  std::vector<double> times;
+  double total = 0;
+  while (times.size() < 5 || (total < budget && times.size() < 100000)) {
+    times.push_back(seconds_of(call));
+    total += times.back();
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+struct Bandwidth {
+  double copy = 0, triad = 0, update = 0;  // bytes per second, counted as 8, 12 and 12 bytes an element
+  double best() const { return std::max({copy, triad, update}); }
+};
+
+/// Plain loops over three arrays of 256 MB.
+Bandwidth measure_bandwidth(int threads, Allocator& memory) {
+  constexpr int64_t kElements = 64 << 20;
+  const cpu::ScopedBlock a_block(memory, kElements * 4);
+  const cpu::ScopedBlock b_block(memory, kElements * 4);
+  const cpu::ScopedBlock c_block(memory, kElements * 4);
+  float* a = a_block.as<float>();
+  float* b = b_block.as<float>();
+  float* c = c_block.as<float>();
+  const auto timed = [&](int64_t bytes, auto body) {
+    const double seconds = median_seconds(0.2, [&] {
+      cpu::parallel_for(threads, kElements, 4096, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) body(i);
+      });
+    });
+    return static_cast<double>(kElements * bytes) / seconds;
+  };
+  timed(12, [=](int64_t i) { a[i] = 1, b[i] = 2, c[i] = 3; });
+  Bandwidth w;
+  w.copy = timed(8, [=](int64_t i) { a[i] = b[i]; });
+  w.triad = timed(12, [=](int64_t i) { a[i] = b[i] + 0.5F * c[i]; });
+  w.update = timed(12, [=](int64_t i) { a[i] = 0.999F * a[i] + b[i]; });
+  return w;
+}
+
+struct Line {
+  std::string shapes, dtype, name;
+  double seconds, bytes;
+};
+
+/// One set of sizes in one dtype: the tensors, and every kernel over them.
+class Bench {
+ public:
+  Bench(const Options& options, const Sizes& s, DType dtype, cpu::CpuBackend& backend, std::vector<Line>& lines)
+      : options_(options), s_(s), dtype_(dtype), acc_(accumulate_dtype(dtype)), backend_(backend), lines_(lines) {}
+
+  void run() {
+    norms();
+    activations();
+    rope();
+    embedding();
+    loss();
+    elementwise();
+    optimizer();
+  }
+
+ private:
+  MutView matrix(DType dtype, int64_t rows, int64_t cols, double scale = 1) {
+    blocks_.emplace_back(backend_.allocator(MemoryKind::kActivations), rows * cols * size_of(dtype));
+    const MutView view{blocks_.back().data(), dtype, rows, cols, cols};
+    backend_.random_fill({.dst = view,
+                          .distribution = Distribution::kUniform,
+                          .scale = scale,
+                          .seed = 1,
+                          .site = blocks_.size(),
+                          .global_cols = cols},
+                         stream_);
+    return view;
+  }
+  MutView matrix(int64_t rows, int64_t cols) { return matrix(dtype_, rows, cols); }
+
+  /// `views` are what the kernel must read or write once; one that it reads and writes stands twice.
+  void time(const std::string& name, std::initializer_list<ConstView> views, const std::function<void()>& call) {
+    if (!options_.only.empty() && name.find(options_.only) == std::string::npos) return;
+    double bytes = 0;
+    for (const ConstView& v : views) bytes += static_cast<double>(v.size() * size_of(v.dtype));
+    lines_.push_back({s_.name, std::string(name_of(dtype_)), name, median_seconds(options_.seconds, call), bytes});
+  }
+
+  void norms() {
+    const MutView x = matrix(s_.N, s_.C), y = matrix(s_.N, s_.C), dy = matrix(s_.N, s_.C), dx = matrix(s_.N, s_.C);
+    const MutView gamma = matrix(1, s_.C), beta = matrix(1, s_.C);
+    const MutView dgamma = matrix(acc_, 1, s_.C), dbeta = matrix(acc_, 1, s_.C);
+    const MutView mean = matrix(acc_, 1, s_.N), rstd = matrix(acc_, 1, s_.N);
+    for (const bool layernorm : {true, false}) {
+      const NormType type = layernorm ? NormType::kLayerNorm : NormType::kRmsNorm;
+      const std::string name = layernorm ? "layernorm" : "rmsnorm";
+      time(name + "_forward", {x, y}, [&] {
+        backend_.norm_forward({.x = x,
+                               .gamma = gamma,
+                               .beta = layernorm ? beta : MutView{},
+                               .y = y,
+                               .mean = layernorm ? mean : MutView{},
+                               .rstd = rstd,
+                               .type = type},
+                              stream_);
+      });
+      time(name + "_backward", {dy, x, dx}, [&] {
+        backend_.norm_backward({.dy = dy,
+                                .x = x,
+                                .gamma = gamma,
+                                .mean = layernorm ? mean : MutView{},
+                                .rstd = rstd,
+                                .dx = dx,
+                                .dgamma = dgamma,
+                                .dbeta = layernorm ? dbeta : MutView{},
+                                .type = type},
+                               stream_);
+      });
+    }
+    const MutView sum = matrix(acc_, 1, s_.N), sum2 = matrix(acc_, 1, s_.N);
+    time("norm_row_stats", {x},
+         [&] { backend_.norm_row_stats({.x = x, .center = mean, .sum = {}, .sum_squares = sum}, stream_); });
+    time("norm_apply", {x, y},
+         [&] { backend_.norm_apply({.x = x, .gamma = gamma, .beta = {}, .mean = {}, .rstd = rstd, .y = y}, stream_); });
+    time("norm_backward_row_sums", {dy, x}, [&] {
+      backend_.norm_backward_row_sums(
+          {.dy = dy, .x = x, .gamma = gamma, .mean = mean, .rstd = rstd, .sum_h = sum, .sum_hx = sum2}, stream_);
+    });
+    time("norm_backward_apply", {dy, x, dx}, [&] {
+      backend_.norm_backward_apply({.dy = dy,
+                                    .x = x,
+                                    .gamma = gamma,
+                                    .mean = mean,
+                                    .rstd = rstd,
+                                    .sum_h = sum,
+                                    .sum_hx = sum2,
+                                    .c_total = s_.C,
+                                    .dx = dx,
+                                    .dgamma = dgamma,
+                                    .dbeta = dbeta},
+                                   stream_);
+    });
+  }
+
+  void activations() {
+    const MutView x = matrix(dtype_, s_.N, s_.F, 4), up = matrix(s_.N, s_.F), y = matrix(s_.N, s_.F);
+    const MutView dy = matrix(s_.N, s_.F), dx = matrix(s_.N, s_.F), dup = matrix(s_.N, s_.F);
+    struct Kind {
+      const char* name;
+      Activation kind;
+    };
+    for (const Kind k : {Kind{"relu", Activation::kRelu},
+                         {"gelu_erf", Activation::kGeluErf},
+                         {"gelu_tanh", Activation::kGeluTanh},
+                         {"silu", Activation::kSilu}}) {
+      const std::string name = k.name;
+      time(name + "_forward", {x, y},
+           [&] { backend_.activation_forward({.x = x, .up = {}, .y = y, .kind = k.kind}, stream_); });
+      time(name + "_backward", {dy, x, dx}, [&] {
+        backend_.activation_backward({.dy = dy, .x = x, .up = {}, .dx = dx, .dup = {}, .kind = k.kind}, stream_);
+      });
+    }
+    time("swiglu_forward", {x, up, y}, [&] { backend_.activation_forward({.x = x, .up = up, .y = y}, stream_); });
+    time("swiglu_backward", {dy, x, up, dx, dup},
+         [&] { backend_.activation_backward({.dy = dy, .x = x, .up = up, .dx = dx, .dup = dup}, stream_); });
+  }
+
+  void rope() {
+    const int64_t dims = s_.C / s_.heads;
+    const MutView x = matrix(s_.N, 3 * s_.C), y = matrix(s_.N, 3 * s_.C);
+    const MutView cos = matrix(acc_, s_.N, dims / 2), sin = matrix(acc_, s_.N, dims / 2);
+    std::vector<int32_t> positions(static_cast<size_t>(s_.N));
+    std::iota(positions.begin(), positions.end(), 0);
+    for (const bool half : {true, false}) {
+      time(half ? "rope_half" : "rope_interleaved", {x, y}, [&] {
+        backend_.rope({.x = x,
+                       .y = y,
+                       .positions = positions.data(),
+                       .cos = cos,
+                       .sin = sin,
+                       .heads = 3 * s_.heads,
+                       .rotated_heads = 2 * s_.heads,
+                       .head_dim = dims,
+                       .dims = dims,
+                       .style = half ? RopeStyle::kHalf : RopeStyle::kInterleaved},
+                      stream_);
+      });
+    }
+  }
+
+  void embedding() {
+    const MutView table = matrix(s_.V, s_.C), out = matrix(s_.N, s_.C), dtable = matrix(acc_, s_.V, s_.C);
+    std::vector<int32_t> ids(static_cast<size_t>(s_.N));
+    std::vector<int32_t> order(ids.size());
+    for (size_t n = 0; n < ids.size(); ++n) ids[n] = static_cast<int32_t>((n * 7919) % static_cast<size_t>(s_.V));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return ids[static_cast<size_t>(a)] < ids[static_cast<size_t>(b)]; });
+    time("embedding_forward", {out, out},
+         [&] { backend_.embedding_forward({.ids = ids.data(), .table = table, .out = out}, stream_); });
+    const ConstView named{nullptr, acc_, std::min(s_.N, s_.V), s_.C, s_.C};
+    time("embedding_backward", {out, named, named}, [&] {
+      backend_.embedding_backward({.ids = ids.data(), .order = order.data(), .dy = out, .dtable = dtable}, stream_);
+    });
+    time("embedding_backward_first", {out, dtable}, [&] {
+      backend_.embedding_backward(
+          {.ids = ids.data(), .order = order.data(), .dy = out, .dtable = dtable, .mode = GradMode::kOverwrite},
+          stream_);
+    });
+  }
+
+  void loss() {
+    const int64_t n = s_.loss_rows;
+    const MutView logits = matrix(acc_, n, s_.V, 5), dlogits = matrix(n, s_.V);
+    const MutView row_max = matrix(acc_, 1, n), row_sum = matrix(acc_, 1, n), target_logit = matrix(acc_, 1, n);
+    std::vector<int32_t> targets(static_cast<size_t>(n));
+    for (size_t i = 0; i < targets.size(); ++i)
+      targets[i] = static_cast<int32_t>((i * 7919) % static_cast<size_t>(s_.V));
+    const LossShape shape{.targets = targets.data(), .vocab_begin = 0, .valid_cols = s_.V};
+    const StepScalars scalars{.inv_valid_tokens = 1.0 / static_cast<double>(n)};
+    LossStats stats;
+    time("loss_row_max", {logits},
+         [&] { backend_.loss_row_max({.logits = logits, .row_max = row_max, .shape = shape}, stream_); });
+    time("loss_row_sums", {logits}, [&] {
+      backend_.loss_row_sums(
+          {.logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
+          stream_);
+    });
+    time("loss_reduce", {row_max, row_sum, target_logit}, [&] {
+      backend_.loss_reduce(
+          {.row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape, .stats = &stats},
+          stream_);
+    });
+    time("loss_backward", {logits, dlogits}, [&] {
+      backend_.loss_backward({.logits = logits,
+                              .row_max = row_max,
+                              .row_sum = row_sum,
+                              .dlogits = dlogits,
+                              .shape = shape,
+                              .scalars = &scalars},
+                             stream_);
+    });
+  }
+
+  void elementwise() {
+    const MutView x = matrix(s_.N, s_.C), delta = matrix(s_.N, s_.C), y = matrix(s_.N, s_.C),
+                  wide = matrix(acc_, s_.N, s_.C);
+    const StepScalars scalars;
+    const DropoutArgs dropout{.p = 0.1, .seed = 1, .site = 2, .scalars = &scalars, .sequence_length = s_.N};
+    time("residual", {x, delta, y}, [&] {
+      backend_.residual_forward({.x = x, .delta = delta, .delta2 = {}, .y = y, .dropout = {}, .dropout2 = {}}, stream_);
+    });
+    time("residual_dropout", {x, delta, y}, [&] {
+      backend_.residual_forward({.x = x, .delta = delta, .delta2 = {}, .y = y, .dropout = dropout, .dropout2 = {}},
+                                stream_);
+    });
+    time("dropout_backward", {delta, y},
+         [&] { backend_.dropout_backward({.dy = delta, .ddelta = y, .dropout = dropout}, stream_); });
+    time("copy_from_accumulate", {wide, y}, [&] { backend_.copy({.src = wide, .dst = y}, stream_); });
+    time("copy_accumulate", {x, wide, wide},
+         [&] { backend_.copy({.src = x, .dst = wide, .mode = GradMode::kAccumulate}, stream_); });
+    time("fill", {y}, [&] { backend_.fill({.dst = y, .value = 0}, stream_); });
+  }
+
+  void optimizer() {
+    const int64_t size = s_.parameters;
+    const MutView grad = matrix(acc_, 1, size), master = matrix(acc_, 1, size), m = matrix(acc_, 1, size),
+                  v = matrix(acc_, 1, size);
+    const MutView weights = acc_ == dtype_ ? MutView{} : matrix(1, size);
+    const MutView partials = matrix(DType::kFloat64, 1, (size + SumSquares::kChunk - 1) / SumSquares::kChunk);
+    backend_.fill({.dst = v, .value = 1}, stream_);
+    const StepScalars scalars{.lr = 1e-4};
+    const std::vector<AdamWSegment> segments = {{.offset = 0, .size = size, .weight_decay = 0.1}};
+    time("adamw", {grad, master, master, m, m, v, v, weights}, [&] {
+      backend_.adamw({.grad = grad,
+                      .master = master,
+                      .m = m,
+                      .v = v,
+                      .weights = weights,
+                      .segments = segments,
+                      .scalars = &scalars},
+                     stream_);
+    });
+    time("sum_squares", {grad}, [&] { backend_.sum_squares({.x = grad, .partials = partials}, stream_); });
+    const MutView fresh = weights ? weights : m;
+    for (const Distribution d : {Distribution::kNormal, Distribution::kUniform}) {
+      time(d == Distribution::kNormal ? "random_normal" : "random_uniform", {fresh}, [&] {
+        backend_.random_fill({.dst = fresh, .distribution = d, .seed = 1, .site = 2, .global_cols = size}, stream_);
+      });
+    }
+  }
+
+  const Options& options_;
+  Sizes s_;
+  DType dtype_;
+  DType acc_;
+  cpu::CpuBackend& backend_;
+  std::vector<Line>& lines_;
+  std::deque<cpu::ScopedBlock> blocks_;
+  SynchronousStream stream_;
+};
+
+void print_table(std::ostream& out, const std::vector<Line>& lines, const Bandwidth& w) {
+  std::array<char, 160> text;
+  std::snprintf(text.data(), text.size(), "memory: copy %.1f GB/s, triad %.1f GB/s, update in place %.1f GB/s\n",
+                w.copy * 1e-9, w.triad * 1e-9, w.update * 1e-9);
+  out << text.data();
+  std::snprintf(text.data(), text.size(), "%-5s %-5s %-26s %12s %9s %9s\n", "sizes", "dtype", "kernel", "time us",
+                "GB/s", "% memory");
+  out << text.data();
+  for (const Line& l : lines) {
+    const double rate = l.bytes / l.seconds;
+    std::snprintf(text.data(), text.size(), "%-5s %-5s %-26s %12.1f %9.2f %9.1f\n", l.shapes.c_str(), l.dtype.c_str(),
+                  l.name.c_str(), l.seconds * 1e6, rate * 1e-9, 100 * rate / w.best());
+    out << text.data();
+  }
+}
+
+void print_json(std::ostream& out, const std::vector<Line>& lines, const Bandwidth& w, const std::string& device) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Line& l : lines) {
+    rows.push_back({{"sizes", l.shapes},
+                    {"dtype", l.dtype},
+                    {"kernel", l.name},
+                    {"seconds", l.seconds},
+                    {"bytes", l.bytes},
+                    {"bytes_per_sec", l.bytes / l.seconds},
+                    {"share_of_memory", l.bytes / l.seconds / w.best()}});
+  }
+  out << nlohmann::json{{"device", device},
+                        {"copy_bytes_per_sec", w.copy},
+                        {"triad_bytes_per_sec", w.triad},
+                        {"update_bytes_per_sec", w.update},
+                        {"kernels", rows}}
+             .dump()
+      << "\n";
+}
+
+}  // namespace
+
+int run_bench_kernels(std::span<const std::string> args, std::ostream& out) {
+  const Options options = parse(args);
+  cpu::CpuBackend backend(options.cpu);
+  if (!options.json) out << backend.description() << "\n";
+  const Bandwidth bandwidth = measure_bandwidth(backend.threads(), backend.allocator(MemoryKind::kActivations));
+  std::vector<Line> lines;
+  for (const Sizes& sizes : options.shapes) {
+    for (const DType dtype : options.dtypes) Bench(options, sizes, dtype, backend, lines).run();
+  }
+  if (lines.empty())
+    throw input_error("bench kernels", "--only ", options.only, " names no kernel; run without it for the list");
+  if (options.json) {
+    print_json(out, lines, bandwidth, backend.description());
+  } else {
+    print_table(out, lines, bandwidth);
+  }
+  return 0;
+}
+
+}  // namespace ashlar::launch
