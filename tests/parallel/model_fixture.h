@@ -101,6 +101,7 @@ class TinyModel {
 
   Ctx ctx() const { return ctx_; }
   nn::ParameterStore& store() { return store_; }
+  const nn::ParameterStore& store() const { return store_; }
   const model::Stage& stage() const { return stage_; }
   Backend& backend() { return *backend_; }
   StepScalars& scalars() { return scalars_; }

@@ -1,0 +1,221 @@
+// What must hold of any correct model, whatever its weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/ops/norm.h"
+#include "tests/parallel/model_fixture.h"
+
+namespace ashlar {
+namespace {
+
+using model::ModelConfig;
+using testing::tiny_config;
+using testing::TinyModel;
+
+double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
+  return worst;
+}
+
+void copy_weights(const TinyModel& from, TinyModel& to) {
+  for (const auto& ref : from.store().pieces()) {
+    if (to.store().find(ref.piece->name) != nullptr) to.set(ref.piece->name, from.values(ref.piece->name));
+  }
+}
+
+TEST(ModelProperty, RotaryScoresDependOnDistanceOnly) {
+  for (const RopeStyle style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
+    ModelConfig c = tiny_config();
+    c.rope.style = style;
+    TinyModel m(c, DType::kFloat64, 2, 9);
+    const std::vector<double> before = m.logits();
+    for (int32_t& p : m.positions()) p += 31;
+    EXPECT_LT(worst_difference(m.logits(), before), 1e-12);
+    m.positions()[4] += 1;  // and not on anything less
+    EXPECT_GT(worst_difference(m.logits(), before), 1e-6);
+  }
+}
+
+TEST(ModelProperty, HalfAndInterleavedDifferByARowPermutation) {
+  ModelConfig c = tiny_config();
+  c.n_kv_heads = 2;
+  c.rope.style = RopeStyle::kInterleaved;
+  TinyModel interleaved(c, DType::kFloat64, 2, 9);
+  c.rope.style = RopeStyle::kHalf;
+  TinyModel half(c, DType::kFloat64, 2, 9);
+  copy_weights(interleaved, half);
+  EXPECT_GT(worst_difference(half.logits(), interleaved.logits()), 1e-6);
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    for (const char* part : {"q", "k"}) {
+      const std::string name = str_cat("blocks.", layer, ".attn.", part, ".weight");
+      const std::vector<double> w = interleaved.values(name);
+      std::vector<double> permuted = w;
+      const int64_t rows = static_cast<int64_t>(w.size()) / c.d_model, r = c.rope.dims;
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t head = row / c.head_dim, d = row % c.head_dim;
+        if (d >= r) continue;
+        const int64_t source = head * c.head_dim + (d < r / 2 ? 2 * d : 2 * (d - r / 2) + 1);
+        std::copy_n(w.begin() + source * c.d_model, c.d_model, permuted.begin() + row * c.d_model);
+      }
+      half.set(name, permuted);
+    }
+  }
+  EXPECT_LT(worst_difference(half.logits(), interleaved.logits()), 1e-12);
+}
+
+TEST(ModelProperty, LayerNormIsRmsNormOnZeroMeanRows) {
+  TinyModel m(tiny_config(), DType::kFloat64, 1, 1);
+  const Ctx ctx = m.ctx();
+  constexpr int64_t N = 5, C = 33;
+  std::vector<double> x(N * C);
+  for (int64_t n = 0; n < N; ++n) {
+    double mean = 0;
+    for (int64_t i = 0; i < C; ++i) mean += (x[n * C + i] = Philox::normal_at(3, n, i)) / C;
+    for (int64_t i = 0; i < C; ++i) x[n * C + i] -= mean;
+  }
+  const Tensor t = ctx.empty(DType::kFloat64, {N, C});
+  ctx.backend.copy_from_host(x.data(), t.mut_view(), ctx.stream);
+  const auto run = [&](NormType type) {
+    return m.host(ops::norm(ctx, {.value = t}, nullptr, nullptr, {.type = type, .eps = 1e-5}).value);
+  };
+  EXPECT_LT(worst_difference(run(NormType::kLayerNorm), run(NormType::kRmsNorm)), 1e-13);
+}
+
+TEST(ModelProperty, GroupedQueryIsMultiHeadWithRepeatedHeads) {
+  for (const int64_t groups : {1, 2}) {
+    ModelConfig c = tiny_config();
+    c.n_kv_heads = groups;
+    TinyModel grouped(c, DType::kFloat64, 2, 9);
+    c.n_kv_heads = c.n_heads;
+    TinyModel full(c, DType::kFloat64, 2, 9);
+    for (const auto& ref : grouped.store().pieces()) {
+      const std::string& name = ref.piece->name;
+      const std::vector<double> w = grouped.values(name);
+      if (!name.ends_with(".attn.k.weight") && !name.ends_with(".attn.v.weight")) {
+        full.set(name, w);
+        continue;
+      }
+      std::vector<double> repeated;
+      const int64_t head = c.head_dim * c.d_model;
+      for (int64_t h = 0; h < c.n_heads; ++h) {
+        const auto begin = w.begin() + h * groups / c.n_heads * head;
+        repeated.insert(repeated.end(), begin, begin + head);
+      }
+      full.set(name, repeated);
+    }
+    EXPECT_LT(worst_difference(full.logits(), grouped.logits()), 1e-12) << groups << " KV heads";
+  }
+}
+
+TEST(ModelProperty, LogitsDoNotMoveWhenLaterTokensChange) {
+  for (const auto topology : {model::Topology::kSerial, model::Topology::kParallel}) {
+    for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+      ModelConfig c = tiny_config();
+      c.block.topology = topology;
+      constexpr int64_t T = 9, t = 4;
+      TinyModel m(c, dtype, 1, T);
+      const std::vector<double> before = m.logits();
+      m.ids()[t + 1] = (m.ids()[t + 1] + 1) % static_cast<int32_t>(c.vocab_size);
+      const std::vector<double> after = m.logits();
+      const int64_t seen = (t + 1) * c.vocab_padded();
+      EXPECT_TRUE(std::equal(before.begin(), before.begin() + seen, after.begin()));
+      EXPECT_FALSE(std::equal(before.begin() + seen, before.end(), after.begin() + seen));
+    }
+  }
+}
+
+// Mean square of the residual stream after the last of L layers at initialisation.
+double residual_mean_square(int64_t layers, bool depth_scaled) {
+  ModelConfig c = tiny_config();
+  c.d_model = 256;
+  c.n_layers = layers;
+  c.n_heads = c.n_kv_heads = 4;
+  c.head_dim = 64;
+  c.rope.dims = 64;
+  c.attn_scale = 0.125;
+  c.d_ff = 1024;
+  c.ffn = {Activation::kGeluTanh, false};
+  c.vocab_size = 97;
+  c.init = {.scheme = depth_scaled ? model::InitScheme::kGpt2 : model::InitScheme::kNormal,
+            .std = 0.02,
+            .residual_scale = 1 / std::sqrt(2.0 * static_cast<double>(layers))};
+  TinyModel m(c, DType::kFloat32, 2, 32, 2);
+  const Ctx ctx = m.ctx();
+  const std::vector<double> x = m.host(m.stage().blocks(ctx, m.stage().embed(ctx, m.batch()), m.batch()).value);
+  double sum = 0;
+  for (const double v : x) sum += v * v;
+  return sum / static_cast<double>(x.size());
+}
+
+TEST(ModelProperty, DepthScaledInitKeepsTheResidualStreamFlat) {
+  const double scaled = residual_mean_square(64, true) / residual_mean_square(4, true);
+  const double plain = residual_mean_square(64, false) / residual_mean_square(4, false);
+  EXPECT_LE(scaled, 1.6);
+  EXPECT_GE(plain, 15.0);
+}
+
+TEST(ModelProperty, PackedDocumentsWithMaskEqualDocumentsAlone) {
+  ModelConfig c = tiny_config();
+  TinyModel packed(c, DType::kFloat64, 1, 12);
+  constexpr int64_t kSplit = 5, T = 12;
+  for (int64_t t = 0; t < T; ++t) {
+    packed.doc_start().push_back(t < kSplit ? 0 : kSplit);
+    packed.positions()[t] = static_cast<int32_t>(t < kSplit ? t : t - kSplit);
+  }
+  packed.sort();
+  const std::vector<double> together = packed.logits();
+  for (const bool second : {false, true}) {
+    const int64_t begin = second ? kSplit : 0, n = second ? T - kSplit : kSplit;
+    TinyModel alone(c, DType::kFloat64, 1, n);
+    copy_weights(packed, alone);
+    std::copy_n(packed.ids().begin() + begin, n, alone.ids().begin());
+    alone.sort();
+    const std::vector<double> expected = alone.logits();
+    const std::vector<double> got(together.begin() + begin * c.vocab_padded(),
+                                  together.begin() + (begin + n) * c.vocab_padded());
+    EXPECT_LT(worst_difference(got, expected), 1e-12);
+  }
+}
+
+TEST(ModelProperty, VocabularyPaddingChangesNothing) {
+  ModelConfig c = tiny_config();
+  c.bias.lm_head = true;
+  c.loss.z_coef = 0.01;
+  for (const bool tied : {false, true}) {
+    c.tied = tied;
+    c.vocab_pad_to = 1;
+    TinyModel plain(c, DType::kFloat64, 2, 9);
+    c.vocab_pad_to = 32;
+    TinyModel padded(c, DType::kFloat64, 2, 9);
+    copy_weights(plain, padded);
+    EXPECT_NEAR(padded.loss_and_gradients(padded.ctx()), plain.loss_and_gradients(plain.ctx()), 1e-13);
+    for (const auto& ref : plain.store().pieces()) {
+      EXPECT_LT(worst_difference(padded.gradient(ref.piece->name), plain.gradient(ref.piece->name)), 1e-13)
+          << ref.piece->name;
+    }
+    // The padding's own rows get exactly nothing.
+    const nn::Parameter* table = padded.store().find(tied ? "embed.tokens.weight" : "head.weight")->parameter;
+    const std::vector<double> grad = padded.host(table->weight.main_grad);
+    for (size_t i = c.vocab_size * c.d_model; i < grad.size(); ++i) ASSERT_EQ(grad[i], 0.0);
+  }
+}
+
+TEST(ModelProperty, SerialAndParallelStartWithTheSameWeights) {
+  ModelConfig c = tiny_config();
+  TinyModel serial(c, DType::kFloat32, 1, 4);
+  c.block = {model::Topology::kParallel, 1};
+  TinyModel parallel(c, DType::kFloat32, 1, 4);
+  int64_t shared = 0;
+  for (const auto& ref : parallel.store().pieces()) {
+    ASSERT_NE(serial.store().find(ref.piece->name), nullptr) << ref.piece->name;
+    EXPECT_EQ(serial.values(ref.piece->name), parallel.values(ref.piece->name)) << ref.piece->name;
+    ++shared;
+  }
+  EXPECT_GT(shared, 10);
+}
+
+}  // namespace
+}  // namespace ashlar
