@@ -121,12 +121,17 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
                         .dst = cache.v[index_].row_range(at, batch.T).mut_view()},
                        ctx.stream);
     }
-    // 2. new queries see all of them
+    // 2. new queries see all of them; a sample's rows are capacity apart, which the batch stride says
+    const auto held = [&](const Tensor& t) {
+      ConstView view = t.view();
+      view.rows = batch.B * (cache.length + batch.T);
+      return view;
+    };
     const Tensor out = ctx.empty(ctx.dtype, {batch.rows(), q_width});
     const Tensor lse = ctx.empty(ctx.accumulate(), {batch.B * config_.n_heads * batch.T});
     ctx.backend.attention_forward({.q = qkv.column_range(0, q_width).view(),
-                                   .k = cache.k[index_].view(),
-                                   .v = cache.v[index_].view(),
+                                   .k = held(cache.k[index_]),
+                                   .v = held(cache.v[index_]),
                                    .out = out.mut_view(),
                                    .lse = lse.mut_view(),
                                    .shape = {.B = batch.B,

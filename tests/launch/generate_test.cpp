@@ -1,0 +1,106 @@
+// Generation: the cache changes nothing, sampling does what it says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/make_backend.h"
+#include "launch/training/generator.h"
+
+namespace ashlar::training {
+namespace {
+
+struct Tiny {
+  Tiny(const model::ModelConfig& config, DType dtype)
+      : backend(kernels::make_cpu_backend({.threads = 1})),
+        stream(backend->make_stream()),
+        engine(*backend, *stream, {.model = config, .dtype = dtype, .seed = 5, .sequence_length = 64}) {
+    engine.initialize();
+  }
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Stream> stream;
+  Engine engine;
+};
+
+model::ModelConfig config_of(model::Topology topology, model::PosType pos) {
+  model::ModelConfig c;
+  c.d_model = 24;
+  c.n_layers = 2;
+  c.n_heads = 4;
+  c.n_kv_heads = 2;
+  c.head_dim = 8;
+  c.d_ff = 20;
+  c.vocab_size = 31;
+  c.block.topology = topology;
+  c.pos = {.type = pos, .max_positions = pos == model::PosType::kLearned ? 12 : 0};
+  c.rope.dims = pos == model::PosType::kRope ? 8 : 0;
+  c.attn_scale = 0.35;
+  c.init = {.scheme = model::InitScheme::kNormal, .std = 0.4, .residual_scale = 1};
+  return c;
+}
+
+std::vector<int32_t> run(Engine& engine, GenerateOptions options, bool cache) {
+  std::vector<int32_t> ids;
+  options.use_cache = cache;
+  generate(engine, options, [&](int32_t id) { ids.push_back(id); });
+  return ids;
+}
+
+TEST(Generate, WithTheCacheEqualsWithout) {
+  for (const auto topology : {model::Topology::kSerial, model::Topology::kParallel}) {
+    for (const auto pos : {model::PosType::kRope, model::PosType::kLearned, model::PosType::kNone}) {
+      Tiny tiny(config_of(topology, pos), DType::kFloat64);
+      // 40 tokens: beyond the 12 learned positions, so the window moves.
+      const GenerateOptions options{.prompt = {3, 1, 4}, .new_tokens = 40, .sampling = {.temperature = 1, .seed = 9}};
+      const std::vector<int32_t> with = run(tiny.engine, options, true);
+      EXPECT_EQ(with.size(), 40u);
+      EXPECT_EQ(with, run(tiny.engine, options, false));
+    }
+  }
+}
+
+TEST(Generate, SeedDecides) {
+  Tiny tiny(config_of(model::Topology::kSerial, model::PosType::kRope), DType::kFloat32);
+  GenerateOptions options{.prompt = {3}, .new_tokens = 30, .sampling = {.temperature = 1, .seed = 1}};
+  const auto first = run(tiny.engine, options, true);
+  EXPECT_EQ(run(tiny.engine, options, true), first);
+  options.sampling.seed = 2;
+  EXPECT_NE(run(tiny.engine, options, true), first);
+}
+
+TEST(Generate, StopsAtTheStopId) {
+  Tiny tiny(config_of(model::Topology::kSerial, model::PosType::kRope), DType::kFloat32);
+  GenerateOptions options{.prompt = {3}, .new_tokens = 400, .sampling = {.temperature = 1, .seed = 1}};
+  const auto all = run(tiny.engine, options, true);
+  options.stop_id = all[7];
+  const auto stopped = run(tiny.engine, options, true);
+  EXPECT_EQ(stopped.back(), all[7]);
+  EXPECT_LE(stopped.size(), 8u);
+}
+
+TEST(Sampling, TemperatureTopKTopP) {
+  const std::vector<double> logits{std::log(0.5), std::log(0.25), std::log(0.15), std::log(0.1),
+                                   100.0};  // the last is padding
+  const auto near = [](const std::vector<double>& p, std::vector<double> expected) {
+    ASSERT_EQ(p.size(), expected.size());
+    for (size_t i = 0; i < p.size(); ++i) EXPECT_NEAR(p[i], expected[i], 1e-12) << i;
+  };
+  near(sampling_distribution(logits, 4, {}), {0.5, 0.25, 0.15, 0.1});
+  near(sampling_distribution(logits, 4, {.temperature = 0}), {1, 0, 0, 0});
+  near(sampling_distribution(logits, 4, {.top_k = 2}), {2.0 / 3, 1.0 / 3, 0, 0});
+  near(sampling_distribution(logits, 4, {.top_p = 0.7}), {2.0 / 3, 1.0 / 3, 0, 0});
+  near(sampling_distribution(logits, 4, {.top_p = 0.01}), {1, 0, 0, 0});
+  const double a = 0.25, b = 0.0625, c = 0.0225, d = 0.01, sum = a + b + c + d;
+  near(sampling_distribution(logits, 4, {.temperature = 0.5}), {a / sum, b / sum, c / sum, d / sum});
+}
+
+TEST(Sampling, DrawInverts) {
+  const std::vector<double> p{0.5, 0, 0.25, 0.25};
+  EXPECT_EQ(draw(p, 0.0), 0);
+  EXPECT_EQ(draw(p, 0.49), 0);
+  EXPECT_EQ(draw(p, 0.5), 2);
+  EXPECT_EQ(draw(p, 0.76), 3);
+  EXPECT_EQ(draw(p, 1.0), 3);
+}
+
+}  // namespace
+}  // namespace ashlar::training

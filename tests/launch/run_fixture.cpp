@@ -1,0 +1,89 @@
+#include "tests/launch/run_fixture.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "core/base/philox.h"
+#include "core/base/strings.h"
+
+namespace ashlar::testing {
+
+namespace {
+
+// Text with structure to learn: words drawn from a short list.
+std::string some_text(int64_t words) {
+  const char* const kWords[] = {"stone ", "laid ", "in ",   "courses ", "cut ", "so ",      "true ",
+                                "that ",  "the ",  "wall ", "needs ",   "no ",  "mortar.\n"};
+  std::string text;
+  for (int64_t i = 0; i < words; ++i) text += kWords[Philox::block(11, 0, i)[0] % std::size(kWords)];
+  return text;
+}
+
+}  // namespace
+
+RunFixture::RunFixture() {
+  write("text.txt", some_text(8000));
+  write("tiny.toml",
+        "[run]\ndtype = \"fp32\"\nthreads = 1\ndir = \"run\"\nseed = 3\n"
+        "[model]\nd_model = 16\nn_layers = 2\nn_heads = 2\nd_ff = 24\n"
+        "[dropout]\nresid = 0.1\nattn = 0.1\n"
+        "[train]\nsteps = 60\nsequence_length = 16\nglobal_batch = 4\nmicro_batch = 2\neval_every = 20\neval_batches = "
+        "3\n"
+        "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 5\n"
+        "[data]\npath = \"data\"\n[checkpoint]\nevery = 3\nkeep = 2\n");
+  const ShellResult built = ashlar("data build text.txt --out data --tokenizer bytes");
+  if (built.code != 0) throw std::runtime_error("no dataset: " + built.err);
+}
+
+ShellResult RunFixture::ashlar(const std::string& words) const {
+  return run_shell("cd " + shell_quote(dir().string()) + " && " + shell_quote(ASHLAR_BINARY) + " " + words);
+}
+
+pid_t RunFixture::start(const std::string& words, const std::string& log) const {
+  const std::string script = "cd " + shell_quote(dir().string()) + " && exec " + shell_quote(ASHLAR_BINARY) + " " +
+                             words + " >>" + shell_quote(log) + " 2>&1";
+  const pid_t pid = fork();
+  if (pid == 0) {
+    execl("/bin/bash", "bash", "-c", script.c_str(), nullptr);
+    _exit(127);
+  }
+  if (pid < 0) throw std::runtime_error("fork failed");
+  return pid;
+}
+
+int RunFixture::wait_for(pid_t pid) {
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::vector<std::string> RunFixture::exact_metrics(const std::string& run_dir) const {
+  std::vector<std::string> rows;
+  std::ifstream in(dir() / run_dir / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    std::string text = row.at("step").dump();
+    for (const char* key : {"loss", "grad_norm", "lr", "tokens", "val_loss"}) {
+      if (row.contains(key)) text += str_cat(" ", key, " ", row.at(key).dump());
+    }
+    rows.push_back(text);
+  }
+  return rows;
+}
+
+std::string RunFixture::read(const std::string& file) const {
+  std::ifstream in(dir() / file);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void RunFixture::write(const std::string& file, const std::string& text) const { std::ofstream(dir() / file) << text; }
+
+}  // namespace ashlar::testing

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/scratch_dir.h"
+#include "tests/support/shell.h"
+
+namespace ashlar::testing {
+
+/// A folder with a small byte dataset (`data`) and a tiny configuration (`tiny.toml`), and the program to run there.
+class RunFixture {
+ public:
+  RunFixture();
+
+  const std::filesystem::path& dir() const { return scratch_.path(); }
+  /// Runs `ashlar WORDS` in the folder.
+  ShellResult ashlar(const std::string& words) const;
+  /// Starts `ashlar WORDS`, output to `log`; the caller kills or waits.
+  pid_t start(const std::string& words, const std::string& log) const;
+  static int wait_for(pid_t pid);  ///< exit code, or 128 + signal
+
+  /// The exact part of a run's metrics: for each step its line's loss, grad_norm, lr and tokens as text, and val_loss
+  /// rows.
+  std::vector<std::string> exact_metrics(const std::string& run_dir) const;
+  std::string read(const std::string& file) const;
+  void write(const std::string& file, const std::string& text) const;
+
+ private:
+  ScratchDir scratch_;
+};
+
+}  // namespace ashlar::testing
