@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -54,6 +57,10 @@ class CheckpointDamage : public ::testing::Test {
     }
   }
 
+  struct Place {
+    std::string file;
+    io::TensorEntry entry;
+  };
   static constexpr const char* kFiles[] = {"manifest.json", "optimizer-00000.safetensors", "weights-00000.safetensors"};
 
   std::string message(const std::function<void()>& action) {
@@ -89,7 +96,10 @@ class CheckpointDamage : public ::testing::Test {
       EXPECT_THAT(message([&] { CheckpointReader reader(newest_); }), HasSubstr(file));
     } else {
       CheckpointReader reader(newest_);
-      for (const auto& [name, at] : layout_) {
+      // In random order: what a failed read leaves behind must not leak into the next.
+      std::vector<std::pair<std::string, Place>> order(layout_.begin(), layout_.end());
+      std::shuffle(order.begin(), order.end(), std::mt19937_64(what.size()));
+      for (const auto& [name, at] : order) {
         std::string bytes(static_cast<size_t>(at.entry.num_bytes()), '\0');
         const std::string error = message([&] { reader.read(name, std::as_writable_bytes(std::span(bytes))); });
         if (bad_tensors.contains(name)) {
@@ -126,10 +136,6 @@ class CheckpointDamage : public ::testing::Test {
             static_cast<int64_t>(trial % 4 == 2 ? random() % header_bytes : header_bytes + random() % data_bytes)};
   }
 
-  struct Place {
-    std::string file;
-    io::TensorEntry entry;
-  };
   ScratchDir dir_;
   CheckpointModel model_;
   fs::path newest_;
