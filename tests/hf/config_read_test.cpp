@@ -1,0 +1,259 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/hf/hf_support.h"
+
+namespace ashlar::hf {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// A golden config with some keys replaced (a "-" in front removes one).
+HfConfig read_with(const std::string& folder, const json& changes) {
+  json config = json::parse(testing::slurp(testing::golden_dir(folder) / "config.json"));
+  for (const auto& [key, value] : changes.items()) {
+    if (key[0] == '-') {
+      config.erase(key.substr(1));
+    } else {
+      config[key] = value;
+    }
+  }
+  return parse_hf_config(config.dump(), "config.json");
+}
+
+struct Refused {
+  const char* folder;
+  const char* changes;
+  const char* names;  ///< what the error must name
+};
+
+// Values that no axis covers, and contradictions: each refused by its key.
+const Refused kRefused[] = {
+    {"gpt2", R"({"scale_attn_by_inverse_layer_idx":true})", "scale_attn_by_inverse_layer_idx = true"},
+    {"gpt2", R"({"add_cross_attention":true})", "add_cross_attention"},
+    {"gpt2", R"({"activation_function":"quick_gelu"})", "quick_gelu"},
+    {"gpt2", R"({"activation_function":"relu2"})", "relu2"},
+    {"gpt2", R"({"activation_function":"gelu_10"})", "gelu_10"},
+    {"gpt2", R"({"activation_function":3})", "activation_function"},
+    {"gpt2", R"({"n_embd":50})", "not divisible"},
+    {"gpt2", R"({"n_embd":"48"})", "n_embd"},
+    {"gpt2", R"({"n_embd":0})", "n_embd"},
+    {"gpt2", R"({"n_embd":48.5})", "n_embd"},
+    {"gpt2", R"({"n_embd":99999999999})", "n_embd"},
+    {"gpt2", R"({"n_embd":null})", "n_embd"},
+    {"gpt2", R"({"hidden_size":64})", "two names of one value"},
+    {"gpt2", R"({"layer_norm_epsilon":-1})", "norm.eps"},
+    {"gpt2", R"({"attn_pdrop":1.5})", "dropout.attn"},
+    {"gpt2", R"({"head_dim":16})", "head_dim"},
+    {"gpt2", R"({"quantization_config":{"bits":4}})", "quantization_config"},
+    {"gpt2", R"({"pruned_heads":{"0":[1]}})", "pruned_heads"},
+    {"gpt2", R"({"is_causal":false})", "is_causal"},
+    {"gpt2", R"({"some_new_option":false})", "some_new_option"},
+    {"gpt2", R"({"architectures":["GPT2ForSequenceClassification"]})", "GPT2ForSequenceClassification"},
+    {"gpt2", R"({"architectures":["GPT2LMHeadModel","LlamaForCausalLM"]})", "architectures"},
+    {"gpt2", R"({"model_type":"llama"})", "expected one model"},
+    {"gpt2", R"({"model_type":"bloom","-architectures":0})", "bloom"},
+    {"gpt2", R"({"-model_type":0,"-architectures":0})", "neither"},
+    {"gptj", R"({"rotary_dim":null})", "rotary_dim"},
+    {"gptj", R"({"rotary_dim":5})", "rope.dims"},
+    {"gptj", R"({"rotary_dim":16})", "rope.dims"},
+    {"gptj", R"({"rope_theta":500000})", "rope_theta"},
+    {"gpt_neox_serial", R"({"rope_theta":500000})", "rope_theta"},
+    {"gpt_neox_serial", R"({"partial_rotary_factor":1.0})", "partial_rotary_factor"},
+    {"gpt_neox_serial", R"({"rotary_pct":0.0})", "rotary_pct"},
+    {"gpt_neox_serial", R"({"rotary_pct":1.5})", "rotary_pct"},
+    {"gpt_neox_serial", R"({"rope_scaling":{"type":"linear","factor":2.0}})", "rope_scaling.type = \"linear\""},
+    {"llama", R"({"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0}})",
+     "rope_scaling.rope_type"},
+    {"llama", R"({"rope_scaling":{"type":"dynamic","factor":2.0}})", "dynamic"},
+    {"llama", R"({"rope_scaling":{"rope_type":"yarn","factor":2.0}})", "yarn"},
+    {"llama", R"({"rope_scaling":{"rope_type":"default","factor":2.0}})", "rope_scaling.factor"},
+    {"llama", R"({"rope_scaling":{"rope_theta":20000.0}})", "rope_theta"},
+    {"llama", R"({"rope_scaling":5})", "rope_scaling"},
+    {"llama_gqa_tied", R"({"rope_scaling":{"rope_theta":1.0}})", "two names of one value"},
+    {"llama_gqa_tied", R"({"rope_parameters":{"full_attention":{"rope_theta":1e4}}})", "full_attention"},
+    {"llama", R"({"num_key_value_heads":3})", "model.n_kv_heads"},
+    {"llama", R"({"head_dim":10})", "model.head_dim"},
+    {"llama", R"({"attn_logit_softcapping":30.0})", "attn_logit_softcapping"},
+    {"llama", R"({"sliding_window":4096})", "sliding_window"},
+    {"llama", R"({"tie_word_embeddings":"yes"})", "tie_word_embeddings"},
+    {"llama", R"({"eos_token_id":"</s>"})", "eos_token_id"},
+    {"qwen2", R"({"use_sliding_window":true,"sliding_window":16,"max_window_layers":1,"-layer_types":0})",
+     "use_sliding_window"},
+    {"qwen2", R"({"layer_types":["full_attention","sliding_attention","full_attention"]})", "layer_types"},
+    {"qwen2", R"({"layer_types":["full_attention"]})", "layer_types has 1"},
+    {"phi", R"({"qk_layernorm":true})", "qk_layernorm"},
+    {"phi3", R"({"sliding_window":2047})", "sliding_window"},
+    {"phi3", R"({"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]},"rope_parameters":null})",
+     "longrope"},
+    {"phi3", R"({"rope_scaling":{"type":"su"},"rope_parameters":null})", "su"},
+    {"phi3", R"({"attention_bias":true})", "attention_bias"},
+    {"stablelm", R"({"qk_layernorm":true})", "qk_layernorm"},
+    {"stablelm", R"({"hidden_dropout":0.1})", "hidden_dropout"},
+    {"falcon7", R"({"alibi":true})", "alibi"},
+    {"falcon7", R"({"hidden_dropout":0.1})", "hidden_dropout"},
+    {"falcon7", R"({"attention_dropout":0.1})", "attention_dropout"},
+    {"falcon7", R"({"num_ln_in_parallel_attn":2})", "num_ln_in_parallel_attn"},
+    {"falcon40", R"({"num_ln_in_parallel_attn":3})", "num_ln_in_parallel_attn"},
+    {"falcon40", R"({"parallel_attn":false})", "parallel_attn"},
+    {"falcon_rw", R"({"num_kv_heads":2})", "num_kv_heads"},
+    {"falcon7", R"({"n_embed":64})", "two names of one value"},
+};
+
+TEST(HfConfigRead, RefusesByNameWhatNoAxisCovers) {
+  for (const Refused& row : kRefused) {
+    SCOPED_TRACE(std::string(row.folder) + " " + row.changes);
+    const Error error = testing::error_of([&] { read_with(row.folder, json::parse(row.changes)); });
+    EXPECT_EQ(error.code(), ExitCode::kInput);
+    EXPECT_THAT(error.what(), HasSubstr(row.names));
+    EXPECT_THAT(error.what(), HasSubstr("config.json"));
+  }
+}
+
+TEST(HfConfigRead, AllErrorsAtOnce) {
+  const Error error = testing::error_of([&] {
+    read_with("gpt2", {{"n_embd", 0}, {"activation_function", "mish"}, {"mystery", 1}, {"bos_token_id", "x"}});
+  });
+  for (const char* key : {"n_embd", "mish", "mystery", "bos_token_id"}) EXPECT_THAT(error.what(), HasSubstr(key));
+}
+
+TEST(HfConfigRead, RefusesWhatIsNoConfig) {
+  for (const char* text : {"", "[]", "{", "null", "{\"architectures\":5}", "{\"architectures\":[\"\\n\"]}"}) {
+    EXPECT_EQ(testing::error_of([&] { parse_hf_config(text, "x"); }).code(), ExitCode::kInput) << text;
+  }
+}
+
+TEST(HfConfigRead, AKeyTheUserVouchesForIsIgnored) {
+  const std::string text = R"({"model_type":"gpt2","some_new_option":1})";
+  EXPECT_NO_THROW(parse_hf_config(text, "x", {"some_new_option"}));
+  EXPECT_EQ(testing::error_of([&] {
+              parse_hf_config(text, "x", {"some_new_option", "other"});
+            }).code(),
+            ExitCode::kInput);
+}
+
+TEST(HfConfigRead, ServedVariants) {
+  EXPECT_EQ(read_with("gpt2", {{"scale_attn_weights", false}}).model.attn_scale, 1.0);
+  EXPECT_EQ(read_with("gpt2", {{"n_inner", nullptr}}).model.d_ff, 192);
+  EXPECT_EQ(read_with("gpt2", {{"activation_function", "relu"}}).model.ffn.act, Activation::kRelu);
+  EXPECT_EQ(read_with("gpt2", {{"activation_function", "gelu"}}).model.ffn.act, Activation::kGeluErf);
+  EXPECT_EQ(read_with("gpt2", {{"tie_word_embeddings", false}}).model.tied, false);
+  EXPECT_EQ(read_with("gpt2", {{"-tie_word_embeddings", 0}}).model.tied, true);
+  EXPECT_EQ(read_with("gpt2", {{"-n_embd", 0}, {"hidden_size", 64}}).model.d_model, 64);
+  const auto dropped = read_with("gpt2", {{"embd_pdrop", 0.1}, {"attn_pdrop", 0.2}, {"resid_pdrop", 0.3}});
+  EXPECT_EQ(dropped.model.dropout, (model::DropoutConfig{0.1, 0.2, 0.3}));
+  EXPECT_EQ(read_with("gpt2", {{"-attn_pdrop", 0}}).model.dropout.attn, 0.1);
+
+  const auto neox = read_with("gpt_neox", {{"attention_bias", false}, {"hidden_dropout", 0.1}});
+  EXPECT_EQ(neox.model.bias, (model::BiasConfig{false, false, true, false}));
+  EXPECT_EQ(neox.model.dropout, (model::DropoutConfig{0.1, 0.0, 0.1}));
+  // 0.25, the default, of 16 dimensions.
+  EXPECT_EQ(read_with("gpt_neox_serial", {{"-rotary_pct", 0}, {"num_attention_heads", 3}}).model.rope.dims, 4);
+
+  EXPECT_EQ(read_with("gptj", {{"-rotary_dim", 0}, {"n_head", 1}, {"n_embd", 64}}).model.rope.dims, 64);
+  EXPECT_EQ(read_with("llama", {{"-num_key_value_heads", 0}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_with("llama", {{"num_key_value_heads", nullptr}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_with("llama", {{"rope_scaling", {{"type", "default"}, {"rope_theta", 10000.0}}}}).model.rope.base,
+            1e4);
+  EXPECT_EQ(read_with("llama", {{"eos_token_id", {1, 2}}}).extras.eos_token_ids, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(read_with("llama", {{"attention_dropout", 0.25}}).model.dropout.attn, 0.25);
+  // Whole heads rotate in this class whatever the file says; it is said, not hidden.
+  const auto partial = read_with("llama", {{"partial_rotary_factor", 0.5}});
+  EXPECT_EQ(partial.model.rope.dims, 12);
+  ASSERT_EQ(partial.notes.size(), 1U);
+  EXPECT_THAT(partial.notes[0], HasSubstr("partial_rotary_factor"));
+
+  // Full attention, spelt with a window that no layer uses.
+  EXPECT_NO_THROW(read_with("qwen2", {{"use_sliding_window", true}, {"sliding_window", nullptr}}));
+  EXPECT_NO_THROW(read_with("qwen2", {{"use_sliding_window", true}, {"sliding_window", 8}, {"max_window_layers", 3}}));
+  EXPECT_NO_THROW(read_with("qwen2", {{"sliding_window", 4096}}));
+  EXPECT_EQ(read_with("qwen2", {{"head_dim", 16}}).model.head_dim, 16);
+
+  EXPECT_EQ(read_with("phi", {{"-partial_rotary_factor", 0}}).model.rope.dims, 6);
+  EXPECT_EQ(read_with("phi", {{"partial_rotary_factor", 0.34}}).model.rope.dims, 4);
+  EXPECT_EQ(read_with("phi", {{"embd_pdrop", 0.1}}).model.dropout.embed, 0.1);
+  EXPECT_EQ(read_with("phi3", {{"resid_pdrop", 0.1}}).model.dropout.resid, 0.1);
+  EXPECT_EQ(read_with("stablelm", {{"use_parallel_residual", true}}).model.block.topology, model::Topology::kParallel);
+  EXPECT_EQ(read_with("stablelm", {{"use_qkv_bias", false}}).model.bias.qkv, false);
+
+  // The published 7B says 71 KV heads and has one.
+  EXPECT_EQ(read_with("falcon7", {{"num_kv_heads", 4}}).model.n_kv_heads, 1);
+  EXPECT_EQ(read_with("falcon7", {{"multi_query", false}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_with("falcon40", {{"multi_query", false}}).model.n_kv_heads, 2);
+  EXPECT_EQ(read_with("falcon40", {{"num_kv_heads", nullptr}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_with("falcon40", {{"num_ln_in_parallel_attn", nullptr}}).model.block.parallel_norms, 2);
+  EXPECT_EQ(read_with("falcon2_11b", {{"-num_ln_in_parallel_attn", 0}}).model.block.parallel_norms, 2);
+  EXPECT_EQ(read_with("falcon7", {{"-ffn_hidden_size", 0}}).model.d_ff, 192);
+  EXPECT_EQ(read_with("falcon7", {{"-tie_word_embeddings", 0}}).model.tied, true);
+}
+
+struct Default {
+  const char* type;
+  int64_t vocab, positions, width, layers, heads, kv, head_dim, d_ff, rope_dims;
+  double eps;
+};
+
+// What the classes of transformers 5.23 take for a file that says nothing.
+TEST(HfConfigRead, ClassDefaultsAndANoteForEachSize) {
+  const Default table[] = {
+      {"gpt2", 50257, 1024, 768, 12, 12, 12, 64, 3072, 0, 1e-5},
+      {"gptj", 50400, 2048, 4096, 28, 16, 16, 256, 16384, 64, 1e-5},
+      {"gpt_neox", 50432, 2048, 6144, 44, 64, 64, 96, 24576, 24, 1e-5},
+      {"llama", 32000, 2048, 4096, 32, 32, 32, 128, 11008, 128, 1e-6},
+      {"qwen2", 151936, 32768, 4096, 32, 32, 32, 128, 22016, 128, 1e-6},
+      {"phi", 51200, 2048, 2048, 24, 32, 32, 64, 8192, 32, 1e-5},
+      {"phi3", 32064, 4096, 3072, 32, 32, 32, 96, 8192, 96, 1e-5},
+      {"stablelm", 50304, 4096, 2560, 32, 32, 32, 80, 6912, 20, 1e-5},
+      {"falcon", 65024, 2048, 4544, 32, 71, 1, 64, 18176, 64, 1e-5},
+  };
+  for (const Default& d : table) {
+    SCOPED_TRACE(d.type);
+    const HfConfig config = parse_hf_config(std::string("{\"model_type\":\"") + d.type + "\"}", "config.json");
+    const model::ModelConfig& m = config.model;
+    EXPECT_EQ(m.vocab_size, d.vocab);
+    EXPECT_EQ(config.extras.max_positions, d.positions);
+    EXPECT_EQ(m.d_model, d.width);
+    EXPECT_EQ(m.n_layers, d.layers);
+    EXPECT_EQ(m.n_heads, d.heads);
+    EXPECT_EQ(m.n_kv_heads, d.kv);
+    EXPECT_EQ(m.head_dim, d.head_dim);
+    EXPECT_EQ(m.d_ff, d.d_ff);
+    EXPECT_EQ(m.rope.dims, d.rope_dims);
+    EXPECT_EQ(m.norm.eps, d.eps);
+    EXPECT_GE(config.notes.size(), 5U);
+    EXPECT_THAT(config.notes[0], HasSubstr("vocab_size is absent"));
+  }
+}
+
+// Published files, their keys as the hub holds them (values that matter only).
+TEST(HfConfigRead, KeysOfPublishedFiles) {
+  EXPECT_NO_THROW(
+      parse_hf_config(R"({"activation_function":"gelu_new","architectures":["GPT2LMHeadModel"],"attn_pdrop":0.1,
+    "bos_token_id":50256,"embd_pdrop":0.1,"eos_token_id":50256,"initializer_range":0.02,"layer_norm_epsilon":1e-05,
+    "model_type":"gpt2","n_ctx":1024,"n_embd":768,"n_head":12,"n_layer":12,"n_positions":1024,"resid_pdrop":0.1,
+    "summary_activation":null,"summary_first_dropout":0.1,"summary_proj_to_labels":true,"summary_type":"cls_index",
+    "summary_use_proj":true,"task_specific_params":{"text-generation":{"do_sample":true,"max_length":50}},
+    "vocab_size":50257})",
+                      "x"));
+  EXPECT_NO_THROW(parse_hf_config(R"({"alibi":false,"apply_residual_connection_post_layernorm":false,
+    "architectures":["FalconForCausalLM"],"attention_dropout":0.0,"auto_map":{"AutoConfig":"x"},"bias":false,
+    "bos_token_id":11,"eos_token_id":11,"hidden_dropout":0.0,"hidden_size":4544,"initializer_range":0.02,
+    "layer_norm_epsilon":1e-05,"model_type":"falcon","multi_query":true,"new_decoder_architecture":false,
+    "num_attention_heads":71,"num_hidden_layers":32,"num_kv_heads":71,"parallel_attn":true,"torch_dtype":"bfloat16",
+    "transformers_version":"4.27.4","use_cache":true,"vocab_size":65024})",
+                                  "x"));
+  const HfConfig neox = parse_hf_config(R"({"architectures":["GPTNeoXForCausalLM"],"attention_probs_dropout_prob":0,
+    "bos_token_id":0,"eos_token_id":0,"hidden_act":"gelu_fast","hidden_dropout_prob":0,"hidden_size":6144,
+    "initializer_range":0.02,"intermediate_size":24576,"layer_norm_eps":1e-05,"max_position_embeddings":2048,
+    "model_type":"gpt_neox","num_attention_heads":64,"num_hidden_layers":44,"rotary_emb_base":10000,"rotary_pct":0.25,
+    "tie_word_embeddings":false,"torch_dtype":"float16","transformers_version":"4.19.0","use_cache":true,
+    "vocab_size":50432})",
+                                        "x");
+  EXPECT_EQ(neox.model.ffn.act, Activation::kGeluTanh);
+  EXPECT_EQ(neox.model.rope.dims, 24);
+  EXPECT_EQ(model::count_parameters(neox.model).total(), 20554567680);  // published: 20,554,567,680
+}
+
+}  // namespace
+}  // namespace ashlar::hf

@@ -1,0 +1,290 @@
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "launch/hf/convert.h"
+#include "tests/hf/hf_support.h"
+
+namespace ashlar::hf {
+namespace {
+
+using testing::golden_dir;
+using ::testing::HasSubstr;
+using testing::StoredModel;
+
+HfConfig golden_config(const char* folder) {
+  return parse_hf_config(testing::slurp(golden_dir(folder) / "config.json"), folder);
+}
+
+/// A copy of a golden folder whose tensors were changed.
+ImportedModel import_changed(const ashlar::testing::ScratchDir& dir, const char* folder, const StoredModel& model) {
+  std::filesystem::copy_file(golden_dir(folder) / "config.json", dir.path() / "config.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  testing::save_file(dir.path() / "model.safetensors", model);
+  return import_hf(dir.path());
+}
+
+StoredModel golden_tensors(const char* folder) { return testing::load_file(golden_dir(folder) / "model.safetensors"); }
+
+TEST(HfImport, WithoutPrefixWithOldBuffersAndARepeatedTiedHead) {
+  StoredModel changed;
+  for (auto& [name, tensor] : golden_tensors("gpt2")) changed[name.substr(std::string("transformer.").size())] = tensor;
+  changed["h.0.attn.bias"] = {io::FileDType::kU8, {1, 1, 64, 64}, std::string(64 * 64, '\1')};
+  changed["h.0.attn.masked_bias"] = {io::FileDType::kF32, {}, std::string(4, '\0')};
+  changed["lm_head.weight"] = changed["wte.weight"];
+  const ashlar::testing::ScratchDir dir;
+  ImportedModel model = import_changed(dir, "gpt2", changed);
+  ImportedModel plain = import_hf(golden_dir("gpt2"));
+  for (const io::TensorSpec& spec : plain.tensors()) {
+    EXPECT_EQ(testing::read_tensor(model, spec.name), testing::read_tensor(plain, spec.name)) << spec.name;
+  }
+  EXPECT_EQ(model.notes().size(), 2U);
+  changed["lm_head.weight"].bytes[100] ^= 1;
+  EXPECT_THAT(testing::error_of([&] { import_changed(dir, "gpt2", changed); }).what(),
+              HasSubstr("'lm_head.weight' differs"));
+}
+
+TEST(HfImport, NeoxHeadUnderEitherName) {
+  StoredModel changed = golden_tensors("gpt_neox");
+  changed["lm_head.weight"] = changed["embed_out.weight"];
+  const ashlar::testing::ScratchDir dir;
+  EXPECT_THAT(testing::error_of([&] { import_changed(dir, "gpt_neox", changed); }).what(),
+              HasSubstr("unknown: 'lm_head.weight'"));
+  changed.erase("embed_out.weight");
+  ImportedModel model = import_changed(dir, "gpt_neox", changed);
+  EXPECT_EQ(testing::read_tensor(model, "head.weight"), golden_tensors("gpt_neox")["embed_out.weight"].bytes);
+}
+
+TEST(HfImport, NamesWhatIsMissingUnknownOrWrong) {
+  const ashlar::testing::ScratchDir dir;
+  StoredModel changed = golden_tensors("llama");
+  const testing::Stored taken = changed["model.layers.1.mlp.up_proj.weight"];
+  changed.erase("model.layers.1.mlp.up_proj.weight");
+  changed["model.layers.1.mlp.extra.weight"] = taken;
+  changed["model.norm.weight"] = {io::FileDType::kF32, {47}, std::string(47 * 4, '\0')};
+  changed["model.layers.0.input_layernorm.weight"] = {io::FileDType::kI32, {48}, std::string(48 * 4, '\0')};
+  const Error error = testing::error_of([&] { import_changed(dir, "llama", changed); });
+  EXPECT_EQ(error.code(), ExitCode::kInput);
+  EXPECT_THAT(error.what(), HasSubstr("missing: 'model.layers.1.mlp.up_proj.weight'"));
+  EXPECT_THAT(error.what(), HasSubstr("unknown: 'model.layers.1.mlp.extra.weight'"));
+  EXPECT_THAT(error.what(), HasSubstr("'model.norm.weight' is [47], expected [48]"));
+  EXPECT_THAT(error.what(), HasSubstr("is I32, expected F32"));
+}
+
+TEST(HfImport, WrongConfigForTheWeights) {
+  const ashlar::testing::ScratchDir dir;
+  auto config = nlohmann::json::parse(testing::slurp(golden_dir("llama") / "config.json"));
+  std::filesystem::copy_file(golden_dir("llama") / "model.safetensors", dir.path() / "model.safetensors");
+  for (const auto& [key, value] : {std::pair<const char*, nlohmann::json>{"num_hidden_layers", 2147483647},
+                                   {"num_hidden_layers", 2},
+                                   {"tie_word_embeddings", true},
+                                   {"attention_bias", true},
+                                   {"vocab_size", 96}}) {
+    auto changed = config;
+    changed[key] = value;
+    testing::spit(dir.path() / "config.json", changed.dump());
+    EXPECT_EQ(testing::error_of([&] { import_hf(dir.path()); }).code(), ExitCode::kInput) << key;
+  }
+  std::filesystem::remove(dir.path() / "config.json");
+  EXPECT_THAT(testing::error_of([&] { import_hf(dir.path()); }).what(), HasSubstr("config.json"));
+}
+
+TEST(HfImport, ShardsReadAsOneFile) {
+  const ashlar::testing::ScratchDir dir;
+  std::filesystem::copy_file(golden_dir("phi3") / "config.json", dir.path() / "config.json");
+  StoredModel shards[2];
+  nlohmann::json index;
+  int i = 0;
+  for (auto& [name, tensor] : golden_tensors("phi3")) {
+    index["weight_map"][name] = i % 2 == 0 ? "a.safetensors" : "b.safetensors";
+    shards[i++ % 2][name] = tensor;
+  }
+  testing::save_file(dir.path() / "a.safetensors", shards[0]);
+  testing::save_file(dir.path() / "b.safetensors", shards[1]);
+  testing::spit(dir.path() / "model.safetensors.index.json", index.dump());
+  ImportedModel model = import_hf(dir.path());
+  testing::ImportSource source(model);
+  export_hf(model.config(), source, dir.path() / "out");
+  EXPECT_EQ(testing::slurp(dir.path() / "out/model.safetensors"),
+            testing::slurp(golden_dir("phi3") / "model.safetensors"));
+}
+
+TEST(HfExport, InAnotherDtypeRoundsOnceAndRefusesWhatDoesNotFit) {
+  ImportedModel model = import_hf(golden_dir("qwen2"));
+  testing::ImportSource source(model);
+  const ashlar::testing::ScratchDir dir;
+  const Exported report = export_hf(model.config(), source, dir.path() / "bf16", io::FileDType::kBF16);
+  EXPECT_EQ(report.dtype, "bfloat16");
+  const StoredModel before = golden_tensors("qwen2");
+  for (const auto& [name, tensor] : testing::load_file(dir.path() / "bf16/model.safetensors")) {
+    EXPECT_EQ(tensor.dtype, io::FileDType::kBF16);
+    const std::vector<float> exact = testing::floats(before.at(name).bytes);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, tensor.bytes.data() + 2 * i, 2);
+      const uint32_t wide = uint32_t{bits} << 16;
+      float rounded = 0;
+      std::memcpy(&rounded, &wide, 4);
+      ASSERT_LE(std::abs(rounded - exact[i]), std::abs(exact[i]) * 0x1p-8F);
+    }
+  }
+  StoredModel large = before;
+  const float big = 1e6F;
+  std::memcpy(large["model.norm.weight"].bytes.data() + 8, &big, 4);
+  ImportedModel changed = import_changed(dir, "qwen2", large);
+  testing::ImportSource changed_source(changed);
+  const Error error =
+      testing::error_of([&] { export_hf(changed.config(), changed_source, dir.path() / "f16", io::FileDType::kF16); });
+  EXPECT_THAT(error.what(), HasSubstr("norm_final.weight element 2 does not fit float16"));
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "f16/config.json"));
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "f16/model.safetensors"));
+}
+
+TEST(HfExport, AnotherClassThatHasTheSameModel) {
+  ImportedModel model = import_hf(golden_dir("phi3_legacy"));
+  EXPECT_EQ(choose_family(model.config().model, std::nullopt), Family::kLlama);
+  HfConfig config = model.config();
+  config.family = Family::kLlama;
+  const ashlar::testing::ScratchDir dir;
+  testing::ImportSource source(model);
+  export_hf(config, source, dir.path() / "out");
+  ImportedModel again = import_hf(dir.path() / "out");
+  EXPECT_EQ(again.config().model, config.model);
+  for (const io::TensorSpec& spec : model.tensors()) {
+    EXPECT_EQ(testing::read_tensor(again, spec.name), testing::read_tensor(model, spec.name)) << spec.name;
+  }
+}
+
+TEST(HfExport, TheClassIsChosenFromTheAxes) {
+  for (const char* folder : testing::kGolden) {
+    const HfConfig config = golden_config(folder);
+    EXPECT_TRUE(obstacles(config.family, config.model).empty()) << folder;
+    EXPECT_TRUE(obstacles(choose_family(config.model, std::nullopt), config.model).empty()) << folder;
+    EXPECT_EQ(choose_family(config.model, config.family), config.family);
+  }
+}
+
+struct Obstacle {
+  const char* folder;
+  void (*change)(model::ModelConfig&);
+  const char* names;
+};
+
+TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
+  using model::ModelConfig;
+  const Obstacle table[] = {
+      {"llama", [](ModelConfig& m) { m.rope.style = RopeStyle::kInterleaved; }, "rope.style = interleaved"},
+      {"llama", [](ModelConfig& m) { m.pos.type = model::PosType::kNone; }, "pos.type = none"},
+      {"llama", [](ModelConfig& m) { m.bias.lm_head = true; }, "bias.lm_head = true"},
+      {"llama", [](ModelConfig& m) { m.norm.affine = model::NormAffine::kNone; }, "norm.affine = none"},
+      {"llama", [](ModelConfig& m) { m.attn_scale = 0.5; }, "attn.scale = 0.5"},
+      {"llama", [](ModelConfig& m) { m.norm.final = false; }, "norm.final = false"},
+      {"llama", [](ModelConfig& m) { m.dropout.embed = 0.1; }, "dropout.embed = 0.1"},
+      {"gpt2", [](ModelConfig& m) { m.n_kv_heads = 2; }, "model.n_kv_heads = 2"},
+      {"gpt2", [](ModelConfig& m) { m.ffn.gated = true; }, "ffn.gated = true"},
+      {"gptj", [](ModelConfig& m) { m.rope.base = 5e5; }, "rope.base = 500000"},
+      {"falcon40", [](ModelConfig& m) { m.block.topology = model::Topology::kSerial; }, "model.n_kv_heads = 2"},
+      {"falcon40", [](ModelConfig& m) { m.rope.dims = 6; }, "rope.dims = 6"},
+  };
+  for (const Obstacle& row : table) {
+    SCOPED_TRACE(row.names);
+    HfConfig config = golden_config(row.folder);
+    row.change(config.model);
+    EXPECT_EQ(testing::error_of([&] { choose_family(config.model, std::nullopt); }).code(), ExitCode::kInput);
+    const Error error = testing::error_of([&] { choose_family(config.model, config.family); });
+    EXPECT_THAT(error.what(), HasSubstr(row.names));
+    EXPECT_THAT(error.what(), HasSubstr(std::string(class_name(config.family))));
+  }
+}
+
+TEST(HfExport, EveryFractionComesBackToItsDimensions) {
+  HfConfig config = golden_config("phi");
+  for (int64_t head_dim = 4; head_dim <= 256; head_dim += 4) {
+    for (int64_t dims = 2; dims <= head_dim; dims += 2) {
+      config.model.head_dim = head_dim;
+      config.model.d_model = 4 * head_dim;
+      config.model.attn_scale = 1 / std::sqrt(static_cast<double>(head_dim));
+      config.model.rope.dims = dims;
+      ASSERT_EQ(parse_hf_config(write_hf_config(config, "float32"), "x").model.rope.dims, dims) << head_dim;
+    }
+  }
+}
+
+TEST(HfExport, AFullDiskLeavesNoModel) {
+  ImportedModel model = import_hf(golden_dir("gptj"));
+  testing::ImportSource source(model);
+  const ashlar::testing::ScratchDir dir;
+  // A directory in the place of the file: the rename at the end fails as a full disk would, after all was written.
+  std::filesystem::create_directories(dir.path() / "out/config.json.partial");
+  const Error error = testing::error_of([&] { export_hf(model.config(), source, dir.path() / "out"); });
+  EXPECT_EQ(error.code(), ExitCode::kInput);
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "out/model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "out/config.json"));
+}
+
+TEST(HfConvert, EveryHalfComesBack) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    float wide = 0;
+    convert_elements(io::FileDType::kF16, std::as_bytes(std::span(&half, 1)), io::FileDType::kF32,
+                     std::as_writable_bytes(std::span(&wide, 1)));
+    const uint32_t exponent = (bits >> 10) & 31U, mantissa = bits & 1023U;
+    if (exponent == 31 && mantissa != 0) {
+      EXPECT_TRUE(std::isnan(wide));
+      continue;
+    }
+    // The value by the definition of the format.
+    const double magnitude = exponent == 31  ? std::numeric_limits<double>::infinity()
+                             : exponent == 0 ? std::ldexp(mantissa, -24)
+                                             : std::ldexp(1024.0 + mantissa, static_cast<int>(exponent) - 25);
+    ASSERT_EQ(wide, static_cast<float>((bits & 0x8000U) != 0 ? -magnitude : magnitude)) << bits;
+    ASSERT_EQ(half_bits(wide), half);
+  }
+}
+
+TEST(HfConvert, HalfRoundsToNearestEven) {
+  // Between every two neighbours: below, at and above the middle.
+  for (uint16_t low = 0; low < 0x7bff; ++low) {
+    const uint16_t high = low + 1;
+    float a = 0, b = 0;
+    convert_elements(io::FileDType::kF16, std::as_bytes(std::span(&low, 1)), io::FileDType::kF32,
+                     std::as_writable_bytes(std::span(&a, 1)));
+    convert_elements(io::FileDType::kF16, std::as_bytes(std::span(&high, 1)), io::FileDType::kF32,
+                     std::as_writable_bytes(std::span(&b, 1)));
+    const float middle = (a + b) / 2;  // exact in fp32
+    ASSERT_EQ(half_bits(std::nextafter(middle, a)), low);
+    ASSERT_EQ(half_bits(std::nextafter(middle, b)), high);
+    ASSERT_EQ(half_bits(middle), (low & 1) == 0 ? low : high);
+    ASSERT_EQ(half_bits(-middle), 0x8000 | ((low & 1) == 0 ? low : high));
+  }
+  EXPECT_EQ(half_bits(65519.996F), 0x7bff);
+  EXPECT_EQ(half_bits(65520.0F), 0x7c00);
+  EXPECT_EQ(half_bits(std::numeric_limits<float>::infinity()), 0x7c00);
+  EXPECT_EQ(half_bits(0x1p-26F), 0);
+}
+
+TEST(HfConvert, NamesTheFirstFiniteValueThatOverflows) {
+  const double values[4] = {1.0, std::numeric_limits<double>::infinity(), 1e300, 2.0};
+  float out[4];
+  EXPECT_EQ(convert_elements(io::FileDType::kF64, std::as_bytes(std::span(values)), io::FileDType::kF32,
+                             std::as_writable_bytes(std::span(out))),
+            2);
+  EXPECT_EQ(out[0], 1.0F);
+  EXPECT_EQ(out[3], 2.0F);
+}
+
+TEST(HfConvert, TransposeOfOddShapes) {
+  for (const int64_t rows : {1, 31, 33}) {
+    for (const int64_t cols : {1, 32, 65}) {
+      std::vector<uint16_t> src(static_cast<size_t>(rows * cols)), dst(src.size());
+      for (size_t i = 0; i < src.size(); ++i) src[i] = static_cast<uint16_t>(i);
+      transpose(std::as_bytes(std::span(src)), rows, cols, 2, std::as_writable_bytes(std::span(dst)));
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < cols; ++c) ASSERT_EQ(dst[static_cast<size_t>(c * rows + r)], r * cols + c);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::hf
