@@ -1,0 +1,96 @@
+#include "launch/commands/import_export.h"
+
+#include <optional>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
+#include "launch/commands/arguments.h"
+#include "launch/hf/hf_checkpoint.h"
+
+namespace ashlar::launch {
+namespace {
+
+std::string class_list() {
+  std::string list;
+  for (const hf::Family family : hf::kFamilies) {
+    list += str_cat(list.empty() ? "" : ", ", hf::class_name(family));
+  }
+  return list;
+}
+
+std::optional<io::FileDType> dtype_of(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  if (*text == "fp32") return io::FileDType::kF32;
+  if (*text == "bf16") return io::FileDType::kBF16;
+  if (*text == "fp16") return io::FileDType::kF16;
+  if (*text == "fp64") return io::FileDType::kF64;
+  throw input_error("export", "option --dtype = ", *text, ": expected fp32, bf16, fp16 or fp64");
+}
+
+}  // namespace
+
+const char* const kImportHelp =
+    "ashlar import HF_DIR OUT [--ignore-key KEY ...]\n"
+    "\n"
+    "Reads a Hugging Face model (config.json and model.safetensors, or its shards) and writes a checkpoint to OUT, "
+    "which\n"
+    "must not exist. Train from it with run.init_from = \"OUT\". Classes: GPT2LMHeadModel, GPTJForCausalLM,\n"
+    "GPTNeoXForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, PhiForCausalLM, Phi3ForCausalLM, StableLmForCausalLM,\n"
+    "FalconForCausalLM. Weights stay in the dtype of the file. Tokenizer files are not read: the dataset's tokenizer "
+    "must\n"
+    "give the same ids. An option of config.json that this program has no equivalent for is an error that names it.\n"
+    "\n"
+    "  --ignore-key KEY   a key of config.json that is not known and changes nothing; may be given again\n";
+
+const char* const kExportHelp =
+    "ashlar export CHECKPOINT HF_DIR [options]\n"
+    "\n"
+    "Writes the weights of a checkpoint, or of a run directory's newest one, as config.json and model.safetensors to\n"
+    "HF_DIR, for Hugging Face transformers. After an import the same tensors come back bit for bit. A model that no "
+    "class\n"
+    "has is refused with the setting in the way. Tokenizer files are not written.\n"
+    "\n"
+    "  --class NAME         e.g. LlamaForCausalLM (default: as imported, else the plainest class that has the model)\n"
+    "  --dtype T            fp32, bf16, fp16 or fp64 (default: as stored)\n"
+    "  --max-positions N    longest context to put in config.json (default: as imported or trained)\n";
+
+int run_import_command(std::span<const std::string> words, Log& log) {
+  Arguments arguments("import", words);
+  std::vector<std::string> ignored;
+  while (const auto key = arguments.option("--ignore-key")) ignored.push_back(*key);
+  const std::vector<std::string> paths = arguments.positionals();
+  if (paths.size() != 2) {
+    throw input_error("import", "expected a Hugging Face directory and a checkpoint to write, got ", paths.size(),
+                      " paths; usage: ashlar import HF_DIR OUT");
+  }
+  const hf::ImportReport report = hf::import_to_checkpoint(paths[0], paths[1], ignored);
+  for (const std::string& note : report.config.notes) log.info(str_cat("note: ", note));
+  log.info(str_cat("imported ", hf::class_name(report.config.family), ": ", report.parameters, " parameters in ",
+                   report.tensors, " tensors, ", report.bytes, " bytes, to ", paths[1]));
+  return 0;
+}
+
+int run_export_command(std::span<const std::string> words, Log& log) {
+  Arguments arguments("export", words);
+  hf::ExportOptions options;
+  if (const auto name = arguments.option("--class")) {
+    options.family = hf::family_from_class(*name);
+    if (!options.family) {
+      throw input_error("export", "option --class = ", *name, ": expected one of ", class_list());
+    }
+  }
+  options.dtype = dtype_of(arguments.option("--dtype"));
+  options.max_positions = arguments.integer("--max-positions", 0, 1, int64_t{1} << 30);
+  const std::vector<std::string> paths = arguments.positionals();
+  if (paths.size() != 2) {
+    throw input_error("export", "expected a checkpoint and a directory to write, got ", paths.size(),
+                      " paths; usage: ashlar export CHECKPOINT HF_DIR");
+  }
+  const hf::ExportReport report = hf::export_checkpoint(paths[0], paths[1], options, log);
+  log.info(str_cat("exported ", hf::class_name(report.family), " in ", report.files.dtype, ": ", report.files.tensors,
+                   " tensors, ", report.files.bytes, " bytes, to ", paths[1]));
+  return 0;
+}
+
+}  // namespace ashlar::launch

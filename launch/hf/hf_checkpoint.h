@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/io/safetensors.h"
+#include "launch/hf/hf_model.h"
+
+namespace ashlar::hf {
+
+/// What the import of a directory did.
+struct ImportReport {
+  HfConfig config;  ///< with its notes
+  int64_t tensors = 0;
+  int64_t parameters = 0;
+  int64_t bytes = 0;
+};
+
+/// A Hugging Face directory as a weights-only checkpoint at `out`: each tensor in the dtype of the file, the model
+/// sections as its configuration, class and token ids in its metadata (keys `hf.*`). Memory: two tensors.
+/// Errors as import_hf; input error when `out` holds something already; exit 6 for a full disk.
+ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
+                                  const std::vector<std::string>& ignored_keys = {});
+
+struct ExportOptions {
+  std::optional<Family> family;        ///< absent: the class it was imported from, else the first that has the model
+  std::optional<io::FileDType> dtype;  ///< absent: as stored
+  int64_t max_positions = 0;           ///< 0: as imported, else the sequence length of the training
+};
+
+struct ExportReport {
+  Family family = Family::kLlama;
+  Exported files;
+};
+
+/// The weights of a checkpoint, or of a run's newest good one, as a Hugging Face directory. Moments stay behind. Every
+/// byte read is compared with its checksum. Errors as export_hf; input error naming the axis when no class has the
+/// model.
+ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& hf_directory,
+                               const ExportOptions& options, Log& log);
+
+}  // namespace ashlar::hf

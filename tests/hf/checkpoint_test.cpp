@@ -1,0 +1,84 @@
+#include "launch/hf/hf_checkpoint.h"
+#include "parallel/checkpoint/reader.h"
+#include "tests/hf/hf_support.h"
+
+namespace ashlar::hf {
+namespace {
+
+using testing::golden_dir;
+using ::testing::HasSubstr;
+
+Log quiet_log() {
+  return Log([](std::string_view) {});
+}
+
+class GoldenCheckpoint : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenCheckpoint, ThroughACheckpointAndBackIsTheSameFile) {
+  const std::filesystem::path source = golden_dir(GetParam());
+  const ashlar::testing::ScratchDir dir;
+  Log log = quiet_log();
+  const ImportReport imported = import_to_checkpoint(source, dir.path() / "ckpt");
+  checkpoint::CheckpointReader reader(dir.path() / "ckpt");
+  reader.verify();
+  EXPECT_FALSE(reader.state().has_value());
+  EXPECT_EQ(reader.tensors().size(), static_cast<size_t>(imported.tensors));
+  // No class is given: a tied Phi3 must not come back as the Llama that has the same axes.
+  const ExportReport exported = export_checkpoint(dir.path() / "ckpt", dir.path() / "out", {}, log);
+  EXPECT_EQ(exported.family, imported.config.family);
+  EXPECT_EQ(testing::slurp(dir.path() / "out/model.safetensors"), testing::slurp(source / "model.safetensors"));
+  const HfConfig again = parse_hf_config(testing::slurp(dir.path() / "out/config.json"), "exported");
+  EXPECT_EQ(again.family, imported.config.family);
+  EXPECT_EQ(again.model, imported.config.model);
+  EXPECT_EQ(again.extras, imported.config.extras);
+  EXPECT_TRUE(log.warnings().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenCheckpoint, ::testing::ValuesIn(testing::kGolden),
+                         [](const auto& folder) { return std::string(folder.param); });
+
+TEST(HfCheckpoint, ClassDtypeAndContextCanBeChosen) {
+  const ashlar::testing::ScratchDir dir;
+  Log log = quiet_log();
+  import_to_checkpoint(golden_dir("phi3_legacy"), dir.path() / "ckpt");
+  const ExportReport report =
+      export_checkpoint(dir.path() / "ckpt", dir.path() / "out",
+                        {.family = Family::kLlama, .dtype = io::FileDType::kBF16, .max_positions = 4096}, log);
+  EXPECT_EQ(report.files.dtype, "bfloat16");
+  const HfConfig config = parse_hf_config(testing::slurp(dir.path() / "out/config.json"), "x");
+  EXPECT_EQ(config.family, Family::kLlama);
+  EXPECT_EQ(config.extras.max_positions, 4096);
+  const Error error = testing::error_of([&] {
+    export_checkpoint(dir.path() / "ckpt", dir.path() / "other", {.family = Family::kGpt2, .dtype = {}}, log);
+  });
+  EXPECT_EQ(error.code(), ExitCode::kInput);
+  EXPECT_THAT(error.what(), HasSubstr("norm.type = rmsnorm: GPT2LMHeadModel has layernorm"));
+}
+
+TEST(HfCheckpoint, AFlippedBitIsFoundBeforeAnythingIsExported) {
+  const ashlar::testing::ScratchDir dir;
+  Log log = quiet_log();
+  import_to_checkpoint(golden_dir("gptj"), dir.path() / "ckpt");
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path() / "ckpt")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    std::string bytes = testing::slurp(entry.path());
+    bytes[bytes.size() - 5] ^= 0x10;
+    testing::spit(entry.path(), bytes);
+  }
+  const Error error = testing::error_of([&] { export_checkpoint(dir.path() / "ckpt", dir.path() / "out", {}, log); });
+  EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "out/model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "out/config.json"));
+}
+
+TEST(HfCheckpoint, AnImportNeverOverwrites) {
+  const ashlar::testing::ScratchDir dir;
+  import_to_checkpoint(golden_dir("llama"), dir.path() / "ckpt");
+  const std::string before = testing::slurp(dir.path() / "ckpt/manifest.json");
+  EXPECT_EQ(testing::error_of([&] { import_to_checkpoint(golden_dir("phi"), dir.path() / "ckpt"); }).code(),
+            ExitCode::kInput);
+  EXPECT_EQ(testing::slurp(dir.path() / "ckpt/manifest.json"), before);
+}
+
+}  // namespace
+}  // namespace ashlar::hf
