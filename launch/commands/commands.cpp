@@ -8,11 +8,13 @@
 #include "core/base/error.h"
 #include "launch/commands/bench_attention.h"
 #include "launch/commands/bench_gemm.h"
+#include "launch/commands/bench_kernels.h"
 #include "launch/commands/bench_step.h"
 #include "launch/commands/data_command.h"
 #include "launch/commands/eval.h"
 #include "launch/commands/explain.h"
 #include "launch/commands/generate.h"
+#include "launch/commands/import_export.h"
 #include "launch/commands/params.h"
 #include "launch/commands/train.h"
 #include "launch/config/schema.h"
@@ -39,6 +41,7 @@ int run_bench(std::span<const std::string> words) {
   const std::string what = words.empty() ? "" : words[0];
   const std::span<const std::string> rest = words.empty() ? words : words.subspan(1);
   if (what == "gemm") return run_bench_gemm(rest, std::cout);
+  if (what == "kernels") return run_bench_kernels(rest, std::cout);
   if (what == "attention") return run_bench_attention(rest, std::cout);
   if (what == "step") return run_bench_step(rest, std::cout);
   throw input_error("bench", "expected gemm, kernels, attention or step, got ", what.empty() ? "nothing" : what,
@@ -53,6 +56,10 @@ std::vector<Command> command_table(const training::SignalWatch& signals, Log& lo
        [&](std::span<const std::string> words) { return run_eval_command(words, log); }},
       {"generate", "text from a checkpoint", kGenerateHelp,
        [&](std::span<const std::string> words) { return run_generate_command(words, log); }},
+      {"import", "a Hugging Face model as a checkpoint", kImportHelp,
+       [&](std::span<const std::string> words) { return run_import_command(words, log); }},
+      {"export", "a checkpoint as a Hugging Face model", kExportHelp,
+       [&](std::span<const std::string> words) { return run_export_command(words, log); }},
       {"data", "build, inspect and verify token datasets", nullptr,
        [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }},
       {"params", "parameter counts and flops of a configuration", kParamsHelp,
