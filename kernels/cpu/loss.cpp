@@ -75,7 +75,7 @@ void loss_row_sums_impl(const LossRowSums& a, int threads) {
           sum += sum_lanes(d, std::min(kBlock, a.shape.valid_cols - first),
                            [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
                              const auto shifted = hn::MulSub(load(d, z + c, part), scale, row_max_v);
-                             return hn::Add(acc, exp_of_nonpositive(d, shifted));
+                             return hn::Add(acc, exp_below_88(d, shifted));
                            });
         }
         static_cast<A*>(a.row_sum.data)[n] = static_cast<A>(sum);
@@ -112,7 +112,7 @@ void loss_backward_rows(const LossBackward& a, int64_t begin, int64_t end) {
     const auto row_max_v = hn::Set(d, static_cast<A>(row_max));
     const auto weight_v = hn::Set(d, static_cast<A>(weight));
     for_lanes(d, valid_cols, [&](int64_t c, auto part) ASHLAR_SIMD {
-      const auto e = exp_of_nonpositive(d, hn::MulSub(load(d, z + c, part), scale, row_max_v));
+      const auto e = exp_below_88(d, hn::MulSub(load(d, z + c, part), scale, row_max_v));
       store(d, hn::Mul(e, weight_v), out + c, part);
     });
     std::fill(out + valid_cols, out + a.dlogits.cols, T());
