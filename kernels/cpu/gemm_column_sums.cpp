@@ -8,9 +8,10 @@
 
 // One add an element, bound by reading x. A thread owns columns, so no partial sums cross threads.
 
+#include "kernels/cpu/simd_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm_column_sums.cpp"
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 

@@ -8,9 +8,10 @@
 // Packing and tile kernels in Highway, once for each instruction set. A tile is tile_rows x 2 vectors of accumulators
 // that stay in registers: per step of k, 2 vector loads of b, one broadcast of a per row, and 2*tile_rows FMAs.
 
+#include "kernels/cpu/simd_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm_kernels.cpp"
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -98,18 +99,44 @@ HWY_INLINE hn::Vec<D> load(D d, const BF16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
 }
 
+// One row of a panel: wide vectors, then four lanes at a time, the last four overlapping what is there already.
+template <typename Src, typename T>
+HWY_INLINE void pack_row(const Src* HWY_RESTRICT src, int64_t width, T* HWY_RESTRICT dst) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, 8> d8;
+  const hn::CappedTag<T, 4> d4;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t lanes8 = static_cast<int64_t>(hn::Lanes(d8));
+  const int64_t lanes4 = static_cast<int64_t>(hn::Lanes(d4));
+  for (; i + lanes <= width; i += lanes) hn::StoreU(load(d, src + i), d, dst + i);
+  if (i + lanes8 <= width) {
+    hn::StoreU(load(d8, src + i), d8, dst + i);
+    i += lanes8;
+  }
+  for (; i + lanes4 <= width; i += lanes4) hn::StoreU(load(d4, src + i), d4, dst + i);
+  if (i < width && width >= lanes4) {
+    i = width - lanes4;
+    hn::StoreU(load(d4, src + i), d4, dst + i);
+    return;
+  }
+#endif
+  for (; i < width; ++i) dst[i] = widen(src[i]);
+}
+
 // Rows of the panel are contiguous in the source.
 template <typename Src, typename T>
 HWY_ATTR void pack_rows(const PackArgs& args) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const Src* src = static_cast<const Src*>(args.src);
   T* dst = static_cast<T*>(args.dst);
-  for (int64_t p = 0; p < args.k; ++p, src += args.stride, dst += args.padded_width) {
-    int64_t i = 0;
-    for (; i + lanes <= args.width; i += lanes) hn::StoreU(load(d, src + i), d, dst + i);
-    for (; i < args.width; ++i) dst[i] = widen(src[i]);
-    for (; i < args.padded_width; ++i) dst[i] = T{};
+  const int64_t width = args.width;
+  const int64_t padded_width = args.padded_width;
+  const int64_t stride = args.stride;
+  const int64_t k = args.k;
+  for (int64_t p = 0; p < k; ++p, src += stride, dst += padded_width) {
+    pack_row(src, width, dst);
+    for (int64_t i = width; i < padded_width; ++i) dst[i] = T{};
   }
 }
 
@@ -180,6 +207,14 @@ void pack(const PackArgs& args) {
   }
 }
 
+template <class D>
+HWY_INLINE void zip_pairs(D d, const uint16_t* even, const uint16_t* odd, uint32_t* out) {
+  const hn::Rebind<uint16_t, D> half;
+  const auto low = hn::PromoteTo(d, hn::LoadU(half, even));
+  const auto high = hn::PromoteTo(d, hn::LoadU(half, odd));
+  hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, out);
+}
+
 // Panel element p holds the bf16 pair (2p, 2p+1) of k, the even one in the lower half.
 HWY_ATTR void pack_pairs(const PackArgs& args) {
   const int64_t pairs = args.k / 2;
@@ -201,19 +236,24 @@ HWY_ATTR void pack_pairs(const PackArgs& args) {
     }
   } else {
     const hn::ScalableTag<uint32_t> d;
-    const hn::Rebind<uint16_t, decltype(d)> half;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    const int64_t width = args.width;
     for (int64_t p = 0; p < pairs; ++p) {
       const uint16_t* even = reinterpret_cast<const uint16_t*>(src + 2 * p * args.stride);
       const uint16_t* odd = even + args.stride;
       uint32_t* out = dst + p * args.padded_width;
       int64_t i = 0;
-      for (; i + lanes <= args.width; i += lanes) {
-        const auto low = hn::PromoteTo(d, hn::LoadU(half, even + i));
-        const auto high = hn::PromoteTo(d, hn::LoadU(half, odd + i));
-        hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, out + i);
+      for (; i + lanes <= width; i += lanes) zip_pairs(d, even + i, odd + i, out + i);
+#if HWY_TARGET != HWY_SCALAR
+      const hn::FixedTag<uint32_t, 4> d4;
+      for (; i + 4 <= width; i += 4) zip_pairs(d4, even + i, odd + i, out + i);
+      if (i < width && width >= 4) {
+        i = width - 4;
+        zip_pairs(d4, even + i, odd + i, out + i);
+        i = width;
       }
-      for (; i < args.width; ++i) out[i] = uint32_t{even[i]} | (uint32_t{odd[i]} << 16);
+#endif
+      for (; i < width; ++i) out[i] = uint32_t{even[i]} | (uint32_t{odd[i]} << 16);
       for (; i < args.padded_width; ++i) out[i] = 0;
     }
   }

@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.h"
 #include "kernels/cpu/arena_allocator.h"
 #include "kernels/cpu/gemm_kernels.h"
 #include "kernels/cpu/parallel_for.h"
 
-// Blocks of m x n of the result, k in slices. For each slice all threads pack the two operands into panels (in L2/L3,
-// contiguous, zero-filled at the edges), meet, and then share the tiles of the block as a grid of threads. A panel of b
-// stays in L1 while the tiles of a chunk of a, which stays in L2, pass over it.
+// Blocks of m x n of the result, k in slices, slices in rounds. In a round all threads pack both operands into panels
+// (contiguous, zero-filled at the edges), meet, and then share the tiles of the block as a grid of threads; what a
+// thread packs is what its part of the grid multiplies. A panel of b stays in L1 while the tiles of a chunk of a, which
+// stays in L2, pass over it.
 // Source of the scheme: Goto & van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication", section 4.
 
 namespace ashlar::cpu {
@@ -23,6 +25,7 @@ constexpr int64_t kSliceK = 384;   // panel elements of k in a slice: a panel of
 constexpr int64_t kBlockM = 1536;  // rows and columns of a block: packed operands stay in L3
 constexpr int64_t kBlockN = 3072;
 constexpr int64_t kChunkBytes = 256 << 10;    // of packed a per thread: half of a small L2
+constexpr int64_t kRoundBytes = 2 << 20;      // of packed operands between two meetings of the threads
 constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it brings
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -34,17 +37,18 @@ struct Grid {
   int64_t cols = 1;
 };
 
-Grid choose_grid(int64_t threads, int64_t row_tiles, int64_t col_panels) {
+/// Even work first, then the least packed data read by a thread.
+Grid choose_grid(int64_t threads, int64_t rows, int64_t vectors, int64_t lanes) {
   Grid best;
-  int64_t best_cost = std::numeric_limits<int64_t>::max();
-  for (int64_t rows = 1; rows <= threads; ++rows) {
-    if (threads % rows != 0) continue;
-    const int64_t cols = threads / rows;
-    const int64_t cost = ceil_div(row_tiles, rows) * ceil_div(col_panels, cols);
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = {rows, cols};
-    }
+  std::pair<int64_t, int64_t> best_cost{std::numeric_limits<int64_t>::max(), 0};
+  for (int64_t r = 1; r <= threads; ++r) {
+    if (threads % r != 0) continue;
+    const int64_t row_share = ceil_div(rows, r);
+    const int64_t vector_share = ceil_div(vectors, threads / r);
+    const std::pair cost{row_share * vector_share, row_share + vector_share * lanes};
+    if (cost >= best_cost) continue;
+    best_cost = cost;
+    best = {r, threads / r};
   }
   return best;
 }
@@ -66,9 +70,18 @@ class PackedGemm {
     block_n_ = std::min(kBlockN, round_up(n_, kernels.lanes));
     result_is_bf16_ = args.c.dtype == DType::kBFloat16;
 
-    const int64_t slice_groups = ceil_div(slice_k_, kernels.k_group);
-    a_pack_.emplace(workspace, block_m_ * slice_groups * kernels.panel_elem_bytes);
-    b_pack_.emplace(workspace, block_n_ * slice_groups * kernels.panel_elem_bytes);
+    // keeps the panels of b aligned
+    padded_m_ = round_up(block_m_, kMaxTileCols);
+    group_bytes_ = ceil_div(slice_k_, kernels.k_group) * kernels.panel_elem_bytes;
+    one_tile_ = m_ <= kernels.tile_rows;
+    if (one_tile_) {
+      block_n_ = round_up(n_, kernels.lanes);
+      pack_.emplace(workspace, (num_slices_ * padded_m_ + threads_ * panel_cols_) * group_bytes_);
+    } else {
+      const int64_t slice_bytes = (padded_m_ + block_n_) * group_bytes_;
+      round_slices_ = std::clamp<int64_t>(kRoundBytes / slice_bytes, 1, num_slices_);
+      pack_.emplace(workspace, round_slices_ * slice_bytes);
+    }
     if (result_is_bf16_ && num_slices_ > 1) {
       sums_.emplace(workspace, block_m_ * block_n_ * static_cast<int64_t>(sizeof(Acc)));
     }
@@ -87,9 +100,18 @@ class PackedGemm {
  private:
   struct Block {
     int64_t row0, rows, col0, cols;  // of the result
-    int64_t row_tiles, col_panels;
+  };
+  struct Slice {
     int64_t k0, k, groups;
-    bool first, last;  // slice of k
+    bool first, last;
+    char* a;  // panels of a, then of b: row (column) x starts x*groups elements on
+    char* b;
+    int64_t first_col;  // the column whose panel lies at b
+  };
+  /// The part of a block that one thread multiplies, and how many threads pack the same rows and columns with it.
+  struct Share {
+    Range rows, cols;  // within the block
+    int64_t row_packers, row_packer, col_packers, col_packer;
   };
 
   void widen_bias(Allocator& workspace) {
@@ -108,122 +130,192 @@ class PackedGemm {
   }
 
   void work(int64_t thread, int64_t threads) {
+    if (one_tile_) {
+      work_on_one_tile(thread, threads);
+      return;
+    }
     for (int64_t row0 = 0; row0 < m_; row0 += block_m_) {
       for (int64_t col0 = 0; col0 < n_; col0 += block_n_) {
-        Block block{};
-        block.row0 = row0;
-        block.rows = std::min(block_m_, m_ - row0);
-        block.col0 = col0;
-        block.cols = std::min(block_n_, n_ - col0);
-        block.row_tiles = ceil_div(block.rows, kernels_.tile_rows);
-        block.col_panels = ceil_div(block.cols, panel_cols_);
-        for (int64_t slice = 0; slice < num_slices_; ++slice) {
-          block.k0 = slice * slice_k_;
-          block.k = std::min(slice_k_, k_ - block.k0);
-          block.groups = ceil_div(block.k, kernels_.k_group);
-          block.first = slice == 0;
-          block.last = slice == num_slices_ - 1;
-          if (num_slices_ > 1 || col0 == 0) pack_a(block, thread, threads);
-          pack_b(block, thread, threads);
-          if (threads > 1) {
-#pragma omp barrier
+        const Block block{row0, std::min(block_m_, m_ - row0), col0, std::min(block_n_, n_ - col0)};
+        const Share share = share_of(block, thread, threads);
+        for (int64_t begin = 0; begin < num_slices_; begin += round_slices_) {
+          const int64_t end = std::min(begin + round_slices_, num_slices_);
+          const bool very_first = row0 == 0 && col0 == 0 && begin == 0;
+          if (threads > 1 && !very_first) {
+#pragma omp barrier  // the panels of the round before are read no more
           }
-          multiply(block, thread, threads);
-          if (threads > 1) {
-#pragma omp barrier
+          for (int64_t s = begin; s < end; ++s) {
+            const Slice slice = slice_at(s, begin);
+            if (round_slices_ < num_slices_ || col0 == 0) pack_a(block, slice, share);
+            pack_b(block, slice, share);
           }
+          if (threads > 1) {
+#pragma omp barrier  // the panels of this round are complete
+          }
+          for (int64_t s = begin; s < end; ++s) multiply(block, slice_at(s, begin), share);
         }
       }
     }
   }
 
+  // A few rows (a token being generated): each panel of b is used once, so a thread packs it into its own corner of L1
+  // and multiplies at once. The time is that of reading b; the sums are those of `work`.
+  void work_on_one_tile(int64_t thread, int64_t threads) {
+    const Block block{0, m_, 0, n_};
+    char* a = pack_->template as<char>();
+    char* b = a + (num_slices_ * padded_m_ + thread * panel_cols_) * group_bytes_;
+    const Share whole{
+        .rows = {0, m_}, .cols = {0, n_}, .row_packers = 1, .row_packer = 0, .col_packers = 1, .col_packer = 0};
+    const auto slice_of = [&](int64_t index) {
+      Slice slice = slice_at(index);
+      slice.a = a + index * padded_m_ * group_bytes_;
+      slice.b = b;
+      return slice;
+    };
+    for (int64_t s = thread; s < num_slices_; s += threads) pack_a(block, slice_of(s), whole);
+    if (threads > 1) {
+#pragma omp barrier
+    }
+    const Range mine = part_of(num_panels(whole), threads, thread);
+    for (int64_t panel = mine.begin; panel < mine.end; ++panel) {
+      const Range cols = panel_cols(whole, panel);
+      for (int64_t s = 0; s < num_slices_; ++s) {
+        Slice slice = slice_of(s);
+        pack_panel(block, slice, cols, b);
+        slice.first_col = cols.begin;
+        multiply_tile(block, slice, {0, m_}, cols);
+      }
+    }
+  }
+
+  Slice slice_at(int64_t index) const {
+    Slice slice{};
+    slice.k0 = index * slice_k_;
+    slice.k = std::min(slice_k_, k_ - slice.k0);
+    slice.groups = ceil_div(slice.k, kernels_.k_group);
+    slice.first = index == 0;
+    slice.last = index == num_slices_ - 1;
+    return slice;
+  }
+  Slice slice_at(int64_t index, int64_t round_begin) const {
+    Slice slice = slice_at(index);
+    slice.a = pack_->template as<char>() + (index - round_begin) * (padded_m_ + block_n_) * group_bytes_;
+    slice.b = slice.a + padded_m_ * group_bytes_;
+    return slice;
+  }
+
+  Share share_of(const Block& block, int64_t thread, int64_t threads) const {
+    const int64_t vectors = ceil_div(block.cols, kernels_.lanes);
+    // One grid for all blocks: the tiles of packed a stay valid from one block of columns to the next.
+    const Grid grid = choose_grid(threads, block_m_, block_n_ / kernels_.lanes, kernels_.lanes);
+    const int64_t grid_row = thread / grid.cols;
+    const int64_t grid_col = thread % grid.cols;
+    const Range mine = part_of(vectors, grid.cols, grid_col);
+    return {.rows = part_of(block.rows, grid.rows, grid_row),
+            .cols = {mine.begin * kernels_.lanes, std::min(mine.end * kernels_.lanes, block.cols)},
+            .row_packers = grid.cols,
+            .row_packer = grid_col,
+            .col_packers = grid.rows,
+            .col_packer = grid_row};
+  }
+
   // Tiles differ by at most one row, so that no thin rest is left for the slow small tiles.
-  Range tile_rows(const Block& block, int64_t tile) const { return part_of(block.rows, block.row_tiles, tile); }
+  int64_t num_tiles(const Share& share) const { return ceil_div(share.rows.size(), kernels_.tile_rows); }
+  Range tile_rows(const Share& share, int64_t tile) const {
+    const Range rows = part_of(share.rows.size(), num_tiles(share), tile);
+    return {share.rows.begin + rows.begin, share.rows.begin + rows.end};
+  }
+  int64_t num_panels(const Share& share) const { return ceil_div(share.cols.size(), panel_cols_); }
+  Range panel_cols(const Share& share, int64_t panel) const {
+    const int64_t begin = share.cols.begin + panel * panel_cols_;
+    return {begin, std::min(begin + panel_cols_, share.cols.end)};
+  }
 
   const char* element(const ConstView& view, int64_t row, int64_t col) const {
     return static_cast<const char*>(view.data) + (row * view.stride + col) * size_of(view.dtype);
   }
 
-  void pack_a(const Block& block, int64_t thread, int64_t threads) {
-    const Range mine = part_of(block.row_tiles, threads, thread);
+  void pack_a(const Block& block, const Slice& slice, const Share& share) {
+    const Range mine = part_of(num_tiles(share), share.row_packers, share.row_packer);
     for (int64_t tile = mine.begin; tile < mine.end; ++tile) {
-      const Range rows = tile_rows(block, tile);
+      const Range rows = tile_rows(share, tile);
       const int64_t i = block.row0 + rows.begin;
-      kernels_.pack({.src = args_.transpose_a ? element(args_.a, block.k0, i) : element(args_.a, i, block.k0),
+      kernels_.pack({.src = args_.transpose_a ? element(args_.a, slice.k0, i) : element(args_.a, i, slice.k0),
                      .stride = args_.a.stride,
                      .k_contiguous = !args_.transpose_a,
                      .width = rows.size(),
                      .padded_width = rows.size(),
-                     .k = block.k,
-                     .dst = a_panel(block, rows.begin)});
+                     .k = slice.k,
+                     .dst = panel_at(slice.a, slice, rows.begin)});
     }
   }
 
-  void pack_b(const Block& block, int64_t thread, int64_t threads) {
-    const Range mine = part_of(block.col_panels, threads, thread);
+  void pack_b(const Block& block, const Slice& slice, const Share& share) {
+    const Range mine = part_of(num_panels(share), share.col_packers, share.col_packer);
     for (int64_t panel = mine.begin; panel < mine.end; ++panel) {
-      const int64_t j = panel * panel_cols_;
-      const int64_t width = std::min(panel_cols_, block.cols - j);
-      kernels_.pack({.src = args_.transpose_b ? element(args_.b, block.col0 + j, block.k0)
-                                              : element(args_.b, block.k0, block.col0 + j),
-                     .stride = args_.b.stride,
-                     .k_contiguous = args_.transpose_b,
-                     .width = width,
-                     .padded_width = round_up(width, kernels_.lanes),
-                     .k = block.k,
-                     .dst = b_panel(block, j)});
+      const Range cols = panel_cols(share, panel);
+      pack_panel(block, slice, cols, panel_at(slice.b, slice, cols.begin));
     }
   }
 
-  void* a_panel(const Block& block, int64_t row) const {
-    return a_pack_->as<char>() + row * block.groups * kernels_.panel_elem_bytes;
-  }
-  void* b_panel(const Block& block, int64_t col) const {
-    return b_pack_->as<char>() + col * block.groups * kernels_.panel_elem_bytes;
+  void pack_panel(const Block& block, const Slice& slice, Range cols, void* dst) {
+    const int64_t j = block.col0 + cols.begin;
+    kernels_.pack({.src = args_.transpose_b ? element(args_.b, j, slice.k0) : element(args_.b, slice.k0, j),
+                   .stride = args_.b.stride,
+                   .k_contiguous = args_.transpose_b,
+                   .width = cols.size(),
+                   .padded_width = round_up(cols.size(), kernels_.lanes),
+                   .k = slice.k,
+                   .dst = dst});
   }
 
-  void multiply(const Block& block, int64_t thread, int64_t threads) {
-    const Grid grid = choose_grid(threads, block.row_tiles, block.col_panels);
-    const Range tiles = part_of(block.row_tiles, grid.rows, thread / grid.cols);
-    const Range panels = part_of(block.col_panels, grid.cols, thread % grid.cols);
-    const int64_t tile_bytes = kernels_.tile_rows * std::max<int64_t>(block.groups, 1) * kernels_.panel_elem_bytes;
+  void* panel_at(char* panels, const Slice& slice, int64_t first) const {
+    return panels + first * slice.groups * kernels_.panel_elem_bytes;
+  }
+
+  void multiply(const Block& block, const Slice& slice, const Share& share) {
+    const int64_t tiles = num_tiles(share);
+    const int64_t panels = num_panels(share);
+    const int64_t tile_bytes = kernels_.tile_rows * std::max<int64_t>(slice.groups, 1) * kernels_.panel_elem_bytes;
     const int64_t chunk = std::max<int64_t>(1, kChunkBytes / tile_bytes);
-    for (int64_t begin = tiles.begin; begin < tiles.end; begin += chunk) {
-      const int64_t end = std::min(begin + chunk, tiles.end);
-      for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-        for (int64_t tile = begin; tile < end; ++tile)
-          multiply_tile(block, tile_rows(block, tile), panel * panel_cols_);
+    for (int64_t begin = 0; begin < tiles; begin += chunk) {
+      const int64_t end = std::min(begin + chunk, tiles);
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        const Range cols = panel_cols(share, panel);
+        for (int64_t tile = begin; tile < end; ++tile) multiply_tile(block, slice, tile_rows(share, tile), cols);
       }
     }
   }
 
-  void multiply_tile(const Block& block, Range rows, int64_t col) {
-    const int64_t cols = std::min(panel_cols_, block.cols - col);
+  void multiply_tile(const Block& block, const Slice& slice, Range rows, Range columns) {
+    const int64_t cols = columns.size();
     const int64_t padded = round_up(cols, kernels_.lanes);
     const int vectors = static_cast<int>(padded / kernels_.lanes);
     const int64_t i = block.row0 + rows.begin;
-    const int64_t j = block.col0 + col;
-    TileArgs<Acc> tile{.a = a_panel(block, rows.begin), .b = b_panel(block, col), .groups = block.groups};
-    if (block.first && bias_) tile.add = bias_->template as<Acc>() + j;
+    const int64_t j = block.col0 + columns.begin;
+    TileArgs<Acc> tile{.a = panel_at(slice.a, slice, rows.begin),
+                       .b = panel_at(slice.b, slice, columns.begin - slice.first_col),
+                       .groups = slice.groups};
+    if (slice.first && bias_) tile.add = bias_->template as<Acc>() + j;
 
     alignas(64) Acc result[kMaxTileRows * kMaxTileCols];
     if (result_is_bf16_) {
-      Acc* sums = sums_ ? sums_->template as<Acc>() + rows.begin * block_n_ + col : nullptr;
-      if (!block.first) {
+      Acc* sums = sums_ ? sums_->template as<Acc>() + rows.begin * block_n_ + columns.begin : nullptr;
+      if (!slice.first) {
         tile.add = sums;
         tile.ld_add = block_n_;
       }
-      tile.out = block.last ? result : sums;
-      tile.ld_out = block.last ? kMaxTileCols : block_n_;
+      tile.out = slice.last ? result : sums;
+      tile.ld_out = slice.last ? kMaxTileCols : block_n_;
       kernels_.tile(static_cast<int>(rows.size()), vectors, tile);
-      if (!block.last) return;
+      if (!slice.last) return;
       BF16* c = static_cast<BF16*>(args_.c.data) + i * args_.c.stride + j;
       kernels_.store_bf16(result, kMaxTileCols, c, args_.c.stride, rows.size(), cols, args_.accumulate);
       return;
     }
 
     Acc* c = static_cast<Acc*>(args_.c.data) + i * args_.c.stride + j;
-    const bool add_c = !block.first || args_.accumulate;
+    const bool add_c = !slice.first || args_.accumulate;
     if (cols == padded) {
       if (add_c) {
         tile.add = c;
@@ -252,9 +344,12 @@ class PackedGemm {
   int threads_ = 1;
   int64_t panel_cols_ = 0;
   int64_t num_slices_ = 1, slice_k_ = 0;
-  int64_t block_m_ = 0, block_n_ = 0;
+  int64_t block_m_ = 0, padded_m_ = 0, block_n_ = 0;
+  int64_t group_bytes_ = 0;  // of one row or column of a slice
   bool result_is_bf16_ = false;
-  std::optional<ScopedBlock> a_pack_, b_pack_, sums_, bias_;
+  bool one_tile_ = false;
+  int64_t round_slices_ = 1;
+  std::optional<ScopedBlock> pack_, sums_, bias_;
 };
 
 }  // namespace

@@ -1,0 +1,120 @@
+#include <immintrin.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/cpu/cpu_info.h"
+
+// Multiply-adds on registers only: enough independent chains to hide the latency of two units, no loads.
+
+#include "kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/cpu_peak.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_AVX3
+constexpr int kChains = 24;
+#else
+constexpr int kChains = 12;
+#endif
+
+/// Runs `steps` rounds of chains; returns the flops of a round and leaves the sums in `sink`.
+template <typename T>
+HWY_ATTR double fma_rounds(int64_t steps, double* sink) {
+  const hn::ScalableTag<T> d;
+  using Vec = hn::Vec<decltype(d)>;
+  Vec sum[kChains];
+#pragma GCC unroll 24
+  for (int i = 0; i < kChains; ++i) sum[i] = hn::Set(d, static_cast<T>(i));
+  const Vec x = hn::Set(d, static_cast<T>(0.999));
+  const Vec y = hn::Set(d, static_cast<T>(0.001));
+  for (int64_t s = 0; s < steps; ++s) {
+#pragma GCC unroll 24
+    for (int i = 0; i < kChains; ++i) sum[i] = hn::MulAdd(sum[i], x, y);
+  }
+  Vec total = hn::Zero(d);
+#pragma GCC unroll 24
+  for (int i = 0; i < kChains; ++i) total = hn::Add(total, sum[i]);
+  *sink += static_cast<double>(hn::GetLane(total));
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d));
+}
+
+}  // namespace ashlar::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu {
+namespace {
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512bf16")
+double dot_rounds(int64_t steps, double* sink) {
+  constexpr int kChains = 24;
+  __m512 sum[kChains];
+#pragma GCC unroll 24
+  for (int i = 0; i < kChains; ++i) sum[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512i x = _mm512_set1_epi16(0x3c00);  // 2^-7
+  const __m512i y = _mm512_set1_epi16(0x3f00);  // 0.5
+  for (int64_t s = 0; s < steps; ++s) {
+#pragma GCC unroll 24
+    for (int i = 0; i < kChains; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)x, (__m512bh)y);
+  }
+  __m512 total = _mm512_setzero_ps();
+#pragma GCC unroll 24
+  for (int i = 0; i < kChains; ++i) total = _mm512_add_ps(total, sum[i]);
+  *sink += static_cast<double>(_mm512_cvtss_f32(total));
+  return 2.0 * kChains * 32;
+}
+#pragma GCC pop_options
+
+using Rounds = double (*)(int64_t steps, double* sink);
+
+template <typename T>
+Rounds fma_rounds_of(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512Bf16:
+    case Isa::kAvx512: return &N_AVX3::fma_rounds<T>;
+    case Isa::kAvx2: return &N_AVX2::fma_rounds<T>;
+    case Isa::kBaseline: return &HWY_STATIC_DISPATCH(fma_rounds<T>);
+  }
+  throw Bug("[cpu] unknown instruction set");
+}
+
+}  // namespace
+
+double measure_peak(DType dtype, int threads, Isa isa, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  ASHLAR_CHECK(threads >= 1 && is_floating(dtype), "threads = ", threads, " dtype = ", name_of(dtype));
+  const bool dot = dtype == DType::kBFloat16 && isa == Isa::kAvx512Bf16;
+  const Rounds rounds = dot                        ? &dot_rounds
+                        : dtype == DType::kFloat64 ? fma_rounds_of<double>(isa)
+                                                   : fma_rounds_of<float>(isa);
+  constexpr int64_t kSteps = 50'000;  // about a millisecond
+  std::vector<double> rates;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  double sink = 0;
+  do {
+    double flops = 0;
+    const auto start = Clock::now();
+#pragma omp parallel num_threads(threads) reduction(+ : sink, flops)
+    flops += rounds(kSteps, &sink) * static_cast<double>(kSteps);
+    rates.push_back(flops / std::chrono::duration<double>(Clock::now() - start).count());
+  } while (Clock::now() < end);
+  ASHLAR_CHECK(sink != 0, "the loop was optimised away");
+  // A disturbed slice can only be too slow; the upper decile is the machine, a single outlier is the clock.
+  std::sort(rates.begin(), rates.end());
+  return rates[rates.size() * 9 / 10];
+}
+
+}  // namespace ashlar::cpu
+#endif  // HWY_ONCE
