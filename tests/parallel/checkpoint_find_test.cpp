@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,7 +20,9 @@ namespace fs = std::filesystem;
 using ::ashlar::testing::CheckpointModel;
 using ::ashlar::testing::error_of;
 using ::ashlar::testing::flip_bit;
+using ::ashlar::testing::resealed;
 using ::ashlar::testing::ScratchDir;
+using ::ashlar::testing::slurp;
 using ::ashlar::testing::spit;
 using ::ashlar::testing::state_at;
 using ::testing::AllOf;
@@ -137,6 +140,18 @@ TEST_F(CheckpointFind, DamagedNewerOnesAreNamedAndSkipped) {
   EXPECT_EQ(error.code(), ExitCode::kDamagedData);
   EXPECT_THAT(error.what(), HasSubstr("got 5, all damaged"));
   EXPECT_THAT(folder(), ::testing::SizeIs(5)) << "looking changes nothing";
+}
+
+TEST_F(CheckpointFind, ANewerVersionIsRefusedAndNotSkipped) {
+  save_at(10);
+  save_at(20);
+  const std::string path = step_dir(20) / "manifest.json";
+  std::string text = slurp(path);
+  const std::string version = "\"version\": 1,";
+  spit(path, resealed(text.replace(text.find(version), version.size(), "\"version\": 2,")));
+  const Error error = error_of([&] { newest_good(run(), log_); });
+  EXPECT_EQ(error.code(), ExitCode::kInput) << "a run must not go back in silence to what an older program understands";
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("step-00000020"), HasSubstr("version 2")));
 }
 
 TEST_F(CheckpointFind, ResolvesWhatAUserMayName) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -159,6 +161,15 @@ void flip_bit(const std::string& path, int64_t bit) {
   file.seekp(bit / 8);
   file.put(static_cast<char>(byte ^ (1 << (bit % 8))));
   ASSERT_TRUE(file.good()) << path;
+}
+
+std::string resealed(std::string text) {
+  const size_t line = text.find('\n') + 1;
+  const auto crc =
+      ::crc32(0, reinterpret_cast<const Bytef*>(text.data() + line), static_cast<uInt>(text.size() - line));
+  char hex[9];
+  std::snprintf(hex, sizeof(hex), "%08lx", static_cast<unsigned long>(crc));
+  return text.replace(text.find(":\"") + 2, 8, hex);
 }
 
 bool long_tests() {

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <new>
 #include <random>
 #include <set>
@@ -119,6 +119,43 @@ TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
   }
   EXPECT_TRUE(leftovers.contains(".partial")) << "no kill fell into a save: the test proves nothing";
   ::munmap(shared, sizeof(Progress));
+}
+
+/// Kills a saver while it removes an old checkpoint. True when the kill fell into the removal.
+bool kill_in_removal(const fs::path& run) {
+  CheckpointModel model(DType::kBFloat16, true, kSize);
+  const fs::path old = save_step(model, run, 1).path;
+  constexpr int kMany = 10000;  // removing these takes long enough for the kill to fall into it
+  for (int i = 0; i < kMany; ++i) testing::spit(old / str_cat("extra-", i), "");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    save_step(model, run, 2);
+    ::_exit(0);
+  }
+  int status = 0;
+  pid_t ended = 0;
+  while (ended == 0 && !fs::exists(checkpoints_dir(run) / directory_name(2)))
+    ended = ::waitpid(child, &status, WNOHANG);
+  ::usleep(5000);
+  ::kill(child, SIGKILL);
+  if (ended == 0) ::waitpid(child, &status, 0);
+  if (fs::exists(old)) {
+    EXPECT_EQ(std::distance(fs::directory_iterator(old), fs::directory_iterator()), kMany + 3);
+  }
+  const bool cut_short = fs::exists(old.string() + ".partial");
+  remove_leftovers(run);
+  for (const Found& one : list(run)) EXPECT_NO_THROW(CheckpointReader(one.path).verify()) << one.path;
+  EXPECT_EQ(list(run).back().step, 2);
+  return cut_short;
+}
+
+TEST(CheckpointKill, AnOldOneHalfRemovedHasLostItsNameFirst) {
+  const ScratchDir dir;
+  bool cut_short = false;  // a busy machine may let the saver finish before it is killed
+  for (int attempt = 0; attempt < 20 && !cut_short && !HasFailure(); ++attempt) {
+    cut_short = kill_in_removal(dir.path() / str_cat("run-", attempt));
+  }
+  EXPECT_TRUE(cut_short) << "no kill fell into a removal: the test proves nothing";
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <zlib.h>
 
-#include <cstdio>
 #include <string>
 
 #include "core/base/error.h"
@@ -13,6 +11,7 @@ namespace ashlar::checkpoint {
 namespace {
 
 using ::ashlar::testing::error_of;
+using ::ashlar::testing::resealed;
 using ::ashlar::testing::state_at;
 using ::testing::HasSubstr;
 
@@ -40,16 +39,6 @@ Manifest sample() {
   scalar.slices = {{.file = 0, .stored_as = "b.m", .block = {.rows = 1, .cols = 1}}};
   m.tensors = {matrix, scalar};
   return m;
-}
-
-/// A manifest's text with the checksum in its first line made right again, by zlib directly.
-std::string resealed(std::string text) {
-  const size_t line = text.find('\n') + 1;
-  const auto crc =
-      ::crc32(0, reinterpret_cast<const Bytef*>(text.data() + line), static_cast<uInt>(text.size() - line));
-  char hex[9];
-  std::snprintf(hex, sizeof(hex), "%08lx", static_cast<unsigned long>(crc));
-  return text.replace(text.find(":\"") + 2, 8, hex);
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
