@@ -1,0 +1,131 @@
+// The tape's own bookkeeping, over a backend that can only copy and fill.
+#include "core/autograd/tape.h"
+
+#include <gtest/gtest.h>
+
+#include "core/autograd/weight.h"
+#include "tests/core/fake_backend.h"
+
+namespace ashlar {
+namespace {
+
+class TapeTest : public ::testing::Test {
+ protected:
+  Tensor tensor(std::vector<double> values, int64_t rows) {
+    const Tensor t = Tensor::allocate(backend.allocator(MemoryKind::kActivations), DType::kFloat64,
+                                      {rows, static_cast<int64_t>(values.size()) / rows});
+    backend.copy_from_host(values.data(), t.mut_view(), stream);
+    return t;
+  }
+  std::vector<double> host(const Tensor& t) {
+    std::vector<double> values(t.size());
+    backend.copy_to_host(t.view(), values.data(), stream);
+    return values;
+  }
+  // y = x: hands its gradient over as it is.
+  Var identity(Tape& tape, const Var& x) {
+    const Var y = tape.output(x.value);
+    tape.record("identity", y, [x, y](Tape& t, WeightWork*) { t.add_grad(x, t.take_grad(y)); });
+    return y;
+  }
+  // y = c x: writes into the buffer that the tape gives it.
+  Var scale(Tape& tape, const Var& x, double c) {
+    const Var y = tape.output(x.value);
+    tape.record("scale", y, [this, x, y, c](Tape& t, WeightWork*) {
+      const Tensor dy = t.take_grad(y);
+      const GradTarget d = t.target(x);
+      for (int64_t i = 0; i < dy.size(); ++i) {
+        double& out = testing::FakeBackend::at(d.view(), i);
+        out = c * testing::FakeBackend::at(dy.view(), i) + (d.mode == GradMode::kAccumulate ? out : 0);
+      }
+    });
+    return y;
+  }
+
+  testing::FakeBackend backend;
+  SynchronousStream stream;
+};
+
+TEST_F(TapeTest, SumsOverConsumersWithoutZeroing) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 1));
+  const Var a = scale(tape, x, 3), b = scale(tape, x, 5);
+  tape.seed(a, tensor({1, 10}, 1));
+  tape.seed(b, tensor({2, 20}, 1));
+  tape.backward();
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{13, 130}));
+  EXPECT_EQ(backend.copies, 0);
+}
+
+TEST_F(TapeTest, SharedGradientIsCopiedBeforeItChanges) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 1));
+  const Var a = scale(tape, x, 3);
+  const Var b = identity(tape, x);
+  const Tensor seed = tensor({2, 20}, 1);
+  tape.seed(a, tensor({1, 10}, 1));
+  tape.seed(b, seed);  // kept by the test, as queued weight work would keep it
+  tape.backward();
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{5, 50}));
+  EXPECT_EQ(host(seed), (std::vector<double>{2, 20}));
+  EXPECT_EQ(backend.copies, 1);
+}
+
+TEST_F(TapeTest, SplitColumnsShareOneGradientAndUnusedOnesAreZero) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2, 3, 4, 5, 6}, 2));
+  const Var y = identity(tape, x);
+  const std::vector<Var> parts = tape.split_columns(y, {1, 2});
+  EXPECT_EQ(host(parts[1].value), (std::vector<double>{2, 3, 5, 6}));
+  const Var z = scale(tape, parts[1], 2);
+  tape.seed(z, tensor({1, 2, 3, 4}, 2));
+  tape.backward();
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{0, 2, 4, 0, 6, 8}));
+  EXPECT_EQ(backend.copies, 0);
+}
+
+TEST_F(TapeTest, NodesWithoutGradientAreSkipped) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1}, 1));
+  scale(tape, x, 3);
+  tape.backward();
+  EXPECT_FALSE(tape.leaf_grad(x));
+}
+
+TEST_F(TapeTest, FreesGradientsAsItGoes) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 1));
+  Var y = x;
+  for (int i = 0; i < 10; ++i) y = scale(tape, y, 2);
+  tape.seed(y, tensor({1, 1}, 1));
+  const int64_t before = backend.allocator(MemoryKind::kActivations).used_bytes();
+  tape.backward();
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{1024, 1024}));
+  EXPECT_LE(backend.allocator(MemoryKind::kActivations).used_bytes(), before);
+}
+
+TEST_F(TapeTest, MisuseIsABug) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 1));
+  EXPECT_THROW(tape.seed(x, tensor({1}, 1)), Bug);
+  EXPECT_THROW(tape.split_columns(x, {1, 2}), Bug);
+  tape.backward();
+  EXPECT_THROW(tape.backward(), Bug);
+  EXPECT_THROW(tape.leaf(tensor({1}, 1)), Bug);
+  Tape other(backend, stream);
+  EXPECT_THROW(other.seed(x, tensor({1, 2}, 1)), Bug);
+}
+
+TEST(WeightModes, FirstContributionOverwrites) {
+  testing::FakeBackend backend;
+  Weight w;
+  EXPECT_EQ(w.next_mode(), GradMode::kSkip);
+  w.main_grad = Tensor::allocate(backend.allocator(MemoryKind::kGradients), DType::kFloat64, {2, 2});
+  EXPECT_EQ(w.next_mode(), GradMode::kOverwrite);
+  EXPECT_EQ(w.next_mode(), GradMode::kAccumulate);
+  w.grad_written = false;
+  EXPECT_EQ(w.next_mode(), GradMode::kOverwrite);
+}
+
+}  // namespace
+}  // namespace ashlar
