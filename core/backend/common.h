@@ -29,8 +29,9 @@ struct StepScalars {
 /// Dropout as a pure function of global indices, so that masks are those of one rank on any mesh.
 /// An element with global index e is kept iff uniform(word) >= p and is then multiplied by 1/(1-p), where word is
 /// number e%4 of Philox with counter {lo(e/4), hi(e/4), site, philox_step} and key = seed.
-/// Hidden rows: e = ((first_sample*T + n) * width + column0 + c), n the local row, width the global row width.
-/// Attention:   e = (((first_sample+b)*H + head0 + h) * S + q) * S + k, with S = sequence_length and absolute q, k.
+/// Hidden rows: e = (first_sample*T + n) * width + c, n the row, width the row's.
+/// Attention:   e = (((first_sample+b)*heads + head0 + h) * S + q) * S + k, with S = sequence_length, absolute q, k,
+/// and h one of this rank's heads.
 struct DropoutArgs {
   double p = 0;  ///< 0 means no dropout; the rest is then not read
   uint64_t seed = 0;
@@ -38,6 +39,8 @@ struct DropoutArgs {
   const StepScalars* scalars = nullptr;
   int64_t first_sample = 0;     ///< global index of the micro-batch's first sample
   int64_t sequence_length = 0;  ///< T of the run
+  int64_t head0 = 0;            ///< attention: global index of this rank's first query head
+  int64_t heads = 0;            ///< attention: query heads of the whole model
 
   bool active() const { return p > 0; }
   /// The four words that decide elements 4*block .. 4*block+3.

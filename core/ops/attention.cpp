@@ -6,6 +6,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o) {
   const int64_t N = o.B * o.T, q_width = o.H * o.D, kv_width = o.G * o.D;
   ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
   const int64_t batch_stride = o.T * qkv.value.row_stride();
+  DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
+  dropout.heads = o.H;
   const AttentionShape shape{.B = o.B,
                              .T_q = o.T,
                              .T_kv = o.T,
@@ -16,7 +18,7 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o) {
                              .kv_batch_stride = batch_stride,
                              .doc_start = o.doc_start,
                              .scale = o.scale,
-                             .dropout = ctx.dropout_args(o.dropout, o.dropout_site)};
+                             .dropout = dropout};
   const auto q_of = [=](const Tensor& t) { return t.column_range(0, q_width); };
   const auto k_of = [=](const Tensor& t) { return t.column_range(q_width, kv_width); };
   const auto v_of = [=](const Tensor& t) { return t.column_range(q_width + kv_width, kv_width); };

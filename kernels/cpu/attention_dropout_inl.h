@@ -85,7 +85,7 @@ HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& b
   const T kept = static_cast<T>(1.0 / (1.0 - drop.p));
   const auto threshold = static_cast<int32_t>(std::ceil(drop.p * 0x1p24));
   const auto S = static_cast<uint64_t>(drop.sequence_length);
-  const uint64_t row = static_cast<uint64_t>((drop.first_sample + block.b) * s.H + block.h) * S +
+  const uint64_t row = static_cast<uint64_t>((drop.first_sample + block.b) * drop.heads + drop.head0 + block.h) * S +
                        static_cast<uint64_t>(s.q_start + block.t_begin);
   const auto first_key = static_cast<uint64_t>(s.kv_start + block.key_begin);
   if (S % 4 == 0) {

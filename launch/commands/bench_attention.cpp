@@ -100,8 +100,13 @@ class Problem {
                          .q_batch_stride = s.T * 3 * width_,
                          .kv_batch_stride = s.T * 3 * width_,
                          .scale = 1 / std::sqrt(static_cast<double>(s.D))};
-    shape.dropout = {
-        .p = dropout, .seed = 1, .site = 1, .scalars = &scalars_, .first_sample = 0, .sequence_length = s.T};
+    shape.dropout = {.p = dropout,
+                     .seed = 1,
+                     .site = 1,
+                     .scalars = &scalars_,
+                     .first_sample = 0,
+                     .sequence_length = s.T,
+                     .heads = s.H};
     const MutView lse{lse_.data(), accumulate_dtype(dtype), 1, rows_ * s.H, rows_ * s.H};
     forward_ = {
         .q = part(qkv_, 0), .k = part(qkv_, 1), .v = part(qkv_, 2), .out = plain(out_), .lse = lse, .shape = shape};

@@ -31,7 +31,7 @@ struct AttentionReference {
     const DropoutArgs& drop = shape.dropout;
     if (!drop.active()) return 1;
     const auto S = static_cast<uint64_t>(drop.sequence_length);
-    const uint64_t e = ((static_cast<uint64_t>((drop.first_sample + b) * shape.H + h)) * S +
+    const uint64_t e = ((static_cast<uint64_t>((drop.first_sample + b) * drop.heads + drop.head0 + h)) * S +
                         static_cast<uint64_t>(shape.q_start + t)) *
                            S +
                        static_cast<uint64_t>(shape.kv_start + j);
