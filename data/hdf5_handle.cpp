@@ -21,6 +21,7 @@ bool Hdf5Handle::close() {
 }
 
 Hdf5Quiet::Hdf5Quiet() {
+  H5dont_atexit();  // before anything that initialises the library; later calls do nothing
   H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }

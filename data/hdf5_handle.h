@@ -20,14 +20,17 @@ class Hdf5Handle {
 
   hid_t get() const { return id_; }
   bool valid() const { return id_ >= 0; }
-  bool close();  ///< false when HDF5 says so
+  bool close();                 ///< false when HDF5 says so
+  void abandon() { id_ = -1; }  ///< never closed: after a failed write HDF5 1.10 may crash in closing
 
  private:
   hid_t id_ = -1;
   Closer closer_ = nullptr;
 };
 
-/// While it lives, HDF5 prints nothing in this thread: errors are ours to report, with the file's name.
+/// While it lives, HDF5 prints nothing in this thread: errors are ours to report, with the file's name. The first one
+/// of a process also keeps HDF5 from cleaning up at exit, where it prints ("infinite loop closing library") about what
+/// a failed open left behind; every file is closed by its owner before.
 class Hdf5Quiet {
  public:
   Hdf5Quiet();

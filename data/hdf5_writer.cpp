@@ -68,13 +68,21 @@ void write_range(const Hdf5Handle& dataset, hid_t memory_type, hsize_t start, hs
 
 struct ShardWriter::Impl {
   std::string path;
-  int64_t tokens;
-  bool wide;
+  int64_t tokens = 0;
+  bool wide = false;
   Hdf5Handle file, token_set, document_set;
   std::vector<uint16_t> narrow_chunk;
   std::vector<uint32_t> wide_chunk;
   std::vector<uint64_t> documents;  ///< not yet written
   int64_t in_chunk = 0, written = 0, documents_flushed = 0;
+  bool failed = true;  ///< true while HDF5 works, so that a failure leaves it so
+
+  ~Impl() {
+    if (!failed) return;
+    token_set.abandon();
+    document_set.abandon();
+    file.abandon();
+  }
 
   void flush_chunk() {
     if (in_chunk == 0) return;
@@ -95,8 +103,10 @@ struct ShardWriter::Impl {
   }
 };
 
-ShardWriter::ShardWriter(const std::string& path, int64_t tokens, bool wide)
-    : impl_(new Impl{.path = path, .tokens = tokens, .wide = wide}) {
+ShardWriter::ShardWriter(const std::string& path, int64_t tokens, bool wide) : impl_(std::make_unique<Impl>()) {
+  impl_->path = path;
+  impl_->tokens = tokens;
+  impl_->wide = wide;
   ASHLAR_CHECK(tokens > 0, path, ": ", tokens, " tokens");
   const Hdf5Quiet quiet;
   impl_->file = create_file(path);
@@ -121,6 +131,7 @@ ShardWriter::ShardWriter(const std::string& path, int64_t tokens, bool wide)
   } else {
     impl_->narrow_chunk.resize(kChunkTokens);
   }
+  impl_->failed = false;
 }
 
 ShardWriter::~ShardWriter() = default;
@@ -129,6 +140,7 @@ void ShardWriter::append(std::span<const int32_t> tokens) {
   Impl& w = *impl_;
   ASHLAR_CHECK(w.written + static_cast<int64_t>(tokens.size()) <= w.tokens, w.path, ": more tokens than ", w.tokens);
   const Hdf5Quiet quiet;
+  w.failed = true;
   while (!tokens.empty()) {
     const auto n = std::min(tokens.size(), static_cast<size_t>(kChunkTokens - w.in_chunk));
     if (w.wide) {
@@ -141,13 +153,16 @@ void ShardWriter::append(std::span<const int32_t> tokens) {
     tokens = tokens.subspan(n);
     if (w.in_chunk == kChunkTokens) w.flush_chunk();
   }
+  w.failed = false;
 }
 
 void ShardWriter::add_document(int64_t start) {
   Impl& w = *impl_;
   const Hdf5Quiet quiet;
   w.documents.push_back(static_cast<uint64_t>(start));
+  w.failed = true;
   if (static_cast<int64_t>(w.documents.size()) == kDocumentsChunk) w.flush_documents();
+  w.failed = false;
 }
 
 int64_t ShardWriter::tokens_written() const { return impl_->written; }
@@ -160,11 +175,13 @@ void ShardWriter::finish() {
   Impl& w = *impl_;
   ASHLAR_CHECK(w.written == w.tokens, w.path, ": ", w.written, " of ", w.tokens, " tokens");
   const Hdf5Quiet quiet;
+  w.failed = true;
   w.flush_chunk();
   w.flush_documents();
   // Closing writes the metadata: the disk may be full only now.
   const bool good = w.token_set.close() && w.document_set.close() && w.file.close();
   if (!good) throw write_failed(w.path);
+  w.failed = false;
 }
 
 }  // namespace ashlar::data

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <string_view>
@@ -70,6 +71,13 @@ void write_dataset(const std::string& directory, const DatasetSpec& spec) {
     }
   }
   write_file_atomically(directory + "/manifest.json", manifest_text(m));
+}
+
+std::string resealed(const std::string& manifest) {
+  nlohmann::json json = nlohmann::json::parse(manifest);
+  json.erase("checksum");
+  json["checksum"] = hex32(crc32_of(json.dump(1)));
+  return json.dump(1) + "\n";
 }
 
 std::string read_all(const std::string& path) {

@@ -24,6 +24,9 @@ void write_dataset(const std::string& directory, const DatasetSpec& spec);
 /// n pseudo-random byte ids with the end-of-document id about every `document` tokens.
 std::vector<int32_t> random_tokens(int64_t n, int64_t document, uint64_t seed);
 
+/// A manifest's text with the checksum that its other lines call for.
+std::string resealed(const std::string& manifest);
+
 std::string read_all(const std::string& path);
 void write_all(const std::string& path, const std::string& bytes);
 
