@@ -32,13 +32,18 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
   });
   try {
-    return ashlar::launch::run_command(std::vector<std::string>(argv + 1, argv + argc), signals, log);
+    const int code = ashlar::launch::run_command(std::vector<std::string>(argv + 1, argv + argc), signals, log);
+    if (code == 0 && !std::cout.flush()) {  // a result that nobody got is no success
+      return fail("[output] standard output cannot be written: the disk is full or its reader went away",
+                  ashlar::ExitCode::kResource);
+    }
+    return code;
   } catch (const ashlar::Error& error) {
     return fail(error.what(), error.code());
   } catch (const std::bad_alloc&) {
     return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model",
                 ashlar::ExitCode::kResource);
   } catch (const std::exception& error) {
-    return fail(std::string(error.what()) + " (please report this as a bug)", ashlar::ExitCode::kBug);
+    return fail("[bug] " + std::string(error.what()) + " (please report this as a bug)", ashlar::ExitCode::kBug);
   }
 }

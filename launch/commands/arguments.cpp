@@ -62,6 +62,8 @@ std::vector<std::string> Arguments::positionals() {
   for (const std::string& word : words_) {
     if (word.size() < 2 || word[0] != '-' || (word[1] >= '0' && word[1] <= '9')) continue;
     const std::string name = word.substr(0, word.find('='));
+    if (std::find(known_.begin(), known_.end(), name) != known_.end())
+      throw input_error(command_, "option ", name, " is given twice; give it once");
     const auto nearest =
         std::min_element(known_.begin(), known_.end(), [&](const std::string& a, const std::string& b) {
           return config::edit_distance(a, name) < config::edit_distance(b, name);

@@ -1,6 +1,8 @@
 #include "launch/commands/generate.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <iostream>
 
 #include "launch/commands/arguments.h"
@@ -35,8 +37,8 @@ std::vector<int32_t> parse_ids(const std::string& text) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
     char* rest = nullptr;
-    const long id = std::strtol(word.c_str(), &rest, 10);
-    if (word.empty() || *rest != '\0' || id < 0)
+    const long long id = std::strtoll(word.c_str(), &rest, 10);  // beyond its range: the nearest end, refused too
+    if (word.empty() || *rest != '\0' || id < 0 || id > INT32_MAX)
       throw input_error("generate", "--ids: ", word, " is not a token id; expected numbers like 1,2,3");
     ids.push_back(static_cast<int32_t>(id));
     begin = end + 1;
@@ -77,7 +79,12 @@ int run_generate_command(std::span<const std::string> words, Log& log) {
   if (ids) {
     options.prompt = parse_ids(*ids);
   } else {
-    options.prompt = m.tokenizer->encode(prompt.value_or(""));
+    try {
+      options.prompt = m.tokenizer->encode(prompt.value_or(""));
+    } catch (const data::TextError& error) {
+      throw input_error("generate", "--prompt, byte offset ", error.offset, ": ", error.reason, "; the ",
+                        m.tokenizer->identity(), " tokenizer of ", m.checkpoint.string(), " cannot encode it");
+    }
     if (options.prompt.empty()) options.prompt = {m.tokenizer->eod_id()};
   }
   for (const int32_t id : options.prompt) {

@@ -12,11 +12,12 @@ namespace ashlar::training {
 int64_t resident_bytes();       ///< of this process now (VmRSS)
 int64_t peak_resident_bytes();  ///< the most so far (VmHWM)
 
-/// What a run's host memory consists of: the program as it stood before the first allocation, each arena of the backend
-/// at its high-water mark, and what the caller adds. On CPU the sum is what VmHWM shows.
+/// What a run's host memory consists of: the program (its own data before the first allocation, and the code of it and
+/// its libraries that is resident when asked), each arena of the backend at its high-water mark, and what the caller
+/// adds. On CPU the sum is what VmHWM shows, up to stacks and small objects.
 class MemoryLedger {
  public:
-  MemoryLedger();  ///< reads the program's share: construct before anything large exists
+  MemoryLedger();  ///< reads the program's own data: construct before anything large exists
   void add(std::string name, int64_t bytes) { extra_.emplace_back(std::move(name), bytes); }
 
   std::vector<std::pair<std::string, int64_t>> parts(Backend& backend) const;
@@ -24,7 +25,7 @@ class MemoryLedger {
   std::string report(Backend& backend) const;  ///< one line: total, then each part
 
  private:
-  int64_t program_bytes_;
+  int64_t private_bytes_;
   std::vector<std::pair<std::string, int64_t>> extra_;
 };
 

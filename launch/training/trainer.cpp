@@ -188,14 +188,36 @@ void Trainer::validate() {
   }
   const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
   const double seconds = now_sec() - begin;
+  if (!std::isfinite(loss)) {
+    throw Error(ExitCode::kNonFinite, "train",
+                str_cat("step ", step_, ": the validation loss is ", loss,
+                        "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
+  }
   metrics_->append_validation(step_, loss, stats.valid, seconds);
   log_.info(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step_, loss, stats.valid,
                             human_seconds(seconds)));
   validated_step_ = step_;
 }
 
+void Trainer::check_state() {
+  // A finite gradient may still push a weight or a moment out of range; that shows a step later, or never.
+  const auto& optimizer = *engine_->optimizer();
+  const std::pair<const char*, const Tensor*> slabs[] = {{"the weights of ", &optimizer.master()},
+                                                         {"the first moments of ", &optimizer.m()},
+                                                         {"the second moments of ", &optimizer.v()}};
+  for (const auto& [what, slab] : slabs) {
+    const optim::GradNorm sums = optim::grad_norm(engine_->ctx(), engine_->store(), *slab);
+    if (sums.first_non_finite.empty()) continue;
+    throw Error(ExitCode::kNonFinite, "train",
+                str_cat("step ", step_, ": ", what, sums.first_non_finite,
+                        " are not finite after the update; nothing was saved; lower optimizer.lr or resume from an "
+                        "earlier checkpoint"));
+  }
+}
+
 void Trainer::save() {
   if (saved_step_ == step_) return;
+  check_state();
   const checkpoint::Saved saved =
       checkpoint::save(engine_->ctx(), {.run_dir = directory_.path(),
                                         .store = engine_->store(),

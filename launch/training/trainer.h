@@ -40,6 +40,7 @@ class Trainer {
   void write_statistics();
   void validate();
   void save();
+  void check_state();  ///< throws Error(kNonFinite) when a weight or moment is not finite
 
   config::RunConfig config_;
   std::string config_toml_, tokenizer_json_;
