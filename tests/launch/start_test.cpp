@@ -1,0 +1,107 @@
+// What a user notices first: the time to the first line, the memory, and that a steady step asks the system for none.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "core/base/strings.h"
+#include "tests/launch/run_fixture.h"
+
+namespace ashlar::testing {
+namespace {
+
+// Seconds from exec to the first byte on standard output; the process then ends.
+double seconds_to_first_line(const RunFixture& run, const std::string& run_dir) {
+  int ends[2];
+  if (pipe(ends) != 0) return -1;
+  const std::string override_dir = "run.dir=" + run_dir;
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (chdir(run.dir().c_str()) != 0 || dup2(ends[1], 1) < 0) _exit(127);
+    close(ends[0]);
+    close(ends[1]);
+    execl(ASHLAR_BINARY, "ashlar", "train", "tiny.toml", override_dir.c_str(), nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  char first = 0;
+  const ssize_t n = read(ends[0], &first, 1);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  char rest[4096];
+  while (read(ends[0], rest, sizeof(rest)) > 0) {
+  }
+  close(ends[0]);
+  EXPECT_EQ(RunFixture::wait_for(pid), 0);
+  EXPECT_EQ(n, 1);
+  return seconds;
+}
+
+TEST(Start, FirstLineComesWithinASecond) {
+  const RunFixture run;
+  double best = 1e9;
+  for (int i = 0; i < 3; ++i) best = std::min(best, seconds_to_first_line(run, str_cat("r", i)));
+  std::cout << "first line after " << best * 1e3 << " ms\n";
+  EXPECT_LT(best, 1.0);
+}
+
+// "12.3 MB" as bytes.
+double bytes_of(const std::string& number, const std::string& unit) {
+  return std::stod(number) * (unit == "GB" ? 1e9 : unit == "MB" ? 1e6 : 1e3);
+}
+
+// The run's own account: "memory: SUM = part + part ...; peak of the process PEAK". The kernel's word is the peak's.
+void expect_memory_is_named(const RunFixture& run, const std::string& overrides) {
+  const ShellResult r = run.ashlar("train tiny.toml train.steps=8 checkpoint.every=0 " + overrides);
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::smatch all;
+  ASSERT_TRUE(std::regex_search(
+      r.out, all, std::regex(R"(memory: ([0-9.]+) (KB|MB|GB) = (.*); peak of the process ([0-9.]+) (KB|MB|GB))")))
+      << r.out;
+  const double sum = bytes_of(all[1], all[2]), peak = bytes_of(all[4], all[5]);
+  double parts = 0;
+  const std::string list = all[3];
+  const std::regex part(R"(([a-z_]+) ([0-9.]+) (KB|MB|GB))");
+  for (std::sregex_iterator at(list.begin(), list.end(), part), end; at != end; ++at)
+    parts += bytes_of((*at)[2], (*at)[3]);
+  EXPECT_NEAR(parts, sum, 0.01 * sum + 1e6) << "the parts do not add up: " << all[0];
+  EXPECT_NEAR(peak, sum, 0.02 * peak + 16e6) << all[0];
+  // The last step's row has the same peak, read from the kernel as well.
+  std::string last;
+  std::istringstream rows(run.read("run/metrics.jsonl"));
+  for (std::string line; std::getline(rows, line);)
+    if (line.find("peak_memory_bytes") != std::string::npos) last = line;
+  EXPECT_LE(nlohmann::json::parse(last).at("peak_memory_bytes").get<double>(), peak * 1.01 + 1e5);
+  std::cout << all[0] << "\n";
+}
+
+TEST(Start, MemoryOfASmallRunIsNamed) { expect_memory_is_named(RunFixture(), ""); }
+
+TEST(Start, MemoryOfALargerRunIsNamed) {
+  expect_memory_is_named(RunFixture(),
+                         "run.dtype=bf16 model.d_model=384 model.n_layers=4 model.n_heads=6 "
+                         "model.d_ff=1024 train.sequence_length=128 data.document_mask=true");
+}
+
+TEST(Start, SteadyStepsAskTheSystemForNoMemory) {
+  const RunFixture run;
+  for (const char* options : {"", "run.dtype=bf16", "train.recompute=block", "train.micro_batch=1 dropout.embed=0.1"}) {
+    SCOPED_TRACE(options);
+    const ShellResult r = run.ashlar(str_cat("bench step tiny.toml --steps 6 --warmup 2 --json ", options));
+    ASSERT_EQ(r.code, 0) << r.err;
+    const auto row = nlohmann::json::parse(r.out);
+    EXPECT_EQ(row.at("allocator_calls").get<int64_t>(), 0) << r.out;
+    EXPECT_GT(row.at("step_ms").get<double>(), 0);
+    EXPECT_GT(row.at("peak_memory_bytes").get<int64_t>(), 1'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::testing
