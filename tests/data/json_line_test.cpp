@@ -74,6 +74,8 @@ TEST(JsonLine, AgreesWithAnotherParser) {
         default: line.insert(at, 1, line[random() % line.size()]);
       }
     }
+    // The other parser takes a zero byte for the end of its input.
+    if (line.find('\0') != std::string::npos) continue;
     const nlohmann::json other = nlohmann::json::parse(line, nullptr, false);
     const bool good = other.is_object() && other.contains("text") && other["text"].is_string();
     std::string got;
