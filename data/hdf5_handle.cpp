@@ -1,5 +1,13 @@
 #include "data/hdf5_handle.h"
 
+#include <algorithm>
+#include <string_view>
+
+#ifdef __SANITIZE_ADDRESS__
+// HDF5 keeps its tables until the process ends, because its clean-up at exit is off (see Hdf5Quiet).
+extern "C" __attribute__((weak)) const char* __lsan_default_suppressions() { return "leak:libhdf5\n"; }
+#endif
+
 namespace ashlar::data {
 
 Hdf5Handle& Hdf5Handle::operator=(Hdf5Handle&& other) noexcept {
@@ -35,6 +43,13 @@ std::string hdf5_reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
+  // A failed system call is told in a paragraph of which one quoted text says why.
+  static constexpr std::string_view kQuoted = "error message = '";
+  const size_t quoted = reason.find(kQuoted);
+  if (quoted != std::string::npos) {
+    reason.erase(0, quoted + kQuoted.size());
+    reason.erase(std::min(reason.find('\''), reason.size()));
+  }
   for (char& c : reason) {
     if (c == '\n' || c == '\r') c = ' ';
   }

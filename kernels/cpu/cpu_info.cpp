@@ -1,6 +1,5 @@
 #include "kernels/cpu/cpu_info.h"
 
-#include <oneapi/dnnl/dnnl.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -97,18 +96,9 @@ void limit_libraries(Isa isa) {
   constexpr int64_t kAvx512Targets = HWY_AVX3 | (HWY_AVX3 - 1);  // lower bits are better targets of the same family
   constexpr int64_t kAvx2Targets = HWY_AVX2 | (HWY_AVX2 - 1);
   switch (isa) {
-    case Isa::kBaseline:
-      hwy::DisableTargets(kAvx2Targets);
-      dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
-      return;
-    case Isa::kAvx2:
-      hwy::DisableTargets(kAvx512Targets);
-      dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-      return;
-    case Isa::kAvx512:
-      hwy::DisableTargets(0);
-      dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
-      return;
+    case Isa::kBaseline: hwy::DisableTargets(kAvx2Targets); return;
+    case Isa::kAvx2: hwy::DisableTargets(kAvx512Targets); return;
+    case Isa::kAvx512: hwy::DisableTargets(0); return;
     case Isa::kAvx512Bf16: hwy::DisableTargets(0); return;
   }
 }

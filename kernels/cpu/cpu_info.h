@@ -30,8 +30,7 @@ struct CpuInfo {
 /// nowhere else. The lowest wins. Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
 CpuInfo detect_cpu(std::string_view max_isa = {});
 
-/// Holds Highway's and oneDNN's own dispatch to `isa`. Both libraries keep this process-wide: the first backend of a
-/// process decides for oneDNN, the latest for Highway.
+/// Holds Highway's own dispatch to `isa`. It keeps this process-wide: the latest backend decides.
 void limit_libraries(Isa isa);
 
 /// Multiply-add rate in FLOP/s of `threads` cores on registers only, measured now for about `seconds`: fp32 and fp64

@@ -5,17 +5,6 @@
 
 namespace ashlar::cpu {
 
-struct Gemm::OneDnn {};
-
-std::string_view name_of(GemmPath path) {
-  switch (path) {
-    case GemmPath::kAuto: return "auto";
-    case GemmPath::kOwn: return "own";
-    case GemmPath::kOneDnn: return "onednn";
-  }
-  throw Bug("[gemm] unknown path");
-}
-
 namespace {
 
 void check_view(const ConstView& view, std::string_view name, int64_t rows, int64_t cols) {
@@ -49,16 +38,11 @@ Gemm::Gemm(Isa isa, int threads, Allocator& workspace) : isa_(isa), threads_(thr
   ASHLAR_CHECK(threads >= 1, "threads = ", threads);
 }
 
-Gemm::~Gemm() = default;
-
-GemmPath Gemm::path_for(const GemmArgs&, GemmPath) { return GemmPath::kOwn; }
-
-void Gemm::run(const GemmArgs& args, GemmPath path) {
+void Gemm::run(const GemmArgs& args) {
   check(args);
-  ASHLAR_CHECK(path != GemmPath::kOneDnn || path_for(args, path) == path, "gemm: oneDNN cannot serve this call");
   gemm_own(args, isa_, threads_, workspace_);
 }
 
-std::string Gemm::description() const { return "gemm: own kernels"; }
+std::string Gemm::description() const { return "packed gemm"; }
 
 }  // namespace ashlar::cpu

@@ -21,7 +21,6 @@ namespace {
 
 using cpu::Gemm;
 using cpu::GemmArgs;
-using cpu::GemmPath;
 
 struct Shape {
   int64_t rows, k, m;  // y [rows, m] = x [rows, k] w [m, k]^T
@@ -37,7 +36,6 @@ struct Options {
   int threads = 0;
   bool gpt2 = true, chars = true;
   std::vector<DType> dtypes = {DType::kFloat32, DType::kBFloat16};
-  GemmPath path = GemmPath::kAuto;
   double seconds = 0.15;  // a row
 };
 
@@ -59,10 +57,10 @@ Options parse(std::span<const std::string> args) {
       options.json = true;
       continue;
     }
-    constexpr std::array<std::string_view, 5> kWithValue = {"--threads", "--shapes", "--dtype", "--path", "--seconds"};
+    constexpr std::array<std::string_view, 4> kWithValue = {"--threads", "--shapes", "--dtype", "--seconds"};
     if (std::find(kWithValue.begin(), kWithValue.end(), option) == kWithValue.end()) {
       throw input_error("bench gemm", "unknown option \"", option,
-                        "\"; use --json, --threads, --shapes, --dtype, --path or --seconds");
+                        "\"; use --json, --threads, --shapes, --dtype or --seconds");
     }
     if (i + 1 == args.size()) throw input_error("bench gemm", option, " needs a value");
     const std::string& value = args[++i];
@@ -87,14 +85,6 @@ Options parse(std::span<const std::string> args) {
         if (options.dtypes.empty()) {
           throw input_error("bench gemm", "--dtype expects fp32, bf16, fp64 or all, got \"", value, "\"");
         }
-      }
-    } else {
-      if (value == "own") {
-        options.path = GemmPath::kOwn;
-      } else if (value == "onednn") {
-        options.path = GemmPath::kOneDnn;
-      } else if (value != "auto") {
-        throw input_error("bench gemm", "--path expects auto, own or onednn, got \"", value, "\"");
       }
     }
   }
@@ -128,23 +118,22 @@ struct Row {
   DType dtype;
   Shape shape;
   std::string_view kind;
-  std::string_view path;  // empty where the asked path cannot serve the product
   double seconds = 0, flops = 0, peak = 0;
 
   double share() const { return flops / seconds / peak; }
 };
 
 /// The lower quartile of repeated runs: on a shared machine a disturbed run can only be too slow.
-double quartile_seconds(Gemm& gemm, const GemmArgs& args, GemmPath path, double budget) {
+double quartile_seconds(Gemm& gemm, const GemmArgs& args, double budget) {
   using Clock = std::chrono::steady_clock;
-  gemm.run(args, path);
-  gemm.run(args, path);
+  gemm.run(args);
+  gemm.run(args);
   std::vector<double> times;
   const auto begin = Clock::now();
   double elapsed = 0;
   while (times.size() < 8 || elapsed < budget) {
     const auto start = Clock::now();
-    gemm.run(args, path);
+    gemm.run(args);
     const auto end = Clock::now();
     times.push_back(std::chrono::duration<double>(end - start).count());
     elapsed = std::chrono::duration<double>(end - begin).count();
@@ -167,13 +156,9 @@ void measure(const Options& options, Gemm& gemm, Allocator& memory, std::string_
         GemmArgs{.a = y.view(), .b = w.view(), .bias = {}, .c = dx.view()},
         GemmArgs{.a = y.view(), .b = x.view(), .bias = {}, .c = dw.view(), .transpose_a = true, .accumulate = true}};
     for (size_t i = 0; i < calls.size(); ++i) {
-      Row row{.model = model, .dtype = dtype, .shape = s, .kind = kKinds[i], .path = {}};
+      Row row{.model = model, .dtype = dtype, .shape = s, .kind = kKinds[i]};
       row.flops = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.k) * static_cast<double>(s.m);
-      const GemmPath path = gemm.path_for(calls[i], options.path);
-      if (options.path == GemmPath::kAuto || path == options.path) {
-        row.path = name_of(path);
-        row.seconds = quartile_seconds(gemm, calls[i], path, options.seconds);
-      }
+      row.seconds = quartile_seconds(gemm, calls[i], options.seconds);
       rows.push_back(row);
     }
   }
@@ -184,7 +169,7 @@ double total_share(const std::vector<Row>& rows, std::string_view model, DType d
   double flops = 0;
   double at_peak = 0;
   for (const Row& row : rows) {
-    if (row.model != model || row.dtype != dtype || row.kind != kind || row.path.empty()) continue;
+    if (row.model != model || row.dtype != dtype || row.kind != kind) continue;
     flops += row.flops / row.peak;
     at_peak += row.seconds;
   }
@@ -199,17 +184,12 @@ std::string format(const char* pattern, Values... values) {
 }
 
 void print_table(const std::vector<Row>& rows, std::ostream& out) {
-  out << "model dtype      N      K      M  product path        ms   GFLOP/s  % of peak\n";
+  out << "model dtype      N      K      M  product       ms   GFLOP/s  % of peak\n";
   for (const Row& row : rows) {
     out << format("%-5s %-5s %6lld %6lld %6lld  %-7s ", row.model.data(), name_of(row.dtype).data(),
                   static_cast<long long>(row.shape.rows), static_cast<long long>(row.shape.k),
                   static_cast<long long>(row.shape.m), row.kind.data());
-    if (row.path.empty()) {
-      out << "not served by the asked path\n";
-    } else {
-      out << format("%-6s %8.3f %9.1f %10.1f\n", row.path.data(), row.seconds * 1e3, row.flops / row.seconds * 1e-9,
-                    100 * row.share());
-    }
+    out << format("%8.3f %9.1f %10.1f\n", row.seconds * 1e3, row.flops / row.seconds * 1e-9, 100 * row.share());
   }
 }
 
@@ -256,14 +236,12 @@ int run_bench_gemm(std::span<const std::string> args, std::ostream& out) {
   }
   if (!options.json) return 0;
   for (const Row& row : rows) {
-    nlohmann::json entry = {
-        {"model", row.model}, {"dtype", name_of(row.dtype)}, {"n", row.shape.rows}, {"k", row.shape.k},
-        {"m", row.shape.m},   {"product", row.kind},         {"path", row.path}};
-    if (!row.path.empty()) {
-      entry["ms"] = row.seconds * 1e3;
-      entry["gflops"] = row.flops / row.seconds * 1e-9;
-      entry["share_of_peak"] = row.share();
-    }
+    nlohmann::json entry = {{"model", row.model},  {"dtype", name_of(row.dtype)},
+                            {"n", row.shape.rows}, {"k", row.shape.k},
+                            {"m", row.shape.m},    {"product", row.kind}};
+    entry["ms"] = row.seconds * 1e3;
+    entry["gflops"] = row.flops / row.seconds * 1e-9;
+    entry["share_of_peak"] = row.share();
     json["rows"].push_back(std::move(entry));
   }
   out << json.dump(2) << '\n';

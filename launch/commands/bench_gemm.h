@@ -7,7 +7,7 @@
 namespace ashlar::launch {
 
 /// `ashlar bench gemm [--json] [--threads N] [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all]
-/// [--path auto|own|onednn] [--seconds S]`: the three products of the linear layers of GPT-2 124M (B=4 T=256) and of
+/// [--seconds S]`: the three products of the linear layers of GPT-2 124M (B=4 T=256) and of
 /// the character model, each with its time, GFLOP/s and percent of the FMA or bf16 dot-product peak measured in the
 /// same run. `--json` writes one object instead of the table. Returns the exit code; throws input_error for bad
 /// options.

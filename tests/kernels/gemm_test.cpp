@@ -121,13 +121,12 @@ struct Operands {
 
 /// Compares with plain fp64 loops. The bound: k fused steps and the final additions each err by at most one unit of
 /// the arithmetic relative to the sum of magnitudes (Higham 2002, eq. 3.5), and the store by one of its dtype.
-void expect_right(const Case& t, Isa isa, int threads, GemmPath path) {
+void expect_right(const Case& t, Isa isa, int threads) {
   ArenaAllocator workspace(MemoryKind::kWorkspace);
   Gemm gemm(isa, threads, workspace);
   Operands x(t);
   const Operands before(t);
-  if (path == GemmPath::kOneDnn && gemm.path_for(x.args, GemmPath::kOneDnn) != GemmPath::kOneDnn) return;
-  gemm.run(x.args, path);
+  gemm.run(x.args);
   const double arithmetic = unit_roundoff(accumulate_dtype(t.storage)) * static_cast<double>(t.k + 4);
   const double store = unit_roundoff(x.args.c.dtype);
   for (int64_t i = 0; i < t.m; ++i) {
@@ -141,8 +140,8 @@ void expect_right(const Case& t, Isa isa, int threads, GemmPath path) {
         magnitude += std::abs(term);
       }
       const double bound = 1.01 * (arithmetic * magnitude + store * std::abs(want)) + 1e-300;
-      ASSERT_NEAR(x.c.at(i, j), want, bound) << t.text() << " at (" << i << ", " << j << ") isa " << name_of(isa)
-                                             << " threads " << threads << " path " << name_of(path);
+      ASSERT_NEAR(x.c.at(i, j), want, bound)
+          << t.text() << " at (" << i << ", " << j << ") isa " << name_of(isa) << " threads " << threads;
     }
   }
   EXPECT_TRUE(x.c.guards_intact()) << t.text();
@@ -160,7 +159,7 @@ std::vector<Isa> instruction_sets() {
 }
 
 /// All three kinds, modes and result dtypes of one size.
-void expect_all_right(int64_t m, int64_t n, int64_t k, int64_t pad, Isa isa, int threads, GemmPath path) {
+void expect_all_right(int64_t m, int64_t n, int64_t k, int64_t pad, Isa isa, int threads) {
   for (const DType storage : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
     for (const int kind : {0, 1, 2}) {
       for (const int mode : {0, 1, 2}) {
@@ -176,7 +175,7 @@ void expect_all_right(int64_t m, int64_t n, int64_t k, int64_t pad, Isa isa, int
                        .bias = mode == 2,
                        .wide_result = wide,
                        .pad = pad};
-          expect_right(t, isa, threads, path);
+          expect_right(t, isa, threads);
           if (::testing::Test::HasFatalFailure()) return;
         }
       }
@@ -184,14 +183,12 @@ void expect_all_right(int64_t m, int64_t n, int64_t k, int64_t pad, Isa isa, int
   }
 }
 
-class GemmPaths : public ::testing::TestWithParam<GemmPath> {};
-
-TEST_P(GemmPaths, OddShapes) {
+TEST(GemmProducts, OddShapes) {
   for (const Isa isa : instruction_sets()) {
     for (const int64_t m : {1, 3, 29, 67}) {
       for (const int64_t n : {1, 17, 48, 97}) {
         for (const int64_t k : {1, 7, 33, 64}) {
-          expect_all_right(m, n, k, 0, isa, 1, GetParam());
+          expect_all_right(m, n, k, 0, isa, 1);
           if (HasFatalFailure()) return;
         }
       }
@@ -199,44 +196,40 @@ TEST_P(GemmPaths, OddShapes) {
   }
 }
 
-TEST_P(GemmPaths, StridedRowsAndTwoThreads) {
+TEST(GemmProducts, StridedRowsAndTwoThreads) {
   for (const Isa isa : instruction_sets()) {
-    expect_all_right(29, 97, 48, 5, isa, 2, GetParam());
-    expect_all_right(48, 33, 130, 3, isa, 2, GetParam());
-    expect_all_right(1, 70, 48, 16, isa, 2, GetParam());
+    expect_all_right(29, 97, 48, 5, isa, 2);
+    expect_all_right(48, 33, 130, 3, isa, 2);
+    expect_all_right(1, 70, 48, 16, isa, 2);
   }
 }
 
-TEST_P(GemmPaths, SeveralSlicesOfK) {
-  for (const Isa isa : instruction_sets()) expect_all_right(13, 40, 1601, 2, isa, 2, GetParam());
+TEST(GemmProducts, SeveralSlicesOfK) {
+  for (const Isa isa : instruction_sets()) expect_all_right(13, 40, 1601, 2, isa, 2);
 }
 
-TEST_P(GemmPaths, SeveralBlocks) {
+TEST(GemmProducts, SeveralBlocks) {
   const Isa isa = instruction_sets().back();
-  expect_all_right(1601, 21, 5, 0, isa, 2, GetParam());
-  expect_all_right(3, 6200, 9, 0, isa, 2, GetParam());
+  expect_all_right(1601, 21, 5, 0, isa, 2);
+  expect_all_right(3, 6200, 9, 0, isa, 2);
 }
 
-TEST_P(GemmPaths, RepeatsToTheBit) {
+TEST(GemmProducts, RepeatsToTheBit) {
   for (const Isa isa : instruction_sets()) {
     for (const DType storage : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       const Case t{.m = 131, .n = 200, .k = 900, .storage = storage, .transpose_b = true};
       ArenaAllocator workspace(MemoryKind::kWorkspace);
       Gemm gemm(isa, 2, workspace);
       Operands first(t);
-      if (gemm.path_for(first.args, GetParam()) != GetParam() && GetParam() != GemmPath::kAuto) continue;
-      gemm.run(first.args, GetParam());
+      gemm.run(first.args);
       for (int repeat = 0; repeat < 5; ++repeat) {
         Operands again(t);
-        gemm.run(again.args, GetParam());
+        gemm.run(again.args);
         ASSERT_EQ(first.c.bytes(), again.c.bytes()) << t.text();
       }
     }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(All, GemmPaths, ::testing::Values(GemmPath::kAuto, GemmPath::kOwn, GemmPath::kOneDnn),
-                         [](const auto& value) { return std::string(name_of(value.param)); });
 
 TEST(Gemm, OwnKernelsGiveTheSameBitsForAnyThreadCount) {
   for (const Isa isa : instruction_sets()) {
@@ -249,7 +242,7 @@ TEST(Gemm, OwnKernelsGiveTheSameBitsForAnyThreadCount) {
           ArenaAllocator workspace(MemoryKind::kWorkspace);
           Gemm gemm(isa, threads, workspace);
           Operands x(t);
-          gemm.run(x.args, GemmPath::kOwn);
+          gemm.run(x.args);
           if (threads == 1) one_thread = x.c.bytes();
           ASSERT_EQ(x.c.bytes(), one_thread) << t.text() << " threads " << threads;
         }

@@ -63,40 +63,5 @@ every = 100
   EXPECT_LT(rows.back()["val_loss"].get<double>(), bigram) << report;
 }
 
-class Config : public Licences, public ::testing::WithParamInterface<std::string> {};
-
-// Everything of the file is kept but its sizes, so that each of its other keys goes through a training.
-TEST_P(Config, LoadsWholeAndTrainsAsATinyTwin) {
-  const std::string file = shell_quote(ASHLAR_SOURCE_DIR "/configs/" + GetParam() + ".toml");
-  ashlar("params " + file + " vocab.size=50257");
-  ashlar(
-      "train " + file + " run.dir=" + shell_quote(scratch_.file("run")) + " data.path=" + shell_quote(dataset()) +
-      " run.threads=1 model.d_model=64 model.n_layers=2 model.n_heads=4 model.n_kv_heads=default model.head_dim=default"
-      " model.d_ff=default vocab.size=default pos.max_positions=default train.steps=12 train.sequence_length=32"
-      " train.global_batch=4 train.micro_batch=2 train.eval_every=6 train.eval_batches=2"
-      " schedule.warmup_steps=2 schedule.decay_steps=default checkpoint.every=5");
-  const std::vector<nlohmann::json> rows = metrics(scratch_.path() / "run");
-  ASSERT_EQ(rows.size(), 14u) << "twelve steps and two validations";
-  EXPECT_LT(rows.back()["val_loss"].get<double>(), rows.front()["loss"].get<double>());
-}
-
-std::vector<std::string> config_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(ASHLAR_SOURCE_DIR "/configs")) {
-    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Configs, Config, ::testing::ValuesIn(config_names()), test_name);
-
 }  // namespace
 }  // namespace ashlar::quickstart

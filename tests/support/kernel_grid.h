@@ -21,7 +21,7 @@ struct Shape {
 };
 
 /// Odd shapes around vector lengths and blocks; the last ones are large enough for two threads.
-inline constexpr std::array<Shape, 9> kShapes = {Shape{1, 1}, {3, 3},    {1, 31},    {5, 33},   {31, 64},
+inline constexpr std::array<Shape, 9> kShapes = {Shape{1, 1}, {3, 3},    {1, 31},    {5, 33},  {31, 64},
                                                  {33, 257},   {3, 1025}, {129, 257}, {43, 768}};
 
 /// Half the distance of neighbouring numbers around one.
