@@ -78,6 +78,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_st
       if (in.eof()) break;  // no line break: torn by a kill
       const auto row = nlohmann::json::parse(line, nullptr, false);
       if (!row.is_object() || !row.contains("step") || row["step"].get<int64_t>() > completed_steps) break;
+      if (row.contains("val_loss")) last_validation_step_ = row["step"].get<int64_t>();
       kept += line + "\n";
     }
     io::write_file_atomically(path, kept);

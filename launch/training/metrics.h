@@ -39,6 +39,9 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
+  /// The step of the last validation that is kept; -1 when there is none.
+  int64_t last_validation_step() const { return last_validation_step_; }
+
   /// Appends one object. Throws resource_error when the disk is full.
   void append(const std::string& json);
   void append_validation(int64_t step, double val_loss, int64_t tokens, double seconds);
@@ -46,6 +49,7 @@ class MetricsFile {
  private:
   std::filesystem::path path_;
   int fd_ = -1;
+  int64_t last_validation_step_ = -1;
 };
 
 }  // namespace ashlar::training

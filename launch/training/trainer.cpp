@@ -91,6 +91,7 @@ Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, c
     if (c.run.init_from) {
       checkpoint::CheckpointReader reader(checkpoint::resolve(*c.run.init_from, log_));
       checkpoint::load_weights(engine_->ctx(), reader, engine_->store(), engine_->optimizer());
+      metadata_ = reader.metadata();
       log_.info(str_cat("weights from ", reader.path().string(), ", a fresh optimizer"));
     } else {
       engine_->initialize();
@@ -99,6 +100,7 @@ Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, c
   }
   io::write_file_atomically(directory_.config(), config_toml_);
   metrics_.emplace(directory_.metrics(), step_);
+  validated_step_ = metrics_->last_validation_step();
 
   auto stream = std::make_unique<data::TrainStream>(sources_of(c), stream_options(c), static_cast<uint64_t>(c.run.seed),
                                                     step_ * c.train.global_batch);
@@ -131,6 +133,7 @@ bool Trainer::restore() {
   }
   const checkpoint::TrainingState state =
       checkpoint::load_training(engine_->ctx(), reader, engine_->store(), *engine_->optimizer());
+  metadata_ = reader.metadata();
   step_ = saved_step_ = state.step;
   tokens_ = state.tokens;
   log_.info(str_cat("continuing from ", found->path.string(), " at step ", step_));
@@ -229,7 +232,7 @@ void Trainer::save() {
                                                   .philox_step = static_cast<uint64_t>(step_)},
                                         .config_toml = config_toml_,
                                         .tokenizer_json = tokenizer_json_,
-                                        .metadata = {},
+                                        .metadata = metadata_,
                                         .keep = config_.checkpoint.keep});
   saved_step_ = step_;
   log_.info(str_cat("saved ", saved.path.string(), " (", human_bytes(saved.bytes), " in ",

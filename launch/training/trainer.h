@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "core/io/safetensors.h"
 #include "launch/config/run_config.h"
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
@@ -44,6 +45,7 @@ class Trainer {
 
   config::RunConfig config_;
   std::string config_toml_, tokenizer_json_;
+  io::Metadata metadata_;  ///< of the checkpoint that the run came from, kept in its own
   const SignalWatch& signals_;
   MemoryLedger memory_;
   Log& log_;
