@@ -245,8 +245,7 @@ ExitCode Trainer::run() {
     log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps,
                       " steps; raise train.steps to go on"));
   }
-  const double flops = model::flops_per_token(c.model, c.train.sequence_length).total_full();
-  const double flops_causal = model::flops_per_token(c.model, c.train.sequence_length).total_causal();
+  const model::FlopsPerToken flops = model::flops_per_token(c.model, c.train.sequence_length);
   std::optional<SignalWatch::Request> stop;
   while (step_ < c.train.steps && !(stop = signals_.pending())) {
     MetricsRow row;
@@ -255,8 +254,8 @@ ExitCode Trainer::run() {
     row.total_steps = c.train.steps;
     row.tokens = tokens_;
     row.tokens_per_sec = static_cast<double>(row.result.tokens) / (row.step_ms / 1e3);
-    row.mfu = flops * row.tokens_per_sec / peak_flops_;
-    row.mfu_causal = flops_causal * row.tokens_per_sec / peak_flops_;
+    row.mfu = flops.total_full() * row.tokens_per_sec / peak_flops_;
+    row.mfu_causal = flops.total_causal() * row.tokens_per_sec / peak_flops_;
     row.peak_memory_bytes = peak_resident_bytes();
     recent_ms_.push_back(row.step_ms);
     if (recent_ms_.size() > 50) recent_ms_.erase(recent_ms_.begin());
