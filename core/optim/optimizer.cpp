@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace ashlar::optim {
 
@@ -58,6 +59,15 @@ void Optimizer::step(const Ctx& ctx) {
                      .eps = options_.eps,
                      .scalars = ctx.scalars},
                     ctx.stream);
+}
+
+double sum_squares(const Ctx& ctx, const Tensor& t) {
+  const int64_t num_chunks = (t.size() + SumSquares::kChunk - 1) / SumSquares::kChunk;
+  const Tensor partials = ctx.empty(DType::kFloat64, {num_chunks}, MemoryKind::kWorkspace);
+  ctx.backend.sum_squares({.x = t.flat_range(0, t.size()).view(), .partials = partials.mut_view()}, ctx.stream);
+  std::vector<double> host(num_chunks);
+  ctx.backend.copy_to_host(partials.view(), host.data(), ctx.stream);
+  return std::accumulate(host.begin(), host.end(), 0.0);
 }
 
 GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab) {

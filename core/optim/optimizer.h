@@ -54,4 +54,7 @@ struct GradNorm {
 /// 4096 from each piece's start, chunk sums added in order, pieces in global-name order, all in fp64.
 GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab);
 
+/// Sum of squares of a contiguous tensor of any floating dtype, in fp64, chunks of 4096 added in order.
+double sum_squares(const Ctx& ctx, const Tensor& t);
+
 }  // namespace ashlar::optim

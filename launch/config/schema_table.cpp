@@ -370,9 +370,10 @@ constexpr KeySpec kSchema[] = {
     {.section = "checkpoint", .key = "keep", .type = kInt, .fallback = "3", .low = 1, .high = 1e6,
      .unit = "checkpoints", .doc = "The newest so many are kept."},
     {.section = "log", .key = "every", .type = kInt, .fallback = "1", .low = 1, .high = kBig, .unit = "steps",
-     .doc = "Steps from one line to the next, on the terminal and in metrics.jsonl."},
+     .doc = "Steps from one line on the terminal to the next. metrics.jsonl has every step."},
     {.section = "log", .key = "stats_every", .type = kInt, .fallback = "0", .low = 0, .high = kBig, .unit = "steps",
-     .doc = "Steps from one set of layer statistics to the next. 0 is off."},
+     .doc = "Steps from one row of statistics in metrics.jsonl to the next: RMS of every weight and its gradient "
+            "before clipping, and of the residual stream after the embedding and each block. 0 is off."},
 };
 // clang-format on
 

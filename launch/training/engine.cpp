@@ -95,4 +95,16 @@ void Engine::evaluate(const DeviceBatch& batch, LossStats& stats) {
   stage_->loss(ctx, stage_->blocks(ctx, stage_->embed(ctx, batch.view()), batch.view()), batch.view(), stats);
 }
 
+std::vector<double> Engine::residual_rms(const DeviceBatch& batch) const {
+  Ctx ctx = ctx_;
+  ctx.tape = nullptr;
+  std::vector<double> rms;
+  Var h = stage_->embed(ctx, batch.view());
+  for (int64_t i = 0;; ++i) {
+    rms.push_back(std::sqrt(optim::sum_squares(ctx, h.value) / static_cast<double>(h.value.size())));
+    if (i == stage_->num_blocks()) return rms;
+    h = stage_->block(i).forward(ctx, h, batch.view(), stage_->rope_tables());
+  }
+}
+
 }  // namespace ashlar::training

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
@@ -51,6 +52,10 @@ class Engine {
 
   /// Sums loss over a batch without recording or dropout.
   void evaluate(const DeviceBatch& batch, LossStats& stats);
+
+  /// Root mean square of the residual stream after the embedding and after each block, over all rows and columns of
+  /// the batch, without recording or dropout: [n_layers + 1]. Costs one forward through the blocks.
+  std::vector<double> residual_rms(const DeviceBatch& batch) const;
 
   Ctx ctx() const { return ctx_; }
   const model::Stage& stage() const { return *stage_; }

@@ -175,6 +175,9 @@ void Trainer::write_statistics() {
     row["stats"][piece.name] = {{"weight_rms", std::sqrt(weights.squares[i] / n)},
                                 {"grad_rms", std::sqrt(grads.squares[i] / n)}};
   }
+  const std::vector<double> residual = engine_->residual_rms(micro_batches_.front());
+  for (size_t i = 0; i < residual.size(); ++i)
+    row["stats"][i == 0 ? "embed" : str_cat("blocks.", i - 1)] = {{"output_rms", residual[i]}};
   metrics_->append(row.dump());
 }
 

@@ -39,6 +39,9 @@ class Stage {
   /// New tokens of samples whose past is in the cache -> hidden rows [N, C]; advances the cache. Whole model only.
   Tensor decode(const Ctx& ctx, const BatchView& batch, KvCache& cache) const;
 
+  int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
+  const Block& block(int64_t i) const { return *blocks_[i]; }  ///< the i-th block of this stage
+  const ops::RopeTables& rope_tables() const { return tables_; }
   const ModelConfig& config() const { return config_; }
 
  private:
