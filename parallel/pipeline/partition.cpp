@@ -1,0 +1,125 @@
+#include "parallel/pipeline/partition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/base/error.h"
+
+namespace ashlar::pipeline {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+/// Sums of the same layers in another order differ by rounding: such cuts count as equal.
+bool less(double a, double b) { return a < b * (1 - 1e-12); }
+
+class Cutter {
+ public:
+  Cutter(const PartitionSpec& spec, bool allow_empty)
+      : spec_(spec), allow_empty_(allow_empty), chunks_(spec.stages * spec.virtual_stages), sums_{0} {
+    for (const double flops : spec.layer_flops) sums_.push_back(sums_.back() + flops);
+  }
+
+  /// The cost of chunk k when it holds layers [first, last).
+  double cost(int64_t k, int64_t first, int64_t last) const {
+    const double ends = (k == 0 ? spec_.embedding_flops : 0) + (k == chunks_ - 1 ? spec_.head_flops : 0);
+    return sums_[static_cast<size_t>(last)] - sums_[static_cast<size_t>(first)] + ends;
+  }
+
+  /// The cheapest possible costliest chunk.
+  double min_max() {
+    solve([](double chunk, double rest) { return std::max(chunk, rest); });
+    return at(0, 0);
+  }
+
+  /// cuts[k] is the first layer of chunk k; one more for the end. No chunk costs more than `limit`.
+  std::vector<int64_t> most_even(double limit) {
+    const auto squares = [limit](double chunk, double rest) {
+      return less(limit, chunk) ? kInfinite : (chunk / limit) * (chunk / limit) + rest;
+    };
+    solve(squares);
+    std::vector<int64_t> cuts{0};
+    for (int64_t k = 0; k < chunks_; ++k) {
+      int64_t last = cuts.back() + min_layers(k);
+      while (less(at(k, cuts.back()), squares(cost(k, cuts.back(), last), at(k + 1, last)))) ++last;
+      cuts.push_back(last);
+    }
+    return cuts;
+  }
+
+ private:
+  int64_t num_layers() const { return static_cast<int64_t>(spec_.layer_flops.size()); }
+  int64_t min_layers(int64_t k) const { return allow_empty_ && (k == 0 || k == chunks_ - 1) ? 0 : 1; }
+  double& at(int64_t k, int64_t first) { return best_[static_cast<size_t>(k * (num_layers() + 1) + first)]; }
+
+  /// best(k, first): the least join(cost of k, best of the rest) over all ways to give layers [first, L) to the chunks
+  /// k, k + 1, ...
+  template <typename Join>
+  void solve(Join join) {
+    best_.assign(static_cast<size_t>((chunks_ + 1) * (num_layers() + 1)), kInfinite);
+    at(chunks_, num_layers()) = 0;
+    for (int64_t k = chunks_ - 1; k >= 0; --k) {
+      for (int64_t first = 0; first <= num_layers(); ++first) {
+        double& best = at(k, first);
+        for (int64_t last = first + min_layers(k); last <= num_layers(); ++last) {
+          best = std::min(best, join(cost(k, first, last), at(k + 1, last)));
+        }
+      }
+    }
+  }
+
+  const PartitionSpec& spec_;
+  bool allow_empty_;
+  int64_t chunks_;
+  std::vector<double> sums_;  // of the layers before
+  std::vector<double> best_;
+};
+
+void check(const PartitionSpec& spec) {
+  const auto num_layers = static_cast<int64_t>(spec.layer_flops.size());
+  if (spec.stages < 1 || spec.virtual_stages < 1) {
+    throw input_error("pipeline", "expected mesh.pipeline and mesh.virtual_stages of at least 1, got ", spec.stages,
+                      " and ", spec.virtual_stages);
+  }
+  ASHLAR_CHECK(num_layers > 0, "no layer");
+  if (num_layers / spec.stages < spec.virtual_stages) {
+    const auto up_to = [](int64_t most) { return most > 1 ? str_cat("from 1 to ", most) : str_cat("1"); };
+    throw input_error("pipeline", "expected a layer for each of the ", spec.stages, " x ", spec.virtual_stages,
+                      " chunks of mesh.pipeline x mesh.virtual_stages, got model.n_layers = ", num_layers, "; choose ",
+                      num_layers >= spec.virtual_stages
+                          ? str_cat("mesh.pipeline ", up_to(num_layers / spec.virtual_stages), " with ",
+                                    spec.virtual_stages, " virtual stages")
+                          : str_cat("mesh.virtual_stages = 1 with mesh.pipeline ", up_to(num_layers)),
+                      num_layers >= spec.stages ? str_cat(", or mesh.virtual_stages ", up_to(num_layers / spec.stages),
+                                                          " with ", spec.stages, " pipeline stages")
+                                                : std::string());
+  }
+  for (const double flops : spec.layer_flops) {
+    ASHLAR_CHECK(std::isfinite(flops) && flops > 0, "cost of a layer: ", flops);
+  }
+  for (const double flops : {spec.embedding_flops, spec.head_flops}) {
+    ASHLAR_CHECK(std::isfinite(flops) && flops >= 0, "cost of an end: ", flops);
+  }
+}
+
+}  // namespace
+
+Partition partition(const PartitionSpec& spec) {
+  check(spec);
+  const double without = Cutter(spec, false).min_max();
+  const double with = spec.allow_empty ? Cutter(spec, true).min_max() : without;
+  Cutter cutter(spec, less(with, without));
+  const std::vector<int64_t> cuts = cutter.most_even(std::min(with, without));
+  Partition result;
+  const auto chunks = static_cast<int64_t>(cuts.size()) - 1;
+  for (int64_t k = 0; k < chunks; ++k) {
+    const int64_t first = cuts[static_cast<size_t>(k)], last = cuts[static_cast<size_t>(k + 1)];
+    result.chunks.push_back({.first_layer = first, .last_layer = last, .embedding = k == 0, .head = k == chunks - 1});
+    result.flops.push_back(cutter.cost(k, first, last));
+    result.max_flops = std::max(result.max_flops, result.flops.back());
+  }
+  return result;
+}
+
+}  // namespace ashlar::pipeline

@@ -1,0 +1,154 @@
+#include "parallel/pipeline/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "parallel/pipeline/transfers.h"
+
+namespace ashlar::pipeline {
+namespace {
+
+struct Slot {
+  int64_t micro_batch, chunk;
+};
+
+bool interleaves(const ScheduleSpec& spec) { return spec.virtual_stages > 1; }
+
+/// Micro-batches of the largest group, the first one, and the number of groups.
+int64_t num_groups(const ScheduleSpec& spec) {
+  return interleaves(spec) ? std::max<int64_t>(1, spec.micro_batches / spec.stages) : 1;
+}
+int64_t group_size(const ScheduleSpec& spec) { return (spec.micro_batches + num_groups(spec) - 1) / num_groups(spec); }
+
+/// The order of a stage's forwards: group by group, each through all chunks. That of the backwards is the same with
+/// the chunks from last to first.
+std::vector<Slot> forward_order(const ScheduleSpec& spec) {
+  const int64_t groups = num_groups(spec), smaller = spec.micro_batches / groups;
+  const int64_t larger_groups = spec.micro_batches % groups;
+  std::vector<Slot> order;
+  int64_t first = 0;
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t last = first + smaller + (group < larger_groups);
+    for (int64_t chunk = 0; chunk < spec.virtual_stages; ++chunk) {
+      for (int64_t m = first; m < last; ++m) order.push_back({m, chunk});
+    }
+    first = last;
+  }
+  return order;
+}
+
+/// Forwards that a stage runs before its first backward, the steady state's own forward not counted.
+int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
+  const int64_t all = spec.micro_batches * spec.virtual_stages, behind = spec.stages - 1 - stage;
+  switch (spec.kind) {
+    case ScheduleKind::kForwardOnly:
+    case ScheduleKind::kGpipe: return all;
+    case ScheduleKind::k1F1B:
+    case ScheduleKind::kZbH1: return std::min(behind, all);
+    case ScheduleKind::kInterleaved:
+      return std::min(interleaves(spec) ? 2 * behind + (spec.virtual_stages - 1) * group_size(spec) : behind, all);
+  }
+  throw Bug("ScheduleKind out of range");
+}
+
+/// What a stage computes, cut into rounds. Interleaved runs a forward and a backward a round: were they two rounds,
+/// neighbours would be half a round apart, and with tb != tf the ring from the last stage to the first has no moment
+/// at which all can meet. Without the ring they can, and half the warm-up is enough.
+std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
+  const std::vector<Slot> order = forward_order(spec);
+  const auto all = static_cast<int64_t>(order.size()), ahead = warm_up(spec, stage);
+  const bool split = spec.kind == ScheduleKind::kZbH1;
+  const auto action = [&](ActionKind kind, int64_t i) {
+    const Slot slot = order[static_cast<size_t>(i)];
+    const bool mirrored = kind != ActionKind::kForward;
+    return Action{.kind = kind,
+                  .micro_batch = slot.micro_batch,
+                  .chunk = mirrored ? spec.virtual_stages - 1 - slot.chunk : slot.chunk};
+  };
+  std::vector<Round> rounds;
+  for (int64_t i = 0; i < ahead; ++i) rounds.push_back({action(ActionKind::kForward, i)});
+  if (spec.kind == ScheduleKind::kForwardOnly) return rounds;
+  for (int64_t i = 0; i < all; ++i) {
+    const Action backward = action(split ? ActionKind::kBackwardInput : ActionKind::kBackward, i);
+    Round round;
+    if (ahead + i < all) round.push_back(action(ActionKind::kForward, ahead + i));
+    if (!interleaves(spec) && !round.empty()) rounds.push_back(std::exchange(round, {}));
+    round.push_back(backward);
+    rounds.push_back(std::move(round));
+    // Weight work waits for `stage` further backwards: the later a stage, the more it must have left when its last
+    // backward is done, while the earlier ones still wait for theirs.
+    if (split && i >= stage) rounds.push_back({action(ActionKind::kBackwardWeight, i - stage)});
+  }
+  for (int64_t i = std::max<int64_t>(0, all - stage); split && i < all; ++i) {
+    rounds.push_back({action(ActionKind::kBackwardWeight, i)});
+  }
+  return rounds;
+}
+
+void check(const ScheduleSpec& spec) {
+  if (spec.stages < 1 || spec.micro_batches < 1 || spec.virtual_stages < 1) {
+    throw input_error("pipeline", "expected at least 1 stage, micro-batch and virtual stage, got ", spec.stages, ", ",
+                      spec.micro_batches, " and ", spec.virtual_stages);
+  }
+  const bool any = spec.kind == ScheduleKind::kInterleaved || spec.kind == ScheduleKind::kForwardOnly;
+  if (!any && spec.virtual_stages != 1) {
+    throw input_error("pipeline", "expected mesh.virtual_stages = 1 with mesh.schedule = \"", name_of(spec.kind),
+                      "\", got ", spec.virtual_stages, "; set it to 1, or take the schedule \"interleaved\"");
+  }
+}
+
+std::string describe(const Message& message) {
+  return str_cat(message.payload == Payload::kActivation ? "activation" : "gradient", " of micro-batch ",
+                 message.micro_batch);
+}
+
+}  // namespace
+
+std::string_view name_of(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kForwardOnly: return "forward_only";
+    case ScheduleKind::kGpipe: return "gpipe";
+    case ScheduleKind::k1F1B: return "1f1b";
+    case ScheduleKind::kInterleaved: return "interleaved";
+    case ScheduleKind::kZbH1: return "zb-h1";
+  }
+  throw Bug("ScheduleKind out of range");
+}
+
+std::string describe(const Action& action) {
+  const auto compute = [&](std::string_view what) {
+    return str_cat(what, " of micro-batch ", action.micro_batch, " on chunk ", action.chunk);
+  };
+  switch (action.kind) {
+    case ActionKind::kForward: return compute("forward");
+    case ActionKind::kBackward: return compute("backward");
+    case ActionKind::kBackwardInput: return compute("input backward");
+    case ActionKind::kBackwardWeight: return compute("weight backward");
+    case ActionKind::kTransfer: break;
+  }
+  std::string text;
+  if (action.send) {
+    text = str_cat("send ", describe(*action.send), " from chunk ", action.send->chunk, " to stage ", action.peer);
+  }
+  if (action.send && action.receive) text += " and ";
+  if (action.receive) {
+    text += str_cat("receive ", describe(*action.receive), " for chunk ", action.receive->chunk, " from stage ",
+                    action.peer);
+  }
+  return text.empty() ? "empty transfer" : text;
+}
+
+std::vector<Stream> make_schedules(const ScheduleSpec& spec) {
+  check(spec);
+  std::vector<std::vector<Round>> rounds;
+  for (int64_t stage = 0; stage < spec.stages; ++stage) rounds.push_back(compute_rounds(spec, stage));
+  return add_transfers(spec, rounds);
+}
+
+Stream make_schedule(const ScheduleSpec& spec, int64_t stage) {
+  ASHLAR_CHECK(stage >= 0 && stage < spec.stages, "stage ", stage, " of ", spec.stages);
+  return std::move(make_schedules(spec)[static_cast<size_t>(stage)]);
+}
+
+}  // namespace ashlar::pipeline

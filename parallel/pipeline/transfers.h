@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "parallel/pipeline/schedule.h"
+
+namespace ashlar::pipeline {
+
+/// Compute actions of a stage that run without a transfer between them.
+using Round = std::vector<Action>;
+
+/// Puts the transfers between the rounds of all stages, [stages] lists in the order they run. Rounds are laid on a
+/// common clock, each one tick long and as early as its inputs allow; a tensor moves at the tick at which the round
+/// that uses it begins. Every stage's list is cut from the one list of all meetings and rounds in clock order: the
+/// earliest entry that is not done has nothing to wait for, so no order of waiting can lock up. Opposite tensors
+/// between two stages at one tick share a meeting. Throws Bug when the rounds themselves wait for each other in a
+/// circle.
+std::vector<Stream> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds);
+
+}  // namespace ashlar::pipeline
