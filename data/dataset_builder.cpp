@@ -12,12 +12,14 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/hex.h"
 #include "core/base/philox.h"
+#include "core/io/atomic_file.h"
+#include "core/io/checksum.h"
+#include "core/io/posix_file.h"
 #include "data/block_reader.h"
 #include "data/build_journal.h"
 #include "data/build_plan.h"
-#include "data/checksum.h"
-#include "data/file.h"
 #include "data/ordered_parallel.h"
 #include "data/part_writer.h"
 
@@ -30,7 +32,7 @@ namespace fs = std::filesystem;
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (fd_ < 0) throw input_error("data build", "cannot open ", folder, ": ", errno_text(errno));
+    if (fd_ < 0) throw io::system_error("data build", "open", folder, errno);
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(fd_);
       throw input_error("data build", "another build is writing to ", folder, "; wait for it or choose another --out");
@@ -91,7 +93,7 @@ std::string Builder::fingerprint() const {
   for (const SourceFile& f : sources_.files) {
     hash = site_of(str_cat(hash, " ", f.shown, " ", f.bytes, " ", f.modified_ns, " ", f.json_lines ? 1 : 0));
     // Standard input has no name or time of its own.
-    if (f.shown != f.path) hash = site_of(str_cat(hash, " ", sum_file(f.path).crc32));
+    if (f.shown != f.path) hash = site_of(str_cat(hash, " ", io::sum_file(f.path).crc32));
   }
   return hex64(hash);
 }
@@ -100,7 +102,7 @@ bool Builder::settle_with_earlier_dataset(const std::string& fingerprint) {
   if (!fs::exists(at("manifest.json"))) return false;
   if (options_.overwrite) {
     fs::remove(at("manifest.json"));
-    sync_path(options_.out);
+    io::sync_directory(options_.out);
     remove_unfinished();
     return false;
   }
@@ -120,7 +122,7 @@ void Builder::remove_unfinished() {
     const std::string name = entry.path().filename().string();
     for (const Part part : kParts) {
       const bool shard =
-          name.starts_with(str_cat(name_of(part), "-")) && (name.ends_with(".h5") || name.ends_with(".h5.tmp"));
+          name.starts_with(str_cat(name_of(part), "-")) && (name.ends_with(".h5") || name.ends_with(".h5.partial"));
       if (shard) fs::remove(entry.path());
     }
   }
@@ -129,12 +131,7 @@ void Builder::remove_unfinished() {
 
 void Builder::make_plan(const std::string& fingerprint) {
   if (fs::exists(at("build.plan"))) {
-    std::string bytes;
-    {
-      const InputFile file(at("build.plan"));
-      file.read_at(0, file.size(), bytes);
-    }
-    plan_ = parse_plan(bytes);
+    plan_ = parse_plan(io::read_text_file(at("build.plan"), io::kAnySize));
     if (plan_.fingerprint == fingerprint) return;
     note(str_cat(options_.out, " held an unfinished build of other inputs or options; starting over"));
     remove_unfinished();
@@ -169,7 +166,7 @@ void Builder::make_plan(const std::string& fingerprint) {
   builder.finish();
   for (int w = 1; w < threads_; ++w) scans[0]->merge(*scans[w]);
   plan_.tokenizer_json = scans[0]->finish()->to_json();
-  write_file_atomically(at("build.plan"), serialise_plan(plan_));
+  io::write_file_atomically(at("build.plan"), serialise_plan(plan_));
 }
 
 void Builder::check_space(int64_t bytes) const {
@@ -268,12 +265,8 @@ void Builder::write_parts() {
 
 BuildReport Builder::run() {
   make_corpus_scan(options_.tokenizer);  // an unknown kind is said before anything is touched
-  std::error_code error;
-  fs::create_directories(out_, error);
-  if (error || ::access(options_.out.c_str(), W_OK | X_OK) != 0) {
-    throw input_error("data build", "cannot write to the output folder ", options_.out, ": ",
-                      error ? error.message() : errno_text(errno));
-  }
+  io::create_directories(out_);
+  if (::access(options_.out.c_str(), W_OK | X_OK) != 0) throw io::system_error("data build", "write to", out_, errno);
   const FolderLock lock(options_.out);
   const std::string spool = at("stdin.spool");
   const auto stdins = std::count(options_.inputs.begin(), options_.inputs.end(), "-");
@@ -293,9 +286,10 @@ BuildReport Builder::run() {
     m.source_files = static_cast<int64_t>(sources_.files.size());
     m.source_bytes = sources_.bytes;
     m.source_empty_documents = plan_.empty_documents + sources_.empty_files;
-    write_file_atomically(at("manifest.json"), manifest_text(m));
+    io::write_file_atomically(at("manifest.json"), manifest_text(m));
   }
-  for (const char* leftover : {"build.plan", "build.journal", "stdin.spool"}) fs::remove(at(leftover), error);
+  std::error_code ignored;
+  for (const char* leftover : {"build.plan", "build.journal", "stdin.spool"}) fs::remove(at(leftover), ignored);
   return result_;
 }
 
@@ -309,7 +303,7 @@ BuildReport build_dataset(const BuildOptions& options) {
   try {
     return Builder(options).run();
   } catch (const fs::filesystem_error& e) {
-    throw input_error("data build", e.path1().string(), ": ", e.code().message());
+    throw io::system_error("data build", "work with", e.path1(), e.code().value());
   }
 }
 

@@ -5,17 +5,15 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
-#include <iomanip>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <sstream>
 #include <thread>
 
+#include "core/base/hex.h"
 #include "core/base/strings.h"
 #include "core/io/checksum.h"
-#include "data/checksum.h"
 #include "tests/launch/run_fixture.h"
 
 namespace ashlar::testing {
@@ -88,7 +86,7 @@ class Bench {
   std::map<std::string, uint32_t> files(const std::string& dir) const {
     std::map<std::string, uint32_t> all;
     for (const auto& entry : fs::recursive_directory_iterator(path(dir))) {
-      if (entry.is_regular_file()) all[entry.path().string()] = data::sum_file(entry.path().string()).crc32;
+      if (entry.is_regular_file()) all[entry.path().string()] = io::sum_file(entry.path()).crc32;
     }
     return all;
   }
@@ -276,7 +274,7 @@ TEST(Errors, Datasets) {
     auto manifest = nlohmann::json::parse(b.read("d/manifest.json"));
     manifest["version"] = 99;
     manifest.erase("checksum");
-    manifest["checksum"] = data::hex32(data::crc32_of(manifest.dump(1)));
+    manifest["checksum"] = hex32(io::crc32(manifest.dump(1)));
     b.write("d/manifest.json", manifest.dump(1) + "\n");
   };
   // More characters than the 257 ids of `good`.
@@ -390,9 +388,7 @@ TEST(Errors, Checkpoints) {
     const std::string file = "copy/checkpoints/step-00000006/manifest.json";
     b.replace(file, "\"version\": 1", "\"version\": 99");
     const std::string text = b.read(file), body = text.substr(text.find('\n') + 1);
-    std::ostringstream sum;
-    sum << std::hex << std::setw(8) << std::setfill('0') << io::crc32(std::as_bytes(std::span(body)));
-    b.write(file, "{\"checksum\":\"" + sum.str() + "\",\n" + body);
+    b.write(file, "{\"checksum\":\"" + hex32(io::crc32(body)) + "\",\n" + body);
   };
   const Prepare copy = [](Bench& b) { b.copy("good", "copy"); };
   const char* const six = "eval copy/checkpoints/step-00000006 --threads 1";
