@@ -74,6 +74,12 @@ void write_dataset(const std::string& directory, const DatasetSpec& spec) {
   io::write_file_atomically(directory + "/manifest.json", manifest_text(m));
 }
 
+std::vector<WeightedDataset> opened(const std::vector<std::pair<std::string, double>>& sources) {
+  std::vector<WeightedDataset> datasets;
+  for (const auto& [path, weight] : sources) datasets.push_back({std::make_unique<TokenDataset>(path), weight});
+  return datasets;
+}
+
 std::string resealed(const std::string& manifest) {
   nlohmann::json json = nlohmann::json::parse(manifest);
   json.erase("checksum");
