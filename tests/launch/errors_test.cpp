@@ -518,5 +518,40 @@ TEST(Errors, Checkpoints) {
   });
 }
 
+// Runs whose loss and gradients are finite to the end, while what a checkpoint would hold is not.
+TEST(Errors, NonFiniteStateIsNotSaved) {
+  struct {
+    const char *name, *options, *tensors;
+  } const kLost[] = {
+      // eps is 0 in fp32: 0 / 0 for each byte that the text does not have. Nothing reads those rows of the embedding;
+      // the batch and the deviation are large enough to give everything else a gradient.
+      {"weights", "optimizer.eps=1e-60 init.std=1 train.sequence_length=64 train.global_batch=16",
+       "the weights of embed.tokens.weight"},
+      // So short a vector before the first norm that the square of its gradient, not the gradient, is beyond fp32.
+      {"moments", "init.scheme=xavier init.std=1e-22 norm.eps=1e-43 optimizer.clip=0",
+       "the second moments of embed.tokens.weight"},
+  };
+  const RunFixture run;
+  for (const auto& lost : kLost) {
+    SCOPED_TRACE(lost.name);
+    const ShellResult r = run.ashlar(
+        str_cat("train tiny.toml train.steps=3 schedule.warmup_steps=1 checkpoint.every=0 run.dir=", lost.name, " ",
+                lost.options));
+    EXPECT_EQ(r.code, kNonFinite) << r.out << r.err;
+    expect_one_line(r, {"step 3", lost.tensors, "not finite after the update", "nothing was saved"});
+    std::istringstream rows(run.read(str_cat(lost.name, "/metrics.jsonl")));
+    int finite = 0;
+    for (std::string line; std::getline(rows, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (!row.contains("loss")) continue;
+      EXPECT_TRUE(row["loss"].is_number() && row["grad_norm"].is_number()) << line;
+      ++finite;
+    }
+    EXPECT_EQ(finite, 3) << "the step itself must have found nothing";
+    const ShellResult eval = run.ashlar(str_cat("eval ", lost.name));
+    EXPECT_EQ(eval.code, kInput) << "a checkpoint is there: " << eval.out << eval.err;
+  }
+}
+
 }  // namespace
 }  // namespace ashlar::testing
