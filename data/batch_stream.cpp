@@ -14,45 +14,45 @@ void check_options(const StreamOptions& o) {
   ASHLAR_CHECK(o.dp_size > 0 && o.dp_index >= 0 && o.dp_index < o.dp_size, "dp ", o.dp_index, " of ", o.dp_size);
 }
 
-std::unique_ptr<TokenDataset> open_dataset(const std::string& path, const StreamOptions& options) {
-  auto dataset = std::make_unique<TokenDataset>(path);
-  if (dataset->manifest().vocab_size > options.vocab_size) {
-    throw input_error("data", path, " has ids up to ", dataset->manifest().vocab_size - 1,
-                      ", the model's vocab.size is ", options.vocab_size, "; use at least ",
-                      dataset->manifest().vocab_size);
+void check_vocabulary(const TokenDataset& dataset, const StreamOptions& options) {
+  const int32_t ids = dataset.manifest().vocab_size;
+  if (ids > options.vocab_size) {
+    throw input_error("data", dataset.directory(), " has ids up to ", ids - 1, ", the model's vocab.size is ",
+                      options.vocab_size, "; use at least ", ids);
   }
-  return dataset;
 }
 
-std::vector<std::string> names_of(const std::vector<WeightedPath>& paths) {
+std::vector<std::string> names_of(const std::vector<WeightedDataset>& datasets) {
   std::vector<std::string> names;
-  for (const WeightedPath& p : paths) names.push_back(p.path);
+  for (const WeightedDataset& d : datasets) names.push_back(d.dataset->directory());
   return names;
 }
 
-std::vector<double> weights_of(const std::vector<WeightedPath>& paths) {
+std::vector<double> weights_of(const std::vector<WeightedDataset>& datasets) {
   std::vector<double> weights;
-  for (const WeightedPath& p : paths) weights.push_back(p.weight);
+  for (const WeightedDataset& d : datasets) weights.push_back(d.weight);
   return weights;
 }
 
 }  // namespace
 
-TrainStream::TrainStream(const std::vector<WeightedPath>& paths, const StreamOptions& options, uint64_t seed,
+TrainStream::TrainStream(std::vector<WeightedDataset> datasets, const StreamOptions& options, uint64_t seed,
                          int64_t position)
-    : options_(options), mixture_(names_of(paths), weights_of(paths)), position_(position) {
+    : options_(options), mixture_(names_of(datasets), weights_of(datasets)), position_(position) {
   check_options(options_);
   ASHLAR_CHECK(position >= 0, "position ", position);
-  for (size_t i = 0; i < paths.size(); ++i) {
-    std::unique_ptr<TokenDataset> dataset = open_dataset(paths[i].path, options_);
-    const Manifest& m = dataset->manifest();
-    if (i > 0 && m.tokenizer_hash != inputs_[0].dataset->manifest().tokenizer_hash) {
-      throw input_error("data", paths[i].path, " and ", paths[0].path, " have different tokenizers (", m.tokenizer_hash,
-                        " and ", inputs_[0].dataset->manifest().tokenizer_hash, "); a mixture needs one");
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    std::unique_ptr<TokenDataset> dataset = std::move(datasets[i].dataset);
+    check_vocabulary(*dataset, options_);
+    const std::string& hash = dataset->manifest().tokenizer_hash;
+    if (i > 0 && hash != inputs_[0].dataset->manifest().tokenizer_hash) {
+      throw input_error("data", dataset->directory(), " and ", inputs_[0].dataset->directory(),
+                        " have different tokenizers (", hash, " and ", inputs_[0].dataset->manifest().tokenizer_hash,
+                        "); a mixture needs one");
     }
     // The same dataset may be named twice; each entry has its own order.
     const Philox::Counter key = Philox::block(seed, site_of("data.order"), i);
-    WindowOrder order(paths[i].path, dataset->tokens(Part::kTrain), options_.sequence_length, kChunkTokens,
+    WindowOrder order(dataset->directory(), dataset->tokens(Part::kTrain), options_.sequence_length, kChunkTokens,
                       (uint64_t{key[1]} << 32) | key[0]);
     inputs_.push_back({std::move(dataset), order, {}});
   }
@@ -120,8 +120,9 @@ int64_t TrainStream::max_resident_bytes() const {
 }
 
 ValidationStream::ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_batches)
-    : options_(options), dataset_(open_dataset(path, options)) {
+    : options_(options), dataset_(std::make_unique<TokenDataset>(path)) {
   check_options(options_);
+  check_vocabulary(*dataset_, options_);
   ASHLAR_CHECK(max_batches >= 0, "max_batches ", max_batches);
   const int64_t tokens = dataset_->tokens(Part::kValidation);
   if (tokens < 2) {

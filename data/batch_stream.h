@@ -32,8 +32,9 @@ struct StreamOptions {
   int64_t vocab_size = 0;  ///< the model's; a dataset with a larger vocabulary is refused at once
 };
 
-struct WeightedPath {
-  std::string path;
+/// A dataset of a mixture. A stream owns its dataset: one reader is for one thread.
+struct WeightedDataset {
+  std::unique_ptr<TokenDataset> dataset;
   double weight = 1;
 };
 
@@ -41,7 +42,7 @@ struct WeightedPath {
 /// is an input error that names both. The position is one integer, counted in global samples.
 class TrainStream final : public BatchSource {
  public:
-  TrainStream(const std::vector<WeightedPath>& paths, const StreamOptions& options, uint64_t seed, int64_t position);
+  TrainStream(std::vector<WeightedDataset> datasets, const StreamOptions& options, uint64_t seed, int64_t position);
 
   bool next(Batch& batch) override;               ///< always true
   int64_t position() const { return position_; }  ///< first global sample that next() has not used

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/file.h"
+#include "core/io/posix_file.h"
 #include "data/json_line.h"
 
 namespace ashlar::data {
@@ -11,6 +11,12 @@ namespace {
 constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
 constexpr int64_t kReadAhead = int64_t{1} << 20;
 
+/// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
+void read_piece(const io::InputFile& file, int64_t offset, int64_t n, std::string& out) {
+  out.resize(static_cast<size_t>(n));
+  out.resize(static_cast<size_t>(file.read_at_most(offset, std::as_writable_bytes(std::span(out)))));
+}
+
 /// The part of a block that can be searched: bytes of the file from `begin` on.
 struct Loaded {
   int64_t begin = 0;
@@ -18,11 +24,11 @@ struct Loaded {
 };
 
 /// Bytes of every line that starts in [block.begin, block.end): they may reach past its end.
-Loaded load_lines(const InputFile& file, const Block& block) {
+Loaded load_lines(const io::InputFile& file, const Block& block) {
   Loaded loaded;
   // The byte before the block tells whether a line starts at its first byte.
   const int64_t look = std::max<int64_t>(0, block.begin - 1);
-  file.read_at(look, block.end - look, loaded.bytes);
+  read_piece(file, look, block.end - look, loaded.bytes);
   size_t start = 0;
   if (block.begin > 0) {
     const size_t newline = loaded.bytes.find('\n');
@@ -32,12 +38,12 @@ Loaded load_lines(const InputFile& file, const Block& block) {
   std::string more;
   while (!loaded.bytes.empty() && loaded.bytes.back() != '\n') {
     const int64_t at = look + static_cast<int64_t>(loaded.bytes.size());
-    file.read_at(at, kReadAhead, more);
+    read_piece(file, at, kReadAhead, more);
     if (more.empty()) break;
     const size_t newline = more.find('\n');
     loaded.bytes.append(more, 0, newline == std::string::npos ? more.size() : newline + 1);
     if (static_cast<int64_t>(loaded.bytes.size()) > kMaxLineBytes) {
-      throw input_error("data build", file.path(), ": a line is longer than ", kMaxLineBytes,
+      throw input_error("data build", file.path().string(), ": a line is longer than ", kMaxLineBytes,
                         " bytes; is this JSON with one object a line?");
     }
   }
@@ -57,9 +63,9 @@ int64_t BlockReader::read(const Block& block, const std::function<void(const Doc
 int64_t BlockReader::read_text(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const {
   constexpr int64_t kCutContext = 4;
   const SourceFile& source = sources_.files[block.file];
-  const InputFile file(source.path);
+  const io::InputFile file(source.path);
   std::string bytes;
-  file.read_at(block.begin, block.end - block.begin + kCutContext, bytes);
+  read_piece(file, block.begin, block.end - block.begin + kCutContext, bytes);
   const bool last = block.end == source.bytes;
   const auto nominal = static_cast<size_t>(block.end - block.begin);
   if (last ? bytes.size() != nominal : bytes.size() < nominal) {
@@ -80,7 +86,7 @@ int64_t BlockReader::read_text(const Block& block, const std::function<void(cons
 
 int64_t BlockReader::read_lines(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const {
   const SourceFile& source = sources_.files[block.file];
-  const InputFile file(source.path);
+  const io::InputFile file(source.path);
   const Loaded loaded = load_lines(file, block);
   const std::string_view all = loaded.bytes;
   std::string text;
@@ -113,10 +119,10 @@ int64_t BlockReader::read_lines(const Block& block, const std::function<void(con
 
 Error BlockReader::place_error(const SourceFile& source, int64_t offset, const std::string& reason) const {
   int64_t line = 1;
-  const InputFile file(source.path);
+  const io::InputFile file(source.path);
   std::string bytes;
   for (int64_t at = 0; at < offset; at += kReadAhead) {
-    file.read_at(at, std::min(kReadAhead, offset - at), bytes);
+    read_piece(file, at, std::min(kReadAhead, offset - at), bytes);
     line += std::count(bytes.begin(), bytes.end(), '\n');
   }
   const char* hint = source.json_lines ? "" : " (the bytes tokenizer takes any file)";

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/base/error.h"
-#include "data/checksum.h"
-#include "data/file.h"
+#include "core/base/hex.h"
+#include "core/base/strings.h"
+#include "core/io/checksum.h"
 
 namespace ashlar::data {
 namespace {
@@ -26,16 +26,11 @@ BuildJournal::BuildJournal(const std::string& directory)
 std::vector<BuildJournal::Entry> BuildJournal::read() const {
   std::vector<Entry> entries;
   if (!std::filesystem::exists(path_)) return entries;
-  std::string text;
-  {
-    const InputFile file(path_);
-    file.read_at(0, file.size(), text);
-  }
-  std::istringstream lines(text);
+  std::istringstream lines(io::read_text_file(path_, io::kAnySize));
   for (std::string line; std::getline(lines, line);) {
     const size_t space = line.rfind(' ');
     if (space == std::string::npos ||
-        hex32(crc32_of(std::string_view(line).substr(0, space))) != line.substr(space + 1)) {
+        hex32(io::crc32(std::string_view(line).substr(0, space))) != line.substr(space + 1)) {
       continue;
     }
     std::istringstream fields(line);
@@ -47,7 +42,7 @@ std::vector<BuildJournal::Entry> BuildJournal::read() const {
     info.file = shard_file(entry.part, entry.shard);
     const std::string path = join(directory_, info.file);
     if (!std::filesystem::exists(path)) continue;
-    const FileSum sum = sum_file(path);
+    const io::FileSum sum = io::sum_file(path);
     if (sum.bytes == info.bytes && sum.crc32 == info.crc32) entries.push_back(entry);
   }
   return entries;
@@ -58,7 +53,7 @@ void BuildJournal::add(const Entry& entry) {
   const std::string line = str_cat(static_cast<int>(entry.part), " ", entry.shard, " ", info.tokens, " ",
                                    info.documents, " ", info.bytes, " ", info.crc32);
   // The newline in front ends a line that a kill has torn.
-  append_durably(path_, str_cat("\n", line, " ", hex32(crc32_of(line)), "\n"));
+  io::append_durably(path_, str_cat("\n", line, " ", hex32(io::crc32(line)), "\n"));
 }
 
 void BuildJournal::remove() { std::filesystem::remove(path_); }

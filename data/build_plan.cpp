@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "data/checksum.h"
+#include "core/base/hex.h"
+#include "core/io/checksum.h"
 
 namespace ashlar::data {
 namespace {
@@ -79,7 +80,7 @@ std::string serialise_plan(const BuildPlan& plan) {
   head["blocks"] = plan.blocks.size();
   std::string bytes = str_cat(kPlanFormat, "\n", head.dump(), "\n");
   bytes.append(reinterpret_cast<const char*>(plan.blocks.data()), plan.blocks.size() * sizeof(Block));
-  return bytes + hex32(crc32_of(bytes));
+  return bytes + hex32(io::crc32(bytes));
 }
 
 BuildPlan parse_plan(const std::string& bytes) {
@@ -88,7 +89,7 @@ BuildPlan parse_plan(const std::string& bytes) {
   const size_t second = first == std::string::npos ? first : bytes.find('\n', first + 1);
   if (second == std::string::npos || bytes.size() < second + 9) return {};
   const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - 8);
-  if (hex32(crc32_of(body)) != bytes.substr(bytes.size() - 8) || body.substr(0, first) != kPlanFormat) return {};
+  if (hex32(io::crc32(body)) != bytes.substr(bytes.size() - 8) || body.substr(0, first) != kPlanFormat) return {};
   const nlohmann::json head = nlohmann::json::parse(body.substr(first + 1, second - first - 1));
   plan.fingerprint = head.at("fingerprint");
   plan.tokenizer_json = head.at("tokenizer");

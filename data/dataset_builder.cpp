@@ -1,24 +1,22 @@
 #include "data/dataset_builder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/hex.h"
 #include "core/base/philox.h"
+#include "core/io/atomic_file.h"
+#include "core/io/checksum.h"
+#include "core/io/posix_file.h"
 #include "data/block_reader.h"
 #include "data/build_journal.h"
 #include "data/build_plan.h"
-#include "data/checksum.h"
-#include "data/file.h"
 #include "data/ordered_parallel.h"
+#include "data/output_folder.h"
 #include "data/part_writer.h"
 
 namespace ashlar::data {
@@ -26,29 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One build a folder at a time.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (fd_ < 0) throw input_error("data build", "cannot open ", folder, ": ", errno_text(errno));
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      ::close(fd_);
-      throw input_error("data build", "another build is writing to ", folder, "; wait for it or choose another --out");
-    }
-  }
-  ~FolderLock() { ::close(fd_); }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int fd_;
-};
-
 class Builder {
  public:
   explicit Builder(const BuildOptions& options)
       : options_(options),
-        out_(options.out),
+        folder_(options.out),
         threads_(options.threads > 0 ? options.threads
                                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
         journal_(options.out) {}
@@ -56,7 +36,6 @@ class Builder {
   BuildReport run();
 
  private:
-  std::string at(const std::string& file) const { return (out_ / file).string(); }
   void note(const std::string& text) const {
     if (options_.note) options_.note(text);
   }
@@ -76,7 +55,7 @@ class Builder {
   void write_parts();
 
   const BuildOptions& options_;
-  fs::path out_;
+  OutputFolder folder_;
   int threads_;
   BuildJournal journal_;
   SourceList sources_;
@@ -91,16 +70,16 @@ std::string Builder::fingerprint() const {
   for (const SourceFile& f : sources_.files) {
     hash = site_of(str_cat(hash, " ", f.shown, " ", f.bytes, " ", f.modified_ns, " ", f.json_lines ? 1 : 0));
     // Standard input has no name or time of its own.
-    if (f.shown != f.path) hash = site_of(str_cat(hash, " ", sum_file(f.path).crc32));
+    if (f.shown != f.path) hash = site_of(str_cat(hash, " ", io::sum_file(f.path).crc32));
   }
   return hex64(hash);
 }
 
 bool Builder::settle_with_earlier_dataset(const std::string& fingerprint) {
-  if (!fs::exists(at("manifest.json"))) return false;
+  if (!fs::exists(folder_.at("manifest.json"))) return false;
   if (options_.overwrite) {
-    fs::remove(at("manifest.json"));
-    sync_path(options_.out);
+    fs::remove(folder_.at("manifest.json"));
+    io::sync_directory(options_.out);
     remove_unfinished();
     return false;
   }
@@ -116,25 +95,20 @@ bool Builder::settle_with_earlier_dataset(const std::string& fingerprint) {
 
 void Builder::remove_unfinished() {
   journal_.remove();
-  for (const fs::directory_entry& entry : fs::directory_iterator(out_)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.out)) {
     const std::string name = entry.path().filename().string();
     for (const Part part : kParts) {
       const bool shard =
-          name.starts_with(str_cat(name_of(part), "-")) && (name.ends_with(".h5") || name.ends_with(".h5.tmp"));
+          name.starts_with(str_cat(name_of(part), "-")) && (name.ends_with(".h5") || name.ends_with(".h5.partial"));
       if (shard) fs::remove(entry.path());
     }
   }
-  fs::remove(at("build.plan"));
+  fs::remove(folder_.at("build.plan"));
 }
 
 void Builder::make_plan(const std::string& fingerprint) {
-  if (fs::exists(at("build.plan"))) {
-    std::string bytes;
-    {
-      const InputFile file(at("build.plan"));
-      file.read_at(0, file.size(), bytes);
-    }
-    plan_ = parse_plan(bytes);
+  if (fs::exists(folder_.at("build.plan"))) {
+    plan_ = parse_plan(io::read_text_file(folder_.at("build.plan"), io::kAnySize));
     if (plan_.fingerprint == fingerprint) return;
     note(str_cat(options_.out, " held an unfinished build of other inputs or options; starting over"));
     remove_unfinished();
@@ -169,12 +143,12 @@ void Builder::make_plan(const std::string& fingerprint) {
   builder.finish();
   for (int w = 1; w < threads_; ++w) scans[0]->merge(*scans[w]);
   plan_.tokenizer_json = scans[0]->finish()->to_json();
-  write_file_atomically(at("build.plan"), serialise_plan(plan_));
+  io::write_file_atomically(folder_.at("build.plan"), serialise_plan(plan_));
 }
 
 void Builder::check_space(int64_t bytes) const {
   std::error_code error;
-  const fs::space_info space = fs::space(out_, error);
+  const fs::space_info space = fs::space(options_.out, error);
   if (!error && space.available < static_cast<uint64_t>(bytes)) {
     throw resource_error("data build", options_.out, " needs ", bytes / 1'000'000 + 1, " MB more, the disk has ",
                          space.available / 1'000'000, " MB free; free some or choose another --out");
@@ -267,20 +241,11 @@ void Builder::write_parts() {
 }
 
 BuildReport Builder::run() {
-  make_corpus_scan(options_.tokenizer);  // an unknown kind is said before anything is touched
-  std::error_code error;
-  fs::create_directories(out_, error);
-  if (error || ::access(options_.out.c_str(), W_OK | X_OK) != 0) {
-    throw input_error("data build", "cannot write to the output folder ", options_.out, ": ",
-                      error ? error.message() : errno_text(errno));
-  }
-  const FolderLock lock(options_.out);
-  const std::string spool = at("stdin.spool");
   const auto stdins = std::count(options_.inputs.begin(), options_.inputs.end(), "-");
   if (stdins > 1)
     throw input_error("data build", "standard input (-) is named ", stdins, " times; it can be read once");
-  if (stdins == 1) spool_descriptor(options_.stdin_descriptor, spool);
-  sources_ = list_sources(options_.inputs, options_.format, options_.out, spool);
+  if (stdins == 1) spool_descriptor(options_.stdin_descriptor, folder_.spool());
+  sources_ = list_sources(options_.inputs, options_.format, options_.out, folder_.spool());
   result_.other_entries = sources_.other_entries;
   const std::string print = fingerprint();
   if (!settle_with_earlier_dataset(print)) {
@@ -293,9 +258,10 @@ BuildReport Builder::run() {
     m.source_files = static_cast<int64_t>(sources_.files.size());
     m.source_bytes = sources_.bytes;
     m.source_empty_documents = plan_.empty_documents + sources_.empty_files;
-    write_file_atomically(at("manifest.json"), manifest_text(m));
+    io::write_file_atomically(folder_.at("manifest.json"), manifest_text(m));
   }
-  for (const char* leftover : {"build.plan", "build.journal", "stdin.spool"}) fs::remove(at(leftover), error);
+  std::error_code ignored;
+  for (const char* leftover : {"build.plan", "build.journal"}) fs::remove(folder_.at(leftover), ignored);
   return result_;
 }
 
@@ -306,10 +272,11 @@ BuildReport build_dataset(const BuildOptions& options) {
                options.shard_tokens);
   ASHLAR_CHECK(options.validation >= 0 && options.validation < 1, "validation ", options.validation);
   ASHLAR_CHECK(options.block_bytes >= 16, "block_bytes ", options.block_bytes);
+  make_corpus_scan(options.tokenizer);  // an unknown kind is said before anything is touched
   try {
     return Builder(options).run();
   } catch (const fs::filesystem_error& e) {
-    throw input_error("data build", e.path1().string(), ": ", e.code().message());
+    throw io::system_error("data build", "work with", e.path1(), e.code().value());
   }
 }
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
-#include "data/checksum.h"
+#include "core/io/checksum.h"
 #include "data/hdf5_shard.h"
 #include "data/token_dataset.h"
 
@@ -50,7 +50,7 @@ class Verifier {
     const size_t before = report_.damage.size();
     bool whole = false;
     try {
-      const FileSum sum = sum_file(path);
+      const io::FileSum sum = io::sum_file(path);
       report_.bytes += sum.bytes;
       whole = sum.bytes == info.bytes && sum.crc32 == info.crc32;
     } catch (const Error& e) {

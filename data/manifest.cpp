@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "data/checksum.h"
-#include "data/file.h"
+#include "core/base/hex.h"
+#include "core/io/checksum.h"
 
 namespace ashlar::data {
 namespace {
@@ -62,7 +62,7 @@ json body(const Manifest& m) {
 }
 
 std::string sealed_text(json j) {
-  j["checksum"] = hex32(crc32_of(j.dump(1)));
+  j["checksum"] = hex32(io::crc32(j.dump(1)));
   return j.dump(1) + "\n";
 }
 
@@ -100,11 +100,7 @@ Manifest read_manifest(const std::string& directory) {
     throw input_error("data", directory, " holds no manifest.json: not a dataset, or its build was not finished",
                       " (run the same `ashlar data build` again to continue it)");
   }
-  std::string text;
-  {
-    const InputFile file(path);
-    file.read_at(0, file.size(), text);
-  }
+  const std::string text = io::read_text_file(path, io::kAnySize);
   const json j = json::parse(text, nullptr, false);
   if (!j.is_object())
     throw damaged_error("data", path, " is not the JSON object that was written; rebuild the dataset");

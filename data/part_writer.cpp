@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "core/base/error.h"
-#include "data/checksum.h"
-#include "data/file.h"
+#include "core/io/atomic_file.h"
+#include "core/io/checksum.h"
 
 namespace ashlar::data {
 
@@ -50,9 +50,8 @@ void PartWriter::feed(int64_t position, std::span<const int32_t> tokens, std::sp
     const bool write = !kept_[shard];
     if (write && writer_ == nullptr) {
       ASHLAR_CHECK(position + at == begin, "shard ", shard, " opened at ", position + at);
-      const std::string path =
-          (std::filesystem::path(args_.directory) / (shard_file(args_.part, shard) + ".tmp")).string();
-      writer_ = std::make_unique<ShardWriter>(path, shard_end(shard) - begin, args_.wide);
+      const auto path = io::partial_path(std::filesystem::path(args_.directory) / shard_file(args_.part, shard));
+      writer_ = std::make_unique<ShardWriter>(path.string(), shard_end(shard) - begin, args_.wide);
     }
     if (write) writer_->append(tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(stop - at)));
     for (; next_start < starts.size() && starts[next_start] < stop; ++next_start) {
@@ -73,11 +72,11 @@ void PartWriter::close_shard(int64_t shard) {
   writer_.reset();
   publishing_shard_ = shard;
   publishing_ = std::async(std::launch::async, [directory = std::filesystem::path(args_.directory), info]() mutable {
-    const std::string path = (directory / info.file).string();
-    const FileSum sum = sum_file(path + ".tmp");
+    const std::filesystem::path path = directory / info.file;
+    const io::FileSum sum = io::sum_file(io::partial_path(path));
     info.bytes = sum.bytes;
     info.crc32 = sum.crc32;
-    publish_file(path + ".tmp", path);
+    io::publish_partial(path);
     return info;
   });
 }

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
+#include <span>
 
 #include "core/base/error.h"
-#include "data/file.h"
+#include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
 
 namespace ashlar::data {
 namespace {
@@ -23,7 +24,7 @@ bool named_json_lines(const std::string& path) {
 
 struct stat stat_of(const std::string& path) {
   struct stat st;
-  if (::stat(path.c_str(), &st) != 0) throw input_error("data build", "cannot read ", path, ": ", errno_text(errno));
+  if (::stat(path.c_str(), &st) != 0) throw io::system_error("data build", "read", path, errno);
   return st;
 }
 
@@ -55,7 +56,7 @@ void add_folder(const std::string& folder, SourceFormat format, SourceList& list
       ++list.other_entries;
     }
   }
-  if (error) throw input_error("data build", "cannot read folder ", folder, ": ", error.message());
+  if (error) throw io::system_error("data build", "read folder", folder, error.value());
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) add_file(path, path, format, list);
 }
@@ -100,20 +101,16 @@ SourceList list_sources(const std::vector<std::string>& inputs, SourceFormat for
 }
 
 void spool_descriptor(int descriptor, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  std::string buffer(size_t{1} << 20, '\0');
+  io::AtomicFile file(path);
+  std::vector<std::byte> buffer(size_t{1} << 20);
   for (;;) {
     const ssize_t n = ::read(descriptor, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw input_error("data build", "cannot read standard input: ", errno_text(errno));
+    if (n < 0) throw io::system_error("data build", "read", "standard input", errno);
     if (n == 0) break;
-    errno = 0;
-    if (!file.write(buffer.data(), n))
-      throw resource_error("data build", "cannot write ", path, ": ", errno_text(errno));
+    file.write(std::span(buffer).first(static_cast<size_t>(n)));
   }
-  errno = 0;
-  file.close();
-  if (!file) throw resource_error("data build", "cannot write ", path, ": ", errno_text(errno));
+  file.commit();
 }
 
 }  // namespace ashlar::data

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/hex.h"
 #include "core/base/philox.h"
 #include "data/bytes_tokenizer.h"
 #include "data/characters_tokenizer.h"
-#include "data/checksum.h"
 #include "data/utf8.h"
 
 namespace ashlar::data {

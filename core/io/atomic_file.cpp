@@ -12,8 +12,7 @@
 
 namespace ashlar::io {
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), partial_path_(path_) {
-  partial_path_ += ".partial";
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), partial_path_(partial_path(path_)) {
   fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) throw system_error("file", "create", path_, errno);
 }
@@ -63,6 +62,18 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   AtomicFile file(path);
   file.write(text);
   file.commit();
+}
+
+std::filesystem::path partial_path(const std::filesystem::path& path) {
+  std::filesystem::path partial = path;
+  return partial += ".partial";
+}
+
+void publish_partial(const std::filesystem::path& path) {
+  const std::filesystem::path partial = partial_path(path);
+  sync_file(partial);
+  if (std::rename(partial.c_str(), path.c_str()) != 0) throw system_error("file", "finish", path, errno);
+  sync_directory(path.parent_path());
 }
 
 }  // namespace ashlar::io

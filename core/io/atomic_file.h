@@ -42,4 +42,11 @@ class AtomicFile {
 /// The whole of a small file in one call.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
+/// `PATH.partial`: where a file is written until it is whole.
+std::filesystem::path partial_path(const std::filesystem::path& path);
+
+/// What commit() does, for a file that a library wrote to partial_path(path) and closed: syncs it, renames it and syncs
+/// the directory. The partial file stays when this fails. Errors as above.
+void publish_partial(const std::filesystem::path& path);
+
 }  // namespace ashlar::io

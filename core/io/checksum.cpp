@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
-#include "absl/strings/str_format.h"
+#include "core/base/hex.h"
 
 namespace ashlar::io {
 
@@ -14,6 +15,8 @@ uint32_t crc32(std::span<const std::byte> bytes, uint32_t crc) {
   return static_cast<uint32_t>(
       ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<z_size_t>(bytes.size())));
 }
+
+uint32_t crc32(std::string_view text, uint32_t crc) { return crc32(std::as_bytes(std::span(text)), crc); }
 
 bool ChunkChecksums::is_consistent() const {
   return chunk_bytes > 0 && total_bytes >= 0 &&
@@ -62,6 +65,11 @@ ChunkChecksums checksum_file(const std::filesystem::path& path, int64_t chunk_by
   return hasher.finish();
 }
 
+FileSum sum_file(const std::filesystem::path& path) {
+  const ChunkChecksums whole = checksum_file(path, std::numeric_limits<int64_t>::max());
+  return {.bytes = whole.total_bytes, .crc32 = whole.crcs.empty() ? 0 : whole.crcs[0]};
+}
+
 CheckedFile::CheckedFile(std::filesystem::path path, ChunkChecksums expected)
     : file_(std::move(path)), expected_(std::move(expected)) {
   if (!expected_.is_consistent()) {
@@ -81,8 +89,8 @@ void CheckedFile::check_chunk(int64_t chunk, std::span<const std::byte> bytes) c
   if (got == expected) return;
   const int64_t begin = chunk * expected_.chunk_bytes;
   throw damaged_error("checksum", printable(file_.path().string()), " is damaged in chunk ", chunk, ", bytes ", begin,
-                      " to ", begin + static_cast<int64_t>(bytes.size()), ": expected CRC-32 ",
-                      absl::StrFormat("%08x, got %08x", expected, got), "; restore it from its source");
+                      " to ", begin + static_cast<int64_t>(bytes.size()), ": expected CRC-32 ", hex32(expected),
+                      ", got ", hex32(got), "; restore it from its source");
 }
 
 void CheckedFile::read_at(int64_t offset, std::span<std::byte> out) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/io/posix_file.h"
@@ -16,6 +17,7 @@ inline constexpr int64_t kChecksumChunkBytes = int64_t{1} << 20;
 
 /// CRC-32 as in zlib, gzip and PNG (polynomial 0xEDB88320, reflected). `crc` continues an earlier sum; 0 starts one.
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t crc = 0);
+uint32_t crc32(std::string_view text, uint32_t crc = 0);
 
 /// The checksums of a file: one CRC-32 for each chunk_bytes bytes from its start; the last chunk may be shorter.
 struct ChunkChecksums {
@@ -42,6 +44,15 @@ class ChunkHasher {
 };
 
 ChunkChecksums checksum_file(const std::filesystem::path& path, int64_t chunk_bytes = kChecksumChunkBytes);
+
+/// Size and CRC-32 of a whole file.
+struct FileSum {
+  int64_t bytes = 0;
+  uint32_t crc32 = 0;
+
+  bool operator==(const FileSum&) const = default;
+};
+FileSum sum_file(const std::filesystem::path& path);
 
 /// A file whose every read is checked: the chunks that a read touches are read whole and compared with their
 /// checksums, so a damaged byte fails the first read that would have used it.

@@ -45,6 +45,21 @@ std::string_view remedy(int error_number) {
   }
 }
 
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& path, int flags, std::string_view action)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) throw system_error("file", action, path, errno);
+  }
+  ~Descriptor() { ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
 }  // namespace
 
 Error system_error(std::string_view where, std::string_view action, const std::filesystem::path& path,
@@ -66,11 +81,17 @@ void write_fully(int fd, std::span<const std::byte> bytes, const std::filesystem
   }
 }
 
+void append_durably(const std::filesystem::path& path, std::string_view text) {
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND, "open");
+  write_fully(file.get(), std::as_bytes(std::span(text)), path);
+  if (::fsync(file.get()) != 0) throw system_error("file", "sync", path, errno);
+}
+
 std::string printable(std::string_view name) {
-  constexpr size_t kMaxShown = 120;
-  const bool cut = name.size() > kMaxShown;
-  std::string text = absl::CHexEscape(std::string(name.substr(0, kMaxShown)));
-  return str_cat("'", text, cut ? "..." : "", "'");
+  constexpr size_t kEndShown = 60;
+  const auto escaped = [](std::string_view part) { return absl::CHexEscape(std::string(part)); };
+  if (name.size() <= 2 * kEndShown) return str_cat("'", escaped(name), "'");
+  return str_cat("'", escaped(name.substr(0, kEndShown)), "...", escaped(name.substr(name.size() - kEndShown)), "'");
 }
 
 void create_directories(const std::filesystem::path& path) {
@@ -81,15 +102,16 @@ void create_directories(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path, error)) throw system_error("file", "create directory", path, ENOTDIR);
 }
 
+void sync_file(const std::filesystem::path& path) {
+  const Descriptor file(path, O_RDONLY, "open");
+  if (::fsync(file.get()) != 0) throw system_error("file", "sync", path, errno);
+}
+
 void sync_directory(const std::filesystem::path& path) {
-  const std::filesystem::path directory = path.empty() ? std::filesystem::path(".") : path;
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) throw system_error("file", "open directory", directory, errno);
-  const int result = ::fsync(fd);
-  const int error_number = errno;
-  ::close(fd);
+  const std::filesystem::path name = path.empty() ? std::filesystem::path(".") : path;
+  const Descriptor directory(name, O_RDONLY | O_DIRECTORY, "open directory");
   // Some network file systems cannot sync a directory and say EINVAL; their rename is already durable.
-  if (result != 0 && error_number != EINVAL) throw system_error("file", "sync directory", directory, error_number);
+  if (::fsync(directory.get()) != 0 && errno != EINVAL) throw system_error("file", "sync directory", name, errno);
 }
 
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -97,7 +119,12 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw system_error("file", "open", path_, errno);
   struct stat info {};
-  if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+  if (::fstat(fd_, &info) != 0) {
+    const int error_number = errno;
+    ::close(fd_);
+    throw system_error("file", "examine", path_, error_number);
+  }
+  if (!S_ISREG(info.st_mode)) {
     ::close(fd_);
     throw input_error("file", "expected a regular file, got ", printable(path_.string()),
                       " which is a directory, pipe or device; check the path");
@@ -119,23 +146,28 @@ InputFile& InputFile::operator=(InputFile&& other) noexcept {
   return *this;
 }
 
-void InputFile::read_at(int64_t offset, std::span<std::byte> out) const {
+int64_t InputFile::read_at_most(int64_t offset, std::span<std::byte> out) const {
   ASHLAR_CHECK(offset >= 0, "offset = ", offset);
-  int64_t position = offset;
+  int64_t done = 0;
   while (!out.empty()) {
-    const ssize_t got = ::pread(fd_, out.data(), out.size(), position);
+    const ssize_t got = ::pread(fd_, out.data(), out.size(), offset + done);
     if (got < 0) {
       if (errno == EINTR) continue;
       throw system_error("file", "read", path_, errno);
     }
-    if (got == 0) {
-      throw damaged_error("file", printable(path_.string()), " is truncated: expected bytes ", offset, " to ",
-                          position + static_cast<int64_t>(out.size()), ", the file ends at ", position,
-                          "; restore it from its source");
-    }
+    if (got == 0) break;
     out = out.subspan(static_cast<size_t>(got));
-    position += got;
+    done += got;
   }
+  return done;
+}
+
+void InputFile::read_at(int64_t offset, std::span<std::byte> out) const {
+  const int64_t got = read_at_most(offset, out);
+  const auto expected = static_cast<int64_t>(out.size());
+  if (got == expected) return;
+  throw damaged_error("file", printable(path_.string()), " is truncated: expected bytes ", offset, " to ",
+                      offset + expected, ", the file ends at ", offset + got, "; restore it from its source");
 }
 
 std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes) {

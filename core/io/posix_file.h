@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,11 +23,19 @@ Error system_error(std::string_view where, std::string_view action, const std::f
 /// only names the file in it.
 void write_fully(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
-/// A name taken from a file, safe to print: non-printable bytes escaped, cut at 120 characters, in single quotes.
+/// Adds text to the end of a file, made when it is missing, and syncs it: what this has returned from survives a power
+/// cut. A kill or a full disk in between leaves any part of the text.
+void append_durably(const std::filesystem::path& path, std::string_view text);
+
+/// A name taken from a file, safe to print: non-printable bytes escaped, in single quotes. Of a long one the first and
+/// last 60 characters, so that a path keeps the name of its file.
 std::string printable(std::string_view name);
 
 /// Makes a directory and its parents; an existing directory is fine. Throws system_error naming it.
 void create_directories(const std::filesystem::path& path);
+
+/// Makes the bytes of a file durable that something else wrote and closed.
+void sync_file(const std::filesystem::path& path);
 
 /// Makes the entries of a directory durable: a rename or a new file in it survives a power cut.
 void sync_directory(const std::filesystem::path& path);
@@ -47,11 +56,17 @@ class InputFile {
   /// Fills `out` from `offset`. Throws a damaged error naming file and byte range when the file ends before that.
   void read_at(int64_t offset, std::span<std::byte> out) const;
 
+  /// Fills `out` from `offset` and returns how many bytes there were: fewer than asked only where the file ends now.
+  int64_t read_at_most(int64_t offset, std::span<std::byte> out) const;
+
  private:
   std::filesystem::path path_;
   int fd_ = -1;
   int64_t size_bytes_ = 0;
 };
+
+/// For read_text_file of a file that has no size of its own to be suspicious of.
+inline constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
 
 /// A whole small file as text. Throws an input error when it is longer than `max_bytes`.
 std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes = int64_t{64} << 20);

@@ -1,6 +1,6 @@
 #include "launch/commands/train.h"
 
-#include "data/token_dataset.h"
+#include "data/batch_stream.h"
 #include "kernels/cpu/cpu_info.h"
 #include "launch/commands/arguments.h"
 #include "launch/training/trainer.h"
@@ -35,14 +35,11 @@ int run_train_command(std::span<const std::string> words, const training::Signal
   config::RawConfig raw = config::read_config(files[0], overrides);
   config::Facts facts{
       .ranks = world.ranks, .local_ranks = world.local_ranks, .hardware_threads = cpu::detect_cpu().cores};
-  std::string tokenizer;
+  std::vector<data::WeightedDataset> datasets;
   for (const auto& source : raw.data_sources()) {
     try {
-      const data::TokenDataset dataset(source.path);
-      if (!facts.dataset_vocab_size) {
-        facts.dataset_vocab_size = dataset.tokenizer().vocab_size();
-        tokenizer = dataset.tokenizer().to_json();
-      }
+      datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});
+      if (!facts.dataset_vocab_size) facts.dataset_vocab_size = datasets.back().dataset->tokenizer().vocab_size();
     } catch (const Error& error) {
       if (error.code() != ExitCode::kInput) throw;
       raw.add_error(error.what());
@@ -53,7 +50,7 @@ int run_train_command(std::span<const std::string> words, const training::Signal
     const auto aside = training::RunDirectory::set_aside(resolved.config.run.dir);
     if (!aside.empty()) log.info(str_cat("the earlier run is now ", aside.string()));
   }
-  training::Trainer trainer(resolved, tokenizer, signals, std::move(memory), log);
+  training::Trainer trainer(resolved, std::move(datasets), signals, std::move(memory), log);
   return static_cast<int>(trainer.run());
 }
 

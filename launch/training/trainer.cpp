@@ -25,12 +25,6 @@ namespace {
 
 double now_sec() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::vector<data::WeightedPath> sources_of(const config::RunConfig& c) {
-  std::vector<data::WeightedPath> paths;
-  for (const auto& s : c.data.sources) paths.push_back({.path = s.path, .weight = s.weight});
-  return paths;
-}
-
 data::StreamOptions stream_options(const config::RunConfig& c) {
   return {.sequence_length = c.train.sequence_length,
           .micro_batch = c.train.micro_batch,
@@ -38,10 +32,6 @@ data::StreamOptions stream_options(const config::RunConfig& c) {
           .dp_size = 1,
           .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
           .vocab_size = c.model.vocab_size};
-}
-
-int64_t stream_tokens(const config::RunConfig& c, data::Part part) {
-  return data::TokenDataset(c.data.sources.front().path).tokens(part);
 }
 
 optim::Schedule schedule_of(const config::RunConfig& c) {
@@ -55,11 +45,11 @@ optim::Schedule schedule_of(const config::RunConfig& c) {
 
 }  // namespace
 
-Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, const SignalWatch& signals,
-                 MemoryLedger memory, Log& log)
+Trainer::Trainer(const config::Resolved& resolved, std::vector<data::WeightedDataset> datasets,
+                 const SignalWatch& signals, MemoryLedger memory, Log& log)
     : config_(resolved.config),
       config_toml_(config::to_toml(resolved.config)),
-      tokenizer_json_(std::move(tokenizer_json)),
+      tokenizer_json_(datasets.front().dataset->tokenizer().to_json()),
       signals_(signals),
       memory_(std::move(memory)),
       log_(log),
@@ -102,15 +92,16 @@ Trainer::Trainer(const config::Resolved& resolved, std::string tokenizer_json, c
   metrics_.emplace(directory_.metrics(), step_);
   validated_step_ = metrics_->last_validation_step();
 
-  auto stream = std::make_unique<data::TrainStream>(sources_of(c), stream_options(c), static_cast<uint64_t>(c.run.seed),
-                                                    step_ * c.train.global_batch);
+  const std::string first = datasets.front().dataset->directory();
+  const int64_t validation_tokens = datasets.front().dataset->tokens(data::Part::kValidation);
+  auto stream = std::make_unique<data::TrainStream>(std::move(datasets), stream_options(c),
+                                                    static_cast<uint64_t>(c.run.seed), step_ * c.train.global_batch);
   memory_.add("data", stream->max_resident_bytes());
   reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
-  if (stream_tokens(c, data::Part::kValidation) >= 2) {
-    validation_ =
-        std::make_unique<data::ValidationStream>(c.data.sources.front().path, stream_options(c), c.train.eval_batches);
+  if (validation_tokens >= 2) {
+    validation_ = std::make_unique<data::ValidationStream>(first, stream_options(c), c.train.eval_batches);
   } else {
-    log_.info(str_cat(c.data.sources.front().path, " has no validation part: no val_loss will be reported"));
+    log_.info(str_cat(first, " has no validation part: no val_loss will be reported"));
   }
   micro_batches_.resize(c.train.global_batch / c.train.micro_batch);
   peak_flops_ = cpu::measure_peak(c.run.dtype, static_cast<int>(c.run.threads), cpu::detect_cpu().isa, 0.05);

@@ -17,6 +17,7 @@
 namespace ashlar::data {
 class Prefetcher;
 class ValidationStream;
+struct WeightedDataset;
 }  // namespace ashlar::data
 
 namespace ashlar::training {
@@ -24,10 +25,11 @@ namespace ashlar::training {
 /// Trains one configuration from where its run directory stands to its last step.
 class Trainer {
  public:
-  /// Opens the dataset and the run directory, allocates, and loads the newest good checkpoint (else run.init_from,
-  /// else initial values). `tokenizer_json` goes into checkpoints.
-  Trainer(const config::Resolved& resolved, std::string tokenizer_json, const SignalWatch& signals, MemoryLedger memory,
-          Log& log);
+  /// Opens the run directory, allocates, and loads the newest good checkpoint (else run.init_from, else initial
+  /// values). `datasets` are those of data.path, in its order: the reader's from now on. The tokenizer of the first
+  /// goes into checkpoints; its validation part is opened once more, for a reader of its own.
+  Trainer(const config::Resolved& resolved, std::vector<data::WeightedDataset> datasets, const SignalWatch& signals,
+          MemoryLedger memory, Log& log);
   ~Trainer();
 
   /// Runs to the last step, or to a signal: then a checkpoint is saved and the signal's code returned. Throws

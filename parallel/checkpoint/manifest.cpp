@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_format.h"
 #include "core/base/error.h"
+#include "core/base/hex.h"
 #include "core/io/posix_file.h"
 
 namespace ashlar::checkpoint {
@@ -23,11 +22,7 @@ constexpr std::string_view kChecksumClose = "\",\n";
 constexpr size_t kChecksumDigits = 8;
 constexpr size_t kFirstLineBytes = kChecksumOpen.size() + kChecksumDigits + kChecksumClose.size();
 
-std::string hex(uint32_t crc) { return absl::StrFormat("%08x", crc); }
-
-std::string first_line(std::string_view rest) {
-  return str_cat(kChecksumOpen, hex(io::crc32(std::as_bytes(std::span(rest)))), kChecksumClose);
-}
+std::string first_line(std::string_view rest) { return str_cat(kChecksumOpen, hex32(io::crc32(rest)), kChecksumClose); }
 
 /// A contradiction in a manifest; parse_manifest adds the file's name.
 struct Contradiction {
@@ -87,7 +82,7 @@ Json to_json(const TrainingState& s) {
 
 Json to_json(const FileRecord& file) {
   std::string crcs;
-  for (const uint32_t crc : file.checksums.crcs) crcs += hex(crc);
+  for (const uint32_t crc : file.checksums.crcs) crcs += hex32(crc);
   return {{"name", file.name},
           {"bytes", file.checksums.total_bytes},
           {"chunk_bytes", file.checksums.chunk_bytes},

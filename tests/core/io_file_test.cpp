@@ -4,13 +4,16 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/hex.h"
 #include "core/io/atomic_file.h"
 #include "core/io/checksum.h"
 #include "core/io/posix_file.h"
@@ -153,6 +156,49 @@ TEST(AtomicFile, TargetThatIsADirectoryKeepsNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(dir.file("out.partial")));
 }
 
+TEST(AtomicFile, PublishesWhatALibraryWrote) {
+  const ashlar::testing::ScratchDir dir;
+  const std::string path = dir.file("out"), partial = partial_path(path).string();
+  EXPECT_EQ(partial, path + ".partial");
+  spit(path, "before");
+  spit(partial, "after");
+  publish_partial(path);
+  EXPECT_EQ(slurp(path), "after");
+  EXPECT_FALSE(std::filesystem::exists(partial));
+  const Error missing = error_of([&] { publish_partial(path); });
+  EXPECT_EQ(missing.code(), ExitCode::kInput);
+  EXPECT_THAT(missing.what(), HasSubstr("out.partial': No such file or directory (errno 2)"));
+  EXPECT_EQ(slurp(path), "after");
+  std::filesystem::create_directory(dir.file("taken"));
+  spit(dir.file("taken.partial"), "hours of work");
+  const Error taken = error_of([&] { publish_partial(dir.file("taken")); });
+  EXPECT_EQ(taken.code(), ExitCode::kInput);
+  EXPECT_THAT(taken.what(), HasSubstr("taken': Is a directory"));
+  EXPECT_EQ(slurp(dir.file("taken.partial")), "hours of work");
+}
+
+TEST(AppendDurably, AddsToTheEndAndReportsTheFullDevice) {
+  const ashlar::testing::ScratchDir dir;
+  append_durably(dir.file("log"), "one\n");
+  append_durably(dir.file("log"), "two\n");
+  EXPECT_EQ(slurp(dir.file("log")), "one\ntwo\n");
+  const Error full = error_of([&] { append_durably("/dev/full", "three\n"); });
+  EXPECT_EQ(full.code(), ExitCode::kResource);
+  EXPECT_THAT(full.what(), HasSubstr("cannot write '/dev/full': No space left on device (errno 28)"));
+  const Error missing = error_of([&] { append_durably(dir.file("no/log"), "x"); });
+  EXPECT_EQ(missing.code(), ExitCode::kInput);
+  EXPECT_THAT(missing.what(), HasSubstr("no/log"));
+}
+
+TEST(SystemError, ExhaustionIsAResourceAndEverythingElseAnInput) {
+  for (const int number : {ENOSPC, EDQUOT, EFBIG, EIO, ENOMEM, EMFILE, ENFILE})
+    EXPECT_EQ(system_error("file", "read", "x", number).code(), ExitCode::kResource) << number;
+  for (const int number : {ENOENT, EACCES, EPERM, EROFS, ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP})
+    EXPECT_EQ(system_error("file", "read", "x", number).code(), ExitCode::kInput) << number;
+  EXPECT_STREQ(system_error("file", "read", "a/b", EIO).what(),
+               "[file] cannot read 'a/b': Input/output error (errno 5); the storage device reports a failure");
+}
+
 TEST(InputFile, RefusesWhatIsNotARegularFile) {
   const ashlar::testing::ScratchDir dir;
   EXPECT_EQ(error_of([&] { InputFile file(dir.file("absent")); }).code(), ExitCode::kInput);
@@ -171,6 +217,43 @@ TEST(InputFile, ReadPastTheEndNamesFileAndRange) {
   EXPECT_THAT(error.what(), HasSubstr("expected bytes 5 to 13, the file ends at 10"));
 }
 
+TEST(InputFile, ReadsAsFarAsTheFileReachesNow) {
+  const ashlar::testing::ScratchDir dir;
+  spit(dir.file("growing"), "0123456789");
+  const InputFile file(dir.file("growing"));
+  const auto read = [&](int64_t offset, size_t n) {
+    std::string out(n, '?');
+    const int64_t got = file.read_at_most(offset, std::as_writable_bytes(std::span(out)));
+    EXPECT_EQ(out.find_last_not_of('?') + 1, static_cast<size_t>(got));
+    return out.substr(0, static_cast<size_t>(got));
+  };
+  EXPECT_EQ(read(0, 10), "0123456789");
+  EXPECT_EQ(read(2, 3), "234");
+  EXPECT_EQ(read(7, 8), "789");
+  EXPECT_EQ(read(10, 1), "");
+  EXPECT_EQ(read(99, 1), "");
+  EXPECT_EQ(read(0, 0), "");
+  append_durably(dir.file("growing"), "abc");
+  EXPECT_EQ(read(7, 8), "789abc");
+  EXPECT_EQ(file.size_bytes(), 10) << "as it was opened";
+}
+
+TEST(ReadTextFile, IsWholeOrRefused) {
+  const ashlar::testing::ScratchDir dir;
+  spit(dir.file("text"), std::string("a\0b\n", 4));
+  EXPECT_EQ(read_text_file(dir.file("text")), std::string("a\0b\n", 4));
+  EXPECT_EQ(read_text_file(dir.file("text"), kAnySize).size(), 4U);
+  EXPECT_EQ(error_of([&] { read_text_file(dir.file("text"), 3); }).code(), ExitCode::kInput);
+}
+
+TEST(Printable, KeepsTheNameOfAFileInALongPath) {
+  const std::string path = "/data/" + std::string(200, 'x') + "/train-00000.h5";
+  EXPECT_THAT(printable(path), ::testing::AllOf(::testing::StartsWith("'/data/xxx"), HasSubstr("x...x"),
+                                                ::testing::EndsWith("xxx/train-00000.h5'")));
+  const std::string brim(120, 'x');
+  EXPECT_EQ(printable(brim), "'" + brim + "'");
+}
+
 TEST(Printable, EscapesAndCutsHostileNames) {
   EXPECT_EQ(printable("a\nb\x01"), "'a\\nb\\x01'");
   EXPECT_EQ(printable(std::string(500, 'x')).size(), 125U);
@@ -179,8 +262,31 @@ TEST(Printable, EscapesAndCutsHostileNames) {
 TEST(Checksum, KnownValues) {
   // The check value of CRC-32/ISO-HDLC and the sum of nothing, from the catalogue of parametrised CRCs.
   EXPECT_EQ(crc32(bytes_of("123456789")), 0xcbf43926U);
-  EXPECT_EQ(crc32({}), 0U);
+  EXPECT_EQ(crc32(""), 0U);
   EXPECT_EQ(crc32(bytes_of("456789"), crc32(bytes_of("123"))), 0xcbf43926U);
+}
+
+TEST(Checksum, SumOfAFileIsItsSizeAndTheSumOfItsBytes) {
+  const ashlar::testing::ScratchDir dir;
+  spit(dir.file("check"), "123456789");
+  EXPECT_EQ(sum_file(dir.file("check")), (FileSum{.bytes = 9, .crc32 = 0xcbf43926U}));
+  spit(dir.file("empty"), "");
+  EXPECT_EQ(sum_file(dir.file("empty")), (FileSum{}));
+  // Longer than the pieces it is read in: zlib's own sum of the same bytes.
+  std::string text((size_t{5} << 19) + 7, 'a');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 31 + i / 4099);
+  spit(dir.file("long"), text);
+  const auto expected =
+      static_cast<uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
+  EXPECT_EQ(sum_file(dir.file("long")), (FileSum{.bytes = (int64_t{5} << 19) + 7, .crc32 = expected}));
+  EXPECT_EQ(crc32(text), expected);
+  EXPECT_EQ(error_of([&] { sum_file(dir.file("absent")); }).code(), ExitCode::kInput);
+}
+
+TEST(Checksum, ShownInFixedWidth) {
+  EXPECT_EQ(hex32(0xbeefU), "0000beef");
+  EXPECT_EQ(hex32(0xffffffffU), "ffffffff");
+  EXPECT_EQ(hex64(0x1234abcdULL << 8), "0000001234abcd00");
 }
 
 TEST(Checksum, HasherIsIndependentOfThePieces) {

@@ -61,7 +61,7 @@ class Streams : public ::testing::Test {
 
 TEST_F(Streams, AnEpochHoldsEveryWindowOnceWithItsTargets) {
   for (const int64_t T : {64, 100, 70'000}) {
-    TrainStream stream({{path(), 1}}, options(T, 1), 5, 0);
+    TrainStream stream(opened({{path(), 1}}), options(T, 1), 5, 0);
     const int64_t W = (400'000 - 1) / T;
     ASSERT_EQ(stream.windows(0), W);
     std::vector<Row> expected, got;
@@ -87,30 +87,31 @@ TEST_F(Streams, WideTokensReadAlike) {
   DatasetSpec wide = spec_;
   wide.wide = true;
   write_dataset(dir_.file("wide"), wide);
-  TrainStream a({{path(), 1}}, options(128, 4), 5, 0), b({{dir_.file("wide"), 1}}, options(128, 4), 5, 0);
+  TrainStream a(opened({{path(), 1}}), options(128, 4), 5, 0),
+      b(opened({{dir_.file("wide"), 1}}), options(128, 4), 5, 0);
   EXPECT_EQ(rows_of(a, 50), rows_of(b, 50));
 }
 
 TEST_F(Streams, ResumeEqualsUnbroken) {
-  TrainStream unbroken({{path(), 1}}, options(100, 3), 5, 0);
+  TrainStream unbroken(opened({{path(), 1}}), options(100, 3), 5, 0);
   const auto all = rows_of(unbroken, 3000);  // over two epochs
   for (const int64_t stop : {1, 17, 1333, 1334, 2999}) {
-    TrainStream before({{path(), 1}}, options(100, 3), 5, 0);
+    TrainStream before(opened({{path(), 1}}), options(100, 3), 5, 0);
     auto rows = rows_of(before, stop);
     ASSERT_EQ(before.position(), stop * 3);
-    TrainStream after({{path(), 1}}, options(100, 3), 5, before.position());
+    TrainStream after(opened({{path(), 1}}), options(100, 3), 5, before.position());
     rows.merge(rows_of(after, 3000 - stop));
     EXPECT_EQ(rows, all) << stop;
   }
 }
 
 TEST_F(Streams, DataParallelPartsAreDisjointAndTheirUnionIsTheWhole) {
-  TrainStream whole({{path(), 1}}, options(100, 12), 5, 0);
+  TrainStream whole(opened({{path(), 1}}), options(100, 12), 5, 0);
   const auto all = rows_of(whole, 200);
   for (const int64_t dp : {2, 3, 4, 6}) {
     std::map<int64_t, Row> rows;
     for (int64_t d = 0; d < dp; ++d) {
-      TrainStream part({{path(), 1}}, options(100, 12 / dp, d, dp), 5, 0);
+      TrainStream part(opened({{path(), 1}}), options(100, 12 / dp, d, dp), 5, 0);
       for (auto& [sample, row] : rows_of(part, 200)) {
         ASSERT_TRUE(rows.emplace(sample, row).second) << "sample " << sample << " read twice";
       }
@@ -124,7 +125,7 @@ TEST_F(Streams, AtMostTwoGroupsStay) {
   DatasetSpec big;
   big.train = random_tokens(65536 * 200, 1000, 3);
   write_dataset(dir_.file("big"), big);
-  TrainStream stream({{dir_.file("big"), 1}}, options(1024, 8), 5, 0);
+  TrainStream stream(opened({{dir_.file("big"), 1}}), options(1024, 8), 5, 0);
   Batch batch;
   int64_t most = 0;
   for (int64_t i = 0; i < stream.windows(0) / 8 + 10; ++i) {
@@ -141,7 +142,7 @@ TEST_F(Streams, MixturesDrawByWeight) {
   DatasetSpec other;
   other.train.assign(30'000, 7);  // told apart by its one id
   write_dataset(dir_.file("other"), other);
-  TrainStream stream({{path(), 0.75}, {dir_.file("other"), 0.25}}, options(100, 4), 5, 0);
+  TrainStream stream(opened({{path(), 0.75}, {dir_.file("other"), 0.25}}), options(100, 4), 5, 0);
   int64_t from_other = 0;
   for (int64_t i = 0; i < 500; ++i) {
     Batch batch;
@@ -177,7 +178,7 @@ TEST_F(Streams, DocumentMaskingByHand) {
 }
 
 TEST_F(Streams, OrderIsAStableSortOfIds) {
-  TrainStream stream({{path(), 1}}, options(100, 5), 5, 0);
+  TrainStream stream(opened({{path(), 1}}), options(100, 5), 5, 0);
   Batch batch;
   stream.next(batch);
   Row expected(500);
@@ -230,14 +231,14 @@ TEST_F(Streams, ErrorsAreNamed) {
   StreamOptions small = options(100, 1);
   small.vocab_size = 200;
   EXPECT_THAT(text([&] {
-                TrainStream({{path(), 1}}, small, 1, 0);
+                TrainStream(opened({{path(), 1}}), small, 1, 0);
               }),
               AllOf(HasSubstr(path()), HasSubstr("256"), HasSubstr("200")));
   EXPECT_THAT(text([&] {
-                TrainStream({{path(), 1}}, options(400'000, 1), 1, 0);
+                TrainStream(opened({{path(), 1}}), options(400'000, 1), 1, 0);
               }),
               AllOf(HasSubstr(path()), HasSubstr("400001")));
-  EXPECT_THAT(text([&] { TrainStream({{dir_.file("absent"), 1}}, options(8, 1), 1, 0); }), HasSubstr("absent"));
+  EXPECT_THAT(text([&] { TrainStream(opened({{dir_.file("absent"), 1}}), options(8, 1), 1, 0); }), HasSubstr("absent"));
   DatasetSpec bare;
   bare.train = spec_.train;
   write_dataset(dir_.file("bare"), bare);
@@ -246,9 +247,8 @@ TEST_F(Streams, ErrorsAreNamed) {
 }
 
 TEST_F(Streams, PrefetchGivesWhatDirectReadingGives) {
-  TrainStream direct({{path(), 1}}, options(100, 3), 5, 0);
-  Prefetcher prefetcher(std::make_unique<TrainStream>(std::vector<WeightedPath>{{path(), 1}}, options(100, 3), 5, 0),
-                        3);
+  TrainStream direct(opened({{path(), 1}}), options(100, 3), 5, 0);
+  Prefetcher prefetcher(std::make_unique<TrainStream>(opened({{path(), 1}}), options(100, 3), 5, 0), 3);
   for (int i = 0; i < 1000; ++i) {
     Batch expected;
     direct.next(expected);
@@ -308,7 +308,7 @@ TEST(Prefetcher, StopsWhileFullOrWorking) {
 
 TEST_F(Streams, OpensAndGivesTheFirstBatchQuickly) {
   const auto start = std::chrono::steady_clock::now();
-  Prefetcher prefetcher(std::make_unique<TrainStream>(std::vector<WeightedPath>{{path(), 1}}, options(1024, 8), 5, 0));
+  Prefetcher prefetcher(std::make_unique<TrainStream>(opened({{path(), 1}}), options(1024, 8), 5, 0));
   ASSERT_NE(prefetcher.next(), nullptr);
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   RecordProperty("first_batch_ms", std::to_string(ms));

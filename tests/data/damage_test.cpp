@@ -176,7 +176,7 @@ TEST_F(Damage, TrainingNeverSeesADamagedChunk) {
   bytes[at] = static_cast<char>(bytes[at] ^ 1);
   write_all(file, bytes);
   const StreamOptions options{.sequence_length = 128, .micro_batch = 1, .vocab_size = 257};
-  TrainStream stream({{path(), 1}}, options, 3, 0);
+  TrainStream stream(opened({{path(), 1}}), options, 3, 0);
   Batch batch;
   int64_t good = 0;
   try {

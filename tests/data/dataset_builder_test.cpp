@@ -231,6 +231,58 @@ TEST_F(Builds, BadInputIsNamedWithItsPlace) {
   EXPECT_THAT(error_of(unwritable), HasSubstr("good.txt/set"));
 }
 
+TEST_F(Builds, AFailureLeavesNoFolderThatItMade) {
+  const std::string good = put("good.txt", "abc"), bad = put("bad.txt", "abc \xff");
+  const auto fail = [&](BuildOptions o, const char* word) {
+    o.tokenizer = "characters";
+    EXPECT_THAT(error_of(o), HasSubstr(word));
+  };
+  fail(options({dir_.file("absent.txt")}), "absent.txt");
+  EXPECT_FALSE(fs::exists(dir_.file("set")));
+  fail(options({good, bad}), "0xff");
+  EXPECT_FALSE(fs::exists(dir_.file("set")));
+  fail(options({good, bad}, "a/b/set"), "0xff");
+  EXPECT_FALSE(fs::exists(dir_.file("a"))) << "parents that it made";
+
+  // Standard input that is no text, and that cannot be read: a folder has no bytes.
+  for (const auto& [input, word] : {std::pair(bad, "0xff"), std::pair(dir_.file(""), "standard input")}) {
+    BuildOptions o = options({"-"});
+    o.stdin_descriptor = ::open(input.c_str(), O_RDONLY);
+    fail(o, word);
+    ::close(o.stdin_descriptor);
+    EXPECT_FALSE(fs::exists(dir_.file("set"))) << word;
+  }
+
+  // Not its own, or not empty.
+  fs::create_directories(dir_.file("mine"));
+  fail(options({bad}, "mine"), "0xff");
+  fail(options({bad}, "mine/set"), "0xff");
+  EXPECT_TRUE(fs::is_empty(dir_.file("mine")));
+  put("other/notes.txt", "mine too");
+  fail(options({bad}, "other"), "0xff");
+  EXPECT_EQ(read_all(dir_.file("other/notes.txt")), "mine too");
+  put("link/target/file", "");
+  fs::create_directory_symlink(dir_.file("link/target"), dir_.file("link/set"));
+  fail(options({bad}, "link/set"), "0xff");
+  EXPECT_TRUE(fs::exists(dir_.file("link/set/file")));
+}
+
+/// Whatever a full disk leaves that the next run can use is still there, in a folder that the failed build made.
+TEST_F(Builds, AFailureKeepsWhatTheNextRunGoesOnFrom) {
+  BuildOptions o = options({put("one.txt", random_text(300'000, 45))});
+  o.shard_tokens = kChunkTokens;
+  o.block_bytes = 4096;
+  o.progress = [](const BuildProgress& p) {
+    if (p.phase == BuildProgress::Phase::kWrite && p.bytes_done > p.bytes_total / 2)
+      throw resource_error("test", "the disk is full");
+  };
+  EXPECT_THAT(error_of(o, ExitCode::kResource), HasSubstr("the disk is full"));
+  EXPECT_TRUE(fs::exists(o.out + "/build.plan"));
+  EXPECT_TRUE(fs::exists(o.out + "/build.journal"));
+  o.progress = nullptr;
+  EXPECT_GT(build_dataset(o).shards_kept, 0);
+}
+
 TEST_F(Builds, ProgressReachesTheWhole) {
   BuildOptions o = options({put("one.txt", random_text(20'000, 9))});
   o.block_bytes = 1000;
@@ -402,7 +454,8 @@ TEST_F(Builds, AFullDiskIsOneLineAndTheBuildGoesOnLater) {
 }
 
 TEST_F(Builds, OneBuildAFolderAtATime) {
-  BuildOptions o = options({put("one.txt", random_text(100'000, 44))});
+  BuildOptions o = options({"-"});
+  o.stdin_descriptor = ::open(put("one.txt", random_text(100'000, 44)).c_str(), O_RDONLY);
   o.block_bytes = 1000;
   std::string error;
   o.progress = [&](const BuildProgress&) {
@@ -412,7 +465,9 @@ TEST_F(Builds, OneBuildAFolderAtATime) {
     error = error_of(second);
   };
   build_dataset(o);
+  ::close(o.stdin_descriptor);
   EXPECT_THAT(error, AllOf(HasSubstr("another build"), HasSubstr(o.out)));
+  EXPECT_TRUE(verify_dataset(o.out).damage.empty()) << "the second must not touch what the first works with";
 }
 
 }  // namespace

@@ -10,9 +10,10 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/hex.h"
+#include "core/io/atomic_file.h"
+#include "core/io/checksum.h"
 #include "data/bytes_tokenizer.h"
-#include "data/checksum.h"
-#include "data/file.h"
 #include "data/hdf5_shard.h"
 
 namespace ashlar::data {
@@ -61,7 +62,7 @@ void write_dataset(const std::string& directory, const DatasetSpec& spec) {
       }
       shard.documents = writer.documents_written();
       writer.finish();
-      const FileSum sum = sum_file(path);
+      const io::FileSum sum = io::sum_file(path);
       shard.bytes = sum.bytes;
       shard.crc32 = sum.crc32;
       info.tokens += n;
@@ -70,13 +71,19 @@ void write_dataset(const std::string& directory, const DatasetSpec& spec) {
       done += n;
     }
   }
-  write_file_atomically(directory + "/manifest.json", manifest_text(m));
+  io::write_file_atomically(directory + "/manifest.json", manifest_text(m));
+}
+
+std::vector<WeightedDataset> opened(const std::vector<std::pair<std::string, double>>& sources) {
+  std::vector<WeightedDataset> datasets;
+  for (const auto& [path, weight] : sources) datasets.push_back({std::make_unique<TokenDataset>(path), weight});
+  return datasets;
 }
 
 std::string resealed(const std::string& manifest) {
   nlohmann::json json = nlohmann::json::parse(manifest);
   json.erase("checksum");
-  json["checksum"] = hex32(crc32_of(json.dump(1)));
+  json["checksum"] = hex32(io::crc32(json.dump(1)));
   return json.dump(1) + "\n";
 }
 

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "data/batch_stream.h"
 #include "data/manifest.h"
 
 namespace ashlar::data {
@@ -20,6 +22,9 @@ struct DatasetSpec {
 
 /// Writes a bytes dataset straight through ShardWriter and manifest_text, without the builder.
 void write_dataset(const std::string& directory, const DatasetSpec& spec);
+
+/// Datasets by path and weight, for a TrainStream.
+std::vector<WeightedDataset> opened(const std::vector<std::pair<std::string, double>>& sources);
 
 /// n pseudo-random byte ids with the end-of-document id about every `document` tokens.
 std::vector<int32_t> random_tokens(int64_t n, int64_t document, uint64_t seed);
