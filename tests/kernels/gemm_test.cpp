@@ -301,7 +301,7 @@ void expect_same_tiles(const GemmKernels<Acc>& kernels) {
   const auto random = [](uint64_t site, uint64_t i) {
     return static_cast<Acc>(Philox::uniform(Philox::block(7, site, i)[0]) - 0.5);
   };
-  // Of a pair of bf16 an fp32 is the upper half with some lower bits, which are a bf16 too.
+  // Read as pairs of bf16 these are arbitrary numbers, NaN among them: the bits must agree all the same.
   for (size_t i = 0; i < a.size() / sizeof(Acc); ++i) {
     const Acc value = random(1, i);
     std::memcpy(a.data() + i * sizeof(Acc), &value, sizeof(value));
