@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_info.h"
 
+#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "hwy/highway.h"
@@ -50,9 +52,22 @@ Isa onednn_limit() {
   return Isa::kAvx512Bf16;
 }
 
-int affinity_cores() {
+// With OMP_PROC_BIND the OpenMP runtime ties this thread to its own place before main(), and the affinity mask tells of
+// that place alone; the cores the process may use are then those of all places.
+int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
+  const omp_proc_bind_t binding = omp_get_proc_bind();
+  // primary keeps every thread on the place of this one, which is what the mask says
+  if (binding != omp_proc_bind_false && binding != omp_proc_bind_master) {
+    std::vector<int> processors;
+    for (int place = 0; place < omp_get_num_places(); ++place) {
+      processors.resize(static_cast<size_t>(std::max(0, omp_get_place_num_procs(place))));
+      omp_get_place_proc_ids(place, processors.data());
+      for (const int processor : processors) CPU_SET(processor, &set);  // places may overlap
+    }
+    if (CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+  }
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
 }
@@ -87,7 +102,7 @@ CpuInfo detect_cpu(std::string_view max_isa) {
   if (environment != nullptr && *environment != '\0') {
     info.isa = std::min(info.isa, parse_isa("ASHLAR_MAX_ISA", environment));
   }
-  info.cores = affinity_cores();
+  info.cores = usable_cores();
   info.model = processor_name();
   return info;
 }

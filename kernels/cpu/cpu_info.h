@@ -21,7 +21,7 @@ std::string_view name_of(Isa isa);  ///< "baseline", "avx2", "avx512", "avx512_b
 struct CpuInfo {
   Isa isa = Isa::kBaseline;  ///< the best both detected and allowed
   Isa detected = Isa::kBaseline;
-  int cores = 1;      ///< cores in this process's affinity mask
+  int cores = 1;      ///< cores of the affinity mask this process was started with
   std::string model;  ///< the processor's own name
 };
 

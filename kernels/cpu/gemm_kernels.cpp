@@ -12,6 +12,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm_kernels.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -33,12 +34,21 @@ int lanes_of() {
   return static_cast<int>(hn::Lanes(hn::ScalableTag<T>()));
 }
 
-template <typename T, int kRows, int kVectors>
+// Rows of a in a panel lie side by side; in place they are a_stride apart, and a pointer to every third of them keeps
+// the addresses within base + stride and base + 2*stride.
+template <typename T, int kRows, int kVectors, bool kInPlace>
 HWY_ATTR void tile(const TileArgs<T>& args) {
+  constexpr int kBases = kInPlace ? (kRows + 2) / 3 : 1;
+  constexpr int kPerBase = kInPlace ? 3 : kRows;
   const hn::ScalableTag<T> d;
   using Vec = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const T* HWY_RESTRICT a = static_cast<const T*>(args.a);
+  const int64_t a_row = kInPlace ? args.a_stride : int64_t{sizeof(T)};
+  const int64_t a_step = kInPlace ? int64_t{sizeof(T)} : int64_t{kRows * sizeof(T)};
+  const char* HWY_RESTRICT a[kBases];
+  a[0] = static_cast<const char*>(args.a);
+#pragma GCC unroll 16
+  for (int i = 1; i < kBases; ++i) a[i] = a[i - 1] + kPerBase * a_row;
   const T* HWY_RESTRICT b = static_cast<const T*>(args.b);
   Vec sum[kRows][kVectors];
 #pragma GCC unroll 16
@@ -52,30 +62,37 @@ HWY_ATTR void tile(const TileArgs<T>& args) {
     for (int v = 0; v < kVectors; ++v) bv[v] = hn::Load(d, b + v * lanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const Vec av = hn::Set(d, a[r]);
+      const Vec av = hn::Set(d, *reinterpret_cast<const T*>(a[r / kPerBase] + r % kPerBase * a_row));
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(av, bv[v], sum[r][v]);
     }
-    a += kRows;
+#pragma GCC unroll 16
+    for (int i = 0; i < kBases; ++i) a[i] += a_step;
     b += kVectors * lanes;
   }
+  if (const T* add = args.add; add != nullptr) {
+    const int64_t ld_add = args.ld_add;
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kRows; ++r, add += ld_add) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      Vec value = sum[r][v];
-      if (args.add != nullptr) value = hn::Add(value, hn::LoadU(d, args.add + r * args.ld_add + v * lanes));
-      hn::StoreU(value, d, args.out + r * args.ld_out + v * lanes);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(d, add + v * lanes));
     }
+  }
+  T* out = args.out;
+  const int64_t ld_out = args.ld_out;
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r, out += ld_out) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], d, out + v * lanes);
   }
 }
 
-template <typename T>
+template <typename T, bool kInPlace>
 void run_tile(int rows, int vectors, const TileArgs<T>& args) {
   using Fn = void (*)(const TileArgs<T>&);
   static constexpr auto kTable = []<size_t... kR>(std::index_sequence<kR...>) {
-    return std::array<std::array<Fn, 2>, sizeof...(kR)>{
-        std::array<Fn, 2>{&tile<T, static_cast<int>(kR) + 1, 1>, &tile<T, static_cast<int>(kR) + 1, 2>}...};
+    return std::array<std::array<Fn, 2>, sizeof...(kR)>{std::array<Fn, 2>{
+        &tile<T, static_cast<int>(kR) + 1, 1, kInPlace>, &tile<T, static_cast<int>(kR) + 1, 2, kInPlace>}...};
   }
   (std::make_index_sequence<kTileRows>());
   kTable[static_cast<size_t>(rows - 1)][static_cast<size_t>(vectors - 1)](args);
@@ -125,18 +142,68 @@ HWY_INLINE void pack_row(const Src* HWY_RESTRICT src, int64_t width, T* HWY_REST
   for (; i < width; ++i) dst[i] = widen(src[i]);
 }
 
-// Rows of the panel are contiguous in the source.
+// Rows that a panel takes before the next panel has its turn: the source is read along its rows, and so many rows of
+// any panel are whole cache lines.
+constexpr int64_t kRowBlock = 16;
+
+// A panel element for each source element.
 template <typename Src, typename T>
+struct CopyRow {
+  using Source = Src;
+  using Element = T;
+  static constexpr int64_t kGroup = 1;
+  static HWY_INLINE void apply(const Src* src, int64_t, int64_t width, T* dst) { pack_row(src, width, dst); }
+};
+
+// `rows` rows of a panel. Most panels are of one of a few widths, and the compiler knows those.
+template <class Row, int64_t kWidth>
+HWY_ATTR void copy_rows(const typename Row::Source* src, int64_t stride, int64_t any_width, int64_t padded,
+                        typename Row::Element* dst, int64_t rows) {
+  const int64_t width = kWidth > 0 ? kWidth : any_width;
+  if constexpr (kWidth > 0) padded = kWidth;
+  for (; rows > 0; --rows, src += Row::kGroup * stride, dst += padded) {
+    // The same columns of the next block: it comes while the other panels have their turn.
+    for (int64_t i = 0; i < Row::kGroup; ++i) hwy::Prefetch(src + (kRowBlock * Row::kGroup + i) * stride);
+    Row::apply(src, stride, width, dst);
+    for (int64_t i = width; i < padded; ++i) dst[i] = 0;
+  }
+}
+
+// f(first element, width, width in the panel) for each panel.
+template <typename F>
+HWY_INLINE void for_panels(const PackArgs& args, const F& f) {
+  int64_t first = 0;
+  for (int64_t panel = 0; panel < args.panels; ++panel) {
+    const int64_t width = panel < args.wide_panels ? args.width : args.rest_width;
+    f(first, width, (width + args.pad_to - 1) / args.pad_to * args.pad_to);
+    first += width;
+  }
+}
+
+// Rows of the panel are contiguous in the source. A short last group of k is left to the caller.
+template <class Row>
 HWY_ATTR void pack_rows(const PackArgs& args) {
-  const Src* src = static_cast<const Src*>(args.src);
+  using T = typename Row::Element;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+  const auto* src = static_cast<const typename Row::Source*>(args.src);
   T* dst = static_cast<T*>(args.dst);
-  const int64_t width = args.width;
-  const int64_t padded_width = args.padded_width;
-  const int64_t stride = args.stride;
-  const int64_t k = args.k;
-  for (int64_t p = 0; p < k; ++p, src += stride, dst += padded_width) {
-    pack_row(src, width, dst);
-    for (int64_t i = width; i < padded_width; ++i) dst[i] = T{};
+  const int64_t whole_groups = args.k / Row::kGroup;
+  const int64_t groups = (args.k + Row::kGroup - 1) / Row::kGroup;
+  for (int64_t p = 0; p < whole_groups; p += kRowBlock) {
+    const int64_t rows = p + kRowBlock < whole_groups ? kRowBlock : whole_groups - p;
+    for_panels(args, [&](int64_t first, int64_t width, int64_t padded) {
+      auto copy = &copy_rows<Row, 0>;
+      if (width == padded) {
+        switch (width) {
+          case 2 * kLanes: copy = &copy_rows<Row, 2 * kLanes>; break;
+          case kTileRows: copy = &copy_rows<Row, kTileRows>; break;
+          case kTileRows - 1: copy = &copy_rows<Row, kTileRows - 1>; break;
+          default: break;
+        }
+      }
+      copy(src + p * Row::kGroup * args.stride + first, args.stride, width, padded, dst + first * groups + p * padded,
+           rows);
+    });
   }
 }
 
@@ -171,40 +238,40 @@ HWY_INLINE void transpose_block(const Src* src, int64_t stride, T* dst, int64_t 
 #endif
 }
 
-// Rows of the panel are strided in the source.
+// One panel whose rows are strided in the source.
 template <typename Src, typename T>
-HWY_ATTR void pack_transposed(const PackArgs& args) {
-  const Src* src = static_cast<const Src*>(args.src);
-  T* dst = static_cast<T*>(args.dst);
-  const int64_t blocked_k = args.k / 4 * 4;
-  if (args.width >= 4) {
+HWY_ATTR void transpose_panel(const Src* src, int64_t stride, int64_t k, int64_t width, int64_t padded, T* dst) {
+  const int64_t blocked_k = k / 4 * 4;
+  if (width >= 4) {
     for (int64_t p = 0; p < blocked_k; p += 4) {
-      T* out = dst + p * args.padded_width;
+      T* out = dst + p * padded;
       int64_t i = 0;
-      for (; i + 4 <= args.width; i += 4)
-        transpose_block(src + i * args.stride + p, args.stride, out + i, args.padded_width);
+      for (; i + 4 <= width; i += 4) transpose_block(src + i * stride + p, stride, out + i, padded);
       // The last block overlaps the one before instead of running past the width.
-      const int64_t last = args.width - 4;
-      if (i < args.width) transpose_block(src + last * args.stride + p, args.stride, out + last, args.padded_width);
+      const int64_t last = width - 4;
+      if (i < width) transpose_block(src + last * stride + p, stride, out + last, padded);
     }
   }
-  for (int64_t p = args.width >= 4 ? blocked_k : 0; p < args.k; ++p) {
-    for (int64_t i = 0; i < args.width; ++i) dst[p * args.padded_width + i] = widen(src[i * args.stride + p]);
+  for (int64_t p = width >= 4 ? blocked_k : 0; p < k; ++p) {
+    for (int64_t i = 0; i < width; ++i) dst[p * padded + i] = widen(src[i * stride + p]);
   }
-  if (args.padded_width > args.width) {
-    for (int64_t p = 0; p < args.k; ++p) {
-      for (int64_t i = args.width; i < args.padded_width; ++i) dst[p * args.padded_width + i] = T{};
+  if (padded > width) {
+    for (int64_t p = 0; p < k; ++p) {
+      for (int64_t i = width; i < padded; ++i) dst[p * padded + i] = T{};
     }
   }
 }
 
 template <typename Src, typename T>
 void pack(const PackArgs& args) {
-  if (args.k_contiguous) {
-    pack_transposed<Src, T>(args);
-  } else {
-    pack_rows<Src, T>(args);
+  if (!args.k_contiguous) {
+    pack_rows<CopyRow<Src, T>>(args);
+    return;
   }
+  for_panels(args, [&](int64_t first, int64_t width, int64_t padded) {
+    transpose_panel(static_cast<const Src*>(args.src) + first * args.stride, args.stride, args.k, width, padded,
+                    static_cast<T*>(args.dst) + first * args.k);
+  });
 }
 
 template <class D>
@@ -215,56 +282,61 @@ HWY_INLINE void zip_pairs(D d, const uint16_t* even, const uint16_t* odd, uint32
   hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, out);
 }
 
+uint32_t pair_of(BF16 even, BF16 odd) { return uint32_t{even.bits} | (uint32_t{odd.bits} << 16); }
+
+// A panel element for each pair of source rows.
+struct ZipRow {
+  using Source = BF16;
+  using Element = uint32_t;
+  static constexpr int64_t kGroup = 2;
+  static HWY_INLINE void apply(const BF16* src, int64_t stride, int64_t width, uint32_t* out) {
+    const hn::ScalableTag<uint32_t> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    const uint16_t* even = reinterpret_cast<const uint16_t*>(src);
+    const uint16_t* odd = even + stride;
+    int64_t i = 0;
+    for (; i + lanes <= width; i += lanes) zip_pairs(d, even + i, odd + i, out + i);
+#if HWY_TARGET != HWY_SCALAR
+    const hn::FixedTag<uint32_t, 4> d4;
+    for (; i + 4 <= width; i += 4) zip_pairs(d4, even + i, odd + i, out + i);
+    if (i < width && width >= 4) {
+      zip_pairs(d4, even + width - 4, odd + width - 4, out + width - 4);
+      return;
+    }
+#endif
+    for (; i < width; ++i) out[i] = uint32_t{even[i]} | (uint32_t{odd[i]} << 16);
+  }
+};
+
 // Panel element p holds the bf16 pair (2p, 2p+1) of k, the even one in the lower half.
 HWY_ATTR void pack_pairs(const PackArgs& args) {
   const int64_t pairs = args.k / 2;
-  const BF16* src = static_cast<const BF16*>(args.src);
-  uint32_t* dst = static_cast<uint32_t*>(args.dst);
-  const auto pair = [](BF16 even, BF16 odd) { return uint32_t{even.bits} | (uint32_t{odd.bits} << 16); };
-  if (args.k_contiguous && args.stride % 2 == 0) {  // pairs lie side by side already
-    PackArgs whole = args;
-    whole.stride = args.stride / 2;
-    whole.k = pairs;
-    pack_transposed<uint32_t, uint32_t>(whole);
-  } else if (args.k_contiguous) {
-    for (int64_t p = 0; p < pairs; ++p) {
-      for (int64_t i = 0; i < args.width; ++i) {
-        const BF16* at = src + i * args.stride + 2 * p;
-        dst[p * args.padded_width + i] = pair(at[0], at[1]);
+  const int64_t groups = (args.k + 1) / 2;
+  const BF16* const source = static_cast<const BF16*>(args.src);
+  uint32_t* const out = static_cast<uint32_t*>(args.dst);
+  if (!args.k_contiguous) pack_rows<ZipRow>(args);
+  if (!args.k_contiguous && args.k % 2 == 0) return;
+  for_panels(args, [&](int64_t first, int64_t width, int64_t padded) {
+    const BF16* src = source + first * (args.k_contiguous ? args.stride : 1);
+    uint32_t* dst = out + first * groups;
+    if (args.k_contiguous && args.stride % 2 == 0) {  // pairs lie side by side already
+      transpose_panel(reinterpret_cast<const uint32_t*>(src), args.stride / 2, pairs, width, padded, dst);
+    } else if (args.k_contiguous) {
+      for (int64_t p = 0; p < pairs; ++p) {
+        for (int64_t i = 0; i < width; ++i) {
+          const BF16* at = src + i * args.stride + 2 * p;
+          dst[p * padded + i] = pair_of(at[0], at[1]);
+        }
+        for (int64_t i = width; i < padded; ++i) dst[p * padded + i] = 0;
       }
-      for (int64_t i = args.width; i < args.padded_width; ++i) dst[p * args.padded_width + i] = 0;
     }
-  } else {
-    const hn::ScalableTag<uint32_t> d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    const int64_t width = args.width;
-    for (int64_t p = 0; p < pairs; ++p) {
-      const uint16_t* even = reinterpret_cast<const uint16_t*>(src + 2 * p * args.stride);
-      const uint16_t* odd = even + args.stride;
-      uint32_t* out = dst + p * args.padded_width;
-      int64_t i = 0;
-      for (; i + lanes <= width; i += lanes) zip_pairs(d, even + i, odd + i, out + i);
-#if HWY_TARGET != HWY_SCALAR
-      const hn::FixedTag<uint32_t, 4> d4;
-      for (; i + 4 <= width; i += 4) zip_pairs(d4, even + i, odd + i, out + i);
-      if (i < width && width >= 4) {
-        i = width - 4;
-        zip_pairs(d4, even + i, odd + i, out + i);
-        i = width;
-      }
-#endif
-      for (; i < width; ++i) out[i] = uint32_t{even[i]} | (uint32_t{odd[i]} << 16);
-      for (; i < args.padded_width; ++i) out[i] = 0;
+    if (args.k % 2 == 0) return;
+    for (int64_t i = 0; i < padded; ++i) {
+      const int64_t p = args.k - 1;
+      const BF16 last = i >= width ? BF16() : args.k_contiguous ? src[i * args.stride + p] : src[p * args.stride + i];
+      dst[pairs * padded + i] = last.bits;
     }
-  }
-  if (args.k % 2 == 0) return;
-  for (int64_t i = 0; i < args.padded_width; ++i) {
-    const int64_t p = args.k - 1;
-    const BF16 last = i >= args.width     ? BF16()
-                      : args.k_contiguous ? src[i * args.stride + p]
-                                          : src[p * args.stride + i];
-    dst[pairs * args.padded_width + i] = last.bits;
-  }
+  });
 }
 
 HWY_ATTR void store_bf16(const float* from, int64_t ld_from, BF16* c, int64_t ld_c, int64_t rows, int64_t cols,
@@ -297,7 +369,8 @@ GemmKernels<float> float_table(DType storage) {
           .k_group = 1,
           .panel_elem_bytes = sizeof(float),
           .pack = storage == DType::kBFloat16 ? &pack<BF16, float> : &pack<float, float>,
-          .tile = &run_tile<float>,
+          .tile = &run_tile<float, false>,
+          .tile_in_place = storage == DType::kFloat32 ? &run_tile<float, true> : nullptr,
           .store_bf16 = &store_bf16};
 }
 
@@ -307,7 +380,8 @@ GemmKernels<double> double_table() {
           .k_group = 1,
           .panel_elem_bytes = sizeof(double),
           .pack = &pack<double, double>,
-          .tile = &run_tile<double>,
+          .tile = &run_tile<double, false>,
+          .tile_in_place = &run_tile<double, true>,
           .store_bf16 = nullptr};
 }
 

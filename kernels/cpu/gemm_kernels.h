@@ -12,25 +12,31 @@ namespace ashlar::cpu {
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileCols = 32;
 
-/// A slice of an operand to be laid out for the tile kernel: element (i, p), i along m or n, p along k, is
-/// src[i*stride + p] when k_contiguous, else src[p*stride + i].
-/// Written: panel element dst[p*padded_width + i] for p < k (in groups of `k_group`, a short last group filled with
-/// zeros), with zeros for width <= i < padded_width.
+/// A slice of an operand to be laid out for the tile kernel, as consecutive panels: the first `wide_panels` of them
+/// `width` elements wide, the others `rest_width`. Element (i, p), i along m or n from the first panel on, p along k,
+/// is src[i*stride + p] when k_contiguous, else src[p*stride + i]. Written, for the panel that starts at element i:
+/// dst[i*groups + p*padded + x], x < its width, p < k, with padded = the width rounded up to a multiple of `pad_to`,
+/// zeros for width <= x < padded, and groups = k in groups of `k_group`, a short last group filled with zeros. Only the
+/// last panel may need padding.
 struct PackArgs {
   const void* src = nullptr;
   int64_t stride = 0;
   bool k_contiguous = false;
+  int64_t panels = 0;
+  int64_t wide_panels = 0;
   int64_t width = 0;
-  int64_t padded_width = 0;
+  int64_t rest_width = 0;
+  int64_t pad_to = 1;
   int64_t k = 0;
   void* dst = nullptr;
 };
 
 /// out[r][c] = add[r][c] + sum_p a[p][r] b[p][c] over `groups` panel elements, one tile of rows x vectors*lanes.
-/// Sums run over p in ascending order for every element, whatever the tile's size.
+/// Sums run over p in ascending order for every element, whatever the tile's size and wherever a lies.
 template <typename Acc>
 struct TileArgs {
-  const void* a = nullptr;  ///< panel of height rows
+  const void* a = nullptr;  ///< panel of height rows; for tile_in_place the first row of the operand itself
+  int64_t a_stride = 0;     ///< for tile_in_place: bytes from row to row
   const void* b = nullptr;  ///< panel of width vectors*lanes, aligned to a vector
   int64_t groups = 0;
   const Acc* add = nullptr;  ///< or null; ld_add 0 repeats one row
@@ -48,6 +54,8 @@ struct GemmKernels {
   int64_t panel_elem_bytes = 0;
   void (*pack)(const PackArgs&) = nullptr;
   void (*tile)(int rows, int vectors, const TileArgs<Acc>&) = nullptr;
+  /// The same with rows of a that hold k side by side, as stored; null where storage is not what panels hold.
+  void (*tile_in_place)(int rows, int vectors, const TileArgs<Acc>&) = nullptr;
   /// c[r][j] = round(from[r][j] [+ c[r][j]]) for a block of rows x cols; null when Acc is the only output.
   void (*store_bf16)(const Acc* from, int64_t ld_from, BF16* c, int64_t ld_c, int64_t rows, int64_t cols,
                      bool accumulate) = nullptr;

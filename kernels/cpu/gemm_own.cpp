@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -14,7 +15,8 @@
 
 // Blocks of m x n of the result, k in slices, slices in rounds. In a round all threads pack both operands into panels
 // (contiguous, zero-filled at the edges), meet, and then share the tiles of the block as a grid of threads; what a
-// thread packs is what its part of the grid multiplies. A panel of b stays in L1 while the tiles of a chunk of a, which
+// thread packs is what its part of the grid multiplies. An operand a that few panels of b will meet is read where it
+// lies instead: the same sums in the same order. A panel of b stays in L1 while the tiles of a chunk of a, which
 // stays in L2, pass over it.
 // Source of the scheme: Goto & van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication", section 4.
 
@@ -27,6 +29,12 @@ constexpr int64_t kBlockN = 3072;
 constexpr int64_t kChunkBytes = 256 << 10;    // of packed a per thread: half of a small L2
 constexpr int64_t kRoundBytes = 2 << 20;      // of packed operands between two meetings of the threads
 constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it brings
+
+// Packing a pays for itself over more panels of b than this. Read in place, at most this many rows of a tile may fall
+// into the same sets of L1 (64 sets of 64 bytes), or they drive each other out.
+constexpr int64_t kInPlacePanels = 32;
+constexpr int64_t kRowsInOneSet = 6;
+constexpr int64_t kSetPeriod = 4096;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -70,8 +78,8 @@ class PackedGemm {
     block_n_ = std::min(kBlockN, round_up(n_, kernels.lanes));
     result_is_bf16_ = args.c.dtype == DType::kBFloat16;
 
-    // keeps the panels of b aligned
-    padded_m_ = round_up(block_m_, kMaxTileCols);
+    in_place_ = a_serves_in_place();
+    padded_m_ = in_place_ ? 0 : round_up(block_m_, kMaxTileCols);  // keeps the panels of b aligned
     group_bytes_ = ceil_div(slice_k_, kernels.k_group) * kernels.panel_elem_bytes;
     one_tile_ = m_ <= kernels.tile_rows;
     if (one_tile_) {
@@ -114,6 +122,15 @@ class PackedGemm {
     int64_t row_packers, row_packer, col_packers, col_packer;
   };
 
+  // Rows that hold k side by side need no packing when few panels of b share its cost.
+  bool a_serves_in_place() const {
+    if (kernels_.tile_in_place == nullptr || args_.transpose_a || k_ % kernels_.k_group != 0) return false;
+    const int64_t stride = args_.a.stride * size_of(args_.a.dtype);
+    const int64_t rows = std::min<int64_t>(m_, kernels_.tile_rows);
+    return ceil_div(n_, panel_cols_) <= kInPlacePanels &&
+           rows * std::gcd(stride, kSetPeriod) <= kRowsInOneSet * kSetPeriod;
+  }
+
   void widen_bias(Allocator& workspace) {
     const int64_t padded = round_up(n_, panel_cols_);
     bias_.emplace(workspace, padded * static_cast<int64_t>(sizeof(Acc)));
@@ -146,7 +163,7 @@ class PackedGemm {
           }
           for (int64_t s = begin; s < end; ++s) {
             const Slice slice = slice_at(s, begin);
-            if (round_slices_ < num_slices_ || col0 == 0) pack_a(block, slice, share);
+            if (!in_place_ && (round_slices_ < num_slices_ || col0 == 0)) pack_a(block, slice, share);
             pack_b(block, slice, share);
           }
           if (threads > 1) {
@@ -172,16 +189,18 @@ class PackedGemm {
       slice.b = b;
       return slice;
     };
-    for (int64_t s = thread; s < num_slices_; s += threads) pack_a(block, slice_of(s), whole);
-    if (threads > 1) {
+    if (!in_place_) {
+      for (int64_t s = thread; s < num_slices_; s += threads) pack_a(block, slice_of(s), whole);
+      if (threads > 1) {
 #pragma omp barrier
+      }
     }
     const Range mine = part_of(num_panels(whole), threads, thread);
     for (int64_t panel = mine.begin; panel < mine.end; ++panel) {
       const Range cols = panel_cols(whole, panel);
       for (int64_t s = 0; s < num_slices_; ++s) {
         Slice slice = slice_of(s);
-        pack_panel(block, slice, cols, b);
+        pack_columns(block, slice, cols, b);
         slice.first_col = cols.begin;
         multiply_tile(block, slice, {0, m_}, cols);
       }
@@ -236,40 +255,46 @@ class PackedGemm {
   }
 
   void pack_a(const Block& block, const Slice& slice, const Share& share) {
-    const Range mine = part_of(num_tiles(share), share.row_packers, share.row_packer);
-    for (int64_t tile = mine.begin; tile < mine.end; ++tile) {
-      const Range rows = tile_rows(share, tile);
-      const int64_t i = block.row0 + rows.begin;
-      kernels_.pack({.src = args_.transpose_a ? element(args_.a, slice.k0, i) : element(args_.a, i, slice.k0),
-                     .stride = args_.a.stride,
-                     .k_contiguous = !args_.transpose_a,
-                     .width = rows.size(),
-                     .padded_width = rows.size(),
-                     .k = slice.k,
-                     .dst = panel_at(slice.a, slice, rows.begin)});
-    }
+    const int64_t tiles = num_tiles(share);
+    const Range mine = part_of(tiles, share.row_packers, share.row_packer);
+    if (mine.size() <= 0) return;
+    const int64_t begin = tile_rows(share, mine.begin).begin;
+    const int64_t i = block.row0 + begin;
+    kernels_.pack({.src = args_.transpose_a ? element(args_.a, slice.k0, i) : element(args_.a, i, slice.k0),
+                   .stride = args_.a.stride,
+                   .k_contiguous = !args_.transpose_a,
+                   .panels = mine.size(),
+                   .wide_panels = std::clamp<int64_t>(share.rows.size() % tiles - mine.begin, 0, mine.size()),
+                   .width = share.rows.size() / tiles + 1,
+                   .rest_width = share.rows.size() / tiles,
+                   .pad_to = 1,
+                   .k = slice.k,
+                   .dst = panel_at(slice.a, slice, begin)});
   }
 
   void pack_b(const Block& block, const Slice& slice, const Share& share) {
     const Range mine = part_of(num_panels(share), share.col_packers, share.col_packer);
-    for (int64_t panel = mine.begin; panel < mine.end; ++panel) {
-      const Range cols = panel_cols(share, panel);
-      pack_panel(block, slice, cols, panel_at(slice.b, slice, cols.begin));
-    }
+    if (mine.size() <= 0) return;
+    const int64_t begin = panel_cols(share, mine.begin).begin;
+    const int64_t end = panel_cols(share, mine.end - 1).end;
+    pack_columns(block, slice, {begin, end}, panel_at(slice.b, slice, begin));
   }
 
-  void pack_panel(const Block& block, const Slice& slice, Range cols, void* dst) {
+  void pack_columns(const Block& block, const Slice& slice, Range cols, void* dst) {
     const int64_t j = block.col0 + cols.begin;
     kernels_.pack({.src = args_.transpose_b ? element(args_.b, j, slice.k0) : element(args_.b, slice.k0, j),
                    .stride = args_.b.stride,
                    .k_contiguous = args_.transpose_b,
-                   .width = cols.size(),
-                   .padded_width = round_up(cols.size(), kernels_.lanes),
+                   .panels = ceil_div(cols.size(), panel_cols_),
+                   .wide_panels = cols.size() / panel_cols_,
+                   .width = panel_cols_,
+                   .rest_width = cols.size() % panel_cols_,
+                   .pad_to = kernels_.lanes,
                    .k = slice.k,
                    .dst = dst});
   }
 
-  void* panel_at(char* panels, const Slice& slice, int64_t first) const {
+  char* panel_at(char* panels, const Slice& slice, int64_t first) const {
     return panels + first * slice.groups * kernels_.panel_elem_bytes;
   }
 
@@ -287,13 +312,18 @@ class PackedGemm {
     }
   }
 
+  void run_tile(int rows, int vectors, const TileArgs<Acc>& tile) const {
+    (in_place_ ? kernels_.tile_in_place : kernels_.tile)(rows, vectors, tile);
+  }
+
   void multiply_tile(const Block& block, const Slice& slice, Range rows, Range columns) {
     const int64_t cols = columns.size();
     const int64_t padded = round_up(cols, kernels_.lanes);
     const int vectors = static_cast<int>(padded / kernels_.lanes);
     const int64_t i = block.row0 + rows.begin;
     const int64_t j = block.col0 + columns.begin;
-    TileArgs<Acc> tile{.a = panel_at(slice.a, slice, rows.begin),
+    TileArgs<Acc> tile{.a = in_place_ ? element(args_.a, i, slice.k0) : panel_at(slice.a, slice, rows.begin),
+                       .a_stride = args_.a.stride * size_of(args_.a.dtype),
                        .b = panel_at(slice.b, slice, columns.begin - slice.first_col),
                        .groups = slice.groups};
     if (slice.first && bias_) tile.add = bias_->template as<Acc>() + j;
@@ -307,7 +337,7 @@ class PackedGemm {
       }
       tile.out = slice.last ? result : sums;
       tile.ld_out = slice.last ? kMaxTileCols : block_n_;
-      kernels_.tile(static_cast<int>(rows.size()), vectors, tile);
+      run_tile(static_cast<int>(rows.size()), vectors, tile);
       if (!slice.last) return;
       BF16* c = static_cast<BF16*>(args_.c.data) + i * args_.c.stride + j;
       kernels_.store_bf16(result, kMaxTileCols, c, args_.c.stride, rows.size(), cols, args_.accumulate);
@@ -323,12 +353,12 @@ class PackedGemm {
       }
       tile.out = c;
       tile.ld_out = args_.c.stride;
-      kernels_.tile(static_cast<int>(rows.size()), vectors, tile);
+      run_tile(static_cast<int>(rows.size()), vectors, tile);
       return;
     }
     tile.out = result;
     tile.ld_out = kMaxTileCols;
-    kernels_.tile(static_cast<int>(rows.size()), vectors, tile);
+    run_tile(static_cast<int>(rows.size()), vectors, tile);
     for (int64_t r = 0; r < rows.size(); ++r) {
       for (int64_t x = 0; x < cols; ++x) {
         const Acc value = result[r * kMaxTileCols + x];
@@ -348,6 +378,7 @@ class PackedGemm {
   int64_t group_bytes_ = 0;  // of one row or column of a slice
   bool result_is_bf16_ = false;
   bool one_tile_ = false;
+  bool in_place_ = false;  // a is read where it lies
   int64_t round_slices_ = 1;
   std::optional<ScopedBlock> pack_, sums_, bias_;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "kernels/cpu/arena_allocator.h"
+#include "kernels/cpu/gemm_kernels.h"
 
 namespace ashlar::cpu {
 namespace {
@@ -248,6 +250,92 @@ TEST(Gemm, OwnKernelsGiveTheSameBitsForAnyThreadCount) {
         }
       }
     }
+  }
+}
+
+// a as rows of k is read in place when its stride is short; a page from row to row, or as rows of m, it is packed.
+TEST(Gemm, TheSameBitsPackedAndInPlace) {
+  for (const Isa isa : instruction_sets()) {
+    for (const DType storage : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      for (const int64_t m : {1, 12, 65}) {
+        for (const int64_t k : {64, 901}) {
+          const Case t{.m = m, .n = 48, .k = k, .storage = storage, .transpose_b = true, .bias = true, .pad = 3};
+          ArenaAllocator workspace(MemoryKind::kWorkspace);
+          Gemm gemm(isa, 2, workspace);
+          Operands x(t);
+          gemm.run(x.args);
+          const std::vector<char> in_place = x.c.bytes();
+          Matrix paged(storage, m, k, 8192 - k, 1);  // the same values: they depend on site and position alone
+          GemmArgs args = x.args;
+          args.a = paged.view();
+          gemm.run(args);
+          ASSERT_EQ(x.c.bytes(), in_place) << t.text() << " isa " << name_of(isa) << " rows a page apart";
+          Matrix columns(storage, k, m, 1, 1);
+          Matrix b(storage, k, t.n, 1, 2);
+          for (int64_t p = 0; p < k; ++p) {
+            for (int64_t i = 0; i < m; ++i) columns.set(p, i, x.a.at(i, p));
+            for (int64_t j = 0; j < t.n; ++j) b.set(p, j, x.b.at(j, p));
+          }
+          args.a = columns.view();
+          args.b = b.view();
+          args.transpose_a = true;
+          args.transpose_b = false;
+          gemm.run(args);
+          ASSERT_EQ(x.c.bytes(), in_place) << t.text() << " isa " << name_of(isa) << " as columns";
+        }
+      }
+    }
+  }
+}
+
+// The tile kernels themselves, so that the choice between them is no part of the test.
+template <typename Acc>
+void expect_same_tiles(const GemmKernels<Acc>& kernels) {
+  ASSERT_NE(kernels.tile_in_place, nullptr);
+  constexpr int64_t kGroups = 37;
+  const int64_t elem = kernels.panel_elem_bytes;
+  const int64_t stride = (kGroups + 5) * elem;
+  std::vector<char> a(static_cast<size_t>(kernels.tile_rows * stride));
+  std::vector<char> panel(static_cast<size_t>(kernels.tile_rows * kGroups * elem));
+  alignas(64) std::array<Acc, kGroups * kMaxTileCols> b;
+  const auto random = [](uint64_t site, uint64_t i) {
+    return static_cast<Acc>(Philox::uniform(Philox::block(7, site, i)[0]) - 0.5);
+  };
+  // Read as pairs of bf16 these are arbitrary numbers, NaN among them: the bits must agree all the same.
+  for (size_t i = 0; i < a.size() / sizeof(Acc); ++i) {
+    const Acc value = random(1, i);
+    std::memcpy(a.data() + i * sizeof(Acc), &value, sizeof(value));
+  }
+  for (size_t i = 0; i < b.size(); ++i) b[i] = random(2, i);
+  for (int rows = 1; rows <= kernels.tile_rows; ++rows) {
+    for (int64_t p = 0; p < kGroups; ++p) {
+      for (int r = 0; r < rows; ++r) {
+        std::memcpy(panel.data() + (p * rows + r) * elem, a.data() + r * stride + p * elem, static_cast<size_t>(elem));
+      }
+    }
+    for (const int vectors : {1, 2}) {
+      std::array<Acc, kMaxTileRows * kMaxTileCols> packed{};
+      std::array<Acc, kMaxTileRows * kMaxTileCols> in_place{};
+      TileArgs<Acc> args{.a = panel.data(), .b = b.data(), .groups = kGroups, .ld_out = kMaxTileCols};
+      args.out = packed.data();
+      kernels.tile(rows, vectors, args);
+      args.a = a.data();
+      args.a_stride = stride;
+      args.out = in_place.data();
+      kernels.tile_in_place(rows, vectors, args);
+      EXPECT_EQ(std::memcmp(packed.data(), in_place.data(), sizeof(packed)), 0) << rows << " x " << vectors;
+      EXPECT_NE(packed[0], Acc{0});
+    }
+  }
+}
+
+TEST(Gemm, TilesGiveTheSameBitsPackedAndInPlace) {
+  for (const Isa isa : instruction_sets()) {
+    SCOPED_TRACE(name_of(isa));
+    expect_same_tiles(float_kernels(isa, DType::kFloat32));
+    expect_same_tiles(double_kernels(isa));
+    EXPECT_EQ(float_kernels(isa, DType::kBFloat16).tile_in_place, nullptr);
+    if (isa == Isa::kAvx512Bf16) expect_same_tiles(bf16_dot_kernels());
   }
 }
 
