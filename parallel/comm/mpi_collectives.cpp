@@ -254,7 +254,7 @@ char* part_of(const MutView& view, const Range& part) {
 }  // namespace
 
 std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
-  if (args.in.size() * size_of(args.in.dtype) <= group->tuning.direct_bytes) {
+  if (args.in.size() * size_of(args.in.dtype) * (group->size - 1) <= group->tuning.direct_bytes) {
     return std::make_shared<DirectAllReduce>(group, args);
   }
   Course course{.parts = own_parts(*group, args.in.size(), args.in.dtype),

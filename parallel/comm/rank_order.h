@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "core/base/dtype.h"
 #include "parallel/comm/operation.h"
@@ -18,5 +19,13 @@ struct RankOrderReduce {
   ReduceOp op{};
 };
 void reduce_in_rank_order(const RankOrderReduce& args);
+
+/// The same loops compiled for one instruction set; all have the same results.
+struct RankOrderVariant {
+  const char* name;
+  void (*reduce)(const RankOrderReduce& args);
+};
+/// Those that this machine can run, the quickest last.
+std::vector<RankOrderVariant> rank_order_variants();
 
 }  // namespace ashlar::comm
