@@ -12,17 +12,32 @@
 #include "parallel/comm/mpi_comm.h"
 #include "parallel/comm/self_comm.h"
 
+// For the leak checker, in builds that have one. MPI libraries leave memory behind: their own is not looked at, and the
+// look happens before they unload.
+extern "C" {
+[[gnu::weak]] void __lsan_disable();
+[[gnu::weak]] void __lsan_enable();
+[[gnu::weak]] void __lsan_do_leak_check();
+const char* __lsan_default_suppressions() { return "leak:libmpi\nleak:libopen-\nleak:libpmix\nleak:libhwloc\n"; }
+}
+
 namespace ashlar::comm {
 
 namespace {
 
-// OpenMPI copies large messages straight out of the sender's memory. It does not notice when a container's rules forbid
-// that (it only notices the kernel's own setting), and then prints an error for each message.
-void avoid_forbidden_copies() {
+// What suits this program better than OpenMPI's own defaults; what the user or mpirun has set stays.
+void set_openmpi_defaults() {
+  const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
+  // Ranks that wait inside MPI's own calls (start, end, split) let others run: cores may be busy with anything.
+  otherwise("OMPI_MCA_mpi_yield_when_idle", "1");
+  // Messages of one machine up to this size need no handshake: 4 to 16 KB become a third to a half quicker.
+  otherwise("OMPI_MCA_btl_vader_eager_limit", "32768");
+  // Larger ones are copied straight out of the sender's memory: the receiver gets them while the sender computes.
+  // OpenMPI does not notice when a container's rules forbid that and then prints an error for each message.
   char from = 1, to = 0;
   iovec local{&to, 1}, remote{&from, 1};
-  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1) return;
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  const bool allowed = process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
+  if (!allowed) otherwise("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
 }
 
 }  // namespace
@@ -50,9 +65,11 @@ void Bootstrap::start() {
     world_ = std::make_unique<SelfComm>("world");
     return;
   }
-  avoid_forbidden_copies();
+  set_openmpi_defaults();
   int provided = 0;
+  if (__lsan_disable != nullptr) __lsan_disable();
   ASHLAR_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
+  if (__lsan_enable != nullptr) __lsan_enable();
   if (provided < MPI_THREAD_FUNNELED) {
     throw input_error("mpi", "expected a library with MPI_THREAD_FUNNELED, got thread level ", provided,
                       "; use one built with thread support");
@@ -103,6 +120,8 @@ Bootstrap::~Bootstrap() {
   if (leave) mpi_->engine->abandon();
   world_.reset();
   mpi_->engine->forget();
+  mpi_.reset();
+  if (__lsan_do_leak_check != nullptr) __lsan_do_leak_check();
   if (!leave) MPI_Finalize();
 }
 
