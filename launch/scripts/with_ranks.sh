@@ -14,7 +14,6 @@ esac
 flags=(
   --allow-run-as-root                # as in containers
   --oversubscribe                    # more ranks than cores
-  --mca mpi_yield_when_idle 1        # ranks that wait inside MPI calls let others run: cores may be busy with anything
   --bind-to none                     # else each job binds its ranks to the same first cores
   --mca plm isolated                 # this machine only: needs no ssh
   --mca pml ob1                      # ranks of one machine need no fabric: not looking for one saves 0.2 s a start
