@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 
@@ -31,6 +32,8 @@ inline std::string name_of(Kind kind) {
   }
   return "";
 }
+
+inline void PrintTo(Kind kind, std::ostream* out) { *out << name_of(kind); }
 
 inline std::unique_ptr<comm::Communicator> make_communicator(Kind kind) {
   constexpr comm::Tuning kPieces = {
