@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "launch/commands/commands.h"
 #include "launch/training/signals.h"
+#include "parallel/comm/bootstrap.h"
 
 namespace {
 
@@ -32,7 +33,9 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
   });
   try {
-    const int code = ashlar::launch::run_command(std::vector<std::string>(argv + 1, argv + argc), signals, log);
+    ashlar::comm::Bootstrap bootstrap;  // the other ranks, if there are any and a command asks for them
+    const int code =
+        ashlar::launch::run_command(std::vector<std::string>(argv + 1, argv + argc), signals, bootstrap, log);
     if (code == 0 && !std::cout.flush()) {  // a result that nobody got is no success
       return fail("[output] standard output cannot be written: the disk is full or its reader went away",
                   ashlar::ExitCode::kResource);

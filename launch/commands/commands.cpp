@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "launch/commands/bench_attention.h"
+#include "launch/commands/bench_comm.h"
 #include "launch/commands/bench_gemm.h"
 #include "launch/commands/bench_kernels.h"
 #include "launch/commands/bench_step.h"
@@ -33,22 +34,26 @@ struct Command {
 const char* const kBenchHelp =
     "ashlar bench gemm [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
     "ashlar bench kernels | attention [--threads N]\n"
+    "ashlar bench comm [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
     "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--json]\n"
     "\n"
-    "Each prints times and the share of what this machine's registers or memory reach in the same run.\n";
+    "Each prints times and the share of what this machine's registers or memory reach in the same run. comm measures "
+    "the\n"
+    "ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes cut messages in other ways.\n";
 
-int run_bench(std::span<const std::string> words) {
+int run_bench(std::span<const std::string> words, comm::Bootstrap& bootstrap) {
   const std::string what = words.empty() ? "" : words[0];
   const std::span<const std::string> rest = words.empty() ? words : words.subspan(1);
   if (what == "gemm") return run_bench_gemm(rest, std::cout);
   if (what == "kernels") return run_bench_kernels(rest, std::cout);
   if (what == "attention") return run_bench_attention(rest, std::cout);
+  if (what == "comm") return run_bench_comm(rest, bootstrap, std::cout);
   if (what == "step") return run_bench_step(rest, std::cout);
-  throw input_error("bench", "expected gemm, kernels, attention or step, got ", what.empty() ? "nothing" : what,
+  throw input_error("bench", "expected gemm, kernels, attention, comm or step, got ", what.empty() ? "nothing" : what,
                     "; ashlar bench --help lists all");
 }
 
-std::vector<Command> command_table(const training::SignalWatch& signals, Log& log) {
+std::vector<Command> command_table(const training::SignalWatch& signals, comm::Bootstrap& bootstrap, Log& log) {
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
        [&](std::span<const std::string> words) { return run_train_command(words, signals, log); }},
@@ -68,7 +73,8 @@ std::vector<Command> command_table(const training::SignalWatch& signals, Log& lo
        [](std::span<const std::string> words) {
          return commands::explain_command({words.begin(), words.end()});
        }},
-      {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench},
+      {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp,
+       [&](std::span<const std::string> words) { return run_bench(words, bootstrap); }},
   };
 }
 
@@ -87,8 +93,9 @@ bool asks_for_help(const std::string& word) { return word == "--help" || word ==
 
 }  // namespace
 
-int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, Log& log) {
-  const std::vector<Command> all = command_table(signals, log);
+int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+                Log& log) {
+  const std::vector<Command> all = command_table(signals, bootstrap, log);
   if (words.empty() || asks_for_help(words[0])) {
     print_overview(all);
     return words.empty() ? static_cast<int>(ExitCode::kInput) : 0;

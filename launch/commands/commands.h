@@ -5,10 +5,12 @@
 
 #include "core/base/log.h"
 #include "launch/training/signals.h"
+#include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
 
 /// Runs `ashlar WORDS...` and returns its exit code. One table of subcommands makes dispatch and the overview.
-int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, Log& log);
+int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+                Log& log);
 
 }  // namespace ashlar::launch

@@ -60,13 +60,27 @@ failed_part() {
 hang_limit() { if [ "$1" = - ]; then echo 14400; else echo $(($1 * 4 + 60)); fi; }
 
 # run_suite SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: BUDGET in seconds, or - for none. Standard input is empty.
+# Where EXECUTABLE.ranks lists numbers, the suite is run once for each of them, on so many ranks, with this budget each.
 run_suite() {
-  local suite=$1 label=$2 executable=$3 budget=$4
+  local suite=$1 label=$2 executable=$3 budget=$4 ranks
   shift 4
+  if [ ! -s "$executable.ranks" ]; then
+    run_command "$label" "$budget" "$executable" "$@"
+    return
+  fi
+  for ranks in $(<"$executable.ranks"); do
+    run_command "$label on $ranks" "$budget" "$root/launch/scripts/with_ranks.sh" "$ranks" "$executable" "$@"
+  done
+}
+
+# run_command LABEL BUDGET COMMAND...: counts what the GoogleTest executable reports that COMMAND runs.
+run_command() {
+  local label=$1 budget=$2
+  shift 2
   local log=$suites_dir/${label// /-}.log xml=$suites_dir/${label// /-}.xml start code=0 limit
   limit=$(hang_limit "$budget")
   start=$(now_us)
-  timeout -k 10 "$limit" "$executable" --gtest_output="xml:$xml" --gtest_color=no "$@" </dev/null >"$log" 2>&1 || code=$?
+  timeout -k 10 "$limit" "$@" --gtest_output="xml:$xml" --gtest_color=no </dev/null >"$log" 2>&1 || code=$?
   local seconds passed=0 failed=0 skipped=0 outcome rest
   seconds=$(seconds_since "$start")
   local problem=
@@ -108,7 +122,7 @@ run_suite() {
       failed_part "$log"
       if [ -n "$problem" ]; then tail -n 15 "$log"; fi
     } | sed 's/^/      | /'
-    printf '      | log: %s; again: %s\n' "$log" "$executable $*"
+    printf '      | log: %s; again: %s\n' "$log" "$*"
   fi
   { grep -nE '^(\[WARN\]|warning: )|WARNING: |ERROR: (Address|Leak)Sanitizer|runtime error: ' "$log" || true; } |
     head -n 5 | cut -c 1-300 | sed "s|^|$label, log line |" >>"$suites_dir/warnings"

@@ -64,7 +64,8 @@ const std::vector<Vendor>& vendors() {
       {"oneDNN", R"(^(dnnl.*|oneapi/dnnl/.*)$)", {"kernels/cpu/", "tests/kernels/"}},
       {"Highway", R"(^hwy/.*$)", {"kernels/cpu/", "tests/kernels/"}},
       {"OpenMP", R"(^omp\.h$)", {"kernels/cpu/", "tests/kernels/"}},
-      {"MPI", R"(^mpi\.h$)", {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp"}},
+      // The headers that bring it along are as far off limits as MPI's own.
+      {"MPI", R"(^(mpi\.h|parallel/comm/mpi_.*)$)", {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp"}},
       {"CUDA", R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)", {"kernels/cuda/", "parallel/comm/nccl_"}},
       {"NCCL", R"(^nccl.*$)", {"parallel/comm/nccl_"}},
       {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},

@@ -69,6 +69,8 @@ TEST(VendorHeaders, StayAtHome) {
   EXPECT_THAT(lines_found(vendor_headers, "tests/kernels/a.cpp", "#include \"hwy/targets.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(vendor_headers, "core/ops/a.cpp", "#include \"hwy/highway.h\"\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "parallel/mesh/mesh.cpp", "#include <mpi.h>\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(vendor_headers, "launch/main.cpp", "#include \"parallel/comm/mpi_comm.h\"\n"),
+              ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "parallel/comm/mpi_comm.cpp", "#include <mpi.h>\n"), IsEmpty());
   EXPECT_THAT(lines_found(vendor_headers, "parallel/comm/bootstrap.cpp", "#include <mpi.h>\n"), IsEmpty());
   EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/a.cpp", "#include <cuda_runtime.h>\n"), ElementsAre(1));

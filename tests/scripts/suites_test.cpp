@@ -111,6 +111,71 @@ TEST_F(Suites, ASuiteWithoutTestsIsAFailure) {
   EXPECT_THAT(result.out, HasSubstr("one ran no test\n"));
 }
 
+// A suite with ranks is started by mpirun, here a stand-in that says how often and with how many ranks it was called.
+class RankSuites : public Suites {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(scratch_.path() / "bin");
+    const std::string mpirun = scratch_.file("bin/mpirun");
+    std::ofstream(mpirun) << "#!/usr/bin/env bash\n[ \"$1\" = --version ] && echo 'mpirun (Open MPI) 4.1.4' && exit\n"
+                             "while [ \"$1\" != -np ]; do shift; done\nexport ranks=$2\nshift 2\nexec \"$@\"\n";
+    std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+  }
+  void ranks(const std::string& name, const std::string& counts) {
+    std::ofstream(scratch_.file("test_" + name + ".ranks")) << counts << "\n";
+  }
+  ShellResult run_ranks(const std::string& prologue = "") {
+    return run("PATH=" + shell_quote((scratch_.path() / "bin").string()) + ":$PATH\n" + prologue);
+  }
+};
+
+TEST_F(RankSuites, RunOnceForEachNumberOfRanks) {
+  suite("one", testcase("A", "completed") + "[ $ranks -lt 3 ] || " + testcase("B", "completed"));
+  ranks("one", "1 2 4");
+  const ShellResult result = run_ranks();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("one on 1"));
+  EXPECT_THAT(result.out, HasSubstr("one on 4"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n4 passed, 0 failed, 0 skipped\n"));
+}
+
+TEST_F(RankSuites, FailuresNameTheNumberOfRanks) {
+  suite("one", testcase("A", "completed", "<failure message=\"x\">") + "exit 1\n");
+  suite("two", testcase("A", "completed"));
+  ranks("one", "2 3");
+  const ShellResult result = run_ranks();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one on 2 C.A\n"));
+  EXPECT_THAT(result.out, HasSubstr("one on 3 C.A\n"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n1 passed, 2 failed, 0 skipped\n"));
+}
+
+TEST_F(RankSuites, AHangIsCutAndNamesTheTest) {
+  suite("one", "echo '[ RUN      ] C.A'\n[ $ranks = 1 ] || sleep 60\n" + testcase("A", "completed"));
+  ranks("one", "1 2");
+  const ShellResult result = run_ranks("hang_limit() { echo 1; }");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("one on 2 was stopped after 1 s in C.A; the tests after it did not run\n"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n1 passed, 1 failed, 0 skipped\n"));
+}
+
+TEST_F(RankSuites, AnotherMpiIsToldOnlyTheNumberOfRanks) {
+  std::ofstream(scratch_.file("bin/mpirun")) << "#!/usr/bin/env bash\n[ \"$1\" = --version ] || echo \"mpirun $*\"\n";
+  const ShellResult result = run_shell("PATH=" + shell_quote((scratch_.path() / "bin").string()) + ":$PATH\n" +
+                                       shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh") + " 3 program x");
+  EXPECT_EQ(result.out, "mpirun -n 3 program x\n");
+}
+
+TEST_F(RankSuites, MissingArgumentsOrMpirunAreSaid) {
+  const std::string script = shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh");
+  const ShellResult none = run_shell(script + " 3");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("usage"));
+  const ShellResult missing = run_shell("bash=$(command -v bash)\nPATH=/nowhere \"$bash\" " + script + " 3 true");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("install openmpi-bin"));
+}
+
 TEST_F(Suites, WarningsOfTheProgramAreShown) {
   suite("one", "echo 'warning: x is slow'\n" + testcase("A", "completed"));
   const ShellResult result = run();

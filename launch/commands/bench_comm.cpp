@@ -1,0 +1,150 @@
+#include "launch/commands/bench_comm.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/base/error.h"
+#include "launch/commands/arguments.h"
+#include "parallel/comm/host.h"
+
+namespace ashlar::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array<int64_t, 7> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+
+struct Options {
+  DType dtype = DType::kFloat32;
+  int64_t largest = kSizes.back();
+  double seconds = 0.3;  // a line
+  bool json = false;
+  comm::Tuning tuning;
+};
+
+Options parse(std::span<const std::string> words) {
+  Arguments args("bench comm", words);
+  Options options;
+  const std::string dtype = args.option("--dtype").value_or("fp32");
+  if (dtype == "bf16") {
+    options.dtype = DType::kBFloat16;
+  } else if (dtype == "fp64") {
+    options.dtype = DType::kFloat64;
+  } else if (dtype != "fp32") {
+    throw input_error("bench comm", "--dtype expects fp32, bf16 or fp64, got ", dtype);
+  }
+  options.largest = args.integer("--largest", options.largest, kSizes.front(), kSizes.back());
+  options.seconds = args.number("--seconds", options.seconds, 1e-4, 60);
+  options.json = args.flag("--json");
+  comm::Tuning& tuning = options.tuning;
+  tuning.chunk_bytes = args.integer("--chunk-bytes", tuning.chunk_bytes, 64, 1 << 30);
+  tuning.chunks_in_flight = args.integer("--in-flight", tuning.chunks_in_flight, 1, 64);
+  tuning.direct_bytes = args.integer("--direct-bytes", tuning.direct_bytes, 0, 1 << 30);
+  if (const auto rest = args.positionals(); !rest.empty()) {
+    throw input_error("bench comm", "expected options only, got ", rest.front());
+  }
+  return options;
+}
+
+/// Memory of the bench, never null, written once so that it is really there.
+struct Buffer {
+  explicit Buffer(int64_t bytes) : memory(static_cast<size_t>(bytes), '\0') {}
+  MutView view(DType dtype, int64_t begin_bytes, int64_t bytes) {
+    const int64_t size = bytes / size_of(dtype);
+    return {memory.data() + begin_bytes, dtype, 1, size, size};
+  }
+  std::vector<char> memory;
+};
+
+/// The lower quartile over repeated calls of the time that the slowest rank took. All ranks begin together.
+double quartile_seconds(comm::Communicator& comm, double budget, const std::function<void()>& call) {
+  const auto timed = [&] {
+    comm.barrier().wait();
+    const auto start = Clock::now();
+    call();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  timed();
+  const double first = std::max(1e-7, comm::max_of(comm, std::min(timed(), timed())));
+  std::vector<double> times(static_cast<size_t>(std::clamp(budget / first, 8.0, 5000.0)));
+  for (double& time : times) time = timed();
+  const auto count = static_cast<int64_t>(times.size());
+  const MutView view{times.data(), DType::kFloat64, 1, count, count};
+  comm.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}).wait();
+  std::nth_element(times.begin(), times.begin() + count / 4, times.end());
+  return times[static_cast<size_t>(count / 4)];
+}
+
+struct Row {
+  const char* operation;
+  int64_t bytes;
+  double seconds, copy_seconds;
+
+  double rate() const { return static_cast<double>(bytes) / seconds * 1e-9; }
+  double ratio() const { return copy_seconds / seconds; }
+};
+
+std::vector<Row> measure(const Options& options, comm::Communicator& comm) {
+  Buffer a(options.largest), b(options.largest);
+  const int peer = (comm.rank() ^ 1) < comm.size() ? comm.rank() ^ 1 : comm.rank();  // an odd one out has itself
+  std::vector<Row> rows;
+  for (const int64_t size : kSizes) {
+    if (size > options.largest) break;
+    // Equal parts, each of whole cache lines.
+    const int64_t part = size / comm.size() / 64 * 64, bytes = part * comm.size();
+    const MutView x = a.view(options.dtype, 0, bytes), y = b.view(options.dtype, 0, bytes);
+    const MutView mine = a.view(options.dtype, part * comm.rank(), part);
+    const double copy = quartile_seconds(
+        comm, options.seconds, [&] { std::memcpy(b.memory.data(), a.memory.data(), static_cast<size_t>(bytes)); });
+    const auto add = [&](const char* name, const std::function<void()>& call) {
+      rows.push_back({name, bytes, quartile_seconds(comm, options.seconds, call), copy});
+    };
+    add("all_reduce", [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}).wait(); });
+    add("reduce_scatter", [&] { comm.reduce_scatter({.in = x, .out = mine}).wait(); });
+    add("all_gather", [&] { comm.all_gather({.in = mine, .out = x}).wait(); });
+    add("send_recv", [&] { comm.send_recv({.send = x, .to = peer, .recv = y, .from = peer}).wait(); });
+  }
+  return rows;
+}
+
+void print(const Options& options, const std::vector<Row>& rows, int ranks, int local, std::ostream& out) {
+  if (options.json) {
+    nlohmann::json json = {{"ranks", ranks}, {"local_ranks", local}, {"dtype", name_of(options.dtype)}};
+    for (const Row& row : rows) {
+      json["rows"].push_back({{"operation", row.operation},
+                              {"bytes", row.bytes},
+                              {"us", row.seconds * 1e6},
+                              {"gb_per_sec", row.rate()},
+                              {"ratio_to_memcpy", row.ratio()}});
+    }
+    out << json.dump(2) << '\n';
+    return;
+  }
+  out << ranks << " ranks, " << local << " on this machine, " << name_of(options.dtype) << "\n";
+  out << "operation            bytes         us    GB/s  of memcpy\n";
+  for (const Row& row : rows) {
+    std::array<char, 128> line{};
+    std::snprintf(line.data(), line.size(), "%-14s %11lld %10.1f %7.2f %10.2f\n", row.operation,
+                  static_cast<long long>(row.bytes), row.seconds * 1e6, row.rate(), row.ratio());
+    out << line.data();
+  }
+}
+
+}  // namespace
+
+int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstrap, std::ostream& out) {
+  const Options options = parse(words);
+  const std::unique_ptr<comm::Communicator> comm = bootstrap.make_world("bench", options.tuning);
+  const std::vector<Row> rows = measure(options, *comm);
+  if (comm->rank() == 0) print(options, rows, comm->size(), bootstrap.local_size(), out);
+  return 0;
+}
+
+}  // namespace ashlar::launch

@@ -1,0 +1,188 @@
+#include "parallel/comm/checked_comm.h"
+
+#include <array>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace ashlar::comm {
+
+/// What one rank tells another about the operation it has issued.
+struct CheckedComm::Signature {
+  OperationInfo info;
+  uint64_t parts = 0;  ///< hash of the ranges
+
+  /// What the operation of `rank` is between `rank` and `peer`.
+  struct Aspect {
+    OperationKind kind;
+    DType dtype, recv_dtype;
+    int64_t size, recv_size;
+    bool operator==(const Aspect&) const = default;
+  };
+  Aspect towards(int peer) const {
+    const bool to = info.peer == peer, from = info.recv_peer == peer;
+    if (info.kind != OperationKind::kSendRecv) return {info.kind, info.dtype, DType{}, info.size, 0};
+    if (to && from) return {info.kind, info.dtype, info.recv_dtype, info.size, info.recv_size};
+    if (to) return {OperationKind::kSend, info.dtype, DType{}, info.size, 0};
+    return {OperationKind::kRecv, info.recv_dtype, DType{}, info.recv_size, 0};
+  }
+  /// What the other side must look like.
+  static Aspect opposite(Aspect a) {
+    if (a.kind == OperationKind::kSend) {
+      a.kind = OperationKind::kRecv;
+    } else if (a.kind == OperationKind::kRecv) {
+      a.kind = OperationKind::kSend;
+    } else if (a.kind == OperationKind::kSendRecv) {
+      std::swap(a.dtype, a.recv_dtype);
+      std::swap(a.size, a.recv_size);
+    }
+    return a;
+  }
+};
+
+struct CheckedComm::Shared {
+  std::unique_ptr<Communicator> inner;
+  std::unique_ptr<Communicator> control;        ///< the same ranks, for signatures
+  std::deque<const CheckedOperation*> waiting;  ///< not yet begun, in order of issue
+};
+
+namespace {
+
+MutView bytes_of(void* data, int64_t size) { return {data, DType::kUInt8, 1, size, size}; }
+
+bool is_message(OperationKind kind) {
+  return kind == OperationKind::kSend || kind == OperationKind::kRecv || kind == OperationKind::kSendRecv;
+}
+
+}  // namespace
+
+/// Signatures are exchanged at once; the operations begin in the order of issue, each after its signatures agreed.
+class CheckedComm::CheckedOperation final : public Operation {
+ public:
+  CheckedOperation(std::shared_ptr<Shared> shared, const Signature& mine, std::function<Work(Communicator&)> issue)
+      : shared_(std::move(shared)), mine_(mine), issue_(std::move(issue)) {
+    const int me = shared_->inner->rank();
+    if (!is_message(mine_.info.kind)) {
+      for (int peer = 0; peer < shared_->inner->size(); ++peer) {
+        if (peer != me) peers_.push_back(peer);
+      }
+    } else {
+      if (mine_.info.peer != me) peers_.push_back(mine_.info.peer);
+      const int from = mine_.info.recv_peer;
+      if (mine_.info.kind == OperationKind::kSendRecv && from != me && from != mine_.info.peer) peers_.push_back(from);
+    }
+    theirs_.resize(peers_.size());
+    shared_->waiting.push_back(this);
+  }
+  ~CheckedOperation() override { std::erase(shared_->waiting, this); }
+
+  bool advance() override {
+    if (!exchanging_) {
+      exchanging_ = true;
+      constexpr auto kBytes = static_cast<int64_t>(sizeof(Signature));
+      for (size_t i = 0; i < peers_.size(); ++i) {
+        exchanges_.push_back(shared_->control->send_recv({.send = bytes_of(&mine_, kBytes),
+                                                          .to = peers_[i],
+                                                          .recv = bytes_of(&theirs_[i], kBytes),
+                                                          .from = peers_[i]}));
+      }
+    }
+    if (!begun_) {
+      for (const Work& exchange : exchanges_) {
+        if (!exchange.ready()) return false;
+      }
+      compare();
+      if (shared_->waiting.front() != this) return false;
+      shared_->waiting.pop_front();
+      begun_ = true;
+      work_ = issue_(*shared_->inner);
+    }
+    return work_.ready();
+  }
+  bool stuck() const override { return begun_ && work_.stuck(); }
+
+ private:
+  void compare() {
+    if (compared_) return;
+    compared_ = true;
+    const Communicator& inner = *shared_->inner;
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      const Signature& other = theirs_[i];
+      const bool collective = !is_message(mine_.info.kind);
+      bool same = mine_.towards(peers_[i]) == Signature::opposite(other.towards(inner.rank()));
+      if (collective && same) same = mine_.info.op == other.info.op && mine_.info.peer == other.info.peer;
+      const bool same_parts = mine_.parts == other.parts;
+      if (same && (same_parts || !collective)) continue;
+      std::erase(shared_->waiting, this);
+      throw Bug(str_cat("[comm] rank ", inner.rank(), " issued ", describe(mine_.info, inner.name()), "; rank ",
+                        peers_[i], " issued ", describe(other.info, inner.name()), same ? " with other parts" : "",
+                        ": they do not belong together"));
+    }
+  }
+
+  std::shared_ptr<Shared> shared_;
+  Signature mine_;
+  std::function<Work(Communicator&)> issue_;
+  std::vector<int> peers_;
+  std::vector<Signature> theirs_;
+  std::vector<Work> exchanges_;
+  Work work_;
+  bool exchanging_ = false, compared_ = false, begun_ = false;
+};
+
+CheckedComm::CheckedComm(std::unique_ptr<Communicator> inner)
+    : Communicator(inner->rank(), inner->size(), inner->name(), inner->engine()), shared_(std::make_shared<Shared>()) {
+  shared_->inner = std::move(inner);
+  shared_->control = shared_->inner->split({.color = 0, .key = rank(), .name = name() + " check"});
+}
+
+template <typename Issue>
+Communicator::OperationPtr CheckedComm::checked(std::span<const Range> parts, Issue issue) {
+  Signature mine{.info = issuing()};
+  for (const Range& part : parts) {
+    for (const int64_t end : {part.begin, part.end}) {
+      mine.parts = (mine.parts ^ static_cast<uint64_t>(end)) * 0x9E3779B97F4A7C15ULL;
+      mine.parts ^= mine.parts >> 29;
+    }
+  }
+  return std::make_shared<CheckedOperation>(shared_, mine, std::move(issue));
+}
+
+Communicator::OperationPtr CheckedComm::make_all_reduce(const AllReduce& args) {
+  return checked({}, [args](Communicator& inner) { return inner.all_reduce(args); });
+}
+Communicator::OperationPtr CheckedComm::make_reduce_scatter(const ReduceScatter& args) {
+  return checked(args.parts, [args, parts = std::vector(args.parts.begin(), args.parts.end())](Communicator& inner) {
+    return inner.reduce_scatter({.in = args.in, .out = args.out, .parts = parts});
+  });
+}
+Communicator::OperationPtr CheckedComm::make_all_gather(const AllGather& args) {
+  return checked(args.parts, [args, parts = std::vector(args.parts.begin(), args.parts.end())](Communicator& inner) {
+    return inner.all_gather({.in = args.in, .out = args.out, .parts = parts});
+  });
+}
+Communicator::OperationPtr CheckedComm::make_broadcast(const Broadcast& args) {
+  return checked({}, [args](Communicator& inner) { return inner.broadcast(args); });
+}
+Communicator::OperationPtr CheckedComm::make_send(const Send& args) {
+  return checked({}, [args](Communicator& inner) { return inner.send(args); });
+}
+Communicator::OperationPtr CheckedComm::make_recv(const Recv& args) {
+  return checked({}, [args](Communicator& inner) { return inner.recv(args); });
+}
+Communicator::OperationPtr CheckedComm::make_send_recv(const SendRecv& args) {
+  return checked({}, [args](Communicator& inner) { return inner.send_recv(args); });
+}
+Communicator::OperationPtr CheckedComm::make_barrier() {
+  return checked({}, [](Communicator& inner) { return inner.barrier(); });
+}
+
+std::unique_ptr<Communicator> CheckedComm::make_split(const Split& args) {
+  std::unique_ptr<Communicator> part = shared_->inner->split(args);
+  if (part == nullptr) return nullptr;
+  return std::make_unique<CheckedComm>(std::move(part));
+}
+
+}  // namespace ashlar::comm

@@ -1,0 +1,203 @@
+#include "parallel/comm/communicator.h"
+
+#include <exception>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace ashlar::comm {
+
+namespace {
+
+int64_t bytes_of(const ConstView& view) { return view.size() * size_of(view.dtype); }
+
+void check_view(const ConstView& view, const char* what) {
+  ASHLAR_CHECK(view.rows >= 0 && view.cols >= 0 && (view.data != nullptr || view.size() == 0), what, " [", view.rows,
+               ", ", view.cols, "] has no memory");
+  ASHLAR_CHECK(view.contiguous(), what, " has rows of ", view.cols, " elements ", view.stride,
+               " apart; copy it together first");
+}
+
+void check_same_dtype(const ConstView& in, const ConstView& out) {
+  ASHLAR_CHECK(in.dtype == out.dtype, "in is ", name_of(in.dtype), ", out is ", name_of(out.dtype));
+}
+
+void check_reducible(DType dtype) {
+  ASHLAR_CHECK(is_floating(dtype) || dtype == DType::kInt32, "no reduction of ", name_of(dtype),
+               "; fp64, fp32, bf16 and int32 have one");
+}
+
+// `in` and `out` share all of `place` bytes at `at`, or nothing.
+void check_apart_or_at(const void* in, int64_t in_bytes, const void* out, int64_t out_bytes, const void* wanted_in,
+                       const void* wanted_out) {
+  if (in_bytes == 0 || out_bytes == 0 || wanted_in == wanted_out) return;
+  const auto* a = static_cast<const char*>(in);
+  const auto* b = static_cast<const char*>(out);
+  ASHLAR_CHECK(std::less_equal<>()(a + in_bytes, b) || std::less_equal<>()(b + out_bytes, a),
+               "in and out overlap, and not at the place that in-place operation means");
+}
+
+const void* at(const ConstView& view, int64_t element) {
+  return static_cast<const char*>(view.data) + element * size_of(view.dtype);
+}
+
+// The caller's parts, checked, or equal ones kept in `equal`.
+std::span<const Range> parts_or_equal(std::span<const Range> parts, int64_t size, int ranks,
+                                      std::vector<Range>& equal) {
+  if (parts.empty()) {
+    ASHLAR_CHECK(size % ranks == 0, size, " elements do not fall into ", ranks, " equal parts; give parts");
+    equal = even_ranges(size, ranks);
+    return equal;
+  }
+  ASHLAR_CHECK(static_cast<int>(parts.size()) == ranks, parts.size(), " parts for ", ranks, " ranks");
+  check_ranges(parts, size);
+  return parts;
+}
+
+}  // namespace
+
+Work::Work(std::shared_ptr<ProgressEngine> engine, std::shared_ptr<Operation> operation)
+    : engine_(std::move(engine)), operation_(std::move(operation)) {}
+
+Work& Work::operator=(Work&& other) noexcept {
+  release();
+  engine_ = std::move(other.engine_);
+  operation_ = std::move(other.operation_);
+  return *this;
+}
+
+void Work::release() noexcept {
+  if (operation_ == nullptr || operation_->state() != Operation::State::kPending) return;
+  if (std::uncaught_exceptions() > 0) {
+    engine_->abandon();
+  } else {
+    engine_->wait_quietly(*operation_);
+  }
+}
+
+void Work::wait() {
+  if (operation_ != nullptr) engine_->wait(*operation_);
+}
+
+bool Work::done() {
+  if (!ready()) engine_->progress();
+  return ready();
+}
+
+Communicator::Communicator(int rank, int size, std::string name, std::shared_ptr<ProgressEngine> engine)
+    : rank_(rank),
+      size_(size),
+      name_(std::make_shared<const std::string>(std::move(name))),
+      engine_(std::move(engine)) {}
+
+void Communicator::note(OperationInfo info) {
+  info.number = issued_++;
+  last_ = info;
+  engine_->note(info, name_);
+}
+
+Work Communicator::launch(OperationPtr operation) {
+  if (operation == nullptr) return {};
+  operation->info_ = last_;
+  operation->communicator_ = name_;
+  engine_->submit(operation);
+  return {engine_, std::move(operation)};
+}
+
+void Communicator::check_peer(int peer) const {
+  ASHLAR_CHECK(peer >= 0 && peer < size_, "rank ", peer, " in ", *name_, " of ", size_, " ranks");
+}
+
+Work Communicator::all_reduce(const AllReduce& args) {
+  note({.kind = OperationKind::kAllReduce, .op = args.op, .dtype = args.in.dtype, .size = args.in.size()});
+  check_view(args.in, "in");
+  check_view(args.out, "out");
+  check_same_dtype(args.in, args.out);
+  check_reducible(args.in.dtype);
+  ASHLAR_CHECK(args.op == ReduceOp::kSum || args.op == ReduceOp::kMax, "all_reduce of what? give .op");
+  ASHLAR_CHECK(args.in.size() == args.out.size(), "in has ", args.in.size(), " elements, out ", args.out.size());
+  check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), args.in.data, args.out.data);
+  return launch(make_all_reduce(args));
+}
+
+Work Communicator::reduce_scatter(const ReduceScatter& args) {
+  note({.kind = OperationKind::kReduceScatter, .dtype = args.in.dtype, .size = args.in.size()});
+  check_view(args.in, "in");
+  check_view(args.out, "out");
+  check_same_dtype(args.in, args.out);
+  check_reducible(args.in.dtype);
+  std::vector<Range> equal;
+  ReduceScatter full = args;
+  full.parts = parts_or_equal(args.parts, args.in.size(), size_, equal);
+  const Range mine = full.parts[static_cast<size_t>(rank_)];
+  ASHLAR_CHECK(args.out.size() == mine.size(), "out has ", args.out.size(), " elements, this rank's part ",
+               mine.size());
+  check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), at(args.in, mine.begin),
+                    args.out.data);
+  return launch(make_reduce_scatter(full));
+}
+
+Work Communicator::all_gather(const AllGather& args) {
+  note({.kind = OperationKind::kAllGather, .dtype = args.out.dtype, .size = args.out.size()});
+  check_view(args.in, "in");
+  check_view(args.out, "out");
+  check_same_dtype(args.in, args.out);
+  std::vector<Range> equal;
+  AllGather full = args;
+  full.parts = parts_or_equal(args.parts, args.out.size(), size_, equal);
+  const Range mine = full.parts[static_cast<size_t>(rank_)];
+  ASHLAR_CHECK(args.in.size() == mine.size(), "in has ", args.in.size(), " elements, this rank's part ", mine.size());
+  check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), args.in.data,
+                    at(args.out, mine.begin));
+  return launch(make_all_gather(full));
+}
+
+Work Communicator::broadcast(const Broadcast& args) {
+  note({.kind = OperationKind::kBroadcast, .dtype = args.data.dtype, .size = args.data.size(), .peer = args.root});
+  check_view(args.data, "data");
+  check_peer(args.root);
+  return launch(make_broadcast(args));
+}
+
+Work Communicator::send(const Send& args) {
+  note({.kind = OperationKind::kSend, .dtype = args.data.dtype, .size = args.data.size(), .peer = args.to});
+  check_view(args.data, "data");
+  check_peer(args.to);
+  return launch(make_send(args));
+}
+
+Work Communicator::recv(const Recv& args) {
+  note({.kind = OperationKind::kRecv, .dtype = args.data.dtype, .size = args.data.size(), .peer = args.from});
+  check_view(args.data, "data");
+  check_peer(args.from);
+  return launch(make_recv(args));
+}
+
+Work Communicator::send_recv(const SendRecv& args) {
+  note({.kind = OperationKind::kSendRecv,
+        .dtype = args.send.dtype,
+        .size = args.send.size(),
+        .peer = args.to,
+        .recv_dtype = args.recv.dtype,
+        .recv_size = args.recv.size(),
+        .recv_peer = args.from});
+  check_view(args.send, "send");
+  check_view(args.recv, "recv");
+  check_peer(args.to);
+  check_peer(args.from);
+  check_apart_or_at(args.send.data, bytes_of(args.send), args.recv.data, bytes_of(args.recv), args.send.data, nullptr);
+  return launch(make_send_recv(args));
+}
+
+Work Communicator::barrier() {
+  note({.kind = OperationKind::kBarrier});
+  return launch(make_barrier());
+}
+
+std::unique_ptr<Communicator> Communicator::split(const Split& args) {
+  ASHLAR_CHECK(engine_->idle(), "split of ", *name_, " with operations under way, the last one ",
+               engine_->last_operation());
+  return make_split(args);
+}
+
+}  // namespace ashlar::comm

@@ -1,0 +1,300 @@
+// Each rank owns a part of the vector. A chunk is the same stretch of every part; it goes through up to two rounds:
+//   1. collect: each rank receives its stretch from all others, and adds the operands in rank order (all_reduce,
+//      reduce_scatter), or receives it from the root (broadcast)
+//   2. spread: each rank sends its stretch to all others (all_reduce, all_gather, broadcast)
+// Moves 2 (p-1)/p of the vector out of and into each rank for an all_reduce, half of that for the others: the least
+// that rank-order sums allow, and messages small enough that operands are still in a cache when they are added. A few
+// chunks are under way at once. Small all_reduces send whole operands instead: twice the bytes, half the rounds.
+#include "parallel/comm/mpi_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/error.h"
+#include "parallel/comm/mpi_messages.h"
+#include "parallel/comm/rank_order.h"
+
+namespace ashlar::comm {
+
+namespace {
+
+using GroupPtr = std::shared_ptr<MpiGroup>;
+
+/// The partners of a rank, each pair meeting at the same distance: nobody is everybody's first.
+template <typename Visit>
+void for_each_peer(const MpiGroup& group, const Visit& visit) {
+  for (int distance = 1; distance < group.size; ++distance) {
+    visit((group.rank + distance) % group.size, (group.rank + group.size - distance) % group.size);
+  }
+}
+
+/// A block of the staging pool, given back when it goes.
+class Staging {
+ public:
+  Staging() = default;
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() {
+    if (block_) pool_->release(std::move(block_), bytes_);
+  }
+  char* data(StagingPool& pool, int64_t bytes) {
+    if (bytes > bytes_) {
+      if (block_) pool_->release(std::move(block_), bytes_);
+      pool_ = &pool;
+      std::tie(block_, bytes_) = pool.acquire(bytes);
+    }
+    return block_.get();
+  }
+
+ private:
+  StagingPool* pool_ = nullptr;
+  StagingPool::Block block_{nullptr, nullptr};
+  int64_t bytes_ = 0;
+};
+
+/// A whole-operand all_reduce.
+class DirectAllReduce final : public Operation {
+ public:
+  DirectAllReduce(GroupPtr group, const AllReduce& args)
+      : group_(std::move(group)), args_(args), tag_(group_->collective_tag(group_->collectives++, 0)) {}
+
+  bool advance() override {
+    const int64_t bytes = args_.in.size() * size_of(args_.in.dtype);
+    if (!started_) {
+      started_ = true;
+      char* const place = staging_.data(*group_->staging, bytes * group_->size);
+      operands_.resize(static_cast<size_t>(group_->size));
+      operands_[static_cast<size_t>(group_->rank)] = args_.in.data;
+      for_each_peer(*group_, [&](int to, int from) {
+        operands_[static_cast<size_t>(from)] = place + bytes * from;
+        messages_.receive(*group_, place + bytes * from, bytes, from, tag_);
+        messages_.send(*group_, args_.in.data, bytes, to, tag_);
+      });
+    }
+    if (!messages_.test()) return false;
+    reduce_in_rank_order({.operands = operands_,
+                          .out = args_.out.data,
+                          .size = args_.in.size(),
+                          .dtype = args_.in.dtype,
+                          .op = args_.op});
+    return true;
+  }
+
+ private:
+  GroupPtr group_;
+  AllReduce args_;
+  int tag_;
+  bool started_ = false;
+  Staging staging_;
+  std::vector<const void*> operands_;
+  MpiMessages messages_;
+};
+
+/// What a chunked operation does; addresses are those of the whole vector but for `own`, the caller's part alone.
+struct Course {
+  std::vector<Range> parts;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce{};          ///< collect by adding; zero: do not
+  int root = -1;              ///< collect from a root; negative: do not
+  const char* in = nullptr;   ///< collected from: operand, or the root's data
+  char* own = nullptr;        ///< collected into, spread from
+  char* spread_to = nullptr;  ///< null: do not spread
+};
+
+class ChunkedOperation final : public Operation {
+ public:
+  ChunkedOperation(GroupPtr group, Course course)
+      : group_(std::move(group)),
+        course_(std::move(course)),
+        number_(group_->collectives++),
+        element_(size_of(course_.dtype)),
+        chunk_(std::max<int64_t>(1, group_->tuning.chunk_bytes / element_)),
+        chunks_(num_chunks(course_.parts, chunk_)),
+        slots_(static_cast<size_t>(std::min(chunks_, group_->tuning.chunks_in_flight))) {}
+
+  bool advance() override {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Slot& slot : slots_) moved = advance(slot) || moved;
+    }
+    return finished_ == chunks_;
+  }
+
+ private:
+  enum class Step : uint8_t { kFree, kCollecting, kCollected, kSpreading };
+  struct Slot {
+    Step step = Step::kFree;
+    int64_t chunk = 0;
+    MpiMessages messages;
+    Staging staging;
+    std::vector<const void*> operands;
+  };
+
+  // Both rounds begin in the order of chunks on every rank, so that messages of one tag meet in order.
+  bool advance(Slot& slot) {
+    switch (slot.step) {
+      case Step::kFree:
+        if (next_ == chunks_) return false;
+        slot.chunk = next_++;
+        collect(slot);
+        slot.step = Step::kCollecting;
+        return true;
+      case Step::kCollecting:
+        if (!slot.messages.test()) return false;
+        add(slot);
+        slot.step = Step::kCollected;
+        return true;
+      case Step::kCollected:
+        if (slot.chunk != spread_) return false;
+        ++spread_;
+        if (course_.spread_to != nullptr) spread(slot);
+        slot.step = Step::kSpreading;
+        return true;
+      case Step::kSpreading:
+        if (!slot.messages.test()) return false;
+        ++finished_;
+        slot.step = Step::kFree;
+        return true;
+    }
+    return false;
+  }
+
+  Range part(int rank) const { return course_.parts[static_cast<size_t>(rank)]; }
+  Range stretch(int rank, int64_t chunk) const { return chunk_of(part(rank), chunk, chunk_); }
+  int64_t bytes(int rank, int64_t chunk) const { return stretch(rank, chunk).size() * element_; }
+  int64_t offset(int rank, int64_t chunk) const { return stretch(rank, chunk).begin * element_; }
+  char* own(int64_t chunk) const {
+    return course_.own + (stretch(group_->rank, chunk).begin - part(group_->rank).begin) * element_;
+  }
+
+  void collect(Slot& slot) {
+    const int me = group_->rank, tag = group_->collective_tag(number_, 0);
+    const int64_t mine = bytes(me, slot.chunk);
+    if (course_.reduce != ReduceOp{}) {
+      char* const place = slot.staging.data(*group_->staging, mine * group_->size);
+      slot.operands.assign(static_cast<size_t>(group_->size), nullptr);
+      slot.operands[static_cast<size_t>(me)] = course_.in + offset(me, slot.chunk);
+      for_each_peer(*group_, [&](int to, int from) {
+        slot.operands[static_cast<size_t>(from)] = place + mine * from;
+        slot.messages.receive(*group_, place + mine * from, mine, from, tag);
+        slot.messages.send(*group_, course_.in + offset(to, slot.chunk), bytes(to, slot.chunk), to, tag);
+      });
+    } else if (course_.root == me) {
+      for_each_peer(*group_, [&](int to, int) {
+        slot.messages.send(*group_, course_.in + offset(to, slot.chunk), bytes(to, slot.chunk), to, tag);
+      });
+    } else if (course_.root >= 0) {
+      slot.messages.receive(*group_, own(slot.chunk), mine, course_.root, tag);
+    }
+  }
+
+  void add(Slot& slot) {
+    if (course_.reduce == ReduceOp{}) return;
+    reduce_in_rank_order({.operands = slot.operands,
+                          .out = own(slot.chunk),
+                          .size = stretch(group_->rank, slot.chunk).size(),
+                          .dtype = course_.dtype,
+                          .op = course_.reduce});
+  }
+
+  // A root has the other parts already.
+  void spread(Slot& slot) {
+    const int me = group_->rank, tag = group_->collective_tag(number_, 1);
+    for_each_peer(*group_, [&](int to, int from) {
+      if (course_.root != me) {
+        slot.messages.receive(*group_, course_.spread_to + offset(from, slot.chunk), bytes(from, slot.chunk), from,
+                              tag);
+      }
+      if (course_.root != to) slot.messages.send(*group_, own(slot.chunk), bytes(me, slot.chunk), to, tag);
+    });
+  }
+
+  GroupPtr group_;
+  Course course_;
+  uint64_t number_;
+  int64_t element_, chunk_, chunks_;
+  int64_t next_ = 0, spread_ = 0, finished_ = 0;
+  std::vector<Slot> slots_;
+};
+
+class Barrier final : public Operation {
+ public:
+  explicit Barrier(GroupPtr group) : group_(std::move(group)), tag_(group_->collective_tag(group_->collectives++, 0)) {
+    arrived_.resize(static_cast<size_t>(group_->size));
+  }
+  bool advance() override {
+    if (!started_) {
+      started_ = true;
+      for_each_peer(*group_, [&](int to, int from) {
+        messages_.receive(*group_, &arrived_[static_cast<size_t>(from)], 1, from, tag_);
+        messages_.send(*group_, &arrived_[static_cast<size_t>(group_->rank)], 1, to, tag_);
+      });
+    }
+    return messages_.test();
+  }
+
+ private:
+  GroupPtr group_;
+  int tag_;
+  bool started_ = false;
+  std::vector<char> arrived_;
+  MpiMessages messages_;
+};
+
+// Parts of an operation that has none of its own begin at multiples of 64 bytes.
+std::vector<Range> own_parts(const MpiGroup& group, int64_t size, DType dtype) {
+  return even_ranges(size, group.size, 64 / size_of(dtype));
+}
+
+char* part_of(const MutView& view, const Range& part) {
+  return static_cast<char*>(view.data) + part.begin * size_of(view.dtype);
+}
+
+}  // namespace
+
+std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
+  if (args.in.size() * size_of(args.in.dtype) * (group->size - 1) <= group->tuning.direct_bytes) {
+    return std::make_shared<DirectAllReduce>(group, args);
+  }
+  Course course{.parts = own_parts(*group, args.in.size(), args.in.dtype),
+                .dtype = args.in.dtype,
+                .reduce = args.op,
+                .in = static_cast<const char*>(args.in.data),
+                .spread_to = static_cast<char*>(args.out.data)};
+  course.own = part_of(args.out, course.parts[static_cast<size_t>(group->rank)]);
+  return std::make_shared<ChunkedOperation>(group, std::move(course));
+}
+
+std::shared_ptr<Operation> mpi_reduce_scatter(const GroupPtr& group, const ReduceScatter& args) {
+  return std::make_shared<ChunkedOperation>(group, Course{.parts = {args.parts.begin(), args.parts.end()},
+                                                          .dtype = args.in.dtype,
+                                                          .reduce = ReduceOp::kSum,
+                                                          .in = static_cast<const char*>(args.in.data),
+                                                          .own = static_cast<char*>(args.out.data)});
+}
+
+std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather& args) {
+  char* const place = part_of(args.out, args.parts[static_cast<size_t>(group->rank)]);
+  if (place != args.in.data && args.in.size() > 0) {
+    std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
+  }
+  return std::make_shared<ChunkedOperation>(group, Course{.parts = {args.parts.begin(), args.parts.end()},
+                                                          .dtype = args.in.dtype,
+                                                          .own = place,
+                                                          .spread_to = static_cast<char*>(args.out.data)});
+}
+
+std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast& args) {
+  Course course{.parts = own_parts(*group, args.data.size(), args.data.dtype),
+                .dtype = args.data.dtype,
+                .root = args.root,
+                .in = static_cast<const char*>(args.data.data),
+                .spread_to = static_cast<char*>(args.data.data)};
+  course.own = part_of(args.data, course.parts[static_cast<size_t>(group->rank)]);
+  return std::make_shared<ChunkedOperation>(group, std::move(course));
+}
+
+std::shared_ptr<Operation> mpi_barrier(const GroupPtr& group) { return std::make_shared<Barrier>(group); }
+
+}  // namespace ashlar::comm

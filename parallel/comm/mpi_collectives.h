@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi_group.h"
+
+namespace ashlar::comm {
+
+/// The operations of MpiComm as state machines over messages. Each takes the next collective number of the group.
+std::shared_ptr<Operation> mpi_all_reduce(const std::shared_ptr<MpiGroup>& group, const AllReduce& args);
+std::shared_ptr<Operation> mpi_reduce_scatter(const std::shared_ptr<MpiGroup>& group, const ReduceScatter& args);
+std::shared_ptr<Operation> mpi_all_gather(const std::shared_ptr<MpiGroup>& group, const AllGather& args);
+std::shared_ptr<Operation> mpi_broadcast(const std::shared_ptr<MpiGroup>& group, const Broadcast& args);
+std::shared_ptr<Operation> mpi_barrier(const std::shared_ptr<MpiGroup>& group);
+
+}  // namespace ashlar::comm

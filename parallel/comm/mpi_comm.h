@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi_group.h"
+
+namespace ashlar::comm {
+
+/// A Communicator over MPI messages. Needs MPI_THREAD_FUNNELED. Splits of one rank are SelfComms.
+class MpiComm final : public Communicator {
+ public:
+  /// Takes `comm` over and frees it. Splits share the engine and the staging memory.
+  static std::unique_ptr<Communicator> make(MPI_Comm comm, std::string name, const Tuning& tuning,
+                                            std::shared_ptr<ProgressEngine> engine,
+                                            std::shared_ptr<StagingPool> staging);
+
+ private:
+  class Message;
+
+  MpiComm(std::string name, std::shared_ptr<MpiGroup> group);
+
+  OperationPtr make_all_reduce(const AllReduce& args) override;
+  OperationPtr make_reduce_scatter(const ReduceScatter& args) override;
+  OperationPtr make_all_gather(const AllGather& args) override;
+  OperationPtr make_broadcast(const Broadcast& args) override;
+  OperationPtr make_send(const Send& args) override;
+  OperationPtr make_recv(const Recv& args) override;
+  OperationPtr make_send_recv(const SendRecv& args) override;
+  OperationPtr make_barrier() override;
+  std::unique_ptr<Communicator> make_split(const Split& args) override;
+
+  std::shared_ptr<MpiGroup> group_;
+};
+
+}  // namespace ashlar::comm

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/progress_engine.h"
+#include "parallel/comm/tuning.h"
+
+namespace ashlar::comm {
+
+/// Throws Error(kPeerLost) with MPI's own words unless `code` is MPI_SUCCESS. ASHLAR_MPI(MPI_Barrier(comm)).
+void check_mpi(int code, const char* call);
+#define ASHLAR_MPI(call) ::ashlar::comm::check_mpi(call, #call)
+
+/// Memory for operands received from other ranks, kept for the next operation. Blocks are aligned to 64 bytes.
+class StagingPool {
+ public:
+  using Block = std::unique_ptr<char[], void (*)(char*)>;
+
+  /// A block of at least `bytes`: the smallest free one that is large enough, else a new one.
+  std::pair<Block, int64_t> acquire(int64_t bytes);
+  void release(Block block, int64_t bytes);
+
+ private:
+  std::vector<std::pair<Block, int64_t>> free_;
+};
+
+/// What an MpiComm and its operations share; lives until the last of them is gone.
+struct MpiGroup {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0;
+  int size = 1;
+  Tuning tuning;
+  std::shared_ptr<ProgressEngine> engine;
+  std::shared_ptr<StagingPool> staging;
+  uint64_t collectives = 0;        ///< issued so far
+  std::vector<uint64_t> sent;      ///< messages issued so far, by receiver
+  std::vector<uint64_t> received;  ///< and by sender
+
+  MpiGroup(MPI_Comm owned, const Tuning& how, std::shared_ptr<ProgressEngine> shared_engine,
+           std::shared_ptr<StagingPool> shared_staging);
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+  ~MpiGroup();
+
+  /// Tags keep what is under way apart: two phases of each collective, and each message, by their numbers on this pair
+  /// of ranks. All lie below 32768, the least that MPI allows.
+  int collective_tag(uint64_t number, int phase) const { return static_cast<int>(number % 8192) * 2 + phase; }
+  int message_tag(uint64_t number) const { return 16384 + static_cast<int>(number % 16384); }
+};
+
+}  // namespace ashlar::comm

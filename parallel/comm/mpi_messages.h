@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parallel/comm/mpi_group.h"
+
+namespace ashlar::comm {
+
+/// Messages under way together: posted at once, complete when all are.
+class MpiMessages {
+ public:
+  /// Empty messages are not sent: both sides know the size.
+  void send(const MpiGroup& group, const void* data, int64_t bytes, int to, int tag);
+  void receive(const MpiGroup& group, void* data, int64_t bytes, int from, int tag);
+  /// True when all are complete, and forgets them. Throws Bug when one of another size than expected came in.
+  bool test();
+
+ private:
+  [[noreturn]] void explain(int code) const;
+
+  std::vector<MPI_Request> requests_;
+  std::vector<int> expected_;  ///< bytes; negative for a send
+  std::vector<MPI_Status> statuses_;
+};
+
+}  // namespace ashlar::comm

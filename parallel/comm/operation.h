@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/dtype.h"
+
+namespace ashlar::comm {
+
+enum class OperationKind : uint8_t {
+  kNone,
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kSend,
+  kRecv,
+  kSendRecv,
+  kBarrier,
+};
+std::string_view name_of(OperationKind kind);  ///< "all_reduce", ...
+
+/// How operands are combined; zero means that nobody said.
+enum class ReduceOp : uint8_t { kSum = 1, kMax = 2 };
+
+/// What an operation is, as far as its ranks must agree on it.
+struct OperationInfo {
+  OperationKind kind = OperationKind::kNone;
+  ReduceOp op{};                  ///< of an all_reduce
+  DType dtype = DType::kFloat32;  ///< of a send_recv: of what is sent
+  int64_t size = 0;               ///< elements of the whole vector; of a message for send, recv and send_recv
+  int peer = -1;                  ///< root of a broadcast, receiver of a send, sender of a recv
+  DType recv_dtype = DType::kFloat32;
+  int64_t recv_size = 0;  ///< send_recv: elements received
+  int recv_peer = -1;     ///< send_recv: from whom
+  uint64_t number = 0;    ///< operations of this communicator on this rank before this one
+};
+
+/// Like "all_reduce sum fp32[4096] on tensor, operation 12".
+std::string describe(const OperationInfo& info, std::string_view communicator);
+
+/// One operation under way. Whoever drives it calls `advance` until it is complete.
+class Operation {
+ public:
+  enum class State : uint8_t { kPending, kDone, kFailed, kAbandoned };
+
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  /// Does what can be done without waiting; the first call starts the operation. True when it is complete.
+  virtual bool advance() = 0;
+  /// True when no other rank can ever complete what this operation waits for.
+  virtual bool stuck() const { return false; }
+
+  State state() const { return state_; }
+  std::string text() const { return describe(info_, *communicator_); }
+
+ private:
+  friend class ProgressEngine;
+  friend class Communicator;
+  State state_ = State::kPending;
+  std::exception_ptr failure_;
+  OperationInfo info_;
+  std::shared_ptr<const std::string> communicator_;
+};
+
+}  // namespace ashlar::comm

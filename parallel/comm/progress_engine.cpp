@@ -1,0 +1,130 @@
+#include "parallel/comm/progress_engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace ashlar::comm {
+
+namespace {
+
+// How a waiting rank spends its time. Polling at once is quickest where each rank has a core; where ranks share cores
+// the peer cannot answer before this one lets go.
+class Backoff {
+ public:
+  void pause() {
+    if (++polls_ <= kSpins) return;
+    sched_yield();
+    if (polls_ % kClockEvery != 0 && !slow_) return;
+    const Clock::time_point now = Clock::now();
+    if (start_ == Clock::time_point()) start_ = now;
+    const Clock::duration waited = now - start_;
+    slow_ = waited >= std::chrono::milliseconds(10);
+    if (slow_) std::this_thread::sleep_for(std::min<Clock::duration>(waited / 100, std::chrono::microseconds(500)));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int64_t kSpins = 100;
+  static constexpr int64_t kClockEvery = 32;
+  int64_t polls_ = 0;
+  Clock::time_point start_;
+  bool slow_ = false;
+};
+
+}  // namespace
+
+void ProgressEngine::check_owner() const {
+  ASHLAR_CHECK(std::this_thread::get_id() == owner_, "communication from a second thread");
+}
+
+void ProgressEngine::submit(const std::shared_ptr<Operation>& operation) {
+  check_owner();
+  ASHLAR_CHECK(!abandoned_, operation->text(), " after communication was given up");
+  if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));
+  try {
+    if (operation->advance()) {
+      operation->state_ = Operation::State::kDone;
+      return;
+    }
+  } catch (...) {
+    operation->state_ = Operation::State::kFailed;
+    operation->failure_ = std::current_exception();
+    throw;
+  }
+  pending_.push_back(operation);
+}
+
+void ProgressEngine::progress() {
+  check_owner();
+  if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));
+  if (pending_.empty()) return;
+  ASHLAR_CHECK(!running_, "an operation drives the engine that drives it");
+  running_ = true;
+  bool finished = false;
+  std::exception_ptr failure;
+  // By index: an operation may submit others while it advances.
+  for (size_t i = 0; i < pending_.size() && !failure; ++i) {
+    const std::shared_ptr<Operation> operation = pending_[i];
+    try {
+      if (!operation->advance()) continue;
+      operation->state_ = Operation::State::kDone;
+    } catch (...) {
+      failure = operation->failure_ = std::current_exception();
+      operation->state_ = Operation::State::kFailed;
+      given_up_.push_back(operation);  // the transport may still write into its buffers
+    }
+    finished = true;
+  }
+  running_ = false;
+  if (finished) drop_finished();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void ProgressEngine::drop_finished() {
+  std::erase_if(pending_, [](const auto& operation) { return operation->state() != Operation::State::kPending; });
+}
+
+void ProgressEngine::wait(const Operation& operation) {
+  Backoff backoff;
+  while (operation.state() == Operation::State::kPending) {
+    progress();
+    if (operation.state() != Operation::State::kPending) break;
+    ASHLAR_CHECK(!operation.stuck(), operation.text(), " waits for what this rank itself has not issued");
+    backoff.pause();
+  }
+  if (operation.failure_) std::rethrow_exception(operation.failure_);
+  ASHLAR_CHECK(operation.state() == Operation::State::kDone, operation.text(), " was given up");
+}
+
+void ProgressEngine::wait_quietly(const Operation& operation) noexcept {
+  try {
+    wait(operation);
+  } catch (...) {
+    swallowed_ = std::current_exception();
+  }
+}
+
+void ProgressEngine::abandon() noexcept {
+  abandoned_ = true;
+  for (const auto& operation : pending_) operation->state_ = Operation::State::kAbandoned;
+  given_up_.insert(given_up_.end(), pending_.begin(), pending_.end());
+  pending_.clear();
+}
+
+void ProgressEngine::note(const OperationInfo& info, const std::shared_ptr<const std::string>& communicator) {
+  const std::lock_guard lock(noted_mutex_);
+  noted_ = info;
+  noted_communicator_ = communicator;
+}
+
+std::string ProgressEngine::last_operation() const {
+  const std::lock_guard lock(noted_mutex_);
+  return describe(noted_, noted_communicator_ ? *noted_communicator_ : std::string());
+}
+
+}  // namespace ashlar::comm

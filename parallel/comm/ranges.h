@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ashlar::comm {
+
+/// Elements [begin, end) of a buffer taken as one flat array.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// `size` elements in `parts` contiguous ranges in order. Every range but the last ones is the same multiple of `align`
+/// elements; the last ones may be shorter or empty.
+std::vector<Range> even_ranges(int64_t size, int parts, int64_t align = 1);
+
+/// Contiguous ranges of the given sizes, from 0.
+std::vector<Range> ranges_of_sizes(std::span<const int64_t> sizes);
+
+/// Elements [k * chunk, (k + 1) * chunk) of `range`, as far as it reaches; empty beyond its end.
+Range chunk_of(const Range& range, int64_t k, int64_t chunk);
+
+/// How many chunks the longest range has; 0 when all are empty.
+int64_t num_chunks(std::span<const Range> ranges, int64_t chunk);
+
+/// Throws Bug unless the ranges ascend, do not overlap and lie in [0, size).
+void check_ranges(std::span<const Range> ranges, int64_t size);
+
+}  // namespace ashlar::comm

@@ -1,0 +1,115 @@
+#include "parallel/comm/self_comm.h"
+
+#include <cstring>
+#include <deque>
+
+#include "core/base/error.h"
+
+namespace ashlar::comm {
+
+namespace {
+
+void copy(const ConstView& from, const MutView& to) {
+  if (from.data == to.data || from.size() == 0) return;
+  std::memcpy(to.data, from.data, static_cast<size_t>(from.size() * size_of(from.dtype)));
+}
+
+}  // namespace
+
+/// Messages that wait for their other side, in order of issue. At any time one of the queues is empty.
+struct SelfComm::Mailbox {
+  struct Sent {
+    ConstView data;
+    std::shared_ptr<bool> copied;
+  };
+  struct Received {
+    MutView data;
+    std::shared_ptr<bool> copied;
+  };
+  std::deque<Sent> sent;
+  std::deque<Received> received;
+
+  void match() {
+    while (!sent.empty() && !received.empty()) {
+      const Sent from = sent.front();
+      const Received to = received.front();
+      sent.pop_front();
+      received.pop_front();
+      ASHLAR_CHECK(from.data.dtype == to.data.dtype && from.data.size() == to.data.size(), "rank 0 sends itself ",
+                   name_of(from.data.dtype), "[", from.data.size(), "] and receives ", name_of(to.data.dtype), "[",
+                   to.data.size(), "]");
+      copy(from.data, to.data);
+      *from.copied = *to.copied = true;
+    }
+  }
+};
+
+class SelfComm::Message final : public Operation {
+ public:
+  explicit Message(std::vector<std::shared_ptr<bool>> copied) : copied_(std::move(copied)) {}
+  bool advance() override {
+    for (const auto& side : copied_) {
+      if (!*side) return false;
+    }
+    return true;
+  }
+  bool stuck() const override { return true; }  // while it is pending, that is
+
+ private:
+  std::vector<std::shared_ptr<bool>> copied_;
+};
+
+SelfComm::SelfComm(std::string name, std::shared_ptr<ProgressEngine> engine)
+    : Communicator(0, 1, std::move(name), std::move(engine)), mailbox_(std::make_shared<Mailbox>()) {}
+
+Communicator::OperationPtr SelfComm::post(const ConstView* sent, const MutView* received) {
+  std::vector<std::shared_ptr<bool>> copied;
+  if (sent != nullptr) {
+    copied.push_back(std::make_shared<bool>(false));
+    mailbox_->sent.push_back({*sent, copied.back()});
+  }
+  if (received != nullptr) {
+    copied.push_back(std::make_shared<bool>(false));
+    mailbox_->received.push_back({*received, copied.back()});
+  }
+  mailbox_->match();
+  return std::make_shared<Message>(std::move(copied));
+}
+
+Communicator::OperationPtr SelfComm::make_all_reduce(const AllReduce& args) {
+  copy(args.in, args.out);
+  return nullptr;
+}
+
+Communicator::OperationPtr SelfComm::make_reduce_scatter(const ReduceScatter& args) {
+  ConstView part = args.in;
+  if (args.out.size() > 0) {
+    part.data = static_cast<const char*>(args.in.data) + args.parts[0].begin * size_of(args.in.dtype);
+    part.rows = 1;
+    part.cols = args.parts[0].size();
+    copy(part, args.out);
+  }
+  return nullptr;
+}
+
+Communicator::OperationPtr SelfComm::make_all_gather(const AllGather& args) {
+  if (args.in.size() > 0) {
+    MutView part = args.out;
+    part.data = static_cast<char*>(args.out.data) + args.parts[0].begin * size_of(args.out.dtype);
+    copy(args.in, part);
+  }
+  return nullptr;
+}
+
+Communicator::OperationPtr SelfComm::make_broadcast(const Broadcast&) { return nullptr; }
+Communicator::OperationPtr SelfComm::make_send(const Send& args) { return post(&args.data, nullptr); }
+Communicator::OperationPtr SelfComm::make_recv(const Recv& args) { return post(nullptr, &args.data); }
+Communicator::OperationPtr SelfComm::make_send_recv(const SendRecv& args) { return post(&args.send, &args.recv); }
+Communicator::OperationPtr SelfComm::make_barrier() { return nullptr; }
+
+std::unique_ptr<Communicator> SelfComm::make_split(const Split& args) {
+  if (args.color < 0) return nullptr;
+  return std::make_unique<SelfComm>(args.name, engine());
+}
+
+}  // namespace ashlar::comm

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+
+namespace ashlar::comm {
+
+/// The communicator of one rank with itself: every operation, at the cost of a copy or less. A message to itself is
+/// copied once both its send and its recv have been issued; waiting for one whose other side was never issued is a Bug.
+class SelfComm final : public Communicator {
+ public:
+  explicit SelfComm(std::string name) : SelfComm(std::move(name), std::make_shared<ProgressEngine>()) {}
+  SelfComm(std::string name, std::shared_ptr<ProgressEngine> engine);
+
+ private:
+  class Message;
+  struct Mailbox;
+
+  OperationPtr make_all_reduce(const AllReduce& args) override;
+  OperationPtr make_reduce_scatter(const ReduceScatter& args) override;
+  OperationPtr make_all_gather(const AllGather& args) override;
+  OperationPtr make_broadcast(const Broadcast& args) override;
+  OperationPtr make_send(const Send& args) override;
+  OperationPtr make_recv(const Recv& args) override;
+  OperationPtr make_send_recv(const SendRecv& args) override;
+  OperationPtr make_barrier() override;
+  std::unique_ptr<Communicator> make_split(const Split& args) override;
+
+  OperationPtr post(const ConstView* sent, const MutView* received);
+  std::shared_ptr<Mailbox> mailbox_;
+};
+
+}  // namespace ashlar::comm

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+
+namespace ashlar::mesh {
+
+/// How many ranks lie along each axis. Pure data; nothing here starts a rank.
+struct MeshShape {
+  int64_t pipeline = 1;
+  int64_t data = 1;
+  int64_t tensor = 1;
+
+  int64_t ranks() const { return pipeline * data * tensor; }
+};
+
+struct Coordinates {
+  int64_t pipeline = 0;
+  int64_t data = 0;
+  int64_t tensor = 0;
+
+  bool operator==(const Coordinates&) const = default;
+};
+
+/// Neighbouring ranks lie along tensor, then data, then pipeline: what talks most is closest.
+/// rank = (pipeline * shape.data + data) * shape.tensor + tensor.
+Coordinates coordinates_of(const MeshShape& shape, int64_t rank);
+int64_t rank_of(const MeshShape& shape, const Coordinates& at);
+
+/// What the model says about the tensor axis.
+struct HeadCounts {
+  int64_t n_heads = 1;
+  int64_t n_kv_heads = 1;
+};
+
+/// Why a mesh cannot carry a model on `ranks` ranks: one line per problem, each naming the keys, their values and the
+/// values that would do. Empty when it can: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or
+/// tensor % n_kv_heads == 0, and pipeline * data * tensor == ranks.
+std::vector<std::string> problems(const MeshShape& shape, int64_t ranks, const HeadCounts& heads);
+
+/// Every mesh.tensor that divides the heads in the sense above, ascending.
+std::vector<int64_t> possible_tensor_sizes(const HeadCounts& heads);
+
+/// How many consecutive tensor ranks hold the same KV head: tensor / n_kv_heads, or 1 when there are enough heads.
+int64_t kv_sharing_ranks(int64_t tensor, int64_t n_kv_heads);
+
+/// This rank's place, and a communicator for each group it belongs to. A group of one rank is a communicator like any
+/// other. The communicators live as long as the mesh; `world` must outlive it.
+class Mesh {
+ public:
+  /// Called by all ranks of `world`, of which there are shape.ranks() (Bug otherwise; `problems` tells users first).
+  Mesh(comm::Communicator& world, const MeshShape& shape, int64_t n_kv_heads);
+
+  const MeshShape& shape() const { return shape_; }
+  const Coordinates& at() const { return at_; }
+  bool first_stage() const { return at_.pipeline == 0; }
+  bool last_stage() const { return at_.pipeline == shape_.pipeline - 1; }
+
+  comm::Communicator& all() { return world_; }               ///< every rank, as ranked by the launcher
+  comm::Communicator& tensor() { return *tensor_; }          ///< one layer's slices; rank = at().tensor
+  comm::Communicator& data() { return *data_; }              ///< replicas of the same slices; rank = at().data
+  comm::Communicator& pipeline() { return *pipeline_; }      ///< the stages; rank = at().pipeline
+  comm::Communicator& model() { return *model_; }            ///< tensor x pipeline: one whole replica
+  comm::Communicator& kv_sharers() { return *kv_sharers_; }  ///< tensor ranks that hold the same KV heads
+
+ private:
+  comm::Communicator& world_;
+  MeshShape shape_;
+  Coordinates at_;
+  std::unique_ptr<comm::Communicator> tensor_, data_, pipeline_, model_, kv_sharers_;
+};
+
+}  // namespace ashlar::mesh

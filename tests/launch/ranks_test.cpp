@@ -1,0 +1,109 @@
+// Programs on several ranks: the harness of tests/mpi notices what goes wrong on any of them; ashlar under mpirun and
+// alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/scratch_dir.h"
+#include "tests/support/shell.h"
+
+namespace ashlar {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::run_shell;
+using testing::shell_quote;
+using testing::ShellResult;
+
+const std::string kBinary = ASHLAR_BINARY;
+const std::string kWithRanks = shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh");
+
+class Harness : public ::testing::Test {
+ protected:
+  ShellResult run(const std::string& told, int ranks) {
+    const std::string program = (std::filesystem::path(kBinary).parent_path() / "tests/test_mpi").string();
+    return run_shell("ASHLAR_TEST_SECONDS=2 ASHLAR_HARNESS=" + shell_quote(told) + " timeout 60 " + kWithRanks + " " +
+                     std::to_string(ranks) + " " + shell_quote(program) +
+                     " --gtest_filter='Harness.*' --gtest_color=no --gtest_output=xml:" +
+                     shell_quote(scratch_.file("report.xml")) + " 2>&1");
+  }
+  std::string report() {
+    std::ifstream file(scratch_.file("report.xml"));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  testing::ScratchDir scratch_;
+};
+
+TEST_F(Harness, GoodRanksPassAndOnlyOneReports) {
+  const ShellResult result = run("nothing", 3);
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_EQ(result.out.find("[       OK ]"), result.out.rfind("[       OK ]"));
+  EXPECT_THAT(report(), HasSubstr("failures=\"0\""));
+}
+
+TEST_F(Harness, AFailureOnAnyRankIsAFailureInTheReport) {
+  for (const std::string told : {"fail", "throw"}) {
+    const ShellResult result = run(told, 3);
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.out, AllOf(HasSubstr("[  FAILED  ] Harness.BehavesAsTold"), HasSubstr("on rank 2:"),
+                                  HasSubstr("told to " + told)));
+    EXPECT_THAT(report(), AllOf(HasSubstr("failures=\"1\""), HasSubstr("told to " + told)));
+  }
+}
+
+TEST_F(Harness, ADeadRankEndsTheRun) {
+  const ShellResult result = run("die", 2);
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("[ RUN      ] Harness.BehavesAsTold"), Not(HasSubstr("PASSED"))));
+}
+
+TEST_F(Harness, AHangIsCutAndEachRankSaysWhereItIs) {
+  const ShellResult result = run("wait alone", 2);
+  EXPECT_NE(result.code, 0);
+  EXPECT_NE(result.code, 124) << "it ended by itself";
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("rank 0: Harness.BehavesAsTold did not end within 2 s; last operation: all_gather"),
+                    HasSubstr("rank 1: Harness.BehavesAsTold did not end within 2 s; last operation: barrier on "
+                              "world")));
+}
+
+TEST(BenchComm, OneRankReports) {
+  const std::string words = " bench comm --largest 16384 --seconds 0.001 --json";
+  for (const int ranks : {1, 3}) {
+    const ShellResult result =
+        run_shell("timeout 60 " + kWithRanks + " " + std::to_string(ranks) + " " + shell_quote(kBinary) + words);
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json["ranks"], ranks);
+    EXPECT_EQ(json["local_ranks"], ranks);
+    ASSERT_EQ(json["rows"].size(), 8u) << "four operations of two sizes";
+    for (const auto& row : json["rows"]) EXPECT_GT(row["gb_per_sec"], 0.0) << row.dump();
+  }
+}
+
+TEST(BenchComm, BadOptionsAreNamed) {
+  const ShellResult result = run_shell(shell_quote(kBinary) + " bench comm --dtype int32");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.err, "ashlar: [bench comm] --dtype expects fp32, bf16 or fp64, got int32\n");
+}
+
+// A setting that MPI cannot start with: harmless to a process that does not start it.
+TEST(WithoutMpirun, MpiIsNeverStarted) {
+  const std::string words = " bench comm --largest 4096 --seconds 0.001";
+  const std::string broken = "export OMPI_MCA_pml=none_such\n";
+  const ShellResult alone = run_shell(broken + shell_quote(kBinary) + words);
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("1 ranks"));
+  const ShellResult started =
+      run_shell(broken + "timeout 60 mpirun --allow-run-as-root -np 1 " + shell_quote(kBinary) + words);
+  EXPECT_NE(started.code, 0) << "else the line above proves nothing";
+}
+
+}  // namespace
+}  // namespace ashlar

@@ -1,0 +1,188 @@
+// Calls that cannot be right: a Bug, never a hang or a wrong number.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/base/error.h"
+#include "parallel/comm/host.h"
+#include "tests/mpi/communicators.h"
+#include "tests/mpi/operands.h"
+
+namespace ashlar::testing {
+namespace {
+
+using comm::Range;
+using comm::ReduceOp;
+using comm::Work;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string bug_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Bug& bug) {
+    return bug.what();
+  }
+  return "no Bug";
+}
+
+class Mistakes : public OnEachKind {};
+
+TEST_P(Mistakes, ArgumentsThatDoNotFit) {
+  Buffer<float> x(64 * ranks_), y(64 * ranks_);
+  Buffer<double> z(64 * ranks_);
+  Buffer<uint8_t> bytes(8);
+  MutView rows{x.data(), DType::kFloat32, 4, 8, 16};
+  const auto all_reduce = [&](ConstView in, MutView out, ReduceOp op = ReduceOp::kSum) {
+    return bug_of([&] { comm_->all_reduce({.in = in, .out = out, .op = op}).wait(); });
+  };
+  EXPECT_THAT(all_reduce(x.view(), z.view()), HasSubstr("in is fp32, out is fp64"));
+  EXPECT_THAT(all_reduce(x.view(0, 4), y.view(0, 5)), HasSubstr("in has 4 elements, out 5"));
+  EXPECT_THAT(all_reduce(rows, rows), HasSubstr("16 apart; copy it together first"));
+  EXPECT_THAT(all_reduce(x.view(0, 8), x.view(4, 12)), HasSubstr("overlap"));
+  EXPECT_THAT(all_reduce(x.view(), y.view(), ReduceOp{}), HasSubstr("give .op"));
+  EXPECT_THAT(all_reduce(bytes.view(), bytes.view()), HasSubstr("no reduction of uint8"));
+  EXPECT_THAT(all_reduce({nullptr, DType::kFloat32, 1, 4, 4}, y.view(0, 4)), HasSubstr("has no memory"));
+
+  const std::vector<Range> too_few(static_cast<size_t>(ranks_ - 1), Range{0, 0});
+  std::vector<Range> outside(static_cast<size_t>(ranks_), Range{0, 0});
+  outside.back() = {0, 64 * ranks_ + 1};
+  const auto scatter = [&](ConstView in, MutView out, std::span<const Range> parts = {}) {
+    return bug_of([&] { comm_->reduce_scatter({.in = in, .out = out, .parts = parts}).wait(); });
+  };
+  if (ranks_ > 1) {
+    EXPECT_THAT(scatter(x.view(0, 64 * ranks_ - 1), y.view(0, 63)), HasSubstr("equal parts; give parts"));
+    EXPECT_THAT(scatter(x.view(), y.view(0, 1), too_few), HasSubstr("parts for"));
+  }
+  EXPECT_THAT(scatter(x.view(), y.view(0, 63)), HasSubstr("out has 63 elements, this rank's part 64"));
+  EXPECT_THAT(scatter(x.view(), y.view(0, 64), outside), HasSubstr("expected it between"));
+  EXPECT_THAT(bug_of([&] { comm_->all_gather({.in = x.view(0, 63), .out = y.view()}).wait(); }),
+              HasSubstr("in has 63 elements, this rank's part 64"));
+  for (const int peer : {-1, ranks_}) {
+    EXPECT_THAT(bug_of([&] { comm_->send({.data = x.view(), .to = peer}).wait(); }), HasSubstr("ranks"));
+    EXPECT_THAT(bug_of([&] { comm_->recv({.data = x.view(), .from = peer}).wait(); }), HasSubstr("ranks"));
+    EXPECT_THAT(bug_of([&] { comm_->broadcast({.data = x.view(), .root = peer}).wait(); }), HasSubstr("ranks"));
+  }
+  EXPECT_THAT(
+      bug_of([&] { comm_->send_recv({.send = x.view(0, 8), .to = 0, .recv = x.view(7, 9), .from = 0}).wait(); }),
+      HasSubstr("overlap"));
+  // None of these reached the other ranks: all still work together.
+  EXPECT_EQ(comm::sum_of(*comm_, int64_t{1}), ranks_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Comm, Mistakes, each_kind(), kind_name);
+
+// Without CheckedComm, too, a message of another size is never taken for the one that was expected.
+TEST(MessageSize, AnotherThanExpectedIsABug) {
+  const auto comm = make_communicator(Kind::kWorld);
+  if (comm->size() < 2) return;
+  for (const auto& [sent, expected] : {std::pair<int64_t, int64_t>{4, 8}, {8, 4}, {100000, 100001}}) {
+    Buffer<float> x(sent, 0), y(expected);
+    if (comm->rank() == 0) comm->send({.data = x.view(), .to = 1}).wait();
+    if (comm->rank() == 1) {
+      EXPECT_THAT(bug_of([&] { comm->recv({.data = y.view(), .from = 0}).wait(); }),
+                  AllOf(HasSubstr("rank 0 sent"), HasSubstr("issued different operations")));
+      EXPECT_TRUE(y.guards_hold());
+    }
+  }
+}
+
+// Each case is what rank 0 issues and what the others issue; all of them get a Bug that names both.
+class Mismatch : public ::testing::Test {
+ protected:
+  using Issue = std::function<Work(comm::Communicator&)>;
+
+  void expect(const Issue& first, const Issue& others, const std::string& first_text, const std::string& others_text) {
+    const auto comm = make_communicator(Kind::kChecked);
+    if (comm->size() < 2) return;
+    const bool is_first = comm->rank() == 0;
+    const std::string text = bug_of([&] { (is_first ? first : others)(*comm).wait(); });
+    if (is_first) {
+      EXPECT_THAT(text,
+                  AllOf(HasSubstr("[comm] rank 0 issued " + first_text), HasSubstr("; rank 1 issued " + others_text)));
+    } else {
+      EXPECT_THAT(text, AllOf(HasSubstr(str_cat("[comm] rank ", comm->rank(), " issued ", others_text)),
+                              HasSubstr("; rank 0 issued " + first_text)));
+    }
+  }
+
+  Issue all_reduce(int64_t size, ReduceOp op = ReduceOp::kSum) {
+    return [=, this](comm::Communicator& c) {
+      return c.all_reduce({.in = x_.view(0, size), .out = y_.view(0, size), .op = op});
+    };
+  }
+
+  Buffer<float> x_{100}, y_{100};
+  Buffer<BF16> half_{100};
+};
+
+TEST_F(Mismatch, SizeKindDtypeReductionRootAndParts) {
+  expect(all_reduce(8), all_reduce(9), "all_reduce sum fp32[8] on checked", "all_reduce sum fp32[9] on checked");
+  expect(all_reduce(8), all_reduce(8, ReduceOp::kMax), "all_reduce sum fp32[8]", "all_reduce max fp32[8]");
+  expect(
+      all_reduce(8), [&](comm::Communicator& c) { return c.barrier(); }, "all_reduce sum fp32[8]", "barrier");
+  expect(
+      all_reduce(8),
+      [&](comm::Communicator& c) {
+        return c.all_reduce({.in = half_.view(0, 8), .out = half_.view(0, 8), .op = ReduceOp::kSum});
+      },
+      "all_reduce sum fp32[8]", "all_reduce sum bf16[8]");
+  expect([&](comm::Communicator& c) { return c.broadcast({.data = x_.view(), .root = 0}); },
+         [&](comm::Communicator& c) { return c.broadcast({.data = x_.view(), .root = 1}); },
+         "broadcast fp32[100] from root 0", "broadcast fp32[100] from root 1");
+  const auto gather = [&](int64_t extra) {
+    return [this, extra](comm::Communicator& c) {
+      std::vector<int64_t> sizes(static_cast<size_t>(c.size()), 2);
+      sizes[0] += extra;
+      sizes[1] += 1 - extra;
+      const std::vector<Range> parts = comm::ranges_of_sizes(sizes);
+      const Range mine = parts[static_cast<size_t>(c.rank())];
+      return c.all_gather({.in = x_.view(0, mine.size()), .out = y_.view(0, parts.back().end), .parts = parts});
+    };
+  };
+  expect(gather(0), gather(1), "all_gather fp32", "all_gather fp32");
+}
+
+// Two ranks only: messages concern nobody else.
+TEST_F(Mismatch, Messages) {
+  comm::Communicator& world = bootstrap().world();
+  if (world.size() < 2) return;
+  const auto pair = world.split({.color = world.rank() < 2 ? 0 : -1, .key = world.rank(), .name = "pair"});
+  if (pair == nullptr) return;
+  const bool first = pair->rank() == 0;
+  const int peer = 1 - pair->rank();
+  const auto fresh = [&] {
+    return comm::CheckedComm(pair->split({.color = 0, .key = pair->rank(), .name = "checked"}));
+  };
+  {
+    comm::CheckedComm checked = fresh();
+    const std::string text = bug_of([&] {
+      (first ? checked.send({.data = x_.view(0, 8), .to = peer}) : checked.recv({.data = y_.view(0, 9), .from = peer}))
+          .wait();
+    });
+    EXPECT_THAT(text, AllOf(HasSubstr("send fp32[8] to 1 on checked"), HasSubstr("recv fp32[9] from 0 on checked")));
+  }
+  {
+    comm::CheckedComm checked = fresh();
+    const std::string text = bug_of([&] { checked.send({.data = x_.view(), .to = peer}).wait(); });
+    EXPECT_THAT(text, AllOf(HasSubstr("send fp32[100] to 1"), HasSubstr("send fp32[100] to 0"))) << "crossing sends";
+  }
+  {
+    comm::CheckedComm checked = fresh();
+    const std::string text =
+        bug_of([&] { (first ? checked.send({.data = x_.view(), .to = peer}) : all_reduce(8)(checked)).wait(); });
+    EXPECT_THAT(text, AllOf(HasSubstr("send fp32[100] to 1"), HasSubstr("all_reduce sum fp32[8]")));
+  }
+  {
+    comm::CheckedComm checked = fresh();
+    const std::string text = bug_of([&] {
+      checked.send_recv({.send = x_.view(0, 5), .to = peer, .recv = y_.view(0, first ? 5 : 6), .from = peer}).wait();
+    });
+    EXPECT_THAT(text, AllOf(HasSubstr("send_recv fp32[5] to 1, fp32[5] from 1"),
+                            HasSubstr("send_recv fp32[5] to 0, fp32[6] from 0")));
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::testing
