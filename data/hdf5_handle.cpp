@@ -3,11 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#ifdef __SANITIZE_ADDRESS__
-// HDF5 keeps its tables until the process ends, because its clean-up at exit is off (see Hdf5Quiet).
-extern "C" __attribute__((weak)) const char* __lsan_default_suppressions() { return "leak:libhdf5\n"; }
-#endif
-
 namespace ashlar::data {
 
 Hdf5Handle& Hdf5Handle::operator=(Hdf5Handle&& other) noexcept {

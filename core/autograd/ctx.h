@@ -16,6 +16,7 @@ struct DropoutState {
   uint64_t seed = 0;
   int64_t first_sample = 0;
   int64_t sequence_length = 0;
+  int64_t row0 = 0;  ///< first row of the micro-batch held here, for rows sharded over ranks
 };
 
 /// The first argument of every operation. Copied freely; owns nothing.
@@ -40,7 +41,8 @@ struct Ctx {
             .site = site,
             .scalars = scalars,
             .first_sample = dropout.first_sample,
-            .sequence_length = dropout.sequence_length};
+            .sequence_length = dropout.sequence_length,
+            .row0 = dropout.row0};
   }
 };
 

@@ -29,7 +29,7 @@ struct StepScalars {
 /// Dropout as a pure function of global indices, so that masks are those of one rank on any mesh.
 /// An element with global index e is kept iff uniform(word) >= p and is then multiplied by 1/(1-p), where word is
 /// number e%4 of Philox with counter {lo(e/4), hi(e/4), site, philox_step} and key = seed.
-/// Hidden rows: e = (first_sample*T + n) * width + c, n the row, width the row's.
+/// Hidden rows: e = (first_sample*T + row0 + n) * width + c, n the row, width the row's.
 /// Attention:   e = (((first_sample+b)*heads + head0 + h) * S + q) * S + k, with S = sequence_length, absolute q, k,
 /// and h one of this rank's heads.
 struct DropoutArgs {
@@ -39,6 +39,7 @@ struct DropoutArgs {
   const StepScalars* scalars = nullptr;
   int64_t first_sample = 0;     ///< global index of the micro-batch's first sample
   int64_t sequence_length = 0;  ///< T of the run
+  int64_t row0 = 0;             ///< hidden rows: which row of the micro-batch is this rank's first (sequence parallel)
   int64_t head0 = 0;            ///< attention: global index of this rank's first query head
   int64_t heads = 0;            ///< attention: query heads of the whole model
 

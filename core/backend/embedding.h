@@ -4,18 +4,21 @@
 
 namespace ashlar {
 
-/// out[n] (+)= scale * table[ids[n]]. ids are checked against the table by whoever reads the data.
+/// out[n] (+)= scale * table[ids[n] - first_id]. The table is rows [first_id, first_id + V) of the vocabulary: a row
+/// whose id lies outside adds nothing (and is zero by kOverwrite). Ids are checked against the whole vocabulary by
+/// whoever reads the data.
 struct EmbeddingForward {
   const int32_t* ids = nullptr;  ///< [N]
   ConstView table;               ///< [V, C] storage dtype
   MutView out;  ///< [N, C] storage dtype, by mode (kAccumulate adds in the accumulate dtype, one rounding)
   double scale = 1;
   GradMode mode = GradMode::kOverwrite;
+  int64_t first_id = 0;
 };
 
-/// dtable[v] (+)= scale * sum of dy[n] over rows n with ids[n] == v, in ascending n. `order` is a stable counting
-/// sort of ids (row numbers sorted by id), so that every table row has one writer and a fixed order of addition.
-/// kOverwrite also zeroes the rows that no id names.
+/// dtable[v - first_id] (+)= scale * sum of dy[n] over rows n with ids[n] == v, in ascending n. `order` is a stable
+/// counting sort of ids (row numbers sorted by id), so that every table row has one writer and a fixed order of
+/// addition. kOverwrite also zeroes the rows that no id names.
 struct EmbeddingBackward {
   const int32_t* ids = nullptr;    ///< [N]
   const int32_t* order = nullptr;  ///< [N]
@@ -23,6 +26,7 @@ struct EmbeddingBackward {
   MutView dtable;                  ///< [V, C] accumulate dtype
   double scale = 1;
   GradMode mode = GradMode::kAccumulate;
+  int64_t first_id = 0;
 };
 
 }  // namespace ashlar

@@ -15,6 +15,11 @@ std::string_view name_of(Role role) {
   throw Bug("[parameter] unknown role");
 }
 
+Extent Extent::part(int64_t n, int64_t parts, int64_t index) {
+  ASHLAR_CHECK(parts > 0 && n % parts == 0 && index >= 0 && index < parts, "part ", index, " of ", parts, " of ", n);
+  return {.begin = n / parts * index, .size = n / parts, .global = n};
+}
+
 Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector<Piece> pieces) {
   constexpr int64_t kAlign = 64;
   ASHLAR_CHECK(!values_, "parameters are added before allocate");

@@ -21,6 +21,18 @@ struct InitRule {
   std::string rule;
 };
 
+/// A contiguous part of one dimension of a global tensor: [begin, begin + size) of `global`.
+struct Extent {
+  int64_t begin = 0, size = 0, global = 0;
+
+  static Extent whole(int64_t n) { return {.begin = 0, .size = n, .global = n}; }
+  /// Part `index` of `parts` equal ones; they must divide n.
+  static Extent part(int64_t n, int64_t parts, int64_t index);
+  /// The same part when each entry is `n` elements long (heads to rows).
+  Extent times(int64_t n) const { return {.begin = begin * n, .size = size * n, .global = global * n}; }
+  int64_t end() const { return begin + size; }
+};
+
 /// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
 /// [global_col, global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage.
 /// Init, decay, clipping, statistics, checkpoints, import and export see pieces only.
@@ -32,7 +44,8 @@ struct Piece {
   int64_t rows = 0, cols = 0;  ///< local extent; a vector has one row
   int64_t storage_row = 0;     ///< matrices: row of the storage; vectors: first element of the storage
   InitRule init;
-  uint32_t sum_axes = 0;  ///< mesh axes over which the gradient must still be summed; opaque to core
+  uint32_t sum_axes = 0;  ///< groups of ranks over which the gradient must still be summed; opaque to core
+  bool counted = true;    ///< false on the ranks that hold a further copy: norms, totals and files leave it out
 
   bool vector() const { return global_shape.rank() == 1; }
   int64_t size() const { return rows * cols; }

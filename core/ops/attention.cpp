@@ -7,7 +7,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o) {
   ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
   const int64_t batch_stride = o.T * qkv.value.row_stride();
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
-  dropout.heads = o.H;
+  dropout.head0 = o.head0;
+  dropout.heads = o.global_heads > 0 ? o.global_heads : o.H;
   const AttentionShape shape{.B = o.B,
                              .T_q = o.T,
                              .T_kv = o.T,

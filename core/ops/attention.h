@@ -6,7 +6,8 @@ namespace ashlar::ops {
 
 struct AttentionOptions {
   int64_t B = 0, T = 0;
-  int64_t H = 0, G = 0, D = 0;
+  int64_t H = 0, G = 0, D = 0;          ///< of this rank
+  int64_t head0 = 0, global_heads = 0;  ///< this rank's first query head and those of all ranks; 0: H is all of them
   double scale = 1;
   const int32_t* doc_start = nullptr;  ///< [B*T] device memory that outlives the tape, or null
   double dropout = 0;

@@ -2,12 +2,13 @@
 
 namespace ashlar::ops {
 
-Var embedding(const Ctx& ctx, int64_t N, const Lookup& tokens, Weight& table, double scale, const Lookup& positions,
-              Weight* positions_table) {
+Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* positions_table) {
+  const Lookup tokens = o.tokens, positions = o.positions;
   const int64_t C = table.value.cols();
-  const Tensor y = ctx.empty(ctx.dtype, {N, C});
-  ctx.backend.embedding_forward({.ids = tokens.ids, .table = table.value.view(), .out = y.mut_view(), .scale = scale},
-                                ctx.stream);
+  const Tensor y = ctx.empty(ctx.dtype, {o.N, C});
+  ctx.backend.embedding_forward(
+      {.ids = tokens.ids, .table = table.value.view(), .out = y.mut_view(), .scale = o.scale, .first_id = o.first_id},
+      ctx.stream);
   if (positions_table != nullptr) {
     ctx.backend.embedding_forward({.ids = positions.ids,
                                    .table = positions_table->value.view(),
@@ -27,8 +28,9 @@ Var embedding(const Ctx& ctx, int64_t N, const Lookup& tokens, Weight& table, do
                                       .order = tokens.order,
                                       .dy = dy.view(),
                                       .dtable = table.main_grad.mut_view(),
-                                      .scale = scale,
-                                      .mode = mode},
+                                      .scale = o.scale,
+                                      .mode = mode,
+                                      .first_id = o.first_id},
                                      ctx.stream);
     }
     if (positions_table == nullptr) return;

@@ -12,8 +12,16 @@ struct Lookup {
   const int32_t* order = nullptr;  ///< [N]
 };
 
-/// scale * table[tokens] (+ positions_table[positions] when given) -> [N, C].
-Var embedding(const Ctx& ctx, int64_t N, const Lookup& tokens, Weight& table, double scale, const Lookup& positions,
-              Weight* positions_table);
+struct EmbeddingOptions {
+  int64_t N = 0;
+  Lookup tokens;
+  Lookup positions;  ///< read only with a table of positions
+  double scale = 1;
+  int64_t first_id = 0;  ///< the table's first row is this id of the vocabulary
+};
+
+/// scale * table[tokens - first_id] (+ positions_table[positions] when given) -> [N, C]. With a table that holds only a
+/// slice of the vocabulary, rows of other ids get no token part: the sum over all slices is the whole.
+Var embedding(const Ctx& ctx, const EmbeddingOptions& options, Weight& table, Weight* positions_table);
 
 }  // namespace ashlar::ops

@@ -19,7 +19,8 @@ int64_t default_chunk(int64_t N, int64_t V, int64_t element_bytes) {
 void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const HeadLossOptions& o, LossStats& stats) {
   const int64_t N = h.rows(), C = h.cols(), V = w.value.rows();
   ASHLAR_SHAPE(w.value, {V, C});
-  ASHLAR_CHECK(o.vocab > 0 && o.vocab <= V, "vocabulary ", o.vocab, " of ", V, " rows");
+  ASHLAR_CHECK(o.vocab > 0 && (o.reduction != nullptr || o.vocab <= V), "vocabulary ", o.vocab, " of ", V, " rows");
+  const int64_t valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V);
   const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : default_chunk(N, V, size_of(ctx.accumulate()));
   const bool training = ctx.tape != nullptr;
 
@@ -28,17 +29,19 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
                          : ctx.dtype == ctx.accumulate() ? logits
                                                          : ctx.empty(ctx.dtype, {chunk, V});
   const Tensor row_max = ctx.empty(ctx.accumulate(), {chunk});
-  const Tensor row_sum = ctx.empty(ctx.accumulate(), {chunk});
-  const Tensor target_logit = ctx.empty(ctx.accumulate(), {chunk});
+  const Tensor sums = ctx.empty(ctx.accumulate(), {2 * chunk});  // of rows, then target logits: reduced as one
   const Tensor dh = training && h.requires_grad() ? ctx.empty(ctx.dtype, {N, C}) : Tensor();
 
   for (int64_t begin = 0; begin < N; begin += chunk) {
     const int64_t n = std::min(chunk, N - begin);
     const Tensor x = h.value.row_range(begin, n);
     const Tensor z = logits.row_range(0, n);
-    const auto rows = [n](const Tensor& t) { return t.flat_range(0, n).mut_view(); };
-    const LossShape shape{
-        .targets = o.targets + begin, .vocab_begin = 0, .valid_cols = o.vocab, .logit_scale = o.logit_scale};
+    const MutView max = row_max.flat_range(0, n).mut_view(), row_sum = sums.flat_range(0, n).mut_view(),
+                  target_logit = sums.flat_range(n, n).mut_view();
+    const LossShape shape{.targets = o.targets + begin,
+                          .vocab_begin = o.vocab_begin,
+                          .valid_cols = valid_cols,
+                          .logit_scale = o.logit_scale};
     // 1. logits
     ctx.backend.linear_forward({.x = x.view(),
                                 .w = w.value.view(),
@@ -46,16 +49,15 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
                                 .y = z.mut_view()},
                                ctx.stream);
     // 2. statistics and loss
-    ctx.backend.loss_row_max({.logits = z.view(), .row_max = rows(row_max), .shape = shape}, ctx.stream);
-    ctx.backend.loss_row_sums({.logits = z.view(),
-                               .row_max = rows(row_max),
-                               .row_sum = rows(row_sum),
-                               .target_logit = rows(target_logit),
-                               .shape = shape},
-                              ctx.stream);
-    ctx.backend.loss_reduce({.row_max = rows(row_max),
-                             .row_sum = rows(row_sum),
-                             .target_logit = rows(target_logit),
+    ctx.backend.loss_row_max({.logits = z.view(), .row_max = max, .shape = shape}, ctx.stream);
+    if (o.reduction != nullptr) o.reduction->max(max, ctx.stream);
+    ctx.backend.loss_row_sums(
+        {.logits = z.view(), .row_max = max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
+        ctx.stream);
+    if (o.reduction != nullptr) o.reduction->sum(sums.flat_range(0, 2 * n).mut_view(), ctx.stream);
+    ctx.backend.loss_reduce({.row_max = max,
+                             .row_sum = row_sum,
+                             .target_logit = target_logit,
                              .shape = shape,
                              .z_coef = o.z_coef,
                              .stats = &stats},
@@ -64,8 +66,8 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
     // 3. gradients of logits, weight and rows
     const Tensor dz = dlogits.row_range(0, n);
     ctx.backend.loss_backward({.logits = z.view(),
-                               .row_max = rows(row_max),
-                               .row_sum = rows(row_sum),
+                               .row_max = max,
+                               .row_sum = row_sum,
                                .dlogits = dz.mut_view(),
                                .shape = shape,
                                .z_coef = o.z_coef,

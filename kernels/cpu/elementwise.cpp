@@ -42,7 +42,7 @@ class Dropout {
   /// Global index of column 0 of local row n of a tensor of width `cols`.
   uint64_t row_start(int64_t n, int64_t cols) const {
     return (static_cast<uint64_t>(args_.first_sample) * static_cast<uint64_t>(args_.sequence_length) +
-            static_cast<uint64_t>(n)) *
+            static_cast<uint64_t>(args_.row0) + static_cast<uint64_t>(n)) *
            static_cast<uint64_t>(cols);
   }
 

@@ -29,8 +29,13 @@ void embedding_forward_impl(const EmbeddingForward& a, int threads) {
     const auto scale = hn::Set(d, static_cast<A>(a.scale));
     parallel_for(threads, a.out.rows, rows_grain(cols, kCheapGrain), [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
-        const T* row = row_of<T>(a.table, a.ids[n]);
+        const int64_t id = a.ids[n] - a.first_id;
         T* out = row_of<T>(a.out, n);
+        if (id < 0 || id >= a.table.rows) {
+          if (!accumulate) std::memset(static_cast<void*>(out), 0, static_cast<size_t>(cols) * sizeof(T));
+          continue;
+        }
+        const T* row = row_of<T>(a.table, id);
         if (!accumulate && a.scale == 1) {
           std::memcpy(static_cast<void*>(out), row, static_cast<size_t>(cols) * sizeof(T));
           continue;
@@ -49,7 +54,7 @@ template <typename T>
 void add_run(const EmbeddingBackward& a, int64_t first, int64_t last, int64_t c0, int64_t c1) {
   using A = hn::TFromD<TagOf<T>>;
   const TagOf<T> d;
-  A* out = row_of<A>(a.dtable, a.ids[a.order[first]]) + c0;
+  A* out = row_of<A>(a.dtable, a.ids[a.order[first]] - a.first_id) + c0;
   const auto scale = hn::Set(d, static_cast<A>(a.scale));
   for_lanes(d, c1 - c0, [&](int64_t c, auto part) ASHLAR_SIMD {
     auto sum = load(d, row_of<T>(a.dy, a.order[first]) + c0 + c, part);
@@ -61,7 +66,6 @@ void add_run(const EmbeddingBackward& a, int64_t first, int64_t last, int64_t c0
 void embedding_backward_impl(const EmbeddingBackward& a, int threads) {
   constexpr int64_t kColumns = 128;
   constexpr int64_t kEntries = 64;
-  const int64_t n = a.dy.rows;
   const int64_t cols = a.dtable.cols;
   with_storage("embedding_backward", a.dy.dtype, [&](auto t) {
     using T = decltype(t);
@@ -72,20 +76,27 @@ void embedding_backward_impl(const EmbeddingBackward& a, int threads) {
         for (int64_t v = begin; v < end; ++v) std::fill_n(row_of<A>(a.dtable, v), cols, A{0});
       });
     }
-    // 2. runs of equal ids: a run belongs to the entry where it starts
+    // 2. the part of the sorted rows whose ids this table holds
+    const auto first_at_least = [&](int64_t id) {
+      const int32_t* end = a.order + a.dy.rows;
+      return std::partition_point(a.order, end, [&](int32_t row) { return a.ids[row] < id; }) - a.order;
+    };
+    const int64_t low = first_at_least(a.first_id);
+    const int64_t high = first_at_least(a.first_id + a.dtable.rows);
+    // 3. runs of equal ids: a run belongs to the entry where it starts
     const int64_t column_blocks = (cols + kColumns - 1) / kColumns;
-    const int64_t entry_blocks = (n + kEntries - 1) / kEntries;
+    const int64_t entry_blocks = (high - low + kEntries - 1) / kEntries;
     parallel_for(threads, column_blocks * entry_blocks, std::max<int64_t>(1, kCheapGrain / (kColumns * kEntries)),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t item = begin; item < end; ++item) {
                      const int64_t c0 = (item % column_blocks) * kColumns;
                      const int64_t c1 = std::min(cols, c0 + kColumns);
-                     const int64_t stop = std::min(n, (item / column_blocks + 1) * kEntries);
-                     int64_t i = (item / column_blocks) * kEntries;
-                     while (i > 0 && i < stop && a.ids[a.order[i]] == a.ids[a.order[i - 1]]) ++i;
+                     const int64_t stop = std::min(high, low + (item / column_blocks + 1) * kEntries);
+                     int64_t i = low + (item / column_blocks) * kEntries;
+                     while (i > low && i < stop && a.ids[a.order[i]] == a.ids[a.order[i - 1]]) ++i;
                      while (i < stop) {
                        int64_t last = i + 1;
-                       while (last < n && a.ids[a.order[last]] == a.ids[a.order[i]]) ++last;
+                       while (last < high && a.ids[a.order[last]] == a.ids[a.order[i]]) ++last;
                        add_run<T>(a, i, last, c0, c1);
                        i = last;
                      }

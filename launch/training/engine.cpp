@@ -12,7 +12,9 @@ Engine::Engine(Backend& backend, Stream& stream, const EngineOptions& options)
            .dtype = options.dtype,
            .recompute = options.recompute,
            .scalars = &scalars_} {
-  stage_ = std::make_unique<model::Stage>(store_, options_.model, model::StageRange::whole(options_.model));
+  if (options_.tensor_parallel.group == nullptr) options_.tensor_parallel.group = &self_;
+  stage_ = std::make_unique<model::Stage>(store_, options_.model, model::StageRange::whole(options_.model),
+                                          options_.tensor_parallel);
   store_.allocate(ctx_, options_.optimizer.has_value());
   if (options_.optimizer) optimizer_.emplace(ctx_, store_, *options_.optimizer);
   stage_->make_tables(ctx_, options_.sequence_length);

@@ -7,6 +7,7 @@
 
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
+#include "parallel/comm/self_comm.h"
 #include "parallel/model/stage.h"
 
 namespace ashlar::training {
@@ -20,6 +21,7 @@ struct EngineOptions {
   Recompute recompute = Recompute::kNone;
   uint64_t seed = 0;            ///< of initial weights and dropout
   int64_t sequence_length = 0;  ///< positions the rotary tables must cover
+  tensor::TensorParallel tensor_parallel;  ///< its group must outlive the engine; without one: this rank alone
 };
 
 struct StepResult {
@@ -66,6 +68,7 @@ class Engine {
 
  private:
   EngineOptions options_;
+  comm::SelfComm self_{"tensor"};
   StepScalars scalars_;
   Ctx ctx_;
   nn::ParameterStore store_;

@@ -90,7 +90,7 @@ void generate(Engine& engine, const GenerateOptions& o, const std::function<void
   if (static_cast<int64_t>(context.size()) > capacity) keep_newest(capacity);
 
   std::optional<model::KvCache> cache;
-  if (o.use_cache) cache.emplace(ctx, config, 1, capacity);
+  if (o.use_cache) cache.emplace(ctx, config, stage.slices().kv_heads.size, 1, capacity);
   const auto logits_of_context = [&] {
     if (!cache) {
       const Tokens all(ctx, context, 0);

@@ -2,22 +2,31 @@
 
 #include "core/ops/activation.h"
 #include "core/ops/attention.h"
+#include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
-Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index)
+Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, const tensor::TensorParallel& tp)
     : config_(c),
+      tp_(tp),
+      slices_(tensor::slices_of(c, tp.size(), tp.rank())),
       index_(index),
       name_(str_cat("blocks.", index)),
       fused_(c.block.topology == Topology::kParallel && c.block.parallel_norms == 1) {
-  const int64_t C = c.d_model, F = c.d_ff;
+  const nn::Extent C = nn::Extent::whole(c.d_model), F = slices_.ffn;
+  const nn::Extent q = slices_.heads.times(c.head_dim), kv = slices_.kv_heads.times(c.head_dim);
   const std::string attn = name_ + ".attn.", ffn = name_ + ".ffn.";
-  const auto into = [&](const std::string& part, int64_t rows, bool bias) {
-    return LinearPart{.name = part, .rows = rows, .bias = bias, .init = matrix_init(c, rows, C, false)};
+  const auto into = [&](const std::string& part, const nn::Extent& rows, bool bias) {
+    return LinearPart{.name = part, .rows = rows, .bias = bias, .init = matrix_init(c, rows.global, C.global, false)};
   };
-  norm1_ = NormLayer(store, name_ + ".norm1", c);
-  std::vector<LinearPart> qkv{into(attn + "q", c.q_width(), c.bias.qkv), into(attn + "k", c.kv_width(), c.bias.qkv),
-                              into(attn + "v", c.kv_width(), c.bias.qkv)};
+  const auto shared = [&](LinearPart part) {  // a KV head that several ranks may hold
+    part.sum_axes = slices_.kv_sum_axes;
+    part.counted = slices_.kv_counted;
+    return part;
+  };
+  norm1_ = NormLayer(store, name_ + ".norm1", c, tp);
+  std::vector<LinearPart> qkv{into(attn + "q", q, c.bias.qkv), shared(into(attn + "k", kv, c.bias.qkv)),
+                              shared(into(attn + "v", kv, c.bias.qkv))};
   std::vector<LinearPart> wide;
   if (c.ffn.gated) wide.push_back(into(ffn + "gate", F, c.bias.ffn));
   wide.push_back(into(ffn + "up", F, c.bias.ffn));
@@ -26,14 +35,19 @@ Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index)
     qkv_ = LinearLayer(store, name_ + ".qkv_ffn_in", C, qkv);
   } else {
     qkv_ = LinearLayer(store, attn + "qkv", C, qkv);
-    norm2_ = NormLayer(store, name_ + ".norm2", c);
+    norm2_ = NormLayer(store, name_ + ".norm2", c, tp);
     ffn_in_ = LinearLayer(store, ffn + "in", C, wide);
   }
-  attn_out_ = LinearLayer(
-      store, attn + "out", c.q_width(),
-      {{.name = attn + "out", .rows = C, .bias = c.bias.attn_out, .init = matrix_init(c, C, c.q_width(), true)}});
-  ffn_down_ = LinearLayer(store, ffn + "down", F,
-                          {{.name = ffn + "down", .rows = C, .bias = c.bias.ffn, .init = matrix_init(c, C, F, true)}});
+  const auto out_of = [&](const std::string& part, const nn::Extent& cols, bool bias) {
+    // Partial sums: the first rank's has the bias.
+    return LinearLayer(store, part, cols,
+                       {{.name = part,
+                         .rows = C,
+                         .bias = bias && tp.rank() == 0,
+                         .init = matrix_init(c, C.global, cols.global, true)}});
+  };
+  attn_out_ = out_of(attn + "out", q, c.bias.attn_out);
+  ffn_down_ = out_of(ffn + "down", F, c.bias.ffn);
 }
 
 uint32_t Block::dropout_site(const char* where) const {
@@ -43,8 +57,8 @@ uint32_t Block::dropout_site(const char* where) const {
 Var Block::rotate(const Ctx& ctx, const Var& qkv, const BatchView& batch, const ops::RopeTables& tables) const {
   if (config_.pos.type != PosType::kRope) return qkv;
   return ops::rope(ctx, qkv, batch.positions, tables,
-                   {.heads = config_.n_heads + 2 * config_.n_kv_heads,
-                    .rotated_heads = config_.n_heads + config_.n_kv_heads,
+                   {.heads = slices_.heads.size + 2 * slices_.kv_heads.size,
+                    .rotated_heads = slices_.heads.size + slices_.kv_heads.size,
                     .head_dim = config_.head_dim,
                     .dims = config_.rope.dims,
                     .style = config_.rope.style});
@@ -57,44 +71,54 @@ Var Block::feed_forward(const Ctx& ctx, const Var& x, const Var* up) const {
 Var Block::ffn_from_input(const Ctx& ctx, const Var& h) const {
   const Var in = ffn_in_(ctx, h);
   if (!config_.ffn.gated) return feed_forward(ctx, in, nullptr);
-  const std::vector<Var> parts = split_columns(ctx, in, {config_.d_ff, config_.d_ff});
+  const std::vector<Var> parts = split_columns(ctx, in, {slices_.ffn.size, slices_.ffn.size});
   return feed_forward(ctx, parts[0], &parts[1]);
 }
 
-Var Block::combine(const Ctx& ctx, const Var& x, const Attend& attend) const {
+Var Block::combine(const Ctx& ctx, const tensor::TensorParallel& tp, const Var& x, const Attend& attend) const {
+  Ctx rows = ctx;  // of the residual stream, which may hold a shard of the rows
+  if (tp.sequence_parallel) rows.dropout.row0 = tp.rank() * x.rows();
   const auto branch = [&](const Var& v, const char* where) {
     return ops::Branch{.value = v, .dropout = config_.dropout.resid, .site = dropout_site(where)};
   };
-  const Var h = norm1_(ctx, x);
+  const Var h = tensor::enter(ctx, norm1_(ctx, x), tp);
   if (config_.block.topology == Topology::kSerial) {
-    const Var mid = ops::residual(ctx, &x, branch(attn_out_(ctx, attend(qkv_(ctx, h))), "attn"), nullptr);
-    return ops::residual(ctx, &mid, branch(ffn_from_input(ctx, norm2_(ctx, mid)), "ffn"), nullptr);
+    const Var attn = tensor::exit(ctx, attn_out_(ctx, attend(qkv_(ctx, h))), tp);
+    const Var mid = ops::residual(rows, &x, branch(attn, "attn"), nullptr);
+    const Var h2 = tensor::enter(ctx, norm2_(ctx, mid), tp);
+    const Var ffn = tensor::exit(ctx, ffn_from_input(ctx, h2), tp);
+    return ops::residual(rows, &mid, branch(ffn, "ffn"), nullptr);
   }
   Var qkv;
   Var f;
   if (fused_) {
-    std::vector<int64_t> widths{config_.q_width() + 2 * config_.kv_width(), config_.d_ff};
-    if (config_.ffn.gated) widths.push_back(config_.d_ff);
+    std::vector<int64_t> widths{(slices_.heads.size + 2 * slices_.kv_heads.size) * config_.head_dim, slices_.ffn.size};
+    if (config_.ffn.gated) widths.push_back(slices_.ffn.size);
     const std::vector<Var> parts = split_columns(ctx, qkv_(ctx, h), widths);
     qkv = parts[0];
     f = feed_forward(ctx, parts[1], config_.ffn.gated ? &parts[2] : nullptr);
   } else {
     qkv = qkv_(ctx, h);
-    f = ffn_from_input(ctx, norm2_(ctx, x));
+    f = ffn_from_input(ctx, tensor::enter(ctx, norm2_(ctx, x), tp));
   }
-  const ops::Branch ffn = branch(f, "ffn");
-  return ops::residual(ctx, &x, branch(attn_out_(ctx, attend(qkv)), "attn"), &ffn);
+  const ops::Branch attn = branch(attn_out_(ctx, attend(qkv)), "attn"), ffn = branch(f, "ffn");
+  if (tp.size() == 1) return ops::residual(rows, &x, attn, &ffn);
+  // Dropout is linear for a given mask, so each branch's partial sum is masked before the one exit.
+  const Var both = tensor::exit(ctx, ops::residual(ctx, nullptr, attn, &ffn), tp);
+  return ops::residual(rows, &x, {.value = both}, nullptr);
 }
 
 Var Block::forward(const Ctx& ctx, const Var& x, const BatchView& batch, const ops::RopeTables& tables) const {
-  ASHLAR_SHAPE(x, {batch.rows(), config_.d_model});
-  return combine(ctx, x, [&](const Var& qkv) {
+  ASHLAR_SHAPE(x, {tp_.sequence_parallel ? batch.rows() / tp_.size() : batch.rows(), config_.d_model});
+  return combine(ctx, tp_, x, [&](const Var& qkv) {
     return ops::attention(ctx, rotate(ctx, qkv, batch, tables),
                           {.B = batch.B,
                            .T = batch.T,
-                           .H = config_.n_heads,
-                           .G = config_.n_kv_heads,
+                           .H = slices_.heads.size,
+                           .G = slices_.kv_heads.size,
                            .D = config_.head_dim,
+                           .head0 = slices_.heads.begin,
+                           .global_heads = config_.n_heads,
                            .scale = config_.attn_scale,
                            .doc_start = batch.doc_start,
                            .dropout = config_.dropout.attn,
@@ -107,7 +131,9 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
   ASHLAR_CHECK(ctx.tape == nullptr, "decoding records nothing");
   ASHLAR_CHECK(batch.B == cache.B && cache.length + batch.T <= cache.capacity, "cache of ", cache.capacity,
                " tokens is full");
-  const int64_t q_width = config_.q_width(), kv_width = config_.kv_width();
+  const int64_t q_width = slices_.heads.size * config_.head_dim, kv_width = slices_.kv_heads.size * config_.head_dim;
+  tensor::TensorParallel whole_rows = tp_;
+  whole_rows.sequence_parallel = false;
   const auto attend = [&](const Var& raw) {
     const Tensor qkv = rotate(ctx, raw, batch, tables).value;
     // 1. new keys and values go behind the old ones
@@ -137,8 +163,8 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
                                    .shape = {.B = batch.B,
                                              .T_q = batch.T,
                                              .T_kv = cache.length + batch.T,
-                                             .H = config_.n_heads,
-                                             .G = config_.n_kv_heads,
+                                             .H = slices_.heads.size,
+                                             .G = slices_.kv_heads.size,
                                              .D = config_.head_dim,
                                              .q_start = cache.length,
                                              .kv_start = 0,
@@ -148,7 +174,7 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
                                   ctx.stream);
     return Var{.value = out};
   };
-  return combine(ctx, Var{.value = x}, attend).value;
+  return combine(ctx, whole_rows, Var{.value = x}, attend).value;
 }
 
 }  // namespace ashlar::model

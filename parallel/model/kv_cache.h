@@ -9,7 +9,8 @@ namespace ashlar::model {
 
 /// Keys and values of the tokens seen so far, for generation: per layer k and v [B*capacity, G*D] in storage dtype.
 struct KvCache {
-  KvCache(const Ctx& ctx, const ModelConfig& config, int64_t batch, int64_t max_tokens);
+  /// `kv_heads` are those of this rank (tensor::slices_of).
+  KvCache(const Ctx& ctx, const ModelConfig& config, int64_t kv_heads, int64_t batch, int64_t max_tokens);
 
   int64_t B = 0;
   int64_t capacity = 0;

@@ -4,30 +4,37 @@
 
 namespace ashlar::model {
 
-LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, int64_t cols,
+LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::Extent& cols,
                          const std::vector<LinearPart>& parts) {
   std::vector<nn::Piece> weights, biases;
   int64_t rows = 0;
   for (const LinearPart& part : parts) {
     weights.push_back({.name = part.name + ".weight",
                        .role = nn::Role::kMatrix,
-                       .global_shape = {part.rows, cols},
-                       .rows = part.rows,
-                       .cols = cols,
+                       .global_shape = {part.rows.global, cols.global},
+                       .global_row = part.rows.begin,
+                       .global_col = cols.begin,
+                       .rows = part.rows.size,
+                       .cols = cols.size,
                        .storage_row = rows,
-                       .init = part.init});
+                       .init = part.init,
+                       .sum_axes = part.sum_axes,
+                       .counted = part.counted});
     if (part.bias) {
       biases.push_back({.name = part.name + ".bias",
                         .role = nn::Role::kBias,
-                        .global_shape = {part.rows},
+                        .global_shape = Shape{part.rows.global},
+                        .global_col = part.rows.begin,
                         .rows = 1,
-                        .cols = part.rows,
+                        .cols = part.rows.size,
                         .storage_row = rows,
-                        .init = {.rule = "0"}});
+                        .init = {.rule = "0"},
+                        .sum_axes = part.sum_axes,
+                        .counted = part.counted});
     }
-    rows += part.rows;
+    rows += part.rows.size;
   }
-  weight_ = &store.add(name + ".weight", {rows, cols}, std::move(weights));
+  weight_ = &store.add(name + ".weight", {rows, cols.size}, std::move(weights));
   if (!biases.empty()) bias_ = &store.add(name + ".bias", Shape{rows}, std::move(biases));
 }
 

@@ -9,22 +9,28 @@
 
 namespace ashlar::model {
 
-/// One named matrix [rows, cols] that shares storage with others, in storage order.
+/// Rows of one named matrix that share storage with others, in storage order.
 struct LinearPart {
   std::string name;  ///< without ".weight" / ".bias"
-  int64_t rows = 0;
+  nn::Extent rows;   ///< those of this rank
   bool bias = false;
   nn::InitRule init;
+  uint32_t sum_axes = 0;  ///< as of nn::Piece
+  bool counted = true;    ///< as of nn::Piece
 };
 
-/// Storage for one or more matrices that multiply the same rows: [sum of rows, cols]. The bias vector exists when
-/// any part has one; the other parts' entries of it belong to no piece and stay zero.
+/// Storage for this rank's part of one or more matrices that multiply the same rows: [sum of rows, cols]. The bias
+/// vector exists when any part has one; the other parts' entries of it belong to no piece and stay zero.
+/// Split by rows it is Megatron's column-parallel linear (the result is this rank's columns), split by cols the
+/// row-parallel one (the result is a partial sum; its bias lives on one rank alone, so that it is added once).
+/// Source: Shoeybi et al. 2019 (arXiv:1909.08053), section 3.
 class LinearLayer {
  public:
   LinearLayer() = default;
-  LinearLayer(nn::ParameterStore& store, std::string name, int64_t cols, const std::vector<LinearPart>& parts);
+  LinearLayer(nn::ParameterStore& store, std::string name, const nn::Extent& cols,
+              const std::vector<LinearPart>& parts);
 
-  /// x [N, cols] -> [N, rows]
+  /// x [N, cols of this rank] -> [N, rows of this rank]
   Var operator()(const Ctx& ctx, const Var& x) const {
     return ops::linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
   }

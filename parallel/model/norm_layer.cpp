@@ -4,25 +4,28 @@ namespace ashlar::model {
 
 namespace {
 
-nn::Parameter* vector_parameter(nn::ParameterStore& store, const std::string& name, int64_t width, double value,
-                                const char* rule) {
+nn::Parameter* vector_parameter(nn::ParameterStore& store, const std::string& name, int64_t width,
+                                const nn::InitRule& init, const tensor::TensorParallel& tp) {
   const nn::Piece piece{.name = name,
                         .role = nn::Role::kNorm,
                         .global_shape = Shape{width},
                         .rows = 1,
                         .cols = width,
-                        .init = {.kind = nn::InitRule::Kind::kConstant, .value = value, .rule = rule}};
+                        .init = init,
+                        .sum_axes = tp.sequence_parallel ? tensor::kSumTensor : 0U,
+                        .counted = tp.rank() == 0};
   return &store.add(name, Shape{width}, {piece});
 }
 
 }  // namespace
 
-NormLayer::NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config)
+NormLayer::NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config,
+                     const tensor::TensorParallel& tp)
     : options_{.type = config.norm.type, .eps = config.norm.eps} {
   if (config.norm.affine == NormAffine::kNone) return;
-  gamma_ = vector_parameter(store, name + ".weight", config.d_model, 1.0, "1");
+  gamma_ = vector_parameter(store, name + ".weight", config.d_model, {.value = 1, .rule = "1"}, tp);
   if (config.norm.affine == NormAffine::kScaleBias)
-    beta_ = vector_parameter(store, name + ".bias", config.d_model, 0.0, "0");
+    beta_ = vector_parameter(store, name + ".bias", config.d_model, {.rule = "0"}, tp);
 }
 
 }  // namespace ashlar::model

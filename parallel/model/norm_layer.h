@@ -5,14 +5,17 @@
 #include "core/nn/parameter.h"
 #include "core/ops/norm.h"
 #include "parallel/model/model_config.h"
+#include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::model {
 
-/// A row norm with the gain and bias that norm.affine asks for.
+/// A row norm with the gain and bias that norm.affine asks for. Every tensor rank holds both; where rows are sharded
+/// (sequence parallel) their gradients are parts of a sum over the group.
 class NormLayer {
  public:
   NormLayer() = default;
-  NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config);
+  NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config,
+            const tensor::TensorParallel& tp);
 
   Var operator()(const Ctx& ctx, const Var& x) const {
     return ops::norm(ctx, x, gamma_ == nullptr ? nullptr : &gamma_->weight, beta_ == nullptr ? nullptr : &beta_->weight,

@@ -1,48 +1,78 @@
 #include "parallel/model/stage.h"
 
+#include <algorithm>
+
 #include "core/autograd/recompute.h"
 #include "core/ops/embedding.h"
+#include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
 namespace {
 
-/// A table of `rows` named rows in storage padded to `storage_rows`.
-nn::Parameter* table(nn::ParameterStore& store, const std::string& name, nn::Role role, int64_t rows,
-                     int64_t storage_rows, int64_t cols, const nn::InitRule& init) {
-  const nn::Piece piece{
-      .name = name, .role = role, .global_shape = {rows, cols}, .rows = rows, .cols = cols, .init = init};
-  return &store.add(name, {storage_rows, cols}, {piece});
+/// Rows of a named table, padded to `storage_rows`.
+nn::Parameter* table(nn::ParameterStore& store, nn::Piece piece, int64_t storage_rows, int64_t cols) {
+  piece.global_shape = {piece.global_shape.rows(), cols};
+  piece.cols = cols;
+  const std::string name = piece.name;
+  return &store.add(name, {storage_rows, cols}, {std::move(piece)});
 }
 
 }  // namespace
 
-Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range) : config_(config) {
-  const int64_t V = config_.vocab_size, V_padded = config_.vocab_padded(), C = config_.d_model;
+Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
+             const tensor::TensorParallel& tp)
+    : config_(config), range_(range), tp_(tp), slices_(tensor::slices_of(config, tp.size(), tp.rank())) {
+  const int64_t V = config_.vocab_size, C = config_.d_model;
+  const nn::Extent& vocab = slices_.vocab;
+  // Rows of the vocabulary that exist, of those in this rank's slice.
+  const int64_t V_loc = std::clamp<int64_t>(V - vocab.begin, 0, vocab.size);
+  const bool two_copies = config_.tied && range.embedding != range.head;
+  const auto vocabulary = [&](const std::string& name, nn::Role role, const nn::InitRule& init) {
+    return nn::Piece{.name = name,
+                     .role = role,
+                     .global_shape = {V, C},
+                     .global_row = vocab.begin,
+                     .rows = V_loc,
+                     .init = init,
+                     .sum_axes = two_copies ? tensor::kSumStages : 0U,
+                     .counted = !two_copies || range.embedding};
+  };
+  const auto tokens = [&] {
+    return table(store, vocabulary("embed.tokens.weight", nn::Role::kEmbedding, table_init(config_)), vocab.size, C);
+  };
   if (range.embedding) {
-    tokens_ = table(store, "embed.tokens.weight", nn::Role::kEmbedding, V, V_padded, C, table_init(config_));
-    if (config_.pos.type == PosType::kLearned) {
+    tokens_ = tokens();
+    if (config_.pos.type == PosType::kLearned && tp.rank() == 0) {
       const int64_t P = config_.pos.max_positions;
-      positions_ = table(store, "embed.positions.weight", nn::Role::kPosition, P, P, C, table_init(config_));
+      positions_ = table(store,
+                         {.name = "embed.positions.weight",
+                          .role = nn::Role::kPosition,
+                          .global_shape = {P, C},
+                          .rows = P,
+                          .init = table_init(config_)},
+                         P, C);
     }
   }
   for (int64_t i = range.first_layer; i < range.last_layer; ++i)
-    blocks_.push_back(std::make_unique<Block>(store, config_, i));
-  if (range.head) {
-    if (config_.norm.final) final_norm_.emplace(store, "norm_final", config_);
-    ASHLAR_CHECK(!config_.tied || range.embedding, "a tied head on a stage of its own");
-    head_ = config_.tied
-                ? tokens_
-                : table(store, "head.weight", nn::Role::kMatrix, V, V_padded, C, matrix_init(config_, V, C, false));
-    if (config_.bias.lm_head) {
-      const nn::Piece piece{.name = "head.bias",
-                            .role = nn::Role::kBias,
-                            .global_shape = Shape{V},
-                            .rows = 1,
-                            .cols = V,
-                            .init = {.rule = "0"}};
-      head_bias_ = &store.add("head.bias", Shape{V_padded}, {piece});
-    }
+    blocks_.push_back(std::make_unique<Block>(store, config_, i, tp));
+  if (!range.head) return;
+  if (config_.norm.final) final_norm_.emplace(store, "norm_final", config_, tp);
+  if (config_.tied) {
+    head_ = range.embedding ? tokens_ : tokens();
+  } else {
+    head_ =
+        table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, V, C, false)), vocab.size, C);
+  }
+  if (config_.bias.lm_head) {
+    const nn::Piece piece{.name = "head.bias",
+                          .role = nn::Role::kBias,
+                          .global_shape = Shape{V},
+                          .global_col = vocab.begin,
+                          .rows = 1,
+                          .cols = V_loc,
+                          .init = {.rule = "0"}};
+    head_bias_ = &store.add("head.bias", Shape{vocab.size}, {piece});
   }
 }
 
@@ -51,17 +81,33 @@ void Stage::make_tables(const Ctx& ctx, int64_t positions) {
     tables_ = ops::RopeTables::make(ctx, positions, config_.rope.dims, config_.rope.base);
 }
 
-Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
+Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorParallel& tp) const {
   ASHLAR_CHECK(tokens_ != nullptr, "this stage has no embedding");
-  const Var x = ops::embedding(ctx, batch.rows(), {.ids = batch.ids, .order = batch.order}, tokens_->weight, 1.0,
-                               {.ids = batch.positions, .order = batch.position_order},
-                               positions_ == nullptr ? nullptr : &positions_->weight);
-  const ops::Branch branch{
-      .value = x, .dropout = config_.dropout.embed, .site = static_cast<uint32_t>(site_of("embed.dropout"))};
-  return ops::residual(ctx, nullptr, branch, nullptr);
+  const Var part = ops::embedding(ctx,
+                                  {.N = batch.rows(),
+                                   .tokens = {.ids = batch.ids, .order = batch.order},
+                                   .positions = {.ids = batch.positions, .order = batch.position_order},
+                                   .first_id = slices_.vocab.begin},
+                                  tokens_->weight, positions_ == nullptr ? nullptr : &positions_->weight);
+  return tensor::exit(ctx, part, tp);
+}
+
+Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
+  Ctx rows = ctx;
+  if (tp_.sequence_parallel) rows.dropout.row0 = tp_.rank() * (batch.rows() / tp_.size());
+  const ops::Branch branch{.value = lookup(ctx, batch, tp_),
+                           .dropout = config_.dropout.embed,
+                           .site = static_cast<uint32_t>(site_of("embed.dropout"))};
+  return ops::residual(rows, nullptr, branch, nullptr);
+}
+
+void Stage::check_positions(int64_t positions) const {
+  ASHLAR_CHECK(config_.pos.type != PosType::kRope || (tables_.cos && positions <= tables_.cos.rows()), positions,
+               " positions, rotary tables for ", tables_.cos ? tables_.cos.rows() : 0);
 }
 
 Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch) const {
+  check_positions(batch.T);
   Var h = x;
   for (const auto& block : blocks_) {
     const auto body = [&block = *block, batch, this](const Ctx& c, const Var& in) {
@@ -74,19 +120,31 @@ Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch) const {
 
 void Stage::loss(const Ctx& ctx, const Var& x, const BatchView& batch, LossStats& stats) const {
   ASHLAR_CHECK(head_ != nullptr, "this stage has no head");
-  const Var h = final_norm_ ? (*final_norm_)(ctx, x) : x;
-  ops::head_loss(ctx, h, head_->weight, head_bias_ == nullptr ? nullptr : &head_bias_->weight,
-                 {.targets = batch.targets, .vocab = config_.vocab_size, .z_coef = config_.loss.z_coef}, stats);
+  tensor::GroupReduction reduction(*tp_.group);
+  ops::head_loss(ctx, tensor::enter(ctx, final_rows(ctx, x), tp_), head_->weight,
+                 head_bias_ == nullptr ? nullptr : &head_bias_->weight,
+                 {.targets = batch.targets,
+                  .vocab = config_.vocab_size,
+                  .vocab_begin = slices_.vocab.begin,
+                  .reduction = tp_.size() == 1 ? nullptr : &reduction,
+                  .z_coef = config_.loss.z_coef},
+                 stats);
 }
+
+Var Stage::final_rows(const Ctx& ctx, const Var& x) const { return final_norm_ ? (*final_norm_)(ctx, x) : x; }
 
 Tensor Stage::logits(const Ctx& ctx, const Tensor& x) const {
   ASHLAR_CHECK(head_ != nullptr && ctx.tape == nullptr, "logits are computed on the last stage, unrecorded");
-  const Var h = final_norm_ ? (*final_norm_)(ctx, Var{.value = x}) : Var{.value = x};
-  return ops::logits(ctx, h.value, head_->weight, head_bias_ == nullptr ? nullptr : &head_bias_->weight);
+  const Tensor part = ops::logits(ctx, final_rows(ctx, Var{.value = x}).value, head_->weight,
+                                  head_bias_ == nullptr ? nullptr : &head_bias_->weight);
+  return tensor::gather_columns(ctx, part, tp_);
 }
 
 Tensor Stage::decode(const Ctx& ctx, const BatchView& batch, KvCache& cache) const {
-  Tensor x = embed(ctx, batch).value;
+  check_positions(cache.length + batch.T);
+  tensor::TensorParallel whole_rows = tp_;
+  whole_rows.sequence_parallel = false;
+  Tensor x = lookup(ctx, batch, whole_rows).value;
   for (const auto& block : blocks_) x = block->decode(ctx, x, batch, tables_, cache);
   cache.length += batch.T;
   return x;

@@ -19,22 +19,29 @@ struct StageRange {
 
 /// The blocks of a stage with optional embedding and head: only what it owns is constructed, under global names.
 /// Construction adds parameters to the store; allocate and initialise the store before the first forward.
+/// A tensor rank holds a slice of the vocabulary, in the embedding and in the head; learned positions live on the first
+/// rank, so that they are added once. Where rows are sharded (tp.sequence_parallel) a hidden state is [N/size, C],
+/// otherwise [N, C]: N_loc below.
+/// A tied head that is not on the embedding's stage has a copy of the table; the gradients of both are to be summed
+/// (tensor::kSumStages), and the embedding's copy is the counted one.
 class Stage {
  public:
-  Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range);
+  Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
+        const tensor::TensorParallel& tp);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
   /// Rotary tables for positions < `positions`; call once after the store is allocated. No-op for other position types.
   void make_tables(const Ctx& ctx, int64_t positions);
 
-  /// Token (and learned position) embedding with dropout: -> [N, C].
+  /// Token (and learned position) embedding with dropout: -> [N_loc, C].
   Var embed(const Ctx& ctx, const BatchView& batch) const;
-  /// This stage's blocks, each recomputed in backward when ctx.recompute asks for it: [N, C] -> [N, C].
+  /// This stage's blocks, each recomputed in backward when ctx.recompute asks for it: [N_loc, C] -> [N_loc, C].
   Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch) const;
   /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, LossStats& stats) const;
-  /// Final norm and logits [N, V] in the accumulate dtype; columns at and beyond vocab_size are padding.
+  /// Final norm and logits [N, V] in the accumulate dtype, of whole rows [N, C]; columns at and beyond vocab_size are
+  /// padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
   /// New tokens of samples whose past is in the cache -> hidden rows [N, C]; advances the cache. Whole model only.
   Tensor decode(const Ctx& ctx, const BatchView& batch, KvCache& cache) const;
@@ -43,9 +50,19 @@ class Stage {
   const Block& block(int64_t i) const { return *blocks_[i]; }  ///< the i-th block of this stage
   const ops::RopeTables& rope_tables() const { return tables_; }
   const ModelConfig& config() const { return config_; }
+  const StageRange& range() const { return range_; }
+  const tensor::TensorParallel& tensor_parallel() const { return tp_; }
+  const tensor::Slices& slices() const { return slices_; }
 
  private:
+  void check_positions(int64_t positions) const;
+  Var final_rows(const Ctx& ctx, const Var& x) const;
+  Var lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorParallel& tp) const;
+
   ModelConfig config_;
+  StageRange range_;
+  tensor::TensorParallel tp_;
+  tensor::Slices slices_;
   std::vector<std::unique_ptr<Block>> blocks_;
   nn::Parameter* tokens_ = nullptr;
   nn::Parameter* positions_ = nullptr;

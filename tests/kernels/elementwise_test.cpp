@@ -11,10 +11,10 @@ namespace {
 /// The rule of core/backend/common.h, one element at a time: what multiplies element (n, c).
 double mask_of(const DropoutArgs& a, int64_t n, int64_t c, int64_t width) {
   if (!a.active()) return 1;
-  const uint64_t e =
-      (static_cast<uint64_t>(a.first_sample) * static_cast<uint64_t>(a.sequence_length) + static_cast<uint64_t>(n)) *
-          static_cast<uint64_t>(width) +
-      static_cast<uint64_t>(c);
+  const uint64_t e = (static_cast<uint64_t>(a.first_sample) * static_cast<uint64_t>(a.sequence_length) +
+                      static_cast<uint64_t>(a.row0) + static_cast<uint64_t>(n)) *
+                         static_cast<uint64_t>(width) +
+                     static_cast<uint64_t>(c);
   return static_cast<double>(Philox::uniform(a.words(e / 4)[e % 4])) >= a.p ? 1 / (1 - a.p) : 0;
 }
 
@@ -26,7 +26,8 @@ class ElementwiseTest : public ::testing::Test {
             .site = site,
             .scalars = &scalars_,
             .first_sample = 3000000000,
-            .sequence_length = 1021};
+            .sequence_length = 1021,
+            .row0 = 17};
   }
 
   StepScalars scalars_{.philox_step = 77};
@@ -152,6 +153,12 @@ TEST_F(ElementwiseTest, DropoutKeepsTheRightShareAndDoesNotDependOnTheSplit) {
   DropoutArgs later = args;
   later.first_sample = 11;
   run(rows, half.mut(), later);
+  for (int64_t i = 0; i < 32 * kCols; ++i) ASSERT_EQ(half.at(i), whole.at(32 * kCols + i));
+  // The second half of the rows, as a rank holds it that shares the micro-batch.
+  DropoutArgs shard = args;
+  shard.row0 += 32;
+  half.fill(0);
+  run(rows, half.mut(), shard);
   for (int64_t i = 0; i < 32 * kCols; ++i) ASSERT_EQ(half.at(i), whole.at(32 * kCols + i));
   // Another step and another site drop others.
   for (const bool step : {true, false}) {

@@ -139,6 +139,66 @@ TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
   }
 }
 
+// A vocabulary cut into three tables: each row is found in exactly one of them, the others give zero or leave alone.
+TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
+  const Case k{130, 40, 33};
+  const std::vector<int32_t> ids = random_ids(k.rows, k.vocabulary);
+  const std::vector<int32_t> order = stable_order(ids);
+  const HostMatrix table = random_matrix(DType::kFloat32, k.vocabulary, k.cols, 1);
+  const HostMatrix dy = random_matrix(DType::kFloat32, k.rows, k.cols, 2);
+  HostMatrix whole(DType::kFloat32, k.vocabulary, k.cols);
+  cpus_.one().embedding_backward(
+      {.ids = ids.data(), .order = order.data(), .dy = dy.view(), .dtable = whole.mut(), .mode = GradMode::kOverwrite},
+      cpus_.stream());
+  const int64_t cuts[] = {0, 1, 23, 40};
+  cpus_.each(
+      [&](cpu::CpuBackend& backend) {
+        Outputs out;
+        for (int part = 0; part < 3; ++part) {
+          const int64_t first = cuts[part], rows = cuts[part + 1] - first;
+          ConstView slice = table.view();
+          slice.data = static_cast<const float*>(slice.data) + first * slice.stride;
+          slice.rows = rows;
+          out.emplace_back(DType::kFloat32, k.rows, k.cols, 3);  // overwritten
+          out.emplace_back(DType::kFloat32, k.rows, k.cols);     // added to ones
+          out.emplace_back(DType::kFloat32, rows, k.cols, 5);    // gradient
+          const size_t at = out.size() - 3;
+          backend.embedding_forward({.ids = ids.data(), .table = slice, .out = out[at].mut(), .first_id = first},
+                                    cpus_.stream());
+          out[at + 1].fill(1);
+          backend.embedding_forward({.ids = ids.data(),
+                                     .table = slice,
+                                     .out = out[at + 1].mut(),
+                                     .mode = GradMode::kAccumulate,
+                                     .first_id = first},
+                                    cpus_.stream());
+          backend.embedding_backward({.ids = ids.data(),
+                                      .order = order.data(),
+                                      .dy = dy.view(),
+                                      .dtable = out[at + 2].mut(),
+                                      .mode = GradMode::kOverwrite,
+                                      .first_id = first},
+                                     cpus_.stream());
+        }
+        return out;
+      },
+      [&](const Outputs& out) {
+        for (int part = 0; part < 3; ++part) {
+          const size_t at = static_cast<size_t>(3 * part);
+          for (int64_t n = 0; n < k.rows; ++n) {
+            const int32_t id = ids[static_cast<size_t>(n)];
+            const bool here = id >= cuts[part] && id < cuts[part + 1];
+            for (int64_t c = 0; c < k.cols; ++c) {
+              ASSERT_EQ(out[at].at(n, c), here ? table.at(id, c) : 0) << part << " " << n;
+              ASSERT_EQ(out[at + 1].at(n, c), here ? rounded(DType::kFloat32, 1 + table.at(id, c)) : 1);
+            }
+          }
+          for (int64_t v = cuts[part]; v < cuts[part + 1]; ++v)
+            for (int64_t c = 0; c < k.cols; ++c) ASSERT_EQ(out[at + 2].at(v - cuts[part], c), whole.at(v, c));
+        }
+      });
+}
+
 TEST_F(EmbeddingTest, BackwardIsTheAdjointOfForward) {
   const Case k{57, 20, 33};
   const std::vector<int32_t> ids = random_ids(k.rows, k.vocabulary);

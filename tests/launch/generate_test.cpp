@@ -13,7 +13,7 @@ struct Tiny {
   Tiny(const model::ModelConfig& config, DType dtype)
       : backend(kernels::make_cpu_backend({.threads = 1})),
         stream(backend->make_stream()),
-        engine(*backend, *stream, {.model = config, .dtype = dtype, .seed = 5, .sequence_length = 64}) {
+        engine(*backend, *stream, {.model = config, .dtype = dtype, .seed = 5, .sequence_length = 512}) {
     engine.initialize();
   }
   std::unique_ptr<Backend> backend;

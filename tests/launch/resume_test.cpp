@@ -2,6 +2,8 @@
 // bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -31,7 +33,11 @@ class Resume : public ::testing::Test {
 };
 
 TEST_F(Resume, SigkillAtRandomMoments) {
+  const auto begin = std::chrono::steady_clock::now();
   const auto expected = unbroken();
+  // Kills come at any moment of a whole run, however fast this machine is just now.
+  const auto whole_ms = static_cast<uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count());
   const int kills = std::getenv("ASHLAR_LONG") != nullptr ? 500 : 20;
   int finished_early = 0, broken_runs = 0;
   std::vector<int> killed_at;
@@ -43,7 +49,7 @@ TEST_F(Resume, SigkillAtRandomMoments) {
       const pid_t pid = run_.start("train tiny.toml run.dir=" + dir, dir + ".log");
       if (done < kills) {
         const uint32_t random = Philox::block(17, broken_runs, attempt)[0];
-        std::this_thread::sleep_for(std::chrono::milliseconds(20 + random % 380));
+        std::this_thread::sleep_for(std::chrono::milliseconds(random % std::max(whole_ms, 50U)));
         kill(pid, SIGKILL);
       }
       const int code = RunFixture::wait_for(pid);

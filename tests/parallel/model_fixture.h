@@ -6,6 +6,7 @@
 
 #include "core/nn/parameter.h"
 #include "kernels/make_backend.h"
+#include "parallel/comm/self_comm.h"
 #include "parallel/model/stage.h"
 
 namespace ashlar::testing {
@@ -13,13 +14,15 @@ namespace ashlar::testing {
 /// A small model with random weights and one batch of random tokens, on the CPU backend.
 class TinyModel {
  public:
-  TinyModel(const model::ModelConfig& config, DType dtype, int64_t B, int64_t T, int threads = 1, uint64_t seed = 7)
+  /// Without a tensor group: one rank.
+  TinyModel(const model::ModelConfig& config, DType dtype, int64_t B, int64_t T, int threads = 1, uint64_t seed = 7,
+            tensor::TensorParallel tp = {})
       : B_(B),
         T_(T),
         backend_(kernels::make_cpu_backend({.threads = threads})),
         stream_(backend_->make_stream()),
         ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = &scalars_},
-        stage_(store_, config, model::StageRange::whole(config)) {
+        stage_(store_, config, model::StageRange::whole(config), tp.group != nullptr ? tp : alone()) {
     store_.allocate(ctx_, true);
     store_.initialize(ctx_, seed, store_.values());
     stage_.make_tables(ctx_, std::max<int64_t>(2 * T, 64));
@@ -122,6 +125,9 @@ class TinyModel {
   }
 
  private:
+  tensor::TensorParallel alone() { return {.group = &self_}; }
+
+  comm::SelfComm self_{"tensor"};
   int64_t B_, T_;
   StepScalars scalars_;
   std::unique_ptr<Backend> backend_;

@@ -1,0 +1,64 @@
+#include "parallel/pipeline/chunk_runner.h"
+
+namespace ashlar::pipeline {
+
+ChunkRunner::ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
+                         std::span<const MicroBatch> micro_batches, LossStats& stats)
+    : ctx_(ctx), chunks_(chunks), micro_batches_(micro_batches), stats_(stats) {}
+
+ChunkRunner::Flight& ChunkRunner::flight(int64_t chunk, int64_t micro_batch) {
+  const auto at = flights_.find({chunk, micro_batch});
+  ASHLAR_CHECK(at != flights_.end(), "micro-batch ", micro_batch, " is not in flight on chunk ", chunk);
+  return at->second;
+}
+
+Tensor ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Tensor& input, bool training) {
+  const model::Stage& stage = *chunks_[chunk];
+  const MicroBatch& batch = micro_batches_[micro_batch];
+  ASHLAR_CHECK(static_cast<bool>(input) != stage.range().embedding, "chunk ", chunk, " has its input elsewhere");
+  Ctx ctx = ctx_;
+  ctx.dropout.enabled = training;
+  ctx.dropout.first_sample = batch.first_sample;
+  ctx.dropout.sequence_length = batch.view.T;
+
+  Flight made;
+  if (training) {
+    made.tape = std::make_unique<Tape>(ctx.backend, ctx.stream);
+    ctx.tape = made.tape.get();
+  }
+  if (input) made.input = training ? made.tape->leaf(input) : Var{.value = input};
+  made.output = stage.blocks(ctx, input ? made.input : stage.embed(ctx, batch.view), batch.view);
+  made.input.value = {};  // nodes keep what they need
+  Tensor result;
+  if (stage.range().head) {
+    stage.loss(ctx, made.output, batch.view, stats_);
+  } else {
+    result = made.output.value;
+  }
+  made.output.value = {};
+  if (training) {
+    const bool fresh = flights_.emplace(std::pair(chunk, micro_batch), std::move(made)).second;
+    ASHLAR_CHECK(fresh, "micro-batch ", micro_batch, " is on chunk ", chunk, " twice");
+  }
+  return result;
+}
+
+Tensor ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const Tensor& grad, bool defer) {
+  Flight& f = flight(chunk, micro_batch);
+  ASHLAR_CHECK(f.tape != nullptr, "backward of micro-batch ", micro_batch, " on chunk ", chunk, " ran already");
+  if (grad) f.tape->seed(f.output, grad);
+  f.tape->backward(defer ? &f.work : nullptr);
+  const Tensor input_grad = f.input.requires_grad() ? f.tape->leaf_grad(f.input) : Tensor();
+  f.tape.reset();
+  if (!defer) flights_.erase({chunk, micro_batch});
+  return input_grad;
+}
+
+void ChunkRunner::backward_weight(int64_t chunk, int64_t micro_batch) {
+  Flight& f = flight(chunk, micro_batch);
+  ASHLAR_CHECK(f.tape == nullptr, "weights of micro-batch ", micro_batch, " on chunk ", chunk, " before its inputs");
+  f.work.run();
+  flights_.erase({chunk, micro_batch});
+}
+
+}  // namespace ashlar::pipeline

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/autograd/tape.h"
+#include "parallel/model/stage.h"
+
+namespace ashlar::pipeline {
+
+/// What a micro-batch brings to every stage: rows to look up, targets, and where its dropout masks begin.
+struct MicroBatch {
+  model::BatchView view;
+  int64_t first_sample = 0;  ///< global index
+};
+
+/// The computing half of a stage: forward and backward of one micro-batch on one chunk. Holds what lies between the
+/// two: tapes, and queued weight gradients. Knows nothing of order and ranks; gradients go to the parameters' main
+/// gradients, losses of the last chunk to the stats.
+class ChunkRunner {
+ public:
+  /// `chunks` are this stage's, in the order of the model. `ctx` carries dtype, recomputation, scalars and the seed of
+  /// dropout; tapes and samples are filled in here. Everything must outlive the runner.
+  ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
+              std::span<const MicroBatch> micro_batches, LossStats& stats);
+
+  /// Hidden rows [N_loc, C] of the chunk before (absent on the chunk with the embedding) -> those of this one (absent
+  /// from the chunk with the head, whose result is the loss). Without `training` nothing is kept.
+  Tensor forward(int64_t chunk, int64_t micro_batch, const Tensor& input, bool training);
+  /// Gradient of forward's result (absent where it was the loss) -> gradient of its input (absent with the embedding).
+  /// With `defer` the gradients of matrices are queued.
+  Tensor backward(int64_t chunk, int64_t micro_batch, const Tensor& grad, bool defer);
+  /// Runs what `backward` queued.
+  void backward_weight(int64_t chunk, int64_t micro_batch);
+
+ private:
+  struct Flight {
+    std::unique_ptr<Tape> tape;
+    Var input, output;
+    WeightWork work;
+  };
+  Flight& flight(int64_t chunk, int64_t micro_batch);
+
+  Ctx ctx_;
+  std::span<const std::unique_ptr<model::Stage>> chunks_;
+  std::span<const MicroBatch> micro_batches_;
+  LossStats& stats_;
+  std::map<std::pair<int64_t, int64_t>, Flight> flights_;  // by (chunk, micro-batch)
+};
+
+}  // namespace ashlar::pipeline

@@ -1,0 +1,127 @@
+#include "parallel/pipeline/executor.h"
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <tuple>
+
+namespace ashlar::pipeline {
+
+namespace {
+
+/// Tensors on their way into and out of this stage.
+class Mail {
+ public:
+  Mail(const Ctx& ctx, const Execution& e) : ctx_(ctx), e_(e) {}
+
+  /// Keeps what an action made until its transfer.
+  void put(const Message& message, const Tensor& tensor) {
+    if (tensor) outgoing_.emplace(key(message), tensor);
+  }
+  /// What a transfer brought, once it is there.
+  Tensor take(const Message& message) {
+    const auto at = incoming_.find(key(message));
+    ASHLAR_CHECK(at != incoming_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
+                 " was used before its transfer");
+    if (at->second.transfer != nullptr) at->second.transfer->work.wait();
+    const Tensor tensor = at->second.tensor;
+    incoming_.erase(at);
+    return tensor;
+  }
+  void transfer(const Action& a) {
+    drop_finished();
+    if (a.peer == e_.stages.rank()) {
+      ASHLAR_CHECK(a.send && a.receive, "a stage's transfer to itself both sends and receives");
+      incoming_.emplace(key(*a.receive), Arriving{.tensor = take_outgoing(*a.send), .transfer = nullptr});
+      return;
+    }
+    auto transfer = std::make_shared<Transfer>();
+    Tensor arriving;
+    if (a.send) transfer->sent = take_outgoing(*a.send);
+    if (a.receive) arriving = ctx_.empty(ctx_.dtype, e_.rows);
+    const int peer = static_cast<int>(a.peer);
+    if (a.send && a.receive) {
+      transfer->work =
+          e_.stages.send_recv({.send = transfer->sent.view(), .to = peer, .recv = arriving.mut_view(), .from = peer});
+    } else if (a.send) {
+      transfer->work = e_.stages.send({.data = transfer->sent.view(), .to = peer});
+    } else {
+      transfer->work = e_.stages.recv({.data = arriving.mut_view(), .from = peer});
+    }
+    if (a.receive) incoming_.emplace(key(*a.receive), Arriving{.tensor = arriving, .transfer = transfer});
+    under_way_.push_back(std::move(transfer));
+  }
+  void finish() {
+    for (const auto& transfer : under_way_) transfer->work.wait();
+    ASHLAR_CHECK(incoming_.empty() && outgoing_.empty(), "the schedule left ", incoming_.size(), " tensors unused and ",
+                 outgoing_.size(), " unsent");
+  }
+
+ private:
+  struct Transfer {
+    Tensor sent;
+    comm::Work work;
+  };
+  struct Arriving {
+    Tensor tensor;
+    std::shared_ptr<Transfer> transfer;
+  };
+  using Key = std::tuple<Payload, int64_t, int64_t>;
+
+  static Key key(const Message& m) { return {m.payload, m.micro_batch, m.chunk}; }
+
+  Tensor take_outgoing(const Message& message) {
+    const auto at = outgoing_.find(key(message));
+    ASHLAR_CHECK(at != outgoing_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
+                 " is sent before it is made");
+    const Tensor tensor = at->second;
+    outgoing_.erase(at);
+    if (tensor.contiguous()) return tensor;
+    const Tensor packed = ctx_.empty(tensor.dtype(), tensor.shape());
+    ctx_.backend.copy({.src = tensor.view(), .dst = packed.mut_view()}, ctx_.stream);
+    return packed;
+  }
+  void drop_finished() {
+    std::erase_if(under_way_, [](const auto& transfer) { return transfer->work.ready(); });
+  }
+
+  const Ctx& ctx_;
+  const Execution& e_;
+  std::map<Key, Tensor> outgoing_;
+  std::map<Key, Arriving> incoming_;
+  std::list<std::shared_ptr<Transfer>> under_way_;
+};
+
+}  // namespace
+
+void execute(const Ctx& ctx, const Execution& e) {
+  const int64_t P = e.spec.stages, stage = e.stages.rank(), last = e.spec.chunks() - 1;
+  ASHLAR_CHECK(e.stages.size() == P, e.stages.size(), " ranks for ", P, " stages");
+  const bool training = e.spec.kind != ScheduleKind::kForwardOnly;
+  Mail mail(ctx, e);
+  const auto activation = [&](const Action& a) { return Message{Payload::kActivation, a.micro_batch, a.chunk}; };
+  const auto gradient = [&](const Action& a) { return Message{Payload::kGradient, a.micro_batch, a.chunk}; };
+  for (const Action& a : e.stream) {
+    const int64_t chunk = model_chunk(stage, a.chunk, P);
+    switch (a.kind) {
+      case ActionKind::kForward: {
+        const Tensor input = chunk == 0 ? Tensor() : mail.take(activation(a));
+        mail.put(activation(a), e.runner.forward(a.chunk, a.micro_batch, input, training));
+        break;
+      }
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardInput: {
+        const Tensor grad = chunk == last ? Tensor() : mail.take(gradient(a));
+        mail.put(gradient(a), e.runner.backward(a.chunk, a.micro_batch, grad, a.kind == ActionKind::kBackwardInput));
+        break;
+      }
+      case ActionKind::kBackwardWeight: e.runner.backward_weight(a.chunk, a.micro_batch); break;
+      case ActionKind::kTransfer: mail.transfer(a); break;
+    }
+    if (e.after) e.after(a);
+    e.stages.progress();
+  }
+  mail.finish();
+}
+
+}  // namespace ashlar::pipeline

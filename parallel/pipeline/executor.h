@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/pipeline/chunk_runner.h"
+#include "parallel/pipeline/schedule.h"
+
+namespace ashlar::pipeline {
+
+/// What a stage needs to run its list.
+struct Execution {
+  const ScheduleSpec& spec;
+  const Stream& stream;        ///< this stage's list
+  comm::Communicator& stages;  ///< one rank a stage, in order
+  ChunkRunner& runner;
+  Shape rows;  ///< [N_loc, C] of the hidden state that travels; equal for all micro-batches
+  std::function<void(const Action&)> after;  ///< called after each action, for progress and timing; may be empty
+};
+
+/// Runs the list: computing through the runner, transfers over `stages`. A transfer is posted where it stands and
+/// waited for by the action that needs its tensor; what has been sent is kept until it has left. Storage dtype of ctx.
+/// Errors: those of computing and of the communicator; everything under way is then given up.
+void execute(const Ctx& ctx, const Execution& execution);
+
+}  // namespace ashlar::pipeline

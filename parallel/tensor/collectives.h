@@ -1,0 +1,50 @@
+#pragma once
+
+#include "core/autograd/tape.h"
+#include "core/ops/head_loss.h"
+#include "parallel/tensor/tensor_parallel.h"
+
+namespace ashlar::tensor {
+
+/// The communication of a block, as differentiable pairs: what one of a pair does forward, the other does backward.
+/// On a group of one rank all of them return their input and record nothing.
+///
+///   pair                forward                            backward
+///   tp_enter / tp_exit  identity                           all_reduce of the gradient    (f of Megatron)
+///                       all_reduce of the partial sums     identity                      (g of Megatron)
+///   sp_enter / sp_exit  all_gather of rows                 reduce_scatter of the gradient
+///                       reduce_scatter of partial sums     all_gather of the gradient
+///
+/// Rows are [N, C] in storage dtype, N = B*T; sharded ones are the contiguous rows [N/size*rank, N/size*(rank+1)).
+/// Sums are those of comm::Communicator: fp32 in rank order, rounded once.
+/// Sources: Shoeybi et al. 2019 (arXiv:1909.08053) figure 3; Korthikanti et al. 2022 (arXiv:2205.05198) section 4.2.
+
+/// Into the slices: x [N, C], the same on every rank -> itself.
+Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
+/// Out of the slices: a partial sum [N, C] -> the sum, the same on every rank.
+Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
+/// Into the slices: this rank's rows [N/size, C] -> all rows [N, C]. What consumes them keeps the shard and gathers
+/// again in backward.
+Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
+/// Out of the slices: a partial sum [N, C] -> this rank's rows [N/size, C] of the sum.
+Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
+
+/// The pair that tp.sequence_parallel asks for.
+Var enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
+Var exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
+
+/// Row maxima and sums of head_loss over the group that holds the slices of the vocabulary.
+class GroupReduction final : public ops::VocabReduction {
+ public:
+  explicit GroupReduction(comm::Communicator& group) : group_(group) {}
+  void max(MutView values, Stream& stream) override;
+  void sum(MutView values, Stream& stream) override;
+
+ private:
+  comm::Communicator& group_;
+};
+
+/// Columns of all ranks side by side: x [N, M/size] -> [N, M]. Not differentiable: for logits.
+Tensor gather_columns(const Ctx& ctx, const Tensor& x, const TensorParallel& tp);
+
+}  // namespace ashlar::tensor

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "core/nn/parameter.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/model/model_config.h"
+
+namespace ashlar::tensor {
+
+/// Groups of ranks over which a piece's gradient is summed once backward is done: bits of nn::Piece::sum_axes.
+enum SumAxis : uint32_t {
+  kSumTensor = 1,   ///< the tensor group: gains of norms that see only this rank's rows (sequence parallel)
+  kSumKvGroup = 2,  ///< the ranks that hold the same KV head (more tensor ranks than KV heads)
+  kSumStages = 4,   ///< the stages that hold the same table (tied embeddings on a pipeline)
+};
+
+/// This rank's place in its tensor group: what the model needs to build and run its slice.
+struct TensorParallel {
+  comm::Communicator* group = nullptr;     ///< never null; SelfComm on one rank
+  comm::Communicator* kv_group = nullptr;  ///< ranks that share a KV head; null while there are enough KV heads
+  bool sequence_parallel = false;          ///< rows between the blocks' products are sharded over the group
+
+  int64_t rank() const { return group->rank(); }
+  int64_t size() const { return group->size(); }
+};
+
+/// This rank's part of the dimensions that tensor parallelism splits.
+struct Slices {
+  nn::Extent heads;        ///< query heads
+  nn::Extent kv_heads;     ///< KV heads; with more ranks than KV heads several ranks hold the same one
+  nn::Extent ffn;          ///< of d_ff
+  nn::Extent vocab;        ///< of the padded vocabulary
+  bool kv_counted = true;  ///< this rank is the first that holds its KV heads
+  uint32_t kv_sum_axes = 0;
+};
+
+/// Splits heads, KV heads, d_ff and the padded vocabulary over `size` ranks. Every divisibility was checked with the
+/// configuration (mesh_errors); here a violation is a Bug.
+Slices slices_of(const model::ModelConfig& config, int64_t size, int64_t rank);
+
+}  // namespace ashlar::tensor

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "core/autograd/ctx.h"
+#include "parallel/model/model_config.h"
+
+namespace ashlar::testing {
+
+/// A model of the table that every layout must compute alike. Eight heads, so that up to eight tensor ranks divide it.
+struct Axes {
+  const char* name;
+  model::Topology topology = model::Topology::kSerial;
+  int parallel_norms = 1;
+  int64_t n_kv_heads = 8;
+  bool tied = false;
+  model::PosType pos = model::PosType::kRope;
+  bool dropout = false;
+  bool biases = false;
+  bool gated = true;
+  NormType norm = NormType::kRmsNorm;
+  bool documents = false;
+  Recompute recompute = Recompute::kNone;
+};
+
+inline const Axes kAxes[] = {
+    {.name = "Serial"},
+    {.name = "ParallelOneNorm", .topology = model::Topology::kParallel},
+    {.name = "ParallelTwoNorms", .topology = model::Topology::kParallel, .parallel_norms = 2, .biases = true},
+    {.name = "GroupedTied", .n_kv_heads = 4, .tied = true, .dropout = true},
+    {.name = "MultiQuery", .n_kv_heads = 1, .biases = true, .documents = true},
+    {.name = "MultiQueryFused", .topology = model::Topology::kParallel, .n_kv_heads = 2, .tied = true},
+    {.name = "Gpt2",
+     .tied = true,
+     .pos = model::PosType::kLearned,
+     .dropout = true,
+     .biases = true,
+     .gated = false,
+     .norm = NormType::kLayerNorm},
+    {.name = "ParallelDropout",
+     .topology = model::Topology::kParallel,
+     .n_kv_heads = 2,
+     .dropout = true,
+     .recompute = Recompute::kBlock},
+    {.name = "Selective",
+     .n_kv_heads = 2,
+     .biases = true,
+     .norm = NormType::kLayerNorm,
+     .recompute = Recompute::kSelective},
+};
+
+inline model::ModelConfig config_of(const Axes& a) {
+  model::ModelConfig c;
+  c.d_model = 24;
+  c.n_layers = 2;
+  c.n_heads = 8;
+  c.n_kv_heads = a.n_kv_heads;
+  c.head_dim = 4;
+  c.d_ff = 40;
+  c.vocab_size = 37;
+  c.vocab_pad_to = 8;  // the last of eight ranks has two ids, the others five
+  c.norm.type = a.norm;
+  c.norm.affine = a.biases ? model::NormAffine::kScaleBias : model::NormAffine::kScale;
+  c.block = {.topology = a.topology, .parallel_norms = a.parallel_norms};
+  c.bias = {.qkv = a.biases, .attn_out = a.biases, .ffn = a.biases, .lm_head = a.biases};
+  c.ffn.gated = a.gated;
+  c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0};
+  c.rope.dims = a.pos == model::PosType::kRope ? 4 : 0;
+  c.attn_scale = 0.5;
+  if (a.dropout) c.dropout = {.embed = 0.1, .attn = 0.2, .resid = 0.1};
+  c.tied = a.tied;
+  c.loss.z_coef = 1e-3;
+  c.init = {.scheme = model::InitScheme::kNormal, .std = 0.1, .residual_scale = 1};
+  return c;
+}
+
+}  // namespace ashlar::testing

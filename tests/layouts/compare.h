@@ -1,0 +1,38 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/nn/parameter.h"
+
+namespace ashlar::testing {
+
+inline double norm_of(const std::vector<double>& v) {
+  double sum = 0;
+  for (const double x : v) sum += x * x;
+  return std::sqrt(sum);
+}
+
+/// The part of a global tensor (row by row) that a piece holds.
+inline std::vector<double> slice_of(const std::vector<double>& global, const nn::Piece& p) {
+  const int64_t width = p.global_shape.cols();
+  std::vector<double> part;
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t c = 0; c < p.cols; ++c) part.push_back(global[(p.global_row + r) * width + p.global_col + c]);
+  return part;
+}
+
+/// |got - reference| <= bound * max(|reference tensor|, 1e-4 |all gradients|): a key bias has a true gradient of zero.
+inline void expect_close(const std::string& name, const std::vector<double>& got, const std::vector<double>& reference,
+                         double tensor_norm, double all_norm, double bound) {
+  ASSERT_EQ(got.size(), reference.size()) << name;
+  double sum = 0;
+  for (size_t i = 0; i < got.size(); ++i) sum += (got[i] - reference[i]) * (got[i] - reference[i]);
+  const double scale = std::max(tensor_norm, 1e-4 * all_norm);
+  EXPECT_LE(std::sqrt(sum), bound * scale) << name << ", relative " << std::sqrt(sum) / scale;
+}
+
+}  // namespace ashlar::testing

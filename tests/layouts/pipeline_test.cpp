@@ -1,0 +1,223 @@
+// Every schedule on every pipeline x tensor layout of this many ranks, against one rank that runs the whole model
+// micro-batch by micro-batch: gradients equal to the bit where nothing is split but the layers.
+#include <gtest/gtest.h>
+
+#include "core/base/strings.h"
+#include "parallel/comm/host.h"
+#include "parallel/mesh/mesh.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/partition.h"
+#include "parallel/tensor/shared_gradients.h"
+#include "tests/layouts/axes.h"
+#include "tests/layouts/compare.h"
+#include "tests/parallel/model_fixture.h"
+#include "tests/support/ranks/ranks.h"
+
+namespace ashlar::testing {
+namespace {
+
+constexpr int64_t kB = 2, kT = 8;
+
+struct Case {
+  Axes axes;
+  pipeline::ScheduleKind kind;
+  int64_t virtual_stages;
+  int64_t micro_batches;
+  DType dtype;
+};
+
+/// The stages of this rank, their parameters, and the step as the executor runs it.
+class Staged {
+ public:
+  Staged(const model::ModelConfig& config, mesh::Mesh& mesh, const pipeline::ScheduleSpec& spec, DType dtype,
+         bool sequence_parallel)
+      : mesh_(mesh),
+        spec_(spec),
+        backend_(kernels::make_cpu_backend({.threads = 1})),
+        stream_(backend_->make_stream()),
+        ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = &scalars_},
+        tp_{.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = sequence_parallel} {
+    const pipeline::Partition cut = pipeline::partition({.layer_flops = std::vector<double>(config.n_layers, 1.0),
+                                                         .embedding_flops = 0,
+                                                         .head_flops = 0.6,
+                                                         .stages = spec.stages,
+                                                         .virtual_stages = spec.virtual_stages});
+    for (int64_t c = 0; c < spec.virtual_stages; ++c) {
+      const auto& range = cut.chunks[pipeline::model_chunk(mesh.at().pipeline, c, spec.stages)];
+      stages_.push_back(std::make_unique<model::Stage>(store_, config, range, tp_));
+    }
+    store_.allocate(ctx_, true);
+    store_.initialize(ctx_, 7, store_.values());
+    for (const auto& stage : stages_) stage->make_tables(ctx_, 64);
+    rows_ = {sequence_parallel ? kB * kT / mesh.tensor().size() : kB * kT, config.d_model};
+  }
+
+  /// Sum of the losses, as the last stage has it.
+  double run(std::span<const pipeline::MicroBatch> batches, const Ctx& like) {
+    scalars_ = *like.scalars;
+    Ctx ctx = ctx_;
+    ctx.dropout = like.dropout;
+    ctx.recompute = like.recompute;
+    LossStats stats;
+    store_.begin_step();
+    pipeline::ChunkRunner runner(ctx, stages_, batches, stats);
+    const pipeline::Stream actions = pipeline::make_schedule(spec_, mesh_.at().pipeline);
+    std::vector<pipeline::Action> done;
+    pipeline::execute(ctx, {.spec = spec_,
+                            .stream = actions,
+                            .stages = mesh_.pipeline(),
+                            .runner = runner,
+                            .rows = rows_,
+                            .after = [&](const pipeline::Action& a) { done.push_back(a); }});
+    EXPECT_EQ(done, actions);
+    tensor::sum_shared_gradients(ctx, store_, tensor::kSumTensor, mesh_.tensor());
+    tensor::sum_shared_gradients(ctx, store_, tensor::kSumKvGroup, mesh_.kv_sharers());
+    // The ends share a tied table; stages between have no part in it.
+    const bool end = mesh_.first_stage() || mesh_.last_stage();
+    if (const auto ends = mesh_.pipeline().split({.color = end ? 0 : -1, .name = "ends"}); ends != nullptr)
+      tensor::sum_shared_gradients(ctx, store_, tensor::kSumStages, *ends);
+    return stats.loss + stats.z_loss;
+  }
+
+  const nn::ParameterStore& store() const { return store_; }
+  std::vector<double> host(const Tensor& t) const {
+    std::vector<double> out(t.size());
+    if (t.dtype() == DType::kFloat64) {
+      backend_->copy_to_host(t.view(), out.data(), *stream_);
+      return out;
+    }
+    std::vector<float> narrow(t.size());
+    backend_->copy_to_host(t.view(), narrow.data(), *stream_);
+    return {narrow.begin(), narrow.end()};
+  }
+  std::vector<double> gradient(const nn::ParameterStore::PieceRef& ref) const {
+    return host(nn::ParameterStore::of(store_.grads(), ref));
+  }
+
+ private:
+  mesh::Mesh& mesh_;
+  pipeline::ScheduleSpec spec_;
+  StepScalars scalars_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  Ctx ctx_;
+  tensor::TensorParallel tp_;
+  nn::ParameterStore store_;
+  std::vector<std::unique_ptr<model::Stage>> stages_;
+  Shape rows_;
+};
+
+class PipelineGradients : public ::testing::TestWithParam<Case> {
+ protected:
+  void expect_equal(int64_t pipeline, int64_t tensor, bool sequence_parallel) {
+    const auto& [axes, kind, virtual_stages, micro_batches, dtype] = GetParam();
+    SCOPED_TRACE(str_cat("pipeline ", pipeline, " x tensor ", tensor, sequence_parallel ? " sequence" : ""));
+    model::ModelConfig config = config_of(axes);
+    config.n_layers = 9;  // eight stages divide it unevenly
+    comm::Communicator& world = bootstrap().world();
+    mesh::Mesh mesh(world, {.pipeline = pipeline, .tensor = tensor}, config.n_kv_heads);
+    const int64_t V = pipeline * virtual_stages > config.n_layers || pipeline == 1 ? 1 : virtual_stages;
+    const pipeline::ScheduleSpec spec{
+        .kind = kind, .stages = pipeline, .micro_batches = micro_batches, .virtual_stages = V};
+
+    // 1. the whole model, micro-batch after micro-batch
+    std::vector<std::unique_ptr<TinyModel>> sources;
+    std::vector<pipeline::MicroBatch> batches;
+    for (int64_t m = 0; m < micro_batches; ++m) {
+      sources.push_back(std::make_unique<TinyModel>(config, dtype, kB, kT, 1, 100 + m));
+      batches.push_back({.view = sources.back()->batch(), .first_sample = 40 + m * kB});
+    }
+    TinyModel whole(config, dtype, kB, kT);
+    whole.scalars().inv_valid_tokens = 1.0 / static_cast<double>(micro_batches * kB * kT);
+    whole.scalars().philox_step = 3;
+    Ctx ctx = whole.ctx();
+    ctx.recompute = axes.recompute;
+    ctx.dropout = {.enabled = true, .seed = 11};
+    LossStats stats;
+    whole.store().begin_step();
+    for (const auto& batch : batches) {
+      Tape tape(whole.backend(), ctx.stream);
+      Ctx c = ctx;
+      c.tape = &tape;
+      c.dropout.first_sample = batch.first_sample;
+      c.dropout.sequence_length = kT;
+      const model::Stage& stage = whole.stage();
+      stage.loss(c, stage.blocks(c, stage.embed(c, batch.view), batch.view), batch.view, stats);
+      tape.backward();
+    }
+
+    // 2. its stages
+    Staged staged(config, mesh, spec, dtype, sequence_parallel);
+    const double loss = staged.run(batches, ctx);
+
+    // 3. the same numbers: bits where only layers are split, otherwise up to the order of sums
+    const bool exact = tensor == 1;
+    const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
+    if (mesh.last_stage()) {
+      const double expected = stats.loss + stats.z_loss;
+      EXPECT_NEAR(loss, expected, exact ? 0 : bound * std::abs(expected));
+    } else {
+      EXPECT_EQ(loss, 0);
+    }
+    double all = 0;
+    for (const auto& ref : whole.store().pieces()) all += std::pow(norm_of(whole.gradient(ref.piece->name)), 2);
+    all = std::sqrt(all);
+    ASSERT_GT(all, 0.01);
+    int64_t held = 0;
+    for (const auto& ref : staged.store().pieces()) {
+      const nn::Piece& piece = *ref.piece;
+      held += piece.counted ? piece.size() : 0;
+      const std::vector<double> reference = whole.gradient(piece.name), part = slice_of(reference, piece);
+      // A tied table adds up its two uses in the order of the schedule.
+      const bool tied_table = config.tied && piece.name == "embed.tokens.weight";
+      if (exact && !tied_table) {
+        EXPECT_EQ(staged.gradient(ref), part) << piece.name;
+      } else {
+        const double loose = exact ? (dtype == DType::kFloat64 ? 1e-11 : 2e-6) : bound;
+        expect_close(piece.name, staged.gradient(ref), part, norm_of(reference), all, loose);
+      }
+    }
+    int64_t elements = 0;
+    for (const auto& ref : whole.store().pieces()) elements += ref.piece->size();
+    EXPECT_EQ(comm::sum_of(world, held), elements);
+  }
+};
+
+TEST_P(PipelineGradients, AreThoseOfOneRank) {
+  const int ranks = bootstrap().world().size();
+  for (int64_t pipeline = 1; pipeline <= ranks; ++pipeline) {
+    if (ranks % pipeline != 0) continue;
+    expect_equal(pipeline, ranks / pipeline, false);
+    if (HasFailure()) return;
+  }
+  if (ranks >= 4) expect_equal(2, ranks / 2, true);
+}
+
+// Axes rotate over schedules: each schedule meets every axis and both dtypes, without the full product.
+std::vector<Case> cases() {
+  using enum pipeline::ScheduleKind;
+  const std::pair<pipeline::ScheduleKind, int64_t> kSchedules[] = {
+      {kGpipe, 1}, {k1F1B, 1}, {kInterleaved, 2}, {kZbH1, 1}};
+  std::vector<Case> all;
+  int64_t turn = 0;
+  for (const auto& [kind, chunks] : kSchedules) {
+    for (size_t i = 0; i < std::size(kAxes); ++i, ++turn) {
+      if (turn % 2 == 1 && kind == kGpipe) continue;
+      all.push_back({.axes = kAxes[i],
+                     .kind = kind,
+                     .virtual_stages = chunks,
+                     .micro_batches = 1 + (turn * 5) % 7,
+                     .dtype = turn % 3 == 0 ? DType::kFloat64 : DType::kFloat32});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PipelineGradients, ::testing::ValuesIn(cases()), [](const auto& at) {
+  std::string kind(pipeline::name_of(at.param.kind));
+  std::erase(kind, '-');
+  return str_cat(at.param.axes.name, "_", kind, "_", name_of(at.param.dtype), "_", at.param.micro_batches);
+});
+
+}  // namespace
+}  // namespace ashlar::testing

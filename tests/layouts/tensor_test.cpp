@@ -1,0 +1,82 @@
+// Tensor and sequence parallel slices of a model against the whole model on one rank: loss and every gradient.
+#include <gtest/gtest.h>
+
+#include "core/base/strings.h"
+#include "parallel/comm/host.h"
+#include "parallel/mesh/mesh.h"
+#include "parallel/tensor/shared_gradients.h"
+#include "tests/layouts/axes.h"
+#include "tests/layouts/compare.h"
+#include "tests/parallel/model_fixture.h"
+#include "tests/support/ranks/ranks.h"
+
+namespace ashlar::testing {
+namespace {
+
+struct Case {
+  Axes axes;
+  bool sequence_parallel;
+  DType dtype;
+};
+
+class TensorParallelGradients : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
+  const auto& [axes, sequence_parallel, dtype] = GetParam();
+  comm::Communicator& world = bootstrap().world();
+  mesh::Mesh mesh(world, {.tensor = world.size()}, axes.n_kv_heads);
+  const model::ModelConfig config = config_of(axes);
+  constexpr int64_t kB = 2, kT = 8;
+  const auto prepare = [&](TinyModel& m) {
+    if (axes.documents) {
+      m.doc_start().assign(kB * kT, 0);
+      for (int64_t n = 0; n < kB * kT; ++n) m.doc_start()[n] = n % kT >= 5 ? 5 : 0;
+    }
+    Ctx ctx = m.ctx();
+    ctx.recompute = axes.recompute;
+    ctx.dropout = {.enabled = true, .seed = 11, .first_sample = 6, .sequence_length = kT};
+    return ctx;
+  };
+  TinyModel whole(config, dtype, kB, kT);
+  const double expected_loss = whole.loss_and_gradients(prepare(whole));
+
+  TinyModel part(config, dtype, kB, kT, 1, 7,
+                 {.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = sequence_parallel});
+  const double loss = part.loss_and_gradients(prepare(part));
+  tensor::sum_shared_gradients(part.ctx(), part.store(), tensor::kSumTensor, mesh.tensor());
+  tensor::sum_shared_gradients(part.ctx(), part.store(), tensor::kSumKvGroup, mesh.kv_sharers());
+
+  const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
+  EXPECT_NEAR(loss, expected_loss, bound * std::abs(expected_loss));
+  double all = 0;
+  for (const auto& ref : whole.store().pieces()) all += std::pow(norm_of(whole.gradient(ref.piece->name)), 2);
+  all = std::sqrt(all);
+  ASSERT_GT(all, 0.01);
+  int64_t held = 0;
+  for (const auto& ref : part.store().pieces()) {
+    const nn::Piece& piece = *ref.piece;
+    const std::vector<double> reference = whole.gradient(piece.name);
+    EXPECT_EQ(part.values(piece.name), slice_of(whole.values(piece.name), piece)) << piece.name << " starts otherwise";
+    expect_close(piece.name, part.gradient(piece.name), slice_of(reference, piece), norm_of(reference), all, bound);
+    held += piece.counted ? piece.size() : 0;
+  }
+  // Every element of the model is counted on exactly one rank.
+  int64_t elements = 0;
+  for (const auto& ref : whole.store().pieces()) elements += ref.piece->size();
+  EXPECT_EQ(comm::sum_of(world, held), elements);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Axes& axes : kAxes)
+    for (const bool sequence_parallel : {false, true})
+      for (const DType dtype : {DType::kFloat64, DType::kFloat32}) all.push_back({axes, sequence_parallel, dtype});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, TensorParallelGradients, ::testing::ValuesIn(cases()), [](const auto& at) {
+  return str_cat(at.param.axes.name, at.param.sequence_parallel ? "Sequence" : "", "_", name_of(at.param.dtype));
+});
+
+}  // namespace
+}  // namespace ashlar::testing
