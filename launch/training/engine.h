@@ -19,8 +19,8 @@ struct EngineOptions {
   std::optional<optim::AdamWOptions> optimizer;
   double clip = 0;  ///< largest gradient norm; 0 = off
   Recompute recompute = Recompute::kNone;
-  uint64_t seed = 0;            ///< of initial weights and dropout
-  int64_t sequence_length = 0;  ///< positions the rotary tables must cover
+  uint64_t seed = 0;                       ///< of initial weights and dropout
+  int64_t sequence_length = 0;             ///< positions the rotary tables must cover
   tensor::TensorParallel tensor_parallel;  ///< its group must outlive the engine; without one: this rank alone
 };
 

@@ -176,7 +176,7 @@ TEST_F(ElementwiseTest, DropoutKeepsTheRightShareAndDoesNotDependOnTheSplit) {
 TEST_F(ElementwiseTest, DropoutThresholdIsExact) {
   // p equal to one of the uniforms: that element is kept (>=), and with the next larger p dropped.
   DropoutArgs args = dropout(0.5, 4);
-  args.first_sample = 0;
+  args.first_sample = args.row0 = 0;
   HostMatrix one(DType::kFloat64, 1, 64);
   one.fill(1);
   for (int64_t i = 0; i < 64; ++i) {
