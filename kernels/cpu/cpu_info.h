@@ -19,7 +19,7 @@ std::string_view name_of(Isa isa);  ///< "baseline", "avx2", "avx512", "avx512_b
 
 /// What this process may use of the machine.
 struct CpuInfo {
-  Isa isa = Isa::kBaseline;  ///< the best both detected and allowed
+  Isa isa = Isa::kBaseline;  ///< the fastest both detected and allowed
   Isa detected = Isa::kBaseline;
   int cores = 1;      ///< cores of the affinity mask this process was started with
   std::string model;  ///< the processor's own name
@@ -27,7 +27,9 @@ struct CpuInfo {
 
 /// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") holds `isa` down; so do the
 /// environment variables ASHLAR_MAX_ISA (same words) and ONEDNN_MAX_CPU_ISA (AVX2 and its other names), read here and
-/// nowhere else. The lowest wins. Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
+/// nowhere else. The lowest wins. Where the bf16 dot product is slower than widening to fp32 (Intel), `isa` stays below
+/// avx512_bf16 unless `max_isa` or ASHLAR_MAX_ISA names that. Throws input_error for an unknown word in `max_isa` or
+/// ASHLAR_MAX_ISA.
 CpuInfo detect_cpu(std::string_view max_isa = {});
 
 /// Holds Highway's own dispatch to `isa`. It keeps this process-wide: the latest backend decides.

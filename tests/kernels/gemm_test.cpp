@@ -155,7 +155,7 @@ void expect_right(const Case& t, Isa isa, int threads) {
 std::vector<Isa> instruction_sets() {
   std::vector<Isa> sets;
   for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
-    if (isa <= detect_cpu().isa) sets.push_back(isa);
+    if (isa <= detect_cpu("avx512_bf16").isa) sets.push_back(isa);
   }
   return sets;
 }
