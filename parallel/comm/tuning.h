@@ -11,6 +11,7 @@ struct Tuning {
   int64_t chunks_in_flight = 2;         ///< of one operation
   int64_t direct_bytes = 64 << 10;      ///< an all_reduce by which a rank receives no more sends operands whole
   int64_t max_message_bytes = 1 << 30;  ///< MPI counts in int
+  uint64_t first_number = 0;  ///< of operations and messages, from which tags are made; tests begin near a wrap
 };
 
 }  // namespace ashlar::comm
