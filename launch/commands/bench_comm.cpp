@@ -63,9 +63,11 @@ struct Buffer {
   std::vector<char> memory;
 };
 
-/// The lower quartile over repeated calls of the time that the slowest rank took. All ranks begin together.
-double quartile_seconds(comm::Communicator& comm, double budget, const std::function<void()>& call) {
+/// The lower quartile over repeated calls of the time that the slowest rank took. All ranks begin together, with inputs
+/// that each has just written: what a rank reads is not yet in its own cache, as in training.
+double quartile_seconds(comm::Communicator& comm, double budget, Buffer& input, const std::function<void()>& call) {
   const auto timed = [&] {
+    std::fill(input.memory.begin(), input.memory.end(), '\0');
     comm.barrier().wait();
     const auto start = Clock::now();
     call();
@@ -92,19 +94,19 @@ struct Row {
 };
 
 std::vector<Row> measure(const Options& options, comm::Communicator& comm) {
-  Buffer a(options.largest), b(options.largest);
   const int peer = (comm.rank() ^ 1) < comm.size() ? comm.rank() ^ 1 : comm.rank();  // an odd one out has itself
   std::vector<Row> rows;
   for (const int64_t size : kSizes) {
     if (size > options.largest) break;
+    Buffer a(size), b(size);
     // Equal parts, each of whole cache lines.
     const int64_t part = size / comm.size() / 64 * 64, bytes = part * comm.size();
     const MutView x = a.view(options.dtype, 0, bytes), y = b.view(options.dtype, 0, bytes);
     const MutView mine = a.view(options.dtype, part * comm.rank(), part);
     const double copy = quartile_seconds(
-        comm, options.seconds, [&] { std::memcpy(b.memory.data(), a.memory.data(), static_cast<size_t>(bytes)); });
+        comm, options.seconds, a, [&] { std::memcpy(b.memory.data(), a.memory.data(), static_cast<size_t>(bytes)); });
     const auto add = [&](const char* name, const std::function<void()>& call) {
-      rows.push_back({name, bytes, quartile_seconds(comm, options.seconds, call), copy});
+      rows.push_back({name, bytes, quartile_seconds(comm, options.seconds, a, call), copy});
     };
     add("all_reduce", [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}).wait(); });
     add("reduce_scatter", [&] { comm.reduce_scatter({.in = x, .out = mine}).wait(); });

@@ -42,12 +42,16 @@ void StagingPool::release(Block block, int64_t bytes) { free_.emplace_back(std::
 
 MpiGroup::MpiGroup(MPI_Comm owned, const Tuning& how, std::shared_ptr<ProgressEngine> shared_engine,
                    std::shared_ptr<StagingPool> shared_staging)
-    : comm(owned), tuning(how), engine(std::move(shared_engine)), staging(std::move(shared_staging)) {
+    : comm(owned),
+      tuning(how),
+      engine(std::move(shared_engine)),
+      staging(std::move(shared_staging)),
+      collectives(how.first_number) {
   ASHLAR_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
   ASHLAR_MPI(MPI_Comm_rank(comm, &rank));
   ASHLAR_MPI(MPI_Comm_size(comm, &size));
-  sent.resize(static_cast<size_t>(size));
-  received.resize(static_cast<size_t>(size));
+  sent.assign(static_cast<size_t>(size), how.first_number);
+  received.assign(static_cast<size_t>(size), how.first_number);
 }
 
 MpiGroup::~MpiGroup() {

@@ -37,8 +37,8 @@ struct MpiGroup {
   Tuning tuning;
   std::shared_ptr<ProgressEngine> engine;
   std::shared_ptr<StagingPool> staging;
-  uint64_t collectives = 0;        ///< issued so far
-  std::vector<uint64_t> sent;      ///< messages issued so far, by receiver
+  uint64_t collectives;            ///< the number of the next one
+  std::vector<uint64_t> sent;      ///< the number of the next message, by receiver
   std::vector<uint64_t> received;  ///< and by sender
 
   MpiGroup(MPI_Comm owned, const Tuning& how, std::shared_ptr<ProgressEngine> shared_engine,

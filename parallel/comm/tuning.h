@@ -7,10 +7,11 @@ namespace ashlar::comm {
 /// How operations are cut into messages. Equal on all ranks; no effect on results. The defaults are the best of
 /// `ashlar bench comm` on two cores, with two and with four ranks.
 struct Tuning {
-  int64_t chunk_bytes = 128 << 10;      ///< of each rank's part, exchanged at once
+  int64_t chunk_bytes = 256 << 10;      ///< of each rank's part, exchanged at once
   int64_t chunks_in_flight = 2;         ///< of one operation
-  int64_t direct_bytes = 64 << 10;      ///< an all_reduce by which a rank receives no more sends operands whole
+  int64_t direct_bytes = 48 << 10;      ///< an all_reduce by which a rank receives no more sends operands whole
   int64_t max_message_bytes = 1 << 30;  ///< MPI counts in int
+  uint64_t first_number = 0;  ///< of operations and messages, from which tags are made; tests begin near a wrap
 };
 
 }  // namespace ashlar::comm

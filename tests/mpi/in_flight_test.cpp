@@ -32,7 +32,7 @@ std::vector<size_t> shuffled(size_t count, int rank, uint64_t trial) {
 // Buckets of gradients under way while messages pass, as in a pipeline with data parallelism.
 TEST_P(InFlight, AnyOrderOfCompletion) {
   const int next = (rank_ + 1) % ranks_, before = (rank_ + ranks_ - 1) % ranks_;
-  for (uint64_t trial = 0; trial < 4; ++trial) {
+  for (uint64_t trial = 0; trial < 3; ++trial) {
     std::vector<int64_t> sizes;
     for (uint64_t i = 0; i < 6; ++i)
       sizes.push_back(up_to(Philox::block(trial, 99, i)[0] % (60000 / static_cast<uint32_t>(ranks_))));
@@ -134,9 +134,9 @@ TEST_P(InFlight, AWorkThatIsDroppedWaits) {
   EXPECT_TRUE(reused.done());
 }
 
-TEST_P(InFlight, ManyOperationsReuseTheirTags) {
+TEST_P(InFlight, ManyOperationsInARow) {
   Buffer<int32_t> x(1);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 100; ++i) {
     x[0] = rank_ + i;
     comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kMax}).wait();
     ASSERT_EQ(x[0], ranks_ - 1 + i);

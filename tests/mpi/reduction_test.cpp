@@ -68,7 +68,8 @@ class Reduction : public OnEachKind {
 
 TEST_P(Reduction, AllReduceHasTheBitsOfTheRankOrderSum) {
   for (const bool in_place : {false, true}) {
-    for (const int64_t size : {0, 1, 2, 3, 17, 257, 1000, 4099}) {
+    for (const int64_t size :
+         {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{17}, int64_t{257}, int64_t{1000}, up_to(4099)}) {
       all_reduce<float>(size, in_place);
       all_reduce<double>(size, in_place);
       all_reduce<BF16>(size, in_place);
