@@ -40,7 +40,7 @@ double bigram_entropy(const std::string& text) {
   return entropy / static_cast<double>(text.size() - 1);
 }
 
-TEST(Learning, WhatRepeatsIsMemorised) {
+TEST(Learning, SlowWhatRepeatsIsMemorised) {
   const RunFixture run;
   // 80 letters drawn from six, again and again: a pair of letters tells little, the whole context all.
   std::string verse, text;
@@ -92,7 +92,7 @@ class Shakespeare : public ::testing::Test {
 // nanoGPT's example for CPUs. In full it reached 1.911 (mean of 3 seeds over the whole validation split), and the
 // parallel block learns as well as the serial one. 150 steps stand near 2.5: well above any reading of the full run,
 // well below the 3.3 of letter frequencies.
-TEST_F(Shakespeare, ByCharactersWithBothBlocks) {
+TEST_F(Shakespeare, SlowByCharactersWithBothBlocks) {
   const bool in_full = std::getenv("ASHLAR_LONG") != nullptr;
   const int seeds = in_full ? 3 : 1;
   // The short form takes one thread: two wait for each other at every product when others use the cores.
