@@ -43,7 +43,19 @@ struct TileArgs {
   int64_t ld_add = 0;
   Acc* out = nullptr;
   int64_t ld_out = 0;
+  const void* ahead = nullptr;  ///< what a later tile reads: brought into L2, ahead_step bytes on for every group
+  int64_t ahead_step = 0;
 };
+
+/// The result lies far away in cache, and a loop over k is long enough to bring it: the sums then meet it in L1.
+template <int kRows, int kVectors, typename Acc>
+[[gnu::always_inline]] inline void prefetch_result(const TileArgs<Acc>& args, int64_t lanes) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) __builtin_prefetch(args.out + r * args.ld_out + v * lanes, 1, 3);
+  }
+}
 
 /// The kernels of one instruction set for one storage dtype: what the blocked loops of gemm_own.cpp are made of.
 template <typename Acc>

@@ -202,7 +202,7 @@ class PackedGemm {
         Slice slice = slice_of(s);
         pack_columns(block, slice, cols, b);
         slice.first_col = cols.begin;
-        multiply_tile(block, slice, {0, m_}, cols);
+        multiply_tile(block, slice, {0, m_}, cols, b, 0);
       }
     }
   }
@@ -307,7 +307,14 @@ class PackedGemm {
       const int64_t end = std::min(begin + chunk, tiles);
       for (int64_t panel = 0; panel < panels; ++panel) {
         const Range cols = panel_cols(share, panel);
-        for (int64_t tile = begin; tile < end; ++tile) multiply_tile(block, slice, tile_rows(share, tile), cols);
+        // Every tile brings its part of the panel of b that comes next into L2.
+        const bool more = panel + 1 < panels || end < tiles;
+        const Range next = more ? panel_cols(share, (panel + 1) % panels) : cols;
+        const int64_t step = more ? ceil_div(panel_cols_ * kernels_.panel_elem_bytes, end - begin) : 0;
+        const char* ahead = panel_at(slice.b, slice, next.begin - slice.first_col);
+        for (int64_t tile = begin; tile < end; ++tile, ahead += step * slice.groups) {
+          multiply_tile(block, slice, tile_rows(share, tile), cols, ahead, step);
+        }
       }
     }
   }
@@ -316,7 +323,8 @@ class PackedGemm {
     (in_place_ ? kernels_.tile_in_place : kernels_.tile)(rows, vectors, tile);
   }
 
-  void multiply_tile(const Block& block, const Slice& slice, Range rows, Range columns) {
+  void multiply_tile(const Block& block, const Slice& slice, Range rows, Range columns, const void* ahead,
+                     int64_t ahead_step) {
     const int64_t cols = columns.size();
     const int64_t padded = round_up(cols, kernels_.lanes);
     const int vectors = static_cast<int>(padded / kernels_.lanes);
@@ -325,7 +333,9 @@ class PackedGemm {
     TileArgs<Acc> tile{.a = in_place_ ? element(args_.a, i, slice.k0) : panel_at(slice.a, slice, rows.begin),
                        .a_stride = args_.a.stride * size_of(args_.a.dtype),
                        .b = panel_at(slice.b, slice, columns.begin - slice.first_col),
-                       .groups = slice.groups};
+                       .groups = slice.groups,
+                       .ahead = ahead,
+                       .ahead_step = ahead_step};
     if (slice.first && bias_) tile.add = bias_->template as<Acc>() + j;
 
     alignas(64) Acc result[kMaxTileRows * kMaxTileCols];

@@ -77,8 +77,7 @@ int run_bench_step(std::span<const std::string> words, std::ostream& out) {
     batches[i].upload(engine.ctx(), random_batch(B, T, c.model.vocab_size, i));
 
   const cpu::Isa isa = cpu::detect_cpu().isa;
-  const double peak_before = cpu::measure_peak(c.run.dtype, threads, isa);
-  std::vector<double> total_ms, model_ms;
+  std::vector<double> total_ms, model_ms, peaks;
   int64_t system_calls = 0;
   const auto calls = [&] {
     int64_t n = 0;
@@ -95,14 +94,16 @@ int run_bench_step(std::span<const std::string> words, std::ostream& out) {
     if (s < warmup) continue;
     model_ms.push_back(middle - begin);
     total_ms.push_back(now_ms() - begin);
+    // Between the steps, at the clock that they leave behind: cores that rested reach a peak that no step can hold.
+    const double seconds = std::clamp(1e-4 * total_ms.back(), 0.005, 0.05);
+    peaks.push_back(cpu::measure_peak(c.run.dtype, threads, isa, seconds));
   }
   system_calls = calls() - system_calls;
-  const double peak = 0.5 * (peak_before + cpu::measure_peak(c.run.dtype, threads, isa));
   const auto median = [](std::vector<double> v) {
     std::sort(v.begin(), v.end());
     return v.size() % 2 == 1 ? v[v.size() / 2] : 0.5 * (v[v.size() / 2 - 1] + v[v.size() / 2]);
   };
-  const double ms = median(total_ms), forward_backward_ms = median(model_ms);
+  const double ms = median(total_ms), forward_backward_ms = median(model_ms), peak = median(peaks);
   const double tokens_per_sec = static_cast<double>(global * T) / ms * 1e3;
   const model::FlopsPerToken flops = model::flops_per_token(c.model, T);
   const double share = tokens_per_sec * flops.total_full() / peak,

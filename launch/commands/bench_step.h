@@ -8,7 +8,7 @@ namespace ashlar::launch {
 
 /// `ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--json]`: training steps of a
 /// configuration on random tokens, no dataset needed: median step time, tokens a second, and share of this machine's
-/// peak (measured before and after), both ways of counting attention. Throws Error.
+/// peak (measured between the steps), both ways of counting attention. Throws Error.
 int run_bench_step(std::span<const std::string> words, std::ostream& out);
 
 }  // namespace ashlar::launch
