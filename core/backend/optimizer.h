@@ -33,7 +33,9 @@ struct AdamW {
 struct SumSquares {
   static constexpr int64_t kChunk = 4096;
   ConstView x;       ///< [n] contiguous
-  MutView partials;  ///< [ceil(n/4096)] fp64, written
+  MutView partials;  ///< [num_chunks(n)] fp64, written
+
+  static constexpr int64_t num_chunks(int64_t n) { return (n + kChunk - 1) / kChunk; }
 };
 
 }  // namespace ashlar

@@ -62,7 +62,7 @@ void Optimizer::step(const Ctx& ctx) {
 }
 
 double sum_squares(const Ctx& ctx, const Tensor& t) {
-  const int64_t num_chunks = (t.size() + SumSquares::kChunk - 1) / SumSquares::kChunk;
+  const int64_t num_chunks = SumSquares::num_chunks(t.size());
   const Tensor partials = ctx.empty(DType::kFloat64, {num_chunks}, MemoryKind::kWorkspace);
   ctx.backend.sum_squares({.x = t.flat_range(0, t.size()).view(), .partials = partials.mut_view()}, ctx.stream);
   std::vector<double> host(num_chunks);
@@ -71,13 +71,12 @@ double sum_squares(const Ctx& ctx, const Tensor& t) {
 }
 
 GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab) {
-  constexpr int64_t kChunk = SumSquares::kChunk;
   int64_t num_chunks = 0;
-  for (const auto& ref : store.pieces()) num_chunks += (ref.piece->size() + kChunk - 1) / kChunk;
+  for (const auto& ref : store.pieces()) num_chunks += SumSquares::num_chunks(ref.piece->size());
   const Tensor partials = ctx.empty(DType::kFloat64, {num_chunks}, MemoryKind::kWorkspace);
   int64_t at = 0;
   for (const auto& ref : store.pieces()) {
-    const int64_t n = (ref.piece->size() + kChunk - 1) / kChunk;
+    const int64_t n = SumSquares::num_chunks(ref.piece->size());
     ctx.backend.sum_squares({.x = slab.flat_range(ref.slab_begin, ref.piece->size()).view(),
                              .partials = partials.flat_range(at, n).mut_view()},
                             ctx.stream);
@@ -90,13 +89,13 @@ GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor
   double total = 0;
   at = 0;
   for (const auto& ref : store.pieces()) {
-    const int64_t n = (ref.piece->size() + kChunk - 1) / kChunk;
+    const int64_t n = SumSquares::num_chunks(ref.piece->size());
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += host[at + i];
     at += n;
     if (!std::isfinite(sum) && result.first_non_finite.empty()) result.first_non_finite = ref.piece->name;
     result.squares.push_back(sum);
-    total += sum;
+    if (ref.piece->counted) total += sum;
   }
   result.norm = std::sqrt(total);
   return result;

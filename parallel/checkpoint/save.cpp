@@ -29,10 +29,13 @@ struct SlabToStore {
 
 WrittenFile write_slabs(const Ctx& ctx, const nn::ParameterStore& store, const std::filesystem::path& directory,
                         Group group, const std::vector<SlabToStore>& slabs) {
-  // 1. What the file holds: each slab's pieces, by name.
+  // 1. What the file holds: each slab's pieces, by name; a further copy is another rank's to write.
+  std::vector<nn::ParameterStore::PieceRef> refs;
+  for (const auto& ref : store.pieces())
+    if (ref.piece->counted) refs.push_back(ref);
   std::vector<StoredBlock> blocks;
   for (const SlabToStore& s : slabs) {
-    for (const auto& ref : store.pieces()) {
+    for (const auto& ref : refs) {
       const nn::Piece& piece = *ref.piece;
       io::TensorSpec global{.name = piece.name + s.suffix, .dtype = io::to_file_dtype(s.slab.dtype())};
       for (int i = 0; i < piece.global_shape.rank(); ++i) global.shape.push_back(piece.global_shape[i]);
@@ -47,8 +50,8 @@ WrittenFile write_slabs(const Ctx& ctx, const nn::ParameterStore& store, const s
   std::vector<std::byte> buffer;
   size_t next = 0;
   const auto produce = [&](const StoredBlock&, const EmitBytes& emit) {
-    const Tensor& slab = slabs[next / store.pieces().size()].slab;
-    const auto& ref = store.pieces()[next % store.pieces().size()];
+    const Tensor& slab = slabs[next / refs.size()].slab;
+    const auto& ref = refs[next % refs.size()];
     ++next;
     const int64_t elem_bytes = size_of(slab.dtype());
     for (int64_t at = 0; at < ref.piece->size();) {

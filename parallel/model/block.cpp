@@ -76,8 +76,7 @@ Var Block::ffn_from_input(const Ctx& ctx, const Var& h) const {
 }
 
 Var Block::combine(const Ctx& ctx, const tensor::TensorParallel& tp, const Var& x, const Attend& attend) const {
-  Ctx rows = ctx;  // of the residual stream, which may hold a shard of the rows
-  if (tp.sequence_parallel) rows.dropout.row0 = tp.rank() * x.rows();
+  const Ctx rows = tensor::with_local_rows(ctx, x.rows(), tp);
   const auto branch = [&](const Var& v, const char* where) {
     return ops::Branch{.value = v, .dropout = config_.dropout.resid, .site = dropout_site(where)};
   };
@@ -109,7 +108,7 @@ Var Block::combine(const Ctx& ctx, const tensor::TensorParallel& tp, const Var& 
 }
 
 Var Block::forward(const Ctx& ctx, const Var& x, const BatchView& batch, const ops::RopeTables& tables) const {
-  ASHLAR_SHAPE(x, {tp_.sequence_parallel ? batch.rows() / tp_.size() : batch.rows(), config_.d_model});
+  ASHLAR_SHAPE(x, {tp_.local_rows(batch.rows()), config_.d_model});
   return combine(ctx, tp_, x, [&](const Var& qkv) {
     return ops::attention(ctx, rotate(ctx, qkv, batch, tables),
                           {.B = batch.B,
@@ -132,8 +131,6 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
   ASHLAR_CHECK(batch.B == cache.B && cache.length + batch.T <= cache.capacity, "cache of ", cache.capacity,
                " tokens is full");
   const int64_t q_width = slices_.heads.size * config_.head_dim, kv_width = slices_.kv_heads.size * config_.head_dim;
-  tensor::TensorParallel whole_rows = tp_;
-  whole_rows.sequence_parallel = false;
   const auto attend = [&](const Var& raw) {
     const Tensor qkv = rotate(ctx, raw, batch, tables).value;
     // 1. new keys and values go behind the old ones
@@ -174,7 +171,7 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
                                   ctx.stream);
     return Var{.value = out};
   };
-  return combine(ctx, whole_rows, Var{.value = x}, attend).value;
+  return combine(ctx, tp_.with_whole_rows(), Var{.value = x}, attend).value;
 }
 
 }  // namespace ashlar::model

@@ -11,11 +11,8 @@ namespace ashlar::model {
 namespace {
 
 /// Rows of a named table, padded to `storage_rows`.
-nn::Parameter* table(nn::ParameterStore& store, nn::Piece piece, int64_t storage_rows, int64_t cols) {
-  piece.global_shape = {piece.global_shape.rows(), cols};
-  piece.cols = cols;
-  const std::string name = piece.name;
-  return &store.add(name, {storage_rows, cols}, {std::move(piece)});
+nn::Parameter* table(nn::ParameterStore& store, const nn::Piece& piece, int64_t storage_rows) {
+  return &store.add(piece.name, {storage_rows, piece.cols}, {piece});
 }
 
 }  // namespace
@@ -34,12 +31,13 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
                      .global_shape = {V, C},
                      .global_row = vocab.begin,
                      .rows = V_loc,
+                     .cols = C,
                      .init = init,
                      .sum_axes = two_copies ? tensor::kSumStages : 0U,
                      .counted = !two_copies || range.embedding};
   };
   const auto tokens = [&] {
-    return table(store, vocabulary("embed.tokens.weight", nn::Role::kEmbedding, table_init(config_)), vocab.size, C);
+    return table(store, vocabulary("embed.tokens.weight", nn::Role::kEmbedding, table_init(config_)), vocab.size);
   };
   if (range.embedding) {
     tokens_ = tokens();
@@ -50,8 +48,9 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
                           .role = nn::Role::kPosition,
                           .global_shape = {P, C},
                           .rows = P,
+                          .cols = C,
                           .init = table_init(config_)},
-                         P, C);
+                         P);
     }
   }
   for (int64_t i = range.first_layer; i < range.last_layer; ++i)
@@ -61,8 +60,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   if (config_.tied) {
     head_ = range.embedding ? tokens_ : tokens();
   } else {
-    head_ =
-        table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, V, C, false)), vocab.size, C);
+    head_ = table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, V, C, false)), vocab.size);
   }
   if (config_.bias.lm_head) {
     const nn::Piece piece{.name = "head.bias",
@@ -93,12 +91,10 @@ Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorPa
 }
 
 Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
-  Ctx rows = ctx;
-  if (tp_.sequence_parallel) rows.dropout.row0 = tp_.rank() * (batch.rows() / tp_.size());
   const ops::Branch branch{.value = lookup(ctx, batch, tp_),
                            .dropout = config_.dropout.embed,
                            .site = static_cast<uint32_t>(site_of("embed.dropout"))};
-  return ops::residual(rows, nullptr, branch, nullptr);
+  return ops::residual(tensor::with_local_rows(ctx, tp_.local_rows(batch.rows()), tp_), nullptr, branch, nullptr);
 }
 
 void Stage::check_positions(int64_t positions) const {
@@ -142,9 +138,7 @@ Tensor Stage::logits(const Ctx& ctx, const Tensor& x) const {
 
 Tensor Stage::decode(const Ctx& ctx, const BatchView& batch, KvCache& cache) const {
   check_positions(cache.length + batch.T);
-  tensor::TensorParallel whole_rows = tp_;
-  whole_rows.sequence_parallel = false;
-  Tensor x = lookup(ctx, batch, whole_rows).value;
+  Tensor x = lookup(ctx, batch, tp_.with_whole_rows()).value;
   for (const auto& block : blocks_) x = block->decode(ctx, x, batch, tables_, cache);
   cache.length += batch.T;
   return x;

@@ -87,6 +87,12 @@ Var exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   return tp.sequence_parallel ? sp_exit(ctx, x, tp) : tp_exit(ctx, x, tp);
 }
 
+Ctx with_local_rows(const Ctx& ctx, int64_t rows, const TensorParallel& tp) {
+  Ctx local = ctx;
+  if (tp.sequence_parallel) local.dropout.row0 = tp.rank() * rows;
+  return local;
+}
+
 void GroupReduction::max(MutView values, Stream&) {
   group_.all_reduce({.in = values, .out = values, .op = comm::ReduceOp::kMax}).wait();
 }

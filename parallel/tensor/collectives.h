@@ -33,6 +33,9 @@ Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 Var enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 Var exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 
+/// For element-wise work on this rank's `rows` rows of the residual stream: dropout draws by a row's global index.
+Ctx with_local_rows(const Ctx& ctx, int64_t rows, const TensorParallel& tp);
+
 /// Row maxima and sums of head_loss over the group that holds the slices of the vocabulary.
 class GroupReduction final : public ops::VocabReduction {
  public:

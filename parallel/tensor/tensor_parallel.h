@@ -21,6 +21,10 @@ struct TensorParallel {
 
   int64_t rank() const { return group->rank(); }
   int64_t size() const { return group->size(); }
+  /// Rows of the residual stream that this rank holds of N.
+  int64_t local_rows(int64_t N) const { return sequence_parallel ? N / size() : N; }
+  /// The same slices with all rows on every rank, as decoding needs them.
+  TensorParallel with_whole_rows() const { return {.group = group, .kv_group = kv_group}; }
 };
 
 /// This rank's part of the dimensions that tensor parallelism splits.

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/nn/parameter.h"
+#include "core/optim/optimizer.h"
+#include "parallel/comm/host.h"
 
 namespace ashlar::testing {
 
@@ -33,6 +35,18 @@ inline void expect_close(const std::string& name, const std::vector<double>& got
   for (size_t i = 0; i < got.size(); ++i) sum += (got[i] - reference[i]) * (got[i] - reference[i]);
   const double scale = std::max(tensor_norm, 1e-4 * all_norm);
   EXPECT_LE(std::sqrt(sum), bound * scale) << name << ", relative " << std::sqrt(sum) / scale;
+}
+
+/// Every element of the model is counted on exactly one rank, and the counted gradients have one rank's norm.
+inline void expect_counted_once(comm::Communicator& world, const Ctx& ctx, const nn::ParameterStore& whole,
+                                const nn::ParameterStore& part, double bound) {
+  int64_t elements = 0, held = 0;
+  for (const auto& ref : whole.pieces()) elements += ref.piece->size();
+  for (const auto& ref : part.pieces()) held += ref.piece->counted ? ref.piece->size() : 0;
+  EXPECT_EQ(comm::sum_of(world, held), elements);
+  const double mine = optim::grad_norm(ctx, part, part.grads()).norm;
+  const double norm = optim::grad_norm(ctx, whole, whole.grads()).norm;
+  EXPECT_NEAR(std::sqrt(comm::sum_of(world, mine * mine)), norm, bound * norm);
 }
 
 }  // namespace ashlar::testing

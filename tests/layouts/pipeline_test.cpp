@@ -80,18 +80,9 @@ class Staged {
   }
 
   const nn::ParameterStore& store() const { return store_; }
-  std::vector<double> host(const Tensor& t) const {
-    std::vector<double> out(t.size());
-    if (t.dtype() == DType::kFloat64) {
-      backend_->copy_to_host(t.view(), out.data(), *stream_);
-      return out;
-    }
-    std::vector<float> narrow(t.size());
-    backend_->copy_to_host(t.view(), narrow.data(), *stream_);
-    return {narrow.begin(), narrow.end()};
-  }
+  const Ctx& ctx() const { return ctx_; }
   std::vector<double> gradient(const nn::ParameterStore::PieceRef& ref) const {
-    return host(nn::ParameterStore::of(store_.grads(), ref));
+    return host_values(ctx_, nn::ParameterStore::of(store_.grads(), ref));
   }
 
  private:
@@ -159,14 +150,10 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     } else {
       EXPECT_EQ(loss, 0);
     }
-    double all = 0;
-    for (const auto& ref : whole.store().pieces()) all += std::pow(norm_of(whole.gradient(ref.piece->name)), 2);
-    all = std::sqrt(all);
+    const double all = norm_of(whole.host(whole.store().grads()));
     ASSERT_GT(all, 0.01);
-    int64_t held = 0;
     for (const auto& ref : staged.store().pieces()) {
       const nn::Piece& piece = *ref.piece;
-      held += piece.counted ? piece.size() : 0;
       const std::vector<double> reference = whole.gradient(piece.name), part = slice_of(reference, piece);
       // A tied table adds up its two uses in the order of the schedule.
       const bool tied_table = config.tied && piece.name == "embed.tokens.weight";
@@ -177,9 +164,7 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
         expect_close(piece.name, staged.gradient(ref), part, norm_of(reference), all, loose);
       }
     }
-    int64_t elements = 0;
-    for (const auto& ref : whole.store().pieces()) elements += ref.piece->size();
-    EXPECT_EQ(comm::sum_of(world, held), elements);
+    expect_counted_once(world, staged.ctx(), whole.store(), staged.store(), bound);
   }
 };
 

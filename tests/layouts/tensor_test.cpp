@@ -48,22 +48,15 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
 
   const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
   EXPECT_NEAR(loss, expected_loss, bound * std::abs(expected_loss));
-  double all = 0;
-  for (const auto& ref : whole.store().pieces()) all += std::pow(norm_of(whole.gradient(ref.piece->name)), 2);
-  all = std::sqrt(all);
+  const double all = norm_of(whole.host(whole.store().grads()));
   ASSERT_GT(all, 0.01);
-  int64_t held = 0;
   for (const auto& ref : part.store().pieces()) {
     const nn::Piece& piece = *ref.piece;
     const std::vector<double> reference = whole.gradient(piece.name);
     EXPECT_EQ(part.values(piece.name), slice_of(whole.values(piece.name), piece)) << piece.name << " starts otherwise";
     expect_close(piece.name, part.gradient(piece.name), slice_of(reference, piece), norm_of(reference), all, bound);
-    held += piece.counted ? piece.size() : 0;
   }
-  // Every element of the model is counted on exactly one rank.
-  int64_t elements = 0;
-  for (const auto& ref : whole.store().pieces()) elements += ref.piece->size();
-  EXPECT_EQ(comm::sum_of(world, held), elements);
+  expect_counted_once(world, part.ctx(), whole.store(), part.store(), bound);
 }
 
 std::vector<Case> cases() {

@@ -11,6 +11,23 @@
 
 namespace ashlar::testing {
 
+inline std::vector<double> host_values(const Ctx& ctx, const Tensor& t) {
+  std::vector<double> out(t.size());
+  if (t.dtype() == DType::kFloat64) {
+    ctx.backend.copy_to_host(t.view(), out.data(), ctx.stream);
+  } else if (t.dtype() == DType::kFloat32) {
+    std::vector<float> narrow(t.size());
+    ctx.backend.copy_to_host(t.view(), narrow.data(), ctx.stream);
+    out.assign(narrow.begin(), narrow.end());
+  } else {
+    std::vector<BF16> narrow(t.size());
+    ctx.backend.copy_to_host(t.view(), narrow.data(), ctx.stream);
+    std::transform(narrow.begin(), narrow.end(), out.begin(),
+                   [](BF16 v) { return static_cast<double>(static_cast<float>(v)); });
+  }
+  return out;
+}
+
 /// A small model with random weights and one batch of random tokens, on the CPU backend.
 class TinyModel {
  public:
@@ -69,22 +86,7 @@ class TinyModel {
     const Tensor h = stage_.blocks(ctx, stage_.embed(ctx, batch()), batch()).value;
     return host(stage_.logits(ctx, h));
   }
-  std::vector<double> host(const Tensor& t) const {
-    std::vector<double> out(t.size());
-    if (t.dtype() == DType::kFloat64) {
-      backend_->copy_to_host(t.view(), out.data(), *stream_);
-    } else if (t.dtype() == DType::kFloat32) {
-      std::vector<float> narrow(t.size());
-      backend_->copy_to_host(t.view(), narrow.data(), *stream_);
-      out.assign(narrow.begin(), narrow.end());
-    } else {
-      std::vector<BF16> narrow(t.size());
-      backend_->copy_to_host(t.view(), narrow.data(), *stream_);
-      std::transform(narrow.begin(), narrow.end(), out.begin(),
-                     [](BF16 v) { return static_cast<double>(static_cast<float>(v)); });
-    }
-    return out;
-  }
+  std::vector<double> host(const Tensor& t) const { return host_values(ctx_, t); }
   std::vector<double> gradient(std::string_view name) const {
     return host(nn::ParameterStore::of(store_.grads(), *store_.find(name)));
   }
