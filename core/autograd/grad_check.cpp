@@ -43,7 +43,7 @@ GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem,
     Tape tape(ctx.backend, ctx.stream);
     Ctx recording = ctx;
     recording.tape = &tape;
-    for (Weight* w : problem.weights) w->grad_written = false;
+    for (Weight* w : problem.weights) w->contributions = 0;
     std::vector<Var> leaves;
     for (const Tensor& t : problem.inputs) leaves.push_back(tape.leaf(t));
     double ignored = 0;
@@ -87,7 +87,7 @@ GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem,
   for (size_t i = 0; i < problem.inputs.size(); ++i) check(problem.inputs[i], grads[i], str_cat("input ", i));
   for (size_t i = 0; i < problem.weights.size(); ++i) {
     Weight& w = *problem.weights[i];
-    check(w.value, w.grad_written ? w.main_grad : Tensor(), str_cat("weight ", i));
+    check(w.value, w.contributions > 0 ? w.main_grad : Tensor(), str_cat("weight ", i));
   }
   return out;
 }

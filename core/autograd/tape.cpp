@@ -2,10 +2,11 @@
 
 namespace ashlar {
 
-void WeightWork::run() {
+void WeightWork::run(const std::function<void()>& after) {
   for (auto& work : work_) {
     work();
     work = nullptr;
+    if (after) after();
   }
   work_.clear();
 }
@@ -83,7 +84,7 @@ void Tape::seed(const Var& v, Tensor grad) {
   slot.written = true;
 }
 
-void Tape::backward(WeightWork* deferred) {
+void Tape::backward(WeightWork* deferred, const std::function<void()>& after_node) {
   ASHLAR_CHECK(!done_, "a tape runs backward once");
   done_ = true;
   while (!nodes_.empty()) {
@@ -91,6 +92,7 @@ void Tape::backward(WeightWork* deferred) {
     nodes_.pop_back();
     if (node.slot >= 0 && !slots_[node.slot].written) continue;
     node.backward(*this, deferred);
+    if (after_node) after_node();
   }
 }
 

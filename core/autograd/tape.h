@@ -14,8 +14,8 @@ class WeightWork {
  public:
   void push(std::function<void()> work) { work_.push_back(std::move(work)); }
   int64_t size() const { return static_cast<int64_t>(work_.size()); }
-  /// Runs everything in the order it was queued and frees what it owned.
-  void run();
+  /// Runs everything in the order it was queued and frees what it owned; `after` is called after each piece of work.
+  void run(const std::function<void()>& after = {});
 
  private:
   std::vector<std::function<void()>> work_;
@@ -53,8 +53,9 @@ class Tape {
 
   /// Sets the gradient of a value before `backward`.
   void seed(const Var& v, Tensor grad);
-  /// Runs the tape in reverse and empties it. With `deferred`, linears push their weight gradients there.
-  void backward(WeightWork* deferred = nullptr);
+  /// Runs the tape in reverse and empties it. With `deferred`, linears push their weight gradients there. `after_node`,
+  /// when given, is called after each node: what its weights received is issued by then.
+  void backward(WeightWork* deferred = nullptr, const std::function<void()>& after_node = {});
   /// The gradient that reached a leaf; call after `backward`. Undefined if none did.
   Tensor leaf_grad(const Var& leaf) const;
 

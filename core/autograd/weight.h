@@ -11,14 +11,12 @@ namespace ashlar {
 struct Weight {
   Tensor value;               ///< storage dtype
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when the parameter is frozen or in inference
-  bool grad_written = false;  ///< a contribution of this step is in main_grad
+  int64_t contributions = 0;  ///< of this step, in main_grad or on their way into it
 
   /// The mode for the next contribution; marks it as made.
   GradMode next_mode() {
     if (!main_grad) return GradMode::kSkip;
-    const GradMode mode = grad_written ? GradMode::kAccumulate : GradMode::kOverwrite;
-    grad_written = true;
-    return mode;
+    return contributions++ == 0 ? GradMode::kOverwrite : GradMode::kAccumulate;
   }
 };
 

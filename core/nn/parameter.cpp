@@ -58,29 +58,31 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
   ASHLAR_CHECK(twice == pieces_.end(), "two tensors are named ", twice->piece->name);
 }
 
+void initialize_block(const Ctx& ctx, const Piece& piece, int64_t global_row, int64_t global_col, uint64_t seed,
+                      const Tensor& block) {
+  if (piece.init.kind == InitRule::Kind::kConstant) {
+    ctx.backend.fill({.dst = block.mut_view(), .value = piece.init.value}, ctx.stream);
+    return;
+  }
+  ctx.backend.random_fill({.dst = block.mut_view(),
+                           .distribution = Distribution::kNormal,
+                           .scale = piece.init.value,
+                           .seed = seed,
+                           .site = piece.site(),
+                           .row_begin = global_row,
+                           .col_begin = global_col,
+                           .global_cols = piece.global_shape.cols()},
+                          ctx.stream);
+}
+
 void ParameterStore::initialize(const Ctx& ctx, uint64_t seed, const Tensor& slab) const {
   ASHLAR_CHECK(slab.size() == slab_size_, "slab of ", slab.size(), ", expected ", slab_size_);
-  for (const PieceRef& ref : pieces_) {
-    const Piece& p = *ref.piece;
-    const Tensor t = of(slab, ref);
-    if (p.init.kind == InitRule::Kind::kConstant) {
-      ctx.backend.fill({.dst = t.mut_view(), .value = p.init.value}, ctx.stream);
-    } else {
-      ctx.backend.random_fill({.dst = t.mut_view(),
-                               .distribution = Distribution::kNormal,
-                               .scale = p.init.value,
-                               .seed = seed,
-                               .site = p.site(),
-                               .row_begin = p.global_row,
-                               .col_begin = p.global_col,
-                               .global_cols = p.global_shape.cols()},
-                              ctx.stream);
-    }
-  }
+  for (const PieceRef& ref : pieces_)
+    initialize_block(ctx, *ref.piece, ref.piece->global_row, ref.piece->global_col, seed, of(slab, ref));
 }
 
 void ParameterStore::begin_step() {
-  for (const auto& p : parameters_) p->weight.grad_written = false;
+  for (const auto& p : parameters_) p->weight.contributions = 0;
 }
 
 const ParameterStore::PieceRef* ParameterStore::find(std::string_view name) const {

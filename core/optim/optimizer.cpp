@@ -17,48 +17,73 @@ double decay_of(nn::Role role, const AdamWOptions& options) {
   throw Bug("[optimizer] unknown role");
 }
 
-Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options)
-    : store_(store), options_(options), separate_master_(store.values().dtype() != ctx.accumulate()) {
-  const Shape shape{store.slab_size()};
+Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options, nn::SlabParts owned)
+    : store_(store),
+      options_(options),
+      owned_(std::move(owned)),
+      ranges_(nn::piece_ranges(store, owned_)),
+      separate_master_(store.values().dtype() != ctx.accumulate()) {
   const auto zeros = [&] {
-    const Tensor t = ctx.empty(ctx.accumulate(), shape, MemoryKind::kOptimizer);
+    const Tensor t = ctx.empty(ctx.accumulate(), {owned_.packed_size()}, MemoryKind::kOptimizer);
     ctx.backend.fill({.dst = t.mut_view(), .value = 0}, ctx.stream);
     return t;
   };
   master_ = separate_master_ ? zeros() : store.values();
   m_ = zeros();
   v_ = zeros();
-  for (const auto& ref : store.pieces()) {
-    segments_.push_back({.offset = ref.slab_begin,
-                         .size = ref.piece->size(),
-                         .lr_multiplier = 1,
-                         .weight_decay = decay_of(ref.piece->role, options)});
+  for (const nn::SlabPart& part : owned_.all()) {
+    std::vector<AdamWSegment>& segments = segments_.emplace_back();
+    for (const nn::PieceRange& range : ranges_) {
+      if (range.slab_begin < part.begin || range.slab_begin >= part.end()) continue;
+      segments.push_back({.offset = range.slab_begin - part.begin,
+                          .size = range.size,
+                          .lr_multiplier = 1,
+                          .weight_decay = decay_of(range.ref->piece->role, options)});
+    }
+    std::sort(segments.begin(), segments.end(),
+              [](const AdamWSegment& a, const AdamWSegment& b) { return a.offset < b.offset; });
   }
-  std::sort(segments_.begin(), segments_.end(),
-            [](const AdamWSegment& a, const AdamWSegment& b) { return a.offset < b.offset; });
 }
 
 void Optimizer::initialize(const Ctx& ctx, uint64_t seed) {
-  store_.initialize(ctx, seed, master_);
+  for (const nn::PieceRange& range : ranges_) {
+    const Tensor flat = master().of(range);
+    for (const nn::RangeBlock& block : nn::blocks_of(range)) {
+      const Tensor t = flat.flat_range(block.offset, block.rows * block.cols).reshape({block.rows, block.cols});
+      nn::initialize_block(ctx, *range.ref->piece, block.row, block.col, seed, t);
+    }
+  }
   publish(ctx);
 }
 
 void Optimizer::publish(const Ctx& ctx) {
-  if (separate_master_) ctx.backend.copy({.src = master_.view(), .dst = store_.values().mut_view()}, ctx.stream);
+  if (!separate_master_) return;
+  for (const nn::SlabPart& part : owned_.all()) {
+    if (part.size == 0) continue;
+    ctx.backend.copy({.src = master_.flat_range(part.packed_at, part.size).view(),
+                      .dst = store_.values().flat_range(part.begin, part.size).mut_view()},
+                     ctx.stream);
+  }
 }
 
 void Optimizer::step(const Ctx& ctx) {
-  ctx.backend.adamw({.grad = store_.grads().view(),
-                     .master = master_.mut_view(),
-                     .m = m_.mut_view(),
-                     .v = v_.mut_view(),
-                     .weights = separate_master_ ? store_.values().mut_view() : MutView{},
-                     .segments = segments_,
-                     .beta1 = options_.beta1,
-                     .beta2 = options_.beta2,
-                     .eps = options_.eps,
-                     .scalars = ctx.scalars},
-                    ctx.stream);
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const nn::SlabPart& part = owned_.all()[i];
+    if (segments_[i].empty()) continue;
+    const auto packed = [&](const Tensor& t) { return t.flat_range(part.packed_at, part.size).mut_view(); };
+    const MutView values = store_.values().flat_range(part.begin, part.size).mut_view();
+    ctx.backend.adamw({.grad = store_.grads().flat_range(part.begin, part.size).view(),
+                       .master = separate_master_ ? packed(master_) : values,
+                       .m = packed(m_),
+                       .v = packed(v_),
+                       .weights = separate_master_ ? values : MutView{},
+                       .segments = segments_[i],
+                       .beta1 = options_.beta1,
+                       .beta2 = options_.beta2,
+                       .eps = options_.eps,
+                       .scalars = ctx.scalars},
+                      ctx.stream);
+  }
 }
 
 double sum_squares(const Ctx& ctx, const Tensor& t) {
@@ -70,32 +95,40 @@ double sum_squares(const Ctx& ctx, const Tensor& t) {
   return std::accumulate(host.begin(), host.end(), 0.0);
 }
 
-GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab) {
+std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& store,
+                                  std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab) {
+  std::vector<double> squares(store.pieces().size(), 0.0);
   int64_t num_chunks = 0;
-  for (const auto& ref : store.pieces()) num_chunks += SumSquares::num_chunks(ref.piece->size());
+  for (const nn::PieceRange& range : ranges) num_chunks += SumSquares::num_chunks(range.size);
+  if (num_chunks == 0) return squares;
   const Tensor partials = ctx.empty(DType::kFloat64, {num_chunks}, MemoryKind::kWorkspace);
   int64_t at = 0;
-  for (const auto& ref : store.pieces()) {
-    const int64_t n = SumSquares::num_chunks(ref.piece->size());
-    ctx.backend.sum_squares({.x = slab.flat_range(ref.slab_begin, ref.piece->size()).view(),
-                             .partials = partials.flat_range(at, n).mut_view()},
+  for (const nn::PieceRange& range : ranges) {
+    const int64_t n = SumSquares::num_chunks(range.size);
+    ctx.backend.sum_squares({.x = slab.of(range).view(), .partials = partials.flat_range(at, n).mut_view()},
                             ctx.stream);
     at += n;
   }
   std::vector<double> host(num_chunks);
   ctx.backend.copy_to_host(partials.view(), host.data(), ctx.stream);
-
-  GradNorm result;
-  double total = 0;
   at = 0;
-  for (const auto& ref : store.pieces()) {
-    const int64_t n = SumSquares::num_chunks(ref.piece->size());
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += host[at + i];
+  for (const nn::PieceRange& range : ranges) {
+    const int64_t n = SumSquares::num_chunks(range.size);
+    squares[range.ref - store.pieces().data()] += std::accumulate(host.begin() + at, host.begin() + at + n, 0.0);
     at += n;
-    if (!std::isfinite(sum) && result.first_non_finite.empty()) result.first_non_finite = ref.piece->name;
-    result.squares.push_back(sum);
-    if (ref.piece->counted) total += sum;
+  }
+  return squares;
+}
+
+GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab) {
+  GradNorm result;
+  result.squares =
+      piece_squares(ctx, store, nn::piece_ranges(store, nn::SlabParts::whole(store)), {.data = slab, .packed = false});
+  double total = 0;
+  for (size_t i = 0; i < result.squares.size(); ++i) {
+    const nn::Piece& piece = *store.pieces()[i].piece;
+    if (!std::isfinite(result.squares[i]) && result.first_non_finite.empty()) result.first_non_finite = piece.name;
+    if (piece.counted) total += result.squares[i];
   }
   result.norm = std::sqrt(total);
   return result;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/backend/optimizer.h"
-#include "core/nn/parameter.h"
+#include "core/nn/slab_parts.h"
 
 namespace ashlar::optim {
 
@@ -17,41 +17,50 @@ struct AdamWOptions {
 /// The decay that a role gets.
 double decay_of(nn::Role role, const AdamWOptions& options);
 
-/// AdamW over all of a store's pieces: fp32 master weights (the values themselves when the storage is fp32 or fp64)
-/// and two moments, in slabs laid out like the values.
+/// AdamW over the parts of a store that this rank owns: fp32 master weights (the values themselves when the storage is
+/// fp32 or fp64) and two moments, packed. Values outside the parts are other ranks' to update.
 class Optimizer {
  public:
-  /// Allocates and zeroes the moments. Master weights start as garbage: call `initialize` or load them, then
-  /// `publish`.
-  Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options);
+  /// Allocates and zeroes the state of `owned`. Master weights start as zero (or as the values): call `initialize` or
+  /// load them, then `publish`.
+  Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options, nn::SlabParts owned);
 
-  void initialize(const Ctx& ctx, uint64_t seed);  ///< initial weights into the master, then publish
-  void publish(const Ctx& ctx);                    ///< values = master rounded once
-  /// One update from the main gradients; scalars hold lr, corrections, clip scale and skip.
+  void initialize(const Ctx& ctx, uint64_t seed);  ///< initial weights into the owned master, then publish
+  void publish(const Ctx& ctx);                    ///< owned values = master rounded once
+  /// One update of the owned parts from their main gradients; scalars hold lr, corrections, clip scale and skip.
   void step(const Ctx& ctx);
 
-  const Tensor& master() const { return master_; }
-  const Tensor& m() const { return m_; }
-  const Tensor& v() const { return v_; }
+  const nn::SlabParts& owned() const { return owned_; }
+  const std::vector<nn::PieceRange>& ranges() const { return ranges_; }  ///< pieces within the owned parts, by name
+  nn::SlabTensor master() const { return {.data = master_, .packed = separate_master_}; }
+  nn::SlabTensor m() const { return {.data = m_, .packed = true}; }
+  nn::SlabTensor v() const { return {.data = v_, .packed = true}; }
   const AdamWOptions& options() const { return options_; }
 
  private:
   nn::ParameterStore& store_;
   AdamWOptions options_;
+  nn::SlabParts owned_;
+  std::vector<nn::PieceRange> ranges_;
   Tensor master_, m_, v_;
   bool separate_master_;
-  std::vector<AdamWSegment> segments_;
+  std::vector<std::vector<AdamWSegment>> segments_;  // of each owned part, offsets from its start
 };
 
 /// Sums of squares of gradients.
 struct GradNorm {
-  double norm = 0;               ///< sqrt of the sum over all pieces
+  double norm = 0;               ///< sqrt of the sum over all counted pieces
   std::string first_non_finite;  ///< name of the first piece (by name) whose sum is NaN or infinite; empty if none
   std::vector<double> squares;   ///< sum of squares of each piece, in the store's order
 };
 
-/// The norm of a slab laid out like the store's (gradients; any other for statistics), each element once: chunks of
-/// 4096 from each piece's start, chunk sums added in order, pieces in global-name order, all in fp64.
+/// Sum of squares of each piece's part within `ranges`, in the store's order: chunks of 4096 from each range's start,
+/// chunk sums added in order, in fp64. A piece without a range has 0.
+std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& store,
+                                  std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab);
+
+/// The norm of a slab laid out like the store's (gradients; any other for statistics), each element once: pieces in
+/// global-name order.
 GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab);
 
 /// Sum of squares of a contiguous tensor of any floating dtype, in fp64, chunks of 4096 added in order.

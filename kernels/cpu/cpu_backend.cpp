@@ -19,8 +19,10 @@ CpuBackend::CpuBackend(const CpuOptions& options) : info_(detect_cpu(options.max
   }
   gemm_ = std::make_unique<Gemm>(info_.isa, threads_, workspace());
   if (log_ != nullptr && info_.isa != Isa::kAvx512Bf16) {
-    log_->info_once(
-        "cpu: no bf16 dot product on this machine; bf16 matrices are widened to fp32 while they are packed");
+    const bool has_it = info_.detected == Isa::kAvx512Bf16;
+    log_->info_once(str_cat("cpu: bf16 matrices are widened to fp32 while they are packed: ",
+                            has_it ? "the bf16 dot product is slower on this machine, or held back"
+                                   : "this machine has no bf16 dot product"));
   }
 }
 

@@ -16,7 +16,7 @@ Engine::Engine(Backend& backend, Stream& stream, const EngineOptions& options)
   stage_ = std::make_unique<model::Stage>(store_, options_.model, model::StageRange::whole(options_.model),
                                           options_.tensor_parallel);
   store_.allocate(ctx_, options_.optimizer.has_value());
-  if (options_.optimizer) optimizer_.emplace(ctx_, store_, *options_.optimizer);
+  if (options_.optimizer) optimizer_.emplace(ctx_, store_, *options_.optimizer, nn::SlabParts::whole(store_));
   stage_->make_tables(ctx_, options_.sequence_length);
 }
 

@@ -157,13 +157,14 @@ void Trainer::write_statistics() {
   const Ctx ctx = engine_->ctx();
   const auto& store = engine_->store();
   const optim::GradNorm grads = optim::grad_norm(ctx, store, store.grads());
-  const optim::GradNorm weights = optim::grad_norm(ctx, store, engine_->optimizer()->master());
+  const auto& optimizer = *engine_->optimizer();
+  const std::vector<double> weights = optim::piece_squares(ctx, store, optimizer.ranges(), optimizer.master());
   nlohmann::ordered_json row;
   row["step"] = step_;
   for (size_t i = 0; i < store.pieces().size(); ++i) {
     const nn::Piece& piece = *store.pieces()[i].piece;
     const double n = static_cast<double>(piece.size());
-    row["stats"][piece.name] = {{"weight_rms", std::sqrt(weights.squares[i] / n)},
+    row["stats"][piece.name] = {{"weight_rms", std::sqrt(weights[i] / n)},
                                 {"grad_rms", std::sqrt(grads.squares[i] / n)}};
   }
   const std::vector<double> residual = engine_->residual_rms(micro_batches_.front());
@@ -199,14 +200,16 @@ void Trainer::validate() {
 void Trainer::check_state() {
   // A finite gradient may still push a weight or a moment out of range; that shows a step later, or never.
   const auto& optimizer = *engine_->optimizer();
-  const std::pair<const char*, const Tensor*> slabs[] = {{"the weights of ", &optimizer.master()},
-                                                         {"the first moments of ", &optimizer.m()},
-                                                         {"the second moments of ", &optimizer.v()}};
+  const std::pair<const char*, nn::SlabTensor> slabs[] = {{"the weights of ", optimizer.master()},
+                                                          {"the first moments of ", optimizer.m()},
+                                                          {"the second moments of ", optimizer.v()}};
   for (const auto& [what, slab] : slabs) {
-    const optim::GradNorm sums = optim::grad_norm(engine_->ctx(), engine_->store(), *slab);
-    if (sums.first_non_finite.empty()) continue;
+    const std::vector<double> squares =
+        optim::piece_squares(engine_->ctx(), engine_->store(), optimizer.ranges(), slab);
+    const auto bad = std::find_if(squares.begin(), squares.end(), [](double s) { return !std::isfinite(s); });
+    if (bad == squares.end()) continue;
     throw Error(ExitCode::kNonFinite, "train",
-                str_cat("step ", step_, ": ", what, sums.first_non_finite,
+                str_cat("step ", step_, ": ", what, engine_->store().pieces()[bad - squares.begin()].piece->name,
                         " are not finite after the update; nothing was saved; lower optimizer.lr or resume from an "
                         "earlier checkpoint"));
   }

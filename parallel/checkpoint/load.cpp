@@ -37,29 +37,30 @@ void check_floating(const CheckpointReader& reader) {
   }
 }
 
-/// Fills a piece's part of a slab from the tensor NAME + suffix, rows (or parts of a row) at a time.
-void fill_piece(const Ctx& ctx, CheckpointReader& reader, const nn::ParameterStore::PieceRef& ref,
-                std::string_view suffix, const Tensor& slab) {
-  const nn::Piece& piece = *ref.piece;
-  const TensorRecord& tensor = reader.at(piece.name + std::string(suffix));
-  const bool same = io::to_dtype(tensor.dtype) == slab.dtype();
+/// Fills a range of a piece in a slab from the tensor NAME + suffix, rows (or parts of a row) at a time.
+void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::PieceRange& range, std::string_view suffix,
+                const nn::SlabTensor& slab) {
+  const TensorRecord& tensor = reader.at(range.ref->piece->name + std::string(suffix));
+  const Tensor flat = slab.of(range);
+  const bool same = io::to_dtype(tensor.dtype) == flat.dtype();
   std::vector<std::byte> stored;
   std::vector<std::byte> wanted;
-  const int64_t cols_at_once = std::min(piece.cols, kBufferElems);
-  const int64_t rows_at_once = std::max<int64_t>(1, kBufferElems / std::max<int64_t>(1, piece.cols));
-  for (int64_t row = 0; row < piece.rows; row += rows_at_once) {
-    const int64_t rows = std::min(rows_at_once, piece.rows - row);
-    for (int64_t col = 0; col < piece.cols; col += cols_at_once) {
-      const int64_t cols = std::min(cols_at_once, piece.cols - col);
-      stored.resize(static_cast<size_t>(rows * cols * io::size_of(tensor.dtype)));
-      reader.read_block(
-          tensor, {.row = piece.global_row + row, .col = piece.global_col + col, .rows = rows, .cols = cols}, stored);
-      if (!same) {
-        wanted.resize(static_cast<size_t>(rows * cols * size_of(slab.dtype())));
-        convert(tensor.dtype, stored, slab.dtype(), wanted);
+  for (const nn::RangeBlock& block : nn::blocks_of(range)) {
+    const int64_t cols_at_once = std::min(block.cols, kBufferElems);
+    const int64_t rows_at_once = std::max<int64_t>(1, kBufferElems / std::max<int64_t>(1, block.cols));
+    for (int64_t row = 0; row < block.rows; row += rows_at_once) {
+      const int64_t rows = std::min(rows_at_once, block.rows - row);
+      for (int64_t col = 0; col < block.cols; col += cols_at_once) {
+        const int64_t cols = std::min(cols_at_once, block.cols - col);
+        stored.resize(static_cast<size_t>(rows * cols * io::size_of(tensor.dtype)));
+        reader.read_block(tensor, {.row = block.row + row, .col = block.col + col, .rows = rows, .cols = cols}, stored);
+        if (!same) {
+          wanted.resize(static_cast<size_t>(rows * cols * size_of(flat.dtype())));
+          convert(tensor.dtype, stored, flat.dtype(), wanted);
+        }
+        const Tensor target = flat.flat_range(block.offset + row * block.cols + col, rows * cols);
+        ctx.backend.copy_from_host((same ? stored : wanted).data(), target.mut_view(), ctx.stream);
       }
-      const Tensor target = slab.flat_range(ref.slab_begin + row * piece.cols + col, rows * cols);
-      ctx.backend.copy_from_host((same ? stored : wanted).data(), target.mut_view(), ctx.stream);
     }
   }
 }
@@ -130,9 +131,13 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
 void load_weights(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store, optim::Optimizer* optimizer) {
   check_store(reader, store);
   check_floating(reader);
-  const Tensor& slab = optimizer ? optimizer->master() : store.values();
-  for (const auto& ref : store.pieces()) fill_piece(ctx, reader, ref, "", slab);
-  if (optimizer) optimizer->publish(ctx);
+  if (optimizer != nullptr) {
+    for (const auto& range : optimizer->ranges()) fill_range(ctx, reader, range, "", optimizer->master());
+    optimizer->publish(ctx);
+  } else {
+    for (const auto& range : nn::piece_ranges(store, nn::SlabParts::whole(store)))
+      fill_range(ctx, reader, range, "", {.data = store.values()});
+  }
 }
 
 TrainingState load_training(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store,
@@ -140,8 +145,10 @@ TrainingState load_training(const Ctx& ctx, CheckpointReader& reader, nn::Parame
   check_store(reader, store);
   check_resumable(reader, store, ctx.accumulate());
   load_weights(ctx, reader, store, &optimizer);
-  for (const auto& ref : store.pieces()) fill_piece(ctx, reader, ref, ".m", optimizer.m());
-  for (const auto& ref : store.pieces()) fill_piece(ctx, reader, ref, ".v", optimizer.v());
+  for (const auto& range : optimizer.ranges()) {
+    fill_range(ctx, reader, range, ".m", optimizer.m());
+    fill_range(ctx, reader, range, ".v", optimizer.v());
+  }
   return *reader.state();
 }
 

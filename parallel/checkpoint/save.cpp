@@ -21,43 +21,46 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A slab whose pieces are stored under NAME + suffix.
+/// A tensor of the slabs whose pieces are stored under NAME + suffix.
 struct SlabToStore {
-  const Tensor& slab;
+  nn::SlabTensor slab;
   std::string suffix;
 };
 
-WrittenFile write_slabs(const Ctx& ctx, const nn::ParameterStore& store, const std::filesystem::path& directory,
-                        Group group, const std::vector<SlabToStore>& slabs) {
-  // 1. What the file holds: each slab's pieces, by name; a further copy is another rank's to write.
-  std::vector<nn::ParameterStore::PieceRef> refs;
-  for (const auto& ref : store.pieces())
-    if (ref.piece->counted) refs.push_back(ref);
+/// This rank's file: the counted pieces of each slab within `ranges`, by name; a further copy is another rank's to
+/// write.
+WrittenFile write_slabs(const Ctx& ctx, const std::filesystem::path& directory, Group group,
+                        std::span<const nn::PieceRange> ranges, const std::vector<SlabToStore>& slabs) {
+  // 1. What the file holds.
   std::vector<StoredBlock> blocks;
+  std::vector<Tensor> sources;  // of the same block, flat
   for (const SlabToStore& s : slabs) {
-    for (const auto& ref : refs) {
-      const nn::Piece& piece = *ref.piece;
-      io::TensorSpec global{.name = piece.name + s.suffix, .dtype = io::to_file_dtype(s.slab.dtype())};
+    for (const nn::PieceRange& range : ranges) {
+      const nn::Piece& piece = *range.ref->piece;
+      if (!piece.counted) continue;
+      io::TensorSpec global{.name = piece.name + s.suffix, .dtype = io::to_file_dtype(s.slab.data.dtype())};
       for (int i = 0; i < piece.global_shape.rank(); ++i) global.shape.push_back(piece.global_shape[i]);
-      blocks.push_back(
-          {.global = global,
-           .group = group,
-           .block = {.row = piece.global_row, .col = piece.global_col, .rows = piece.rows, .cols = piece.cols},
-           .stored_as = global.name});
+      const std::vector<nn::RangeBlock> parts = nn::blocks_of(range);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const nn::RangeBlock& part = parts[i];
+        blocks.push_back({.global = global,
+                          .group = group,
+                          .block = {.row = part.row, .col = part.col, .rows = part.rows, .cols = part.cols},
+                          .stored_as = parts.size() == 1 ? global.name : str_cat(global.name, ".part", i)});
+        sources.push_back(s.slab.of(range).flat_range(part.offset, part.rows * part.cols));
+      }
     }
   }
   // 2. Its bytes, through a small host buffer; write_blocks asks for the blocks in the order given.
   std::vector<std::byte> buffer;
   size_t next = 0;
   const auto produce = [&](const StoredBlock&, const EmitBytes& emit) {
-    const Tensor& slab = slabs[next / refs.size()].slab;
-    const auto& ref = refs[next % refs.size()];
-    ++next;
-    const int64_t elem_bytes = size_of(slab.dtype());
-    for (int64_t at = 0; at < ref.piece->size();) {
-      const int64_t count = std::min(kCopyBytes / elem_bytes, ref.piece->size() - at);
+    const Tensor& source = sources[next++];
+    const int64_t elem_bytes = size_of(source.dtype());
+    for (int64_t at = 0; at < source.size();) {
+      const int64_t count = std::min(kCopyBytes / elem_bytes, source.size() - at);
       buffer.resize(std::max(buffer.size(), static_cast<size_t>(count * elem_bytes)));
-      ctx.backend.copy_to_host(slab.flat_range(ref.slab_begin + at, count).view(), buffer.data(), ctx.stream);
+      ctx.backend.copy_to_host(source.flat_range(at, count).view(), buffer.data(), ctx.stream);
       emit(std::span(buffer).first(static_cast<size_t>(count * elem_bytes)));
       at += count;
     }
@@ -124,11 +127,15 @@ Saved save(const Ctx& ctx, const SaveArgs& args) {
                     .config_toml = std::string(args.config_toml),
                     .tokenizer_json = std::string(args.tokenizer_json),
                     .metadata = args.metadata};
-  const Tensor& weights = args.optimizer ? args.optimizer->master() : args.store.values();
-  add_file(manifest, write_slabs(ctx, args.store, directory.path(), Group::kWeights, {{weights, ""}}));
-  if (args.optimizer) {
-    add_file(manifest, write_slabs(ctx, args.store, directory.path(), Group::kOptimizer,
-                                   {{args.optimizer->m(), ".m"}, {args.optimizer->v(), ".v"}}));
+  if (const optim::Optimizer* optimizer = args.optimizer; optimizer != nullptr) {
+    const auto write = [&](Group group, const std::vector<SlabToStore>& slabs) {
+      add_file(manifest, write_slabs(ctx, directory.path(), group, optimizer->ranges(), slabs));
+    };
+    write(Group::kWeights, {{optimizer->master(), ""}});
+    write(Group::kOptimizer, {{optimizer->m(), ".m"}, {optimizer->v(), ".v"}});
+  } else {
+    const std::vector<nn::PieceRange> all = nn::piece_ranges(args.store, nn::SlabParts::whole(args.store));
+    add_file(manifest, write_slabs(ctx, directory.path(), Group::kWeights, all, {{{.data = args.store.values()}, ""}}));
   }
   saved.bytes = manifest.total_bytes() + directory.commit(manifest);
   retire(args, saved.removed);

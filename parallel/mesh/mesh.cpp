@@ -97,6 +97,7 @@ Mesh::Mesh(comm::Communicator& world, const MeshShape& shape, int64_t n_kv_heads
   model_ = group(at_.data, "model");
   const int64_t sharers = kv_sharing_ranks(shape.tensor, n_kv_heads);
   kv_sharers_ = group(rank_of(shape, {at_.pipeline, at_.data, at_.tensor / sharers * sharers}), "kv_sharers");
+  ends_ = group(first_stage() || last_stage() ? rank_of(shape, {0, at_.data, at_.tensor}) : -1, "ends");
 }
 
 }  // namespace ashlar::mesh

@@ -66,12 +66,14 @@ class Mesh {
   comm::Communicator& pipeline() { return *pipeline_; }      ///< the stages; rank = at().pipeline
   comm::Communicator& model() { return *model_; }            ///< tensor x pipeline: one whole replica
   comm::Communicator& kv_sharers() { return *kv_sharers_; }  ///< tensor ranks that hold the same KV heads
+  /// The first and the last stage of a replica's slice, which share a tied table; null on the stages between.
+  comm::Communicator* ends() { return ends_.get(); }
 
  private:
   comm::Communicator& world_;
   MeshShape shape_;
   Coordinates at_;
-  std::unique_ptr<comm::Communicator> tensor_, data_, pipeline_, model_, kv_sharers_;
+  std::unique_ptr<comm::Communicator> tensor_, data_, pipeline_, model_, kv_sharers_, ends_;
 };
 
 }  // namespace ashlar::mesh

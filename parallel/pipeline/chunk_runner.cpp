@@ -3,8 +3,8 @@
 namespace ashlar::pipeline {
 
 ChunkRunner::ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
-                         std::span<const MicroBatch> micro_batches, LossStats& stats)
-    : ctx_(ctx), chunks_(chunks), micro_batches_(micro_batches), stats_(stats) {}
+                         std::span<const MicroBatch> micro_batches, LossStats& stats, std::function<void()> after_node)
+    : ctx_(ctx), chunks_(chunks), micro_batches_(micro_batches), stats_(stats), after_node_(std::move(after_node)) {}
 
 ChunkRunner::Flight& ChunkRunner::flight(int64_t chunk, int64_t micro_batch) {
   const auto at = flights_.find({chunk, micro_batch});
@@ -47,7 +47,7 @@ Tensor ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const Tensor& g
   Flight& f = flight(chunk, micro_batch);
   ASHLAR_CHECK(f.tape != nullptr, "backward of micro-batch ", micro_batch, " on chunk ", chunk, " ran already");
   if (grad) f.tape->seed(f.output, grad);
-  f.tape->backward(defer ? &f.work : nullptr);
+  f.tape->backward(defer ? &f.work : nullptr, after_node_);
   const Tensor input_grad = f.input.requires_grad() ? f.tape->leaf_grad(f.input) : Tensor();
   f.tape.reset();
   if (!defer) flights_.erase({chunk, micro_batch});
@@ -57,7 +57,7 @@ Tensor ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const Tensor& g
 void ChunkRunner::backward_weight(int64_t chunk, int64_t micro_batch) {
   Flight& f = flight(chunk, micro_batch);
   ASHLAR_CHECK(f.tape == nullptr, "weights of micro-batch ", micro_batch, " on chunk ", chunk, " before its inputs");
-  f.work.run();
+  f.work.run(after_node_);
   flights_.erase({chunk, micro_batch});
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -22,9 +23,10 @@ struct MicroBatch {
 class ChunkRunner {
  public:
   /// `chunks` are this stage's, in the order of the model. `ctx` carries dtype, recomputation, scalars and the seed of
-  /// dropout; tapes and samples are filled in here. Everything must outlive the runner.
+  /// dropout; tapes and samples are filled in here. `after_node`, when given, is called between two pieces of backward
+  /// work: for communication that goes on meanwhile. Everything must outlive the runner.
   ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
-              std::span<const MicroBatch> micro_batches, LossStats& stats);
+              std::span<const MicroBatch> micro_batches, LossStats& stats, std::function<void()> after_node = {});
 
   /// Hidden rows [N_loc, C] of the chunk before (absent on the chunk with the embedding) -> those of this one (absent
   /// from the chunk with the head, whose result is the loss). Without `training` nothing is kept.
@@ -47,6 +49,7 @@ class ChunkRunner {
   std::span<const std::unique_ptr<model::Stage>> chunks_;
   std::span<const MicroBatch> micro_batches_;
   LossStats& stats_;
+  std::function<void()> after_node_;
   std::map<std::pair<int64_t, int64_t>, Flight> flights_;  // by (chunk, micro-batch)
 };
 

@@ -1,19 +1,21 @@
 #include "parallel/tensor/shared_gradients.h"
 
+#include "parallel/tensor/tensor_parallel.h"
+
 namespace ashlar::tensor {
 
-void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, uint32_t axis, comm::Communicator& group) {
+void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::PieceRange> ranges,
+                          uint32_t axis, comm::Communicator& group) {
   int64_t size = 0;
-  for (const auto& ref : store.pieces()) size += (ref.piece->sum_axes & axis) != 0 ? ref.piece->size() : 0;
+  for (const auto& range : ranges) size += (range.ref->piece->sum_axes & axis) != 0 ? range.size : 0;
   if (size == 0 || group.size() == 1) return;
   const Tensor packed = ctx.empty(store.grads().dtype(), {size}, MemoryKind::kWorkspace);
   const auto each = [&](auto&& visit) {  // in global-name order, which all ranks share
     int64_t at = 0;
-    for (const auto& ref : store.pieces()) {
-      if ((ref.piece->sum_axes & axis) == 0) continue;
-      const int64_t n = ref.piece->size();
-      visit(store.grads().flat_range(ref.slab_begin, n), packed.flat_range(at, n));
-      at += n;
+    for (const auto& range : ranges) {
+      if ((range.ref->piece->sum_axes & axis) == 0) continue;
+      visit(store.grads().flat_range(range.slab_begin, range.size), packed.flat_range(at, range.size));
+      at += range.size;
     }
   };
   each([&](const Tensor& grad, const Tensor& place) {
@@ -23,6 +25,13 @@ void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, uint3
   each([&](const Tensor& grad, const Tensor& place) {
     ctx.backend.copy({.src = place.view(), .dst = grad.mut_view()}, ctx.stream);
   });
+}
+
+void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::PieceRange> ranges,
+                          mesh::Mesh& mesh) {
+  sum_shared_gradients(ctx, store, ranges, kSumTensor, mesh.tensor());
+  sum_shared_gradients(ctx, store, ranges, kSumKvGroup, mesh.kv_sharers());
+  if (mesh.ends() != nullptr) sum_shared_gradients(ctx, store, ranges, kSumStages, *mesh.ends());
 }
 
 }  // namespace ashlar::tensor

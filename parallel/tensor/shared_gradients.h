@@ -1,13 +1,20 @@
 #pragma once
 
-#include "core/nn/parameter.h"
-#include "parallel/comm/communicator.h"
+#include <span>
+
+#include "core/nn/slab_parts.h"
+#include "parallel/mesh/mesh.h"
 
 namespace ashlar::tensor {
 
-/// Sums the main gradients of every piece whose sum_axes has `axis` over `group`, whose ranks hold the same pieces:
-/// gradients are then complete and equal, to the bit, on all of them. One operation whatever the number of pieces.
-/// Called by all ranks of the group, after the last backward of a step; nothing to do without such pieces.
-void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, uint32_t axis, comm::Communicator& group);
+/// Sums the main gradients within `ranges`, of every piece whose sum_axes has `axis`, over `group`, whose ranks hold
+/// the same pieces and ranges of them: gradients are then complete and equal, to the bit, on all of them. One operation
+/// whatever the number of pieces. Called by all ranks of the group, after the last backward of a step and the sum over
+/// replicas; nothing to do without such pieces.
+void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::PieceRange> ranges,
+                          uint32_t axis, comm::Communicator& group);
+/// Over every group of a mesh that sum_axes can name.
+void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::PieceRange> ranges,
+                          mesh::Mesh& mesh);
 
 }  // namespace ashlar::tensor

@@ -123,7 +123,7 @@ TEST(WeightModes, FirstContributionOverwrites) {
   w.main_grad = Tensor::allocate(backend.allocator(MemoryKind::kGradients), DType::kFloat64, {2, 2});
   EXPECT_EQ(w.next_mode(), GradMode::kOverwrite);
   EXPECT_EQ(w.next_mode(), GradMode::kAccumulate);
-  w.grad_written = false;
+  w.contributions = 0;
   EXPECT_EQ(w.next_mode(), GradMode::kOverwrite);
 }
 

@@ -11,6 +11,7 @@
 #include "data/dataset_verify.h"
 #include "data/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/support/long_form.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -97,7 +98,7 @@ class Damage : public ::testing::Test {
 };
 
 TEST_F(Damage, BitFlipStorm) {
-  const int trials = long_form() ? 5000 : 200;
+  const int trials = testing::long_form() ? 5000 : 200;
   std::mt19937_64 random(7);
   const std::string files[] = {"train-00000.h5", "train-00001.h5", "validation-00000.h5", "manifest.json"};
   std::vector<std::string> originals;
@@ -147,7 +148,7 @@ TEST_F(Damage, BitFlipStorm) {
 }
 
 TEST_F(Damage, TruncatedFilesAreNamed) {
-  const int trials = long_form() ? 5000 : 60;
+  const int trials = testing::long_form() ? 5000 : 60;
   std::mt19937_64 random(8);
   const std::string files[] = {"train-00000.h5", "train-00001.h5", "validation-00000.h5", "manifest.json"};
   for (int trial = 0; trial < trials; ++trial) {

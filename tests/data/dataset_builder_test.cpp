@@ -21,6 +21,7 @@
 #include "data/utf8.h"
 #include "data/validation_split.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/support/long_form.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -341,7 +342,7 @@ TEST_F(Builds, KilledAtAnyMomentEndsAsUnbroken) {
   ASSERT_GT(expected.size(), 10U);
 
   std::mt19937_64 random(17);
-  const int trials = long_form() ? 5000 : 20;
+  const int trials = testing::long_form() ? 5000 : 20;
   int kills = 0, continued = 0, planned = 0;
   for (int trial = 0; trial < trials; ++trial) {
     o.out = dir_.file("killed");

@@ -18,11 +18,6 @@
 
 namespace ashlar::data {
 
-bool long_form() {
-  const char* value = std::getenv("ASHLAR_LONG");
-  return value != nullptr && std::string_view(value) == "1";
-}
-
 std::vector<int32_t> random_tokens(int64_t n, int64_t document, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<int32_t> ids(static_cast<size_t>(n));

@@ -10,9 +10,6 @@
 
 namespace ashlar::data {
 
-/// True when the long form of the tests is asked for by ASHLAR_LONG=1.
-bool long_form();
-
 /// What a test dataset holds.
 struct DatasetSpec {
   std::vector<int32_t> train, validation;

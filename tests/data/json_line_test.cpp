@@ -8,6 +8,7 @@
 
 #include "data/tokenizer.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/support/long_form.h"
 
 namespace ashlar::data {
 namespace {
@@ -59,7 +60,7 @@ TEST(JsonLine, AgreesWithAnotherParser) {
                                 "\\\\", "{",   "]"};
   const std::string values[] = {"1",     "-0.5e3", "true", "false", "null", "[]", "{}", "[1,[2,{\"k\":\"v\"}]]",
                                 "\"s\"", "0",      "1.25"};
-  const int trials = long_form() ? 2'000'000 : 60'000;
+  const int trials = testing::long_form() ? 2'000'000 : 60'000;
   int taken = 0;
   for (int trial = 0; trial < trials; ++trial) {
     std::string text;

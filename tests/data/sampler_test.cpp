@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/support/long_form.h"
 
 namespace ashlar::data {
 namespace {
@@ -17,7 +18,8 @@ namespace {
 TEST(KeyedPermutation, IsABijectionAtManySizes) {
   std::vector<int64_t> sizes(300);
   std::iota(sizes.begin(), sizes.end(), 1);
-  for (const int64_t n : {1023, 1024, 1025, 4095, 4097, 65537, long_form() ? 5'000'000 : 100'003}) sizes.push_back(n);
+  for (const int64_t n : {1023, 1024, 1025, 4095, 4097, 65537, testing::long_form() ? 5'000'000 : 100'003})
+    sizes.push_back(n);
   for (const int64_t n : sizes) {
     const KeyedPermutation permutation(n, 7, static_cast<uint64_t>(n));
     std::vector<uint8_t> hit(static_cast<size_t>(n), 0);

@@ -11,6 +11,7 @@
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/long_form.h"
 
 namespace ashlar::testing {
 namespace {
@@ -93,7 +94,7 @@ class Shakespeare : public ::testing::Test {
 // parallel block learns as well as the serial one. 150 steps stand near 2.5: well above any reading of the full run,
 // well below the 3.3 of letter frequencies.
 TEST_F(Shakespeare, SlowByCharactersWithBothBlocks) {
-  const bool in_full = std::getenv("ASHLAR_LONG") != nullptr;
+  const bool in_full = long_form();
   const int seeds = in_full ? 3 : 1;
   // The short form takes one thread: two wait for each other at every product when others use the cores.
   const std::string length = in_full ? "" : "train.steps=150 schedule.warmup_steps=20 run.threads=1";

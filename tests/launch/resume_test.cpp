@@ -13,6 +13,7 @@
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/long_form.h"
 
 namespace ashlar::testing {
 namespace {
@@ -38,7 +39,7 @@ TEST_F(Resume, SigkillAtRandomMoments) {
   // Kills come at any moment of a whole run, however fast this machine is just now.
   const auto whole_ms = static_cast<uint32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count());
-  const int kills = std::getenv("ASHLAR_LONG") != nullptr ? 500 : 20;
+  const int kills = long_form() ? 500 : 20;
   int finished_early = 0, broken_runs = 0;
   std::vector<int> killed_at;
   for (int done = 0; done < kills;) {

@@ -9,6 +9,7 @@
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/comm/host.h"
+#include "parallel/zero/global_norm.h"
 
 namespace ashlar::testing {
 
@@ -37,16 +38,19 @@ inline void expect_close(const std::string& name, const std::vector<double>& got
   EXPECT_LE(std::sqrt(sum), bound * scale) << name << ", relative " << std::sqrt(sum) / scale;
 }
 
-/// Every element of the model is counted on exactly one rank, and the counted gradients have one rank's norm.
+/// Every element of the model is counted on exactly one rank, within `ranges`, and the gradients have one rank's norm;
+/// the same bits when `exact`.
 inline void expect_counted_once(comm::Communicator& world, const Ctx& ctx, const nn::ParameterStore& whole,
-                                const nn::ParameterStore& part, double bound) {
+                                const nn::ParameterStore& part, std::span<const nn::PieceRange> ranges, bool exact,
+                                double bound) {
   int64_t elements = 0, held = 0;
   for (const auto& ref : whole.pieces()) elements += ref.piece->size();
-  for (const auto& ref : part.pieces()) held += ref.piece->counted ? ref.piece->size() : 0;
+  for (const auto& range : ranges) held += range.ref->piece->counted ? range.size : 0;
   EXPECT_EQ(comm::sum_of(world, held), elements);
-  const double mine = optim::grad_norm(ctx, part, part.grads()).norm;
-  const double norm = optim::grad_norm(ctx, whole, whole.grads()).norm;
-  EXPECT_NEAR(std::sqrt(comm::sum_of(world, mine * mine)), norm, bound * norm);
+  const optim::GradNorm expected = optim::grad_norm(ctx, whole, whole.grads());
+  const optim::GradNorm norm = zero::GlobalNorm(part, world).of(ctx, ranges, {.data = part.grads()});
+  EXPECT_EQ(norm.squares.size(), expected.squares.size());
+  EXPECT_NEAR(norm.norm, expected.norm, exact ? 0 : bound * expected.norm);
 }
 
 }  // namespace ashlar::testing

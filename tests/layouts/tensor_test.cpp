@@ -43,8 +43,8 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   TinyModel part(config, dtype, kB, kT, 1, 7,
                  {.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = sequence_parallel});
   const double loss = part.loss_and_gradients(prepare(part));
-  tensor::sum_shared_gradients(part.ctx(), part.store(), tensor::kSumTensor, mesh.tensor());
-  tensor::sum_shared_gradients(part.ctx(), part.store(), tensor::kSumKvGroup, mesh.kv_sharers());
+  const auto ranges = nn::piece_ranges(part.store(), nn::SlabParts::whole(part.store()));
+  tensor::sum_shared_gradients(part.ctx(), part.store(), ranges, mesh);
 
   const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
   EXPECT_NEAR(loss, expected_loss, bound * std::abs(expected_loss));
@@ -56,7 +56,7 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
     EXPECT_EQ(part.values(piece.name), slice_of(whole.values(piece.name), piece)) << piece.name << " starts otherwise";
     expect_close(piece.name, part.gradient(piece.name), slice_of(reference, piece), norm_of(reference), all, bound);
   }
-  expect_counted_once(world, part.ctx(), whole.store(), part.store(), bound);
+  expect_counted_once(world, part.ctx(), whole.store(), part.store(), ranges, false, bound);
 }
 
 std::vector<Case> cases() {

@@ -18,6 +18,7 @@
 #include "parallel/checkpoint/reader.h"
 #include "parallel/checkpoint/save.h"
 #include "tests/parallel/checkpoint_fixture.h"
+#include "tests/support/long_form.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::checkpoint {
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::ashlar::testing::CheckpointModel;
 using ::ashlar::testing::flip_bit;
-using ::ashlar::testing::long_tests;
+using ::ashlar::testing::long_form;
 using ::ashlar::testing::patch;
 using ::ashlar::testing::ScratchDir;
 using ::ashlar::testing::slurp;
@@ -145,7 +146,7 @@ class CheckpointDamage : public ::testing::Test {
 
 TEST_F(CheckpointDamage, EveryFlippedBitIsFoundByTheReadThatUsesIt) {
   std::mt19937_64 random(20240607);
-  const int trials = long_tests() ? 5000 : 200;
+  const int trials = long_form() ? 5000 : 200;
   int partial_damage = 0;
   for (int trial = 0; trial < trials; ++trial) {
     const auto [file, byte] = random_byte(random, trial);
@@ -163,7 +164,7 @@ TEST_F(CheckpointDamage, EveryFlippedBitIsFoundByTheReadThatUsesIt) {
 
 TEST_F(CheckpointDamage, EveryTruncationIsFound) {
   std::mt19937_64 random(20240608);
-  const int trials = long_tests() ? 5000 : 200;
+  const int trials = long_form() ? 5000 : 200;
   for (int trial = 0; trial < trials; ++trial) {
     const auto [file, length] = random_byte(random, trial);
     fs::resize_file(newest_ / file, static_cast<uintmax_t>(length));

@@ -66,7 +66,8 @@ void CheckpointModel::build(DType dtype, bool training) {
   stream_ = backend_->make_stream();
   ctx_ = std::make_unique<Ctx>(Ctx{.backend = *backend_, .stream = *stream_, .dtype = dtype});
   store_.allocate(*ctx_, training);
-  if (training) optimizer_ = std::make_unique<optim::Optimizer>(*ctx_, store_, optim::AdamWOptions{});
+  if (training)
+    optimizer_ = std::make_unique<optim::Optimizer>(*ctx_, store_, optim::AdamWOptions{}, nn::SlabParts::whole(store_));
 }
 
 void CheckpointModel::set(const Tensor& slab, const nn::ParameterStore::PieceRef& ref, const std::string& bytes) const {
@@ -75,14 +76,14 @@ void CheckpointModel::set(const Tensor& slab, const nn::ParameterStore::PieceRef
 
 void CheckpointModel::randomize(uint64_t seed) {
   std::mt19937_64 random(seed);
-  for (const Tensor* slab : {&optimizer_->master(), &optimizer_->m(), &optimizer_->v()}) {
+  for (const nn::SlabTensor& slab : {optimizer_->master(), optimizer_->m(), optimizer_->v()}) {
     for (const auto& ref : store_.pieces()) {
-      std::string bytes(static_cast<size_t>(ref.piece->size() * size_of(slab->dtype())), '\0');
+      std::string bytes(static_cast<size_t>(ref.piece->size() * size_of(slab.data.dtype())), '\0');
       for (size_t i = 0; i < bytes.size(); i += 8) {
         const uint64_t word = random();
         std::memcpy(bytes.data() + i, &word, std::min<size_t>(8, bytes.size() - i));
       }
-      set(*slab, ref, bytes);
+      set(slab.data, ref, bytes);
     }
   }
   optimizer_->publish(*ctx_);
@@ -92,7 +93,7 @@ void CheckpointModel::randomize_finite(uint64_t seed) {
   store_.initialize(*ctx_, seed, store_.values());
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
-  const Tensor& slab = optimizer_ ? optimizer_->master() : store_.values();
+  const Tensor& slab = optimizer_ ? optimizer_->master().data : store_.values();
   for (const auto& ref : store_.pieces()) {
     std::string bytes;
     for (int64_t i = 0; i < ref.piece->size(); ++i) {
@@ -125,7 +126,7 @@ std::string CheckpointModel::bytes_of(const Tensor& slab) const {
 }
 
 std::string CheckpointModel::all_bytes() const {
-  return bytes_of(optimizer_->master()) + bytes_of(optimizer_->m()) + bytes_of(optimizer_->v()) +
+  return bytes_of(optimizer_->master().data) + bytes_of(optimizer_->m().data) + bytes_of(optimizer_->v().data) +
          bytes_of(store_.values());
 }
 
@@ -170,11 +171,6 @@ std::string resealed(std::string text) {
   char hex[9];
   std::snprintf(hex, sizeof(hex), "%08lx", static_cast<unsigned long>(crc));
   return text.replace(text.find(":\"") + 2, 8, hex);
-}
-
-bool long_tests() {
-  const char* value = std::getenv("ASHLAR_LONG");
-  return value != nullptr && std::string(value) != "0";
 }
 
 int exit_code_of_child(const std::string& message_file, const std::function<void()>& action) {

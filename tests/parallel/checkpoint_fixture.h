@@ -61,7 +61,6 @@ void patch(const std::string& path, int64_t offset, const std::string& bytes);
 void flip_bit(const std::string& path, int64_t bit);
 /// A manifest's text with the checksum in its first line made right again, by zlib directly.
 std::string resealed(std::string manifest);
-bool long_tests();  ///< ASHLAR_LONG is set and not 0
 
 /// Runs `action` in a forked child, which then exits with the code of the Error it threw (0: none), writing the
 /// message to `message_file`. Returns the exit status; the child must not have needed a signal.

@@ -17,6 +17,7 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
 #include "tests/parallel/checkpoint_fixture.h"
+#include "tests/support/long_form.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::checkpoint {
@@ -58,7 +59,7 @@ TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
   ASSERT_NE(shared, MAP_FAILED);
   auto* progress = new (shared) Progress;
   std::mt19937 random(11);
-  const int kills = testing::long_tests() ? 500 : 20;
+  const int kills = testing::long_form() ? 500 : 20;
   int64_t saved = 0;
   std::set<std::string> leftovers;
   double save_ms = 0;

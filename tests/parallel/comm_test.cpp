@@ -83,7 +83,7 @@ TYPED_TEST(RankOrder, EachInstructionSetHasTheBitsOfTheLoop) {
           const int64_t own = count / 2;  // in place: over one of the operands
           T* out = memory[static_cast<size_t>(own)].data() + own % 3;
           variant.reduce({.operands = operands, .out = out, .size = size, .dtype = DTypeOf<T>::value, .op = op});
-          ASSERT_EQ(std::memcmp(want.data(), out, static_cast<size_t>(size) * sizeof(T)), 0)
+          ASSERT_TRUE(size == 0 || std::memcmp(want.data(), out, static_cast<size_t>(size) * sizeof(T)) == 0)
               << variant.name << ", " << count << " operands of " << size;
         }
       }

@@ -104,7 +104,7 @@ LoadedEngine::LoadedEngine(const model::ModelConfig& config, DType dtype, const 
       *backend_, *stream_,
       training::EngineOptions{
           .model = config, .dtype = dtype, .optimizer = optimizer, .clip = clip, .sequence_length = sequence_length});
-  const Tensor& master = engine_->optimizer()->master();
+  const Tensor& master = engine_->optimizer()->master().data;
   for (const auto& ref : engine_->store().pieces()) {
     const auto at = weights.find(ref.piece->name);
     ASHLAR_CHECK(at != weights.end() && static_cast<int64_t>(at->second.size()) == ref.piece->size(), ref.piece->name);
@@ -146,7 +146,7 @@ NamedValues LoadedEngine::read(const Tensor& slab) {
 }
 
 NamedValues LoadedEngine::gradients() { return read(engine_->store().grads()); }
-NamedValues LoadedEngine::weights() { return read(engine_->optimizer()->master()); }
+NamedValues LoadedEngine::weights() { return read(engine_->optimizer()->master().data); }
 
 std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
   const Ctx ctx = engine_->ctx();

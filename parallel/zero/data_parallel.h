@@ -1,0 +1,48 @@
+#pragma once
+
+#include <vector>
+
+#include "core/nn/parameter.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/zero/shard_plan.h"
+
+namespace ashlar::zero {
+
+/// What replicas exchange in a step: gradients bucket by bucket while backward goes on, weights after the update.
+///
+///   begin_step     gradients of the step before are done with
+///   poll           between two pieces of backward work, as often as convenient
+///   finish         after the last one: the owned parts of the main gradients are sums over the replicas, the rest of
+///                  them is garbage
+///   start_weights  after the update of the owned parts
+///   wait_weights   before weights are read again: all values are there
+///
+/// All replicas run the same micro-batches' worth of work, so buckets leave in one order: the last layers' first. A
+/// bucket leaves when each of its weights has as many contributions as the first step taught for so many micro-batches.
+class DataParallel {
+ public:
+  /// `plan`, `store` and `data` (the replicas, one rank each) must outlive it.
+  DataParallel(const ShardPlan& plan, nn::ParameterStore& store, comm::Communicator& data);
+
+  void begin_step(int64_t micro_batches);
+  void poll();
+  void finish();
+  void start_weights();
+  void wait_weights();
+
+  int64_t buckets_waiting() const { return next_; }  ///< that have not left yet
+
+ private:
+  bool complete(const Bucket& bucket) const;
+  void reduce(const Bucket& bucket);
+
+  const ShardPlan& plan_;
+  nn::ParameterStore& store_;
+  comm::Communicator& data_;
+  std::vector<int64_t> uses_;  // contributions of a micro-batch to each parameter; empty before the first step
+  int64_t micro_batches_ = 0;
+  int64_t next_ = 0;  // buckets [0, next_) have not left yet
+  std::vector<comm::Work> work_;
+};
+
+}  // namespace ashlar::zero

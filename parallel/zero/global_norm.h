@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/optim/optimizer.h"
+#include "parallel/comm/communicator.h"
+
+namespace ashlar::zero {
+
+/// Sums of squares over all ranks, each element of the model once: a piece's parts are added in rank order, pieces in
+/// global-name order, in fp64. On pipelines alone the same bits as one rank.
+class GlobalNorm {
+ public:
+  /// Called by all ranks of `all`, which must outlive it, like the store.
+  GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all);
+
+  /// Called by all ranks: the norm of what `ranges` (this rank's, of its counted pieces and of copies) say of `slab`.
+  /// `squares` are those of names().
+  optim::GradNorm of(const Ctx& ctx, std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab) const;
+
+  const std::vector<std::string>& names() const { return names_; }  ///< of all pieces of the model, ascending
+
+ private:
+  const nn::ParameterStore& store_;
+  comm::Communicator& all_;
+  std::vector<std::string> names_;
+  std::vector<size_t> place_;  // in names_, of each piece of the store
+};
+
+}  // namespace ashlar::zero

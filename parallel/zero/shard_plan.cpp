@@ -1,0 +1,42 @@
+#include "parallel/zero/shard_plan.h"
+
+#include <algorithm>
+
+namespace ashlar::zero {
+
+nn::SlabParts ShardPlan::owned_by(int64_t rank) const {
+  nn::SlabParts owned;
+  for (const Bucket& bucket : buckets) {
+    const comm::Range& part = bucket.parts.at(rank);
+    owned.add(bucket.begin + part.begin, part.size());
+  }
+  return owned;
+}
+
+ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
+  constexpr int64_t kAlign = 64;
+  ASHLAR_CHECK(spec.ranks >= 1 && spec.bucket_elems >= 1, spec.ranks, " ranks, buckets of ", spec.bucket_elems);
+  const auto& parameters = store.parameters();
+  const auto alone = [&](size_t i) {
+    const auto& pieces = parameters[i]->pieces;
+    return std::any_of(pieces.begin(), pieces.end(), [](const nn::Piece& p) { return p.sum_axes != 0; });
+  };
+  const auto offset = [&](size_t i) { return i < parameters.size() ? parameters[i]->slab_offset : store.slab_size(); };
+  ShardPlan plan;
+  for (size_t first = 0; first < parameters.size();) {
+    size_t last = first + 1;
+    if (!alone(first)) {
+      while (last < parameters.size() && !alone(last) && offset(last + 1) - offset(first) <= spec.bucket_elems) ++last;
+    }
+    const int64_t size = offset(last) - offset(first);
+    plan.buckets.push_back({.begin = offset(first),
+                            .size = size,
+                            .parts = comm::even_ranges(size, static_cast<int>(spec.ranks), kAlign),
+                            .first_parameter = first,
+                            .last_parameter = last});
+    first = last;
+  }
+  return plan;
+}
+
+}  // namespace ashlar::zero

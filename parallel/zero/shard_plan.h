@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/nn/slab_parts.h"
+#include "parallel/comm/ranges.h"
+
+namespace ashlar::zero {
+
+/// A contiguous range of the slabs whose gradients are reduce-scattered, and whose weights are gathered, in one
+/// operation over the replicas.
+struct Bucket {
+  int64_t begin = 0, size = 0;                     ///< elements, in the slabs
+  std::vector<comm::Range> parts;                  ///< of each data rank, from the bucket's start
+  size_t first_parameter = 0, last_parameter = 0;  ///< [first, last) of the store's parameters
+
+  bool operator==(const Bucket&) const = default;
+};
+
+struct PlanSpec {
+  int64_t ranks = 1;                        ///< replicas
+  int64_t bucket_elems = int64_t{8} << 20;  ///< a bucket is closed when it has so many; a larger parameter is one alone
+};
+
+/// Which replica keeps the optimizer state of what. Pure data, equal on all replicas of a stage's slices.
+struct ShardPlan {
+  std::vector<Bucket> buckets;  ///< ascending; together the whole slabs
+
+  nn::SlabParts owned_by(int64_t rank) const;
+};
+
+/// Parameters in their order, in buckets; each bucket in equal parts of whole 64 elements, the last ones shorter. A
+/// parameter whose gradient is summed over other ranks too (a tied table, a shared KV head) is a bucket alone: what
+/// else these ranks hold differs (the first tensor rank has the biases of rows), yet all must cut it alike. The store's
+/// parameters must all have been added.
+/// Source: Rajbhandari et al. 2020 (arXiv:1910.02054) section 5, stage 1 and the gradients' half of stage 2.
+ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec);
+
+}  // namespace ashlar::zero

@@ -1,0 +1,175 @@
+// Who keeps what of the optimizer's state: parts of slabs as data, and the optimizer on parts against the whole one.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "core/backend/common.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/save.h"
+#include "parallel/zero/shard_plan.h"
+#include "tests/parallel/checkpoint_fixture.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::testing {
+namespace {
+
+TEST(ShardPlan, RanksTileTheSlabsWhateverTheirNumberAndTheBuckets) {
+  CheckpointModel model(DType::kFloat32);
+  const auto& store = model.store();
+  for (const int64_t ranks : {1, 2, 3, 5, 64}) {
+    for (const int64_t bucket_elems : {1, 700, 100'000}) {
+      SCOPED_TRACE(str_cat(ranks, " ranks, buckets of ", bucket_elems));
+      const zero::ShardPlan plan = zero::make_plan(store, {.ranks = ranks, .bucket_elems = bucket_elems});
+      std::vector<int> owners(store.slab_size(), 0);
+      std::vector<int64_t> held(store.pieces().size(), 0);
+      for (int64_t r = 0; r < ranks; ++r) {
+        const nn::SlabParts owned = plan.owned_by(r);
+        int64_t packed = 0;
+        for (const nn::SlabPart& part : owned.all()) {
+          EXPECT_EQ(part.packed_at, packed);
+          packed += part.size;
+          EXPECT_EQ(part.begin % 64, 0);
+          for (int64_t i = part.begin; i < part.end(); ++i) ++owners[i];
+        }
+        EXPECT_EQ(owned.packed_size(), packed);
+        for (const nn::PieceRange& range : nn::piece_ranges(store, owned))
+          held[range.ref - store.pieces().data()] += range.size;
+      }
+      EXPECT_EQ(std::set<int>(owners.begin(), owners.end()), std::set<int>{1});
+      for (size_t i = 0; i < held.size(); ++i) EXPECT_EQ(held[i], store.pieces()[i].piece->size());
+      for (const zero::Bucket& bucket : plan.buckets) {
+        EXPECT_TRUE(bucket.size <= bucket_elems || bucket.last_parameter == bucket.first_parameter + 1) << bucket.size;
+      }
+    }
+  }
+}
+
+TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
+  nn::ParameterStore with_bias;
+  nn::ParameterStore without;
+  const auto piece = [](const char* name, int64_t rows, int64_t cols, uint32_t axes) {
+    return nn::Piece{.name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols, .sum_axes = axes};
+  };
+  with_bias.add("bias", {1, 100}, {piece("bias", 1, 100, 0)});
+  for (nn::ParameterStore* store : {&with_bias, &without}) {
+    store->add("a", {10, 20}, {piece("a", 10, 20, 0)});
+    store->add("shared", {9, 50}, {piece("shared", 9, 50, 2)});
+    store->add("b", {10, 20}, {piece("b", 10, 20, 0)});
+  }
+  const auto cut_of_shared = [](const nn::ParameterStore& store) {
+    for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = 3}).buckets)
+      if (store.parameters()[bucket.first_parameter]->name == "shared") return bucket.parts;
+    return std::vector<comm::Range>();
+  };
+  EXPECT_EQ(zero::make_plan(without, {.ranks = 3}).buckets.size(), 3U);
+  EXPECT_FALSE(cut_of_shared(without).empty());
+  EXPECT_EQ(cut_of_shared(without), cut_of_shared(with_bias));
+}
+
+TEST(SlabParts, ARangeIsAtMostThreeRectanglesThatHoldItsElementsInOrder) {
+  std::mt19937_64 random(3);
+  const auto upto = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int trial = 0; trial < 2000; ++trial) {
+    nn::Piece piece{
+        .name = "p", .global_row = upto(5), .global_col = upto(5), .rows = 1 + upto(6), .cols = 1 + upto(7)};
+    piece.global_shape = {piece.global_row + piece.rows + upto(3), piece.global_col + piece.cols + upto(3)};
+    const nn::ParameterStore::PieceRef ref{.parameter = nullptr, .piece = &piece, .slab_begin = 0};
+    const int64_t first = upto(piece.size());
+    const nn::PieceRange range{.ref = &ref, .first = first, .size = 1 + upto(piece.size() - first)};
+    const std::vector<nn::RangeBlock> blocks = nn::blocks_of(range);
+    ASSERT_LE(blocks.size(), 3U);
+    int64_t at = 0;
+    for (const nn::RangeBlock& block : blocks) {
+      ASSERT_EQ(block.offset, at);
+      ASSERT_GT(block.rows * block.cols, 0);
+      for (int64_t r = 0; r < block.rows; ++r) {
+        for (int64_t c = 0; c < block.cols; ++c, ++at) {
+          ASSERT_EQ(block.row + r, piece.global_row + (first + at) / piece.cols);
+          ASSERT_EQ(block.col + c, piece.global_col + (first + at) % piece.cols);
+        }
+      }
+    }
+    ASSERT_EQ(at, range.size);
+  }
+}
+
+class ShardedOptimizer : public ::testing::TestWithParam<DType> {
+ protected:
+  std::string bytes_of(CheckpointModel& model, const nn::SlabTensor& slab, const nn::PieceRange& range) const {
+    return model.bytes_of(slab.of(range));
+  }
+  /// What `part` holds of master, moments and values is what `whole` holds there.
+  void expect_part_of(CheckpointModel& part, const optim::Optimizer& state, CheckpointModel& whole) const {
+    const optim::Optimizer& all = whole.optimizer();
+    for (const nn::PieceRange& range : state.ranges()) {
+      // The same elements of the whole state, whose packed tensors are laid out like the slabs.
+      nn::PieceRange same = range;
+      same.packed_at = range.slab_begin;
+      const std::string& name = range.ref->piece->name;
+      EXPECT_EQ(bytes_of(part, state.master(), range), bytes_of(whole, all.master(), same)) << name;
+      EXPECT_EQ(bytes_of(part, state.m(), range), bytes_of(whole, all.m(), same)) << name;
+      EXPECT_EQ(bytes_of(part, state.v(), range), bytes_of(whole, all.v(), same)) << name;
+      EXPECT_EQ(bytes_of(part, {.data = part.store().values()}, range),
+                bytes_of(whole, {.data = whole.store().values()}, same))
+          << name;
+    }
+  }
+};
+
+TEST_P(ShardedOptimizer, StartsAndStepsLikeTheWholeOne) {
+  StepScalars scalars{.lr = 0.01, .beta1_correction = 0.1, .beta2_correction = 0.05, .clip_scale = 0.7};
+  const auto start_and_step = [&](CheckpointModel& model, optim::Optimizer& optimizer) {
+    Ctx ctx = model.ctx();
+    ctx.scalars = &scalars;
+    optimizer.initialize(ctx, 5);
+    for (const uint64_t seed : {1, 2, 3}) {
+      model.store().initialize(ctx, seed, model.store().grads());
+      optimizer.step(ctx);
+    }
+  };
+  const std::vector<nn::Piece> pieces = [] {
+    std::vector<nn::Piece> made;
+    for (const auto& [name, rows, cols] : {std::tuple{"a", 7, 30}, {"b", 40, 9}, {"c", 1, 500}}) {
+      made.push_back({.name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols});
+      made.back().init = {.kind = nn::InitRule::Kind::kNormal, .value = 0.3};
+    }
+    return made;
+  }();
+  CheckpointModel whole(GetParam(), pieces);
+  start_and_step(whole, whole.optimizer());
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    SCOPED_TRACE(rank);
+    CheckpointModel part(GetParam(), pieces);
+    const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 3, .bucket_elems = 300});
+    optim::Optimizer state(part.ctx(), part.store(), optim::AdamWOptions{}, plan.owned_by(rank));
+    start_and_step(part, state);
+    expect_part_of(part, state, whole);
+    EXPECT_LT(state.m().data.size(), whole.optimizer().m().data.size() / 2);
+  }
+}
+
+TEST_P(ShardedOptimizer, LoadsItsPartOfACheckpoint) {
+  const ScratchDir dir;
+  CheckpointModel whole(GetParam());
+  whole.randomize(8);
+  const auto saved = checkpoint::save(
+      whole.ctx(),
+      {.run_dir = dir.path(), .store = whole.store(), .optimizer = &whole.optimizer(), .state = state_at(3)});
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    SCOPED_TRACE(rank);
+    CheckpointModel part(GetParam());
+    const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 4, .bucket_elems = 200});
+    optim::Optimizer state(part.ctx(), part.store(), optim::AdamWOptions{}, plan.owned_by(rank));
+    checkpoint::CheckpointReader reader(saved.path);
+    EXPECT_EQ(checkpoint::load_training(part.ctx(), reader, part.store(), state), state_at(3));
+    expect_part_of(part, state, whole);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, ShardedOptimizer,
+                         ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat64),
+                         [](const auto& param) { return std::string(name_of(param.param)); });
+
+}  // namespace
+}  // namespace ashlar::testing
