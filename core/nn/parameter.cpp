@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/nn/slab_parts.h"
+
 namespace ashlar::nn {
 
 std::string_view name_of(Role role) {
@@ -58,27 +60,9 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
   ASHLAR_CHECK(twice == pieces_.end(), "two tensors are named ", twice->piece->name);
 }
 
-void initialize_block(const Ctx& ctx, const Piece& piece, int64_t global_row, int64_t global_col, uint64_t seed,
-                      const Tensor& block) {
-  if (piece.init.kind == InitRule::Kind::kConstant) {
-    ctx.backend.fill({.dst = block.mut_view(), .value = piece.init.value}, ctx.stream);
-    return;
-  }
-  ctx.backend.random_fill({.dst = block.mut_view(),
-                           .distribution = Distribution::kNormal,
-                           .scale = piece.init.value,
-                           .seed = seed,
-                           .site = piece.site(),
-                           .row_begin = global_row,
-                           .col_begin = global_col,
-                           .global_cols = piece.global_shape.cols()},
-                          ctx.stream);
-}
-
 void ParameterStore::initialize(const Ctx& ctx, uint64_t seed, const Tensor& slab) const {
   ASHLAR_CHECK(slab.size() == slab_size_, "slab of ", slab.size(), ", expected ", slab_size_);
-  for (const PieceRef& ref : pieces_)
-    initialize_block(ctx, *ref.piece, ref.piece->global_row, ref.piece->global_col, seed, of(slab, ref));
+  nn::initialize(ctx, seed, piece_ranges(*this, SlabParts::whole(*this)), {.data = slab});
 }
 
 void ParameterStore::begin_step() {

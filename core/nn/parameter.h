@@ -52,11 +52,6 @@ struct Piece {
   uint64_t site() const { return site_of(name); }  ///< of its initial values
 };
 
-/// Initial values of the elements of a piece's tensor from (global_row, global_col) on, into `block` ([rows, cols],
-/// any floating dtype).
-void initialize_block(const Ctx& ctx, const Piece& piece, int64_t global_row, int64_t global_col, uint64_t seed,
-                      const Tensor& block);
-
 /// Storage of one or more pieces that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows no piece
 /// names (vocabulary padding) stay zero.
 struct Parameter {

@@ -57,4 +57,27 @@ std::vector<RangeBlock> blocks_of(const PieceRange& range) {
   return blocks;
 }
 
+void initialize(const Ctx& ctx, uint64_t seed, std::span<const PieceRange> ranges, const SlabTensor& slab) {
+  for (const PieceRange& range : ranges) {
+    const Piece& piece = *range.ref->piece;
+    const Tensor flat = slab.of(range);
+    if (piece.init.kind == InitRule::Kind::kConstant) {
+      ctx.backend.fill({.dst = flat.mut_view(), .value = piece.init.value}, ctx.stream);
+      continue;
+    }
+    for (const RangeBlock& block : blocks_of(range)) {
+      const Tensor t = flat.flat_range(block.offset, block.rows * block.cols).reshape({block.rows, block.cols});
+      ctx.backend.random_fill({.dst = t.mut_view(),
+                               .distribution = Distribution::kNormal,
+                               .scale = piece.init.value,
+                               .seed = seed,
+                               .site = piece.site(),
+                               .row_begin = block.row,
+                               .col_begin = block.col,
+                               .global_cols = piece.global_shape.cols()},
+                              ctx.stream);
+    }
+  }
+}
+
 }  // namespace ashlar::nn

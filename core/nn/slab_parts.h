@@ -51,12 +51,15 @@ std::vector<RangeBlock> blocks_of(const PieceRange& range);
 
 /// A tensor that is laid out like the slabs, or packed.
 struct SlabTensor {
-  const Tensor& data;
+  Tensor data;
   bool packed = false;
 
   Tensor of(const PieceRange& range) const {
     return data.flat_range(packed ? range.packed_at : range.slab_begin, range.size);
   }
 };
+
+/// Fills the ranges with their pieces' initial values, in any floating dtype.
+void initialize(const Ctx& ctx, uint64_t seed, std::span<const PieceRange> ranges, const SlabTensor& slab);
 
 }  // namespace ashlar::nn

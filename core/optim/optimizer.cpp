@@ -46,13 +46,7 @@ Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptio
 }
 
 void Optimizer::initialize(const Ctx& ctx, uint64_t seed) {
-  for (const nn::PieceRange& range : ranges_) {
-    const Tensor flat = master().of(range);
-    for (const nn::RangeBlock& block : nn::blocks_of(range)) {
-      const Tensor t = flat.flat_range(block.offset, block.rows * block.cols).reshape({block.rows, block.cols});
-      nn::initialize_block(ctx, *range.ref->piece, block.row, block.col, seed, t);
-    }
-  }
+  nn::initialize(ctx, seed, ranges_, master());
   publish(ctx);
 }
 
@@ -120,16 +114,19 @@ std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& stor
   return squares;
 }
 
+std::optional<size_t> first_non_finite(std::span<const double> squares) {
+  const auto at = std::find_if(squares.begin(), squares.end(), [](double s) { return !std::isfinite(s); });
+  if (at == squares.end()) return std::nullopt;
+  return static_cast<size_t>(at - squares.begin());
+}
+
 GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab) {
   GradNorm result;
-  result.squares =
-      piece_squares(ctx, store, nn::piece_ranges(store, nn::SlabParts::whole(store)), {.data = slab, .packed = false});
+  result.squares = piece_squares(ctx, store, nn::piece_ranges(store, nn::SlabParts::whole(store)), {.data = slab});
+  if (const auto bad = first_non_finite(result.squares)) result.first_non_finite = store.pieces()[*bad].piece->name;
   double total = 0;
-  for (size_t i = 0; i < result.squares.size(); ++i) {
-    const nn::Piece& piece = *store.pieces()[i].piece;
-    if (!std::isfinite(result.squares[i]) && result.first_non_finite.empty()) result.first_non_finite = piece.name;
-    if (piece.counted) total += result.squares[i];
-  }
+  for (size_t i = 0; i < result.squares.size(); ++i)
+    if (store.pieces()[i].piece->counted) total += result.squares[i];
   result.norm = std::sqrt(total);
   return result;
 }

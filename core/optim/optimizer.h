@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,9 @@ struct GradNorm {
 /// chunk sums added in order, in fp64. A piece without a range has 0.
 std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& store,
                                   std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab);
+
+/// Place of the first sum that is NaN or infinite.
+std::optional<size_t> first_non_finite(std::span<const double> squares);
 
 /// The norm of a slab laid out like the store's (gradients; any other for statistics), each element once: pieces in
 /// global-name order.

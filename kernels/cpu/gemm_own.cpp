@@ -116,6 +116,12 @@ class PackedGemm {
     char* b;
     int64_t first_col;  // the column whose panel lies at b
   };
+  /// A tile within the block, and what it brings closer for later ones (see TileArgs).
+  struct Place {
+    Range rows, cols;
+    const char* ahead = nullptr;
+    int64_t ahead_step = 0;
+  };
   /// The part of a block that one thread multiplies, and how many threads pack the same rows and columns with it.
   struct Share {
     Range rows, cols;  // within the block
@@ -202,7 +208,7 @@ class PackedGemm {
         Slice slice = slice_of(s);
         pack_columns(block, slice, cols, b);
         slice.first_col = cols.begin;
-        multiply_tile(block, slice, {0, m_}, cols, b, 0);
+        multiply_tile(block, slice, {.rows = {0, m_}, .cols = cols, .ahead = b});
       }
     }
   }
@@ -313,7 +319,8 @@ class PackedGemm {
         const int64_t step = more ? ceil_div(panel_cols_ * kernels_.panel_elem_bytes, end - begin) : 0;
         const char* ahead = panel_at(slice.b, slice, next.begin - slice.first_col);
         for (int64_t tile = begin; tile < end; ++tile, ahead += step * slice.groups) {
-          multiply_tile(block, slice, tile_rows(share, tile), cols, ahead, step);
+          multiply_tile(block, slice,
+                        {.rows = tile_rows(share, tile), .cols = cols, .ahead = ahead, .ahead_step = step});
         }
       }
     }
@@ -323,8 +330,8 @@ class PackedGemm {
     (in_place_ ? kernels_.tile_in_place : kernels_.tile)(rows, vectors, tile);
   }
 
-  void multiply_tile(const Block& block, const Slice& slice, Range rows, Range columns, const void* ahead,
-                     int64_t ahead_step) {
+  void multiply_tile(const Block& block, const Slice& slice, const Place& place) {
+    const auto& [rows, columns, ahead, ahead_step] = place;
     const int64_t cols = columns.size();
     const int64_t padded = round_up(cols, kernels_.lanes);
     const int vectors = static_cast<int>(padded / kernels_.lanes);

@@ -14,6 +14,7 @@
 #include "kernels/cpu/arena_allocator.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_info.h"
+#include "launch/commands/timing.h"
 
 namespace ashlar::launch {
 namespace {
@@ -153,25 +154,6 @@ class Problem {
   AttentionForward forward_;
   AttentionBackward backward_;
 };
-
-/// The lower quartile of repeated runs: on a shared machine a disturbed run can only be too slow.
-template <typename Call>
-double quartile_seconds(double budget, const Call& call) {
-  using Clock = std::chrono::steady_clock;
-  call();
-  std::vector<double> times;
-  const auto begin = Clock::now();
-  double elapsed = 0;
-  while (times.size() < 8 || elapsed < budget) {
-    const auto start = Clock::now();
-    call();
-    const auto end = Clock::now();
-    times.push_back(std::chrono::duration<double>(end - start).count());
-    elapsed = std::chrono::duration<double>(end - begin).count();
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 4), times.end());
-  return times[times.size() / 4];
-}
 
 void print_row(std::ostream& out, const Shape& s, DType dtype, const char* pass, double seconds, double flops,
                double peak) {

@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/timing.h"
 #include "parallel/comm/host.h"
 
 namespace ashlar::launch {
@@ -80,8 +81,7 @@ double quartile_seconds(comm::Communicator& comm, double budget, Buffer& input, 
   const auto count = static_cast<int64_t>(times.size());
   const MutView view{times.data(), DType::kFloat64, 1, count, count};
   comm.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}).wait();
-  std::nth_element(times.begin(), times.begin() + count / 4, times.end());
-  return times[static_cast<size_t>(count / 4)];
+  return quantile(std::move(times), 0.25);
 }
 
 struct Row {

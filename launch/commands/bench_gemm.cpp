@@ -15,6 +15,7 @@
 #include "kernels/cpu/arena_allocator.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/cpu/gemm.h"
+#include "launch/commands/timing.h"
 
 namespace ashlar::launch {
 namespace {
@@ -123,27 +124,9 @@ struct Row {
   double share() const { return flops / seconds / peak; }
 };
 
-/// The lower quartile of repeated runs: on a shared machine a disturbed run can only be too slow.
-double quartile_seconds(Gemm& gemm, const GemmArgs& args, double budget) {
-  using Clock = std::chrono::steady_clock;
-  gemm.run(args);
-  gemm.run(args);
-  std::vector<double> times;
-  const auto begin = Clock::now();
-  double elapsed = 0;
-  while (times.size() < 8 || elapsed < budget) {
-    const auto start = Clock::now();
-    gemm.run(args);
-    const auto end = Clock::now();
-    times.push_back(std::chrono::duration<double>(end - start).count());
-    elapsed = std::chrono::duration<double>(end - begin).count();
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 4), times.end());
-  return times[times.size() / 4];
-}
-
 void measure(const Options& options, Gemm& gemm, Allocator& memory, std::string_view model,
              std::span<const Shape> shapes, DType dtype, std::vector<Row>& rows) {
+  const cpu::Isa isa = cpu::detect_cpu().isa;
   for (const Shape& s : shapes) {
     const Matrix x(memory, dtype, s.rows, s.k, 1);
     const Matrix w(memory, dtype, s.m, s.k, 2);
@@ -158,10 +141,10 @@ void measure(const Options& options, Gemm& gemm, Allocator& memory, std::string_
     for (size_t i = 0; i < calls.size(); ++i) {
       Row row{.model = model, .dtype = dtype, .shape = s, .kind = kKinds[i]};
       row.flops = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.k) * static_cast<double>(s.m);
-      row.seconds = quartile_seconds(gemm, calls[i], options.seconds);
+      row.seconds = quartile_seconds(options.seconds, [&] { gemm.run(calls[i]); });
       // Right after the product, at the clock that it leaves behind: rested cores reach a peak that no product can
       // hold.
-      row.peak = cpu::measure_peak(dtype, options.threads, cpu::detect_cpu().isa, 0.02);
+      row.peak = cpu::measure_peak(dtype, options.threads, isa, 0.02);
       rows.push_back(row);
     }
   }
@@ -170,8 +153,7 @@ void measure(const Options& options, Gemm& gemm, Allocator& memory, std::string_
 double median_peak(std::span<const Row> rows) {
   std::vector<double> peaks;
   for (const Row& row : rows) peaks.push_back(row.peak);
-  std::nth_element(peaks.begin(), peaks.begin() + static_cast<int64_t>(peaks.size() / 2), peaks.end());
-  return peaks[peaks.size() / 2];
+  return quantile(std::move(peaks), 0.5);
 }
 
 /// Time-weighted share of peak over the rows of one model, dtype and kind; 0 when none was served.

@@ -16,6 +16,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/parallel_for.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/timing.h"
 
 namespace ashlar::launch {
 namespace {
@@ -77,8 +78,7 @@ double median_seconds(double budget, const std::function<void()>& call) {
     times.push_back(seconds_of(call));
     total += times.back();
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  return quantile(std::move(times), 0.5);
 }
 
 struct Bandwidth {

@@ -49,6 +49,8 @@ class Engine {
   StepResult forward_backward(std::span<const DeviceBatch> micro_batches, int64_t step);
   /// Clips and applies what forward_backward left. Call only when its result is finite.
   void update(StepResult& result, int64_t step, double lr);
+  /// Of the last forward_backward, before clipping, with the sums of each piece.
+  const optim::GradNorm& gradient_norm() const { return last_norm_; }
   /// Throws Error(kNonFinite) naming step and tensor when loss or gradients are not finite.
   void check_finite(const StepResult& result, int64_t step) const;
 

@@ -156,7 +156,7 @@ void Trainer::report(const MetricsRow& row) {
 void Trainer::write_statistics() {
   const Ctx ctx = engine_->ctx();
   const auto& store = engine_->store();
-  const optim::GradNorm grads = optim::grad_norm(ctx, store, store.grads());
+  const optim::GradNorm& grads = engine_->gradient_norm();
   const auto& optimizer = *engine_->optimizer();
   const std::vector<double> weights = optim::piece_squares(ctx, store, optimizer.ranges(), optimizer.master());
   nlohmann::ordered_json row;
@@ -206,10 +206,10 @@ void Trainer::check_state() {
   for (const auto& [what, slab] : slabs) {
     const std::vector<double> squares =
         optim::piece_squares(engine_->ctx(), engine_->store(), optimizer.ranges(), slab);
-    const auto bad = std::find_if(squares.begin(), squares.end(), [](double s) { return !std::isfinite(s); });
-    if (bad == squares.end()) continue;
+    const auto bad = optim::first_non_finite(squares);
+    if (!bad) continue;
     throw Error(ExitCode::kNonFinite, "train",
-                str_cat("step ", step_, ": ", what, engine_->store().pieces()[bad - squares.begin()].piece->name,
+                str_cat("step ", step_, ": ", what, engine_->store().pieces()[*bad].piece->name,
                         " are not finite after the update; nothing was saved; lower optimizer.lr or resume from an "
                         "earlier checkpoint"));
   }

@@ -47,8 +47,7 @@ void DataParallel::finish() {
   ASHLAR_CHECK(uses_.empty() || uses_ == uses, "a parameter's number of uses changed");
   uses_ = std::move(uses);
   while (next_ > 0) reduce(plan_.buckets[--next_]);
-  for (comm::Work& work : work_) work.wait();
-  work_.clear();
+  wait_all();
 }
 
 void DataParallel::start_weights() {
@@ -61,7 +60,7 @@ void DataParallel::start_weights() {
   }
 }
 
-void DataParallel::wait_weights() {
+void DataParallel::wait_all() {
   for (comm::Work& work : work_) work.wait();
   work_.clear();
 }

@@ -28,13 +28,14 @@ class DataParallel {
   void poll();
   void finish();
   void start_weights();
-  void wait_weights();
+  void wait_weights() { wait_all(); }
 
   int64_t buckets_waiting() const { return next_; }  ///< that have not left yet
 
  private:
   bool complete(const Bucket& bucket) const;
   void reduce(const Bucket& bucket);
+  void wait_all();
 
   const ShardPlan& plan_;
   nn::ParameterStore& store_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "parallel/comm/host.h"
 
@@ -31,12 +32,8 @@ optim::GradNorm GlobalNorm::of(const Ctx& ctx, std::span<const nn::PieceRange> r
   for (size_t i = 0; i < mine.size(); ++i)
     if (store_.pieces()[i].piece->counted) result.squares[place_[i]] = mine[i];
   comm::sum_all(all_, result.squares);
-  double total = 0;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    if (!std::isfinite(result.squares[i]) && result.first_non_finite.empty()) result.first_non_finite = names_[i];
-    total += result.squares[i];
-  }
-  result.norm = std::sqrt(total);
+  if (const auto bad = optim::first_non_finite(result.squares)) result.first_non_finite = names_[*bad];
+  result.norm = std::sqrt(std::accumulate(result.squares.begin(), result.squares.end(), 0.0));
   return result;
 }
 
