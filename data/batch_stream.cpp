@@ -130,9 +130,9 @@ ValidationStream::ValidationStream(const std::string& path, const StreamOptions&
                       " tokens in its validation part, at least 2 are needed; build it with a", " larger --validation");
   }
   windows_ = (tokens - 1 + options_.sequence_length - 1) / options_.sequence_length;
+  if (max_batches > 0) windows_ = std::min(windows_, max_batches * options_.micro_batch);
   const int64_t rows = options_.micro_batch * options_.dp_size;
   num_batches_ = (windows_ + rows - 1) / rows;
-  if (max_batches > 0) num_batches_ = std::min(num_batches_, max_batches);
 }
 
 bool ValidationStream::next(Batch& batch) {

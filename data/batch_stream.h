@@ -77,15 +77,16 @@ class TrainStream final : public BatchSource {
 };
 
 /// The validation part of one dataset, in order, once: window w is tokens [wT, wT+T], and the last row may be short, so
-/// every token but the first is a target exactly once (document masking apart). Every dp index gets num_batches()
-/// batches; rows past the end have no counted target. Needs at least two tokens.
+/// every token but the first is a target exactly once (document masking apart). `max_batches` ends it after so many
+/// micro-batches' worth of windows (0: none does), which the dp indices share: the same targets on any mesh. Every dp
+/// index gets num_batches() batches; rows past the end have no counted target. Needs at least two tokens.
 class ValidationStream final : public BatchSource {
  public:
   ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_batches = 0);
 
   bool next(Batch& batch) override;
   void rewind() { step_ = 0; }
-  int64_t num_batches() const { return num_batches_; }  ///< per dp index; max_batches = 0 means the whole part
+  int64_t num_batches() const { return num_batches_; }  ///< per dp index
   const TokenDataset& dataset() const { return *dataset_; }
 
  private:

@@ -1,5 +1,6 @@
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -10,15 +11,54 @@
 #include "core/base/log.h"
 #include "launch/commands/commands.h"
 #include "launch/training/signals.h"
+#include "launch/world.h"
 #include "parallel/comm/bootstrap.h"
+#include "parallel/comm/together.h"
 
 namespace {
 
-// One line on standard error, whatever went wrong; the code is part of the interface.
-int fail(const std::string& text, ashlar::ExitCode code) {
+using ashlar::ExitCode;
+
+int print_error(const std::string& text, ExitCode code) {
   std::cout.flush();
   std::fprintf(stderr, "ashlar: %s\n", text.c_str());
   return static_cast<int>(code);
+}
+
+/// What this rank says of an error that it met by itself. Others wait for it in vain, so that its process ends without
+/// goodbye and the launcher ends them.
+int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootstrap) {
+  const ashlar::comm::Communicator* ranks = bootstrap.started();
+  if (ranks == nullptr || ranks->size() == 1) {
+    // Ranks that have not met yet have all looked at the same command line.
+    return ashlar::launch::world_from_environment().rank == 0 ? print_error(text, code) : static_cast<int>(code);
+  }
+  print_error(
+      ashlar::str_cat("rank ", ranks->rank(), " of ", ranks->size(), " on ", ashlar::comm::Bootstrap::host_name(),
+                      ", after ", ranks->engine()->last_operation(), ": ", text),
+      code);
+  std::_Exit(static_cast<int>(code));
+}
+
+int run(const std::vector<std::string>& words, const ashlar::training::SignalWatch& signals,
+        ashlar::comm::Bootstrap& bootstrap, ashlar::Log& log) {
+  try {
+    const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
+    if (code == 0 && !std::cout.flush()) {  // a result that nobody got is no success
+      return fail("[output] standard output cannot be written: the disk is full or its reader went away",
+                  ExitCode::kResource, bootstrap);
+    }
+    return code;
+  } catch (const ashlar::comm::SharedError& error) {
+    return bootstrap.started()->rank() == 0 ? print_error(error.what(), error.code()) : static_cast<int>(error.code());
+  } catch (const ashlar::Error& error) {
+    return fail(error.what(), error.code(), bootstrap);
+  } catch (const std::bad_alloc&) {
+    return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model", ExitCode::kResource,
+                bootstrap);
+  } catch (const std::exception& error) {
+    return fail("[bug] " + std::string(error.what()) + " (please report this as a bug)", ExitCode::kBug, bootstrap);
+  }
 }
 
 }  // namespace
@@ -27,26 +67,15 @@ int main(int argc, char** argv) {
   const ashlar::training::SignalWatch signals;  // before any thread exists
   std::signal(SIGPIPE, SIG_IGN);                // a reader that went away is a failed write, reported where it happens
   std::signal(SIGXFSZ, SIG_IGN);
-  ashlar::Log log([](std::string_view line) {
-    std::fwrite(line.data(), 1, line.size(), stdout);
+  // Rank 0 speaks for all; what another rank warns of is its own.
+  const int64_t rank = ashlar::launch::world_from_environment().rank;
+  ashlar::Log log([rank](std::string_view line) {
+    if (rank != 0 && !line.starts_with("warning: ")) return;
+    const std::string text = rank == 0 ? std::string(line) : ashlar::str_cat("rank ", rank, ": ", line);
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fputc('\n', stdout);
     std::fflush(stdout);
   });
-  try {
-    ashlar::comm::Bootstrap bootstrap;  // the other ranks, if there are any and a command asks for them
-    const int code =
-        ashlar::launch::run_command(std::vector<std::string>(argv + 1, argv + argc), signals, bootstrap, log);
-    if (code == 0 && !std::cout.flush()) {  // a result that nobody got is no success
-      return fail("[output] standard output cannot be written: the disk is full or its reader went away",
-                  ashlar::ExitCode::kResource);
-    }
-    return code;
-  } catch (const ashlar::Error& error) {
-    return fail(error.what(), error.code());
-  } catch (const std::bad_alloc&) {
-    return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model",
-                ashlar::ExitCode::kResource);
-  } catch (const std::exception& error) {
-    return fail("[bug] " + std::string(error.what()) + " (please report this as a bug)", ashlar::ExitCode::kBug);
-  }
+  ashlar::comm::Bootstrap bootstrap;  // the other ranks, if there are any and a command asks for them
+  return run(std::vector<std::string>(argv + 1, argv + argc), signals, bootstrap, log);
 }

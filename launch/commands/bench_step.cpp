@@ -10,8 +10,11 @@
 #include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"
-#include "launch/training/engine.h"
+#include "launch/training/engine_options.h"
+#include "launch/training/evaluation.h"
 #include "launch/training/memory.h"
+#include "launch/training/peak.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::launch {
 
@@ -35,48 +38,56 @@ data::Batch random_batch(int64_t B, int64_t T, int64_t vocab, uint64_t index) {
   return batch;
 }
 
-}  // namespace
+struct StepArguments {
+  int64_t steps = 5, warmup = 2;
+  bool json = false;
+  config::RunConfig config;
+};
 
-int run_bench_step(std::span<const std::string> words, std::ostream& out) {
+StepArguments parse(std::span<const std::string> words, comm::Bootstrap& bootstrap) {
   Arguments arguments("bench step", words);
-  const int64_t steps = arguments.integer("--steps", 5, 1, 100000);
-  const int64_t warmup = arguments.integer("--warmup", 2, 0, 100000);
-  const bool json = arguments.flag("--json");
+  StepArguments a{.steps = arguments.integer("--steps", 5, 1, 100000),
+                  .warmup = arguments.integer("--warmup", 2, 0, 100000),
+                  .json = arguments.flag("--json")};
   std::vector<std::string> files = arguments.positionals();
   std::vector<std::string> overrides = take_overrides(files);
   if (files.size() != 1)
     throw input_error("bench step", "expected one configuration file, got ", files.size(),
                       "; usage: ashlar bench step CONFIG [section.key=value ...]");
-
-  const int cores = cpu::detect_cpu().cores;
   const config::RawConfig raw = config::read_config(files[0], overrides);
-  config::Facts facts{.hardware_threads = cores, .purpose = config::Purpose::kModel};
+  config::Facts facts{.ranks = bootstrap.world().size(),
+                      .local_ranks = bootstrap.local_size(),
+                      .hardware_threads = cpu::detect_cpu().cores,
+                      .purpose = config::Purpose::kStep};
   if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // bytes: no dataset is opened here
-  const config::RunConfig c = config::resolve(raw, facts).config;
-  const int64_t T = c.train.sequence_length,
-                B = std::max<int64_t>(c.train.micro_batch, c.train.global_batch > 0 ? 0 : 1);
-  if (T <= 0 || B <= 0)
+  a.config = config::resolve(raw, facts).config;
+  if (a.config.train.sequence_length <= 0 || a.config.train.micro_batch + a.config.train.global_batch <= 0)
     throw input_error("bench step", "train.sequence_length and train.micro_batch are needed; give them in ", files[0],
                       " or as overrides");
-  const int64_t global = std::max(c.train.global_batch, B);
+  return a;
+}
+
+}  // namespace
+
+int run_bench_step(std::span<const std::string> words, comm::Bootstrap& bootstrap, std::ostream& out) {
+  comm::Communicator& ranks = bootstrap.world();
+  StepArguments arguments;
+  comm::together(ranks, [&] { arguments = parse(words, bootstrap); });
+  const auto& [steps, warmup, json, c] = arguments;
+  const int64_t T = c.train.sequence_length, B = std::max<int64_t>(c.train.micro_batch, 1);
+  const int64_t global = std::max(c.train.global_batch, B * c.mesh.data);
 
   const int threads = static_cast<int>(c.run.threads);
   const auto backend = kernels::make_cpu_backend({.threads = threads});
   const auto stream = backend->make_stream();
-  training::Engine engine(*backend, *stream,
-                          {.model = c.model,
-                           .dtype = c.run.dtype,
-                           .optimizer = optim::AdamWOptions{},
-                           .clip = 1.0,
-                           .recompute = c.train.recompute,
-                           .seed = 1,
-                           .sequence_length = T});
+  mesh::Mesh mesh(ranks, training::shape_of(c.mesh), c.model.n_kv_heads);
+  training::Engine engine(*backend, *stream, mesh, training::engine_options(c));
   engine.initialize();
-  std::vector<training::DeviceBatch> batches(global / B);
-  for (size_t i = 0; i < batches.size(); ++i)
-    batches[i].upload(engine.ctx(), random_batch(B, T, c.model.vocab_size, i));
+  std::vector<training::DeviceBatch> slots(global / (B * c.mesh.data));
+  for (size_t i = 0; i < slots.size(); ++i)
+    slots[i].upload(engine.ctx(), random_batch(B, T, c.model.vocab_size, i * c.mesh.data + mesh.at().data));
+  const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots);
 
-  const cpu::Isa isa = cpu::detect_cpu().isa;
   std::vector<double> total_ms, model_ms, peaks;
   int64_t system_calls = 0;
   const auto calls = [&] {
@@ -96,7 +107,7 @@ int run_bench_step(std::span<const std::string> words, std::ostream& out) {
     total_ms.push_back(now_ms() - begin);
     // Between the steps, at the clock that they leave behind: cores that rested reach a peak that no step can hold.
     const double seconds = std::clamp(1e-4 * total_ms.back(), 0.005, 0.05);
-    peaks.push_back(cpu::measure_peak(c.run.dtype, threads, isa, seconds));
+    peaks.push_back(training::peak_flops(bootstrap, c.run.dtype, threads, seconds));
   }
   system_calls = calls() - system_calls;
   const auto median = [](std::vector<double> v) {
@@ -116,13 +127,17 @@ int run_bench_step(std::span<const std::string> words, std::ostream& out) {
         "\"peak_memory_bytes\": %d, "
         "\"allocator_calls\": %d}\n",
         ms, *std::min_element(total_ms.begin(), total_ms.end()), *std::max_element(total_ms.begin(), total_ms.end()),
-        forward_backward_ms, tokens_per_sec, peak / 1e9, share, share_causal, threads, std::string(cpu::name_of(isa)),
-        std::string(name_of(c.run.dtype)), training::peak_resident_bytes(), system_calls);
+        forward_backward_ms, tokens_per_sec, peak / 1e9, share, share_causal, threads,
+        std::string(cpu::name_of(cpu::detect_cpu().isa)), std::string(name_of(c.run.dtype)),
+        training::peak_resident_bytes(), system_calls);
     return 0;
   }
   out << backend->description() << "\n";
-  out << absl::StrFormat("%d sequences of %d tokens in %d micro-batches, %s, %d threads, median of %d steps\n", global,
-                         T, batches.size(), std::string(name_of(c.run.dtype)), threads, steps);
+  out << absl::StrFormat(
+      "%d sequences of %d tokens in %d micro-batches, %s, pipeline %d x data %d x tensor %d, %d threads a rank, median "
+      "of %d steps\n",
+      global, T, batches.size(), std::string(name_of(c.run.dtype)), c.mesh.pipeline, c.mesh.data, c.mesh.tensor,
+      threads, steps);
   out << absl::StrFormat("%.0f tok/s\n", tokens_per_sec);
   out << absl::StrFormat("step %.1f ms (%.1f to %.1f): forward and backward %.1f, norm, clip and AdamW %.1f\n", ms,
                          *std::min_element(total_ms.begin(), total_ms.end()),

@@ -19,6 +19,9 @@
 #include "launch/commands/params.h"
 #include "launch/commands/train.h"
 #include "launch/config/schema.h"
+#include "launch/world.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::launch {
 
@@ -29,6 +32,7 @@ struct Command {
   const char* summary;
   const char* help;  ///< null: the command prints its own
   std::function<int(std::span<const std::string>)> run;
+  bool by_all_ranks = false;  ///< otherwise rank 0 does it alone, and the others wait
 };
 
 const char* const kBenchHelp =
@@ -43,12 +47,14 @@ const char* const kBenchHelp =
 
 int run_bench(std::span<const std::string> words, comm::Bootstrap& bootstrap) {
   const std::string what = words.empty() ? "" : words[0];
+  std::ostream nowhere(nullptr);  // several ranks measure at once, one tells
+  std::ostream& out = world_from_environment().rank == 0 ? std::cout : nowhere;
   const std::span<const std::string> rest = words.empty() ? words : words.subspan(1);
-  if (what == "gemm") return run_bench_gemm(rest, std::cout);
-  if (what == "kernels") return run_bench_kernels(rest, std::cout);
-  if (what == "attention") return run_bench_attention(rest, std::cout);
-  if (what == "comm") return run_bench_comm(rest, bootstrap, std::cout);
-  if (what == "step") return run_bench_step(rest, std::cout);
+  if (what == "gemm") return run_bench_gemm(rest, out);
+  if (what == "kernels") return run_bench_kernels(rest, out);
+  if (what == "attention") return run_bench_attention(rest, out);
+  if (what == "comm") return run_bench_comm(rest, bootstrap, out);
+  if (what == "step") return run_bench_step(rest, bootstrap, out);
   throw input_error("bench", "expected gemm, kernels, attention, comm or step, got ", what.empty() ? "nothing" : what,
                     "; ashlar bench --help lists all");
 }
@@ -56,11 +62,11 @@ int run_bench(std::span<const std::string> words, comm::Bootstrap& bootstrap) {
 std::vector<Command> command_table(const training::SignalWatch& signals, comm::Bootstrap& bootstrap, Log& log) {
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
-       [&](std::span<const std::string> words) { return run_train_command(words, signals, log); }},
+       [&](std::span<const std::string> words) { return run_train_command(words, signals, bootstrap, log); }, true},
       {"eval", "loss of a checkpoint on a validation part", kEvalHelp,
-       [&](std::span<const std::string> words) { return run_eval_command(words, log); }},
+       [&](std::span<const std::string> words) { return run_eval_command(words, bootstrap, log); }, true},
       {"generate", "text from a checkpoint", kGenerateHelp,
-       [&](std::span<const std::string> words) { return run_generate_command(words, log); }},
+       [&](std::span<const std::string> words) { return run_generate_command(words, bootstrap, log); }, true},
       {"import", "a Hugging Face model as a checkpoint", kImportHelp,
        [&](std::span<const std::string> words) { return run_import_command(words, log); }},
       {"export", "a checkpoint as a Hugging Face model", kExportHelp,
@@ -74,7 +80,7 @@ std::vector<Command> command_table(const training::SignalWatch& signals, comm::B
          return commands::explain_command({words.begin(), words.end()});
        }},
       {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp,
-       [&](std::span<const std::string> words) { return run_bench(words, bootstrap); }},
+       [&](std::span<const std::string> words) { return run_bench(words, bootstrap); }, true},
   };
 }
 
@@ -96,12 +102,13 @@ bool asks_for_help(const std::string& word) { return word == "--help" || word ==
 int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log) {
   const std::vector<Command> all = command_table(signals, bootstrap, log);
+  const bool speaks = world_from_environment().rank == 0;
   if (words.empty() || asks_for_help(words[0])) {
-    print_overview(all);
+    if (speaks) print_overview(all);
     return words.empty() ? static_cast<int>(ExitCode::kInput) : 0;
   }
   if (words[0] == "--version") {
-    std::cout << "ashlar 0.1.0\n";
+    if (speaks) std::cout << "ashlar 0.1.0\n";
     return 0;
   }
   const auto found = std::find_if(all.begin(), all.end(), [&](const Command& c) { return c.name == words[0]; });
@@ -114,10 +121,14 @@ int run_command(const std::vector<std::string>& words, const training::SignalWat
   }
   const std::span<const std::string> rest(words.data() + 1, words.size() - 1);
   if (found->help != nullptr && std::any_of(rest.begin(), rest.end(), asks_for_help)) {
-    std::cout << found->help;
+    if (speaks) std::cout << found->help;
     return 0;
   }
-  return found->run(rest);
+  if (found->by_all_ranks || !comm::launched_by_mpi()) return found->run(rest);
+  comm::Communicator& ranks = bootstrap.world();
+  int code = 0;
+  comm::together(ranks, [&] { code = ranks.rank() == 0 ? found->run(rest) : 0; });
+  return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));
 }
 
 }  // namespace ashlar::launch

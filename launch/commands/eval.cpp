@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"
+#include "launch/training/evaluation.h"
 #include "launch/training/model_loading.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::launch {
 
@@ -22,32 +25,50 @@ const char* const kEvalHelp =
     "  --batch B              sequences at once (default: as trained)\n"
     "  --batches N            default 0: the whole part\n"
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N            default: all cores\n";
+    "  --threads N            of each rank (default: all cores)\n"
+    "  --tensor N --pipeline N  under mpirun: ranks that share each layer, stages of layers (default: as trained, or\n"
+    "                         whole models); the ranks that remain are replicas that share the data\n";
 
-int run_eval_command(std::span<const std::string> words, Log& log) {
+namespace {
+
+struct EvalArguments {
+  training::LoadOptions load;
+  std::optional<std::string> data_dir;
+  int64_t length = 0, batch_size = 0, batches = 0;
+};
+
+EvalArguments parse(std::span<const std::string> words) {
   Arguments arguments("eval", words);
-  const auto data_dir = arguments.option("--data");
-  const auto dtype = arguments.option("--dtype");
-  const int64_t length = arguments.integer("--sequence-length", 0, 0, int64_t{1} << 30);
-  const int64_t batch_size = arguments.integer("--batch", 0, 0, 1 << 20);
-  const int64_t batches = arguments.integer("--batches", 0, 0, INT64_MAX);
-  const int64_t threads = arguments.integer("--threads", 0, 0, 4096);
+  EvalArguments a;
+  a.data_dir = arguments.option("--data");
+  a.load.dtype = arguments.option("--dtype");
+  a.length = a.load.positions = arguments.integer("--sequence-length", 0, 0, int64_t{1} << 30);
+  a.batch_size = arguments.integer("--batch", 0, 0, 1 << 20);
+  a.batches = arguments.integer("--batches", 0, 0, INT64_MAX);
+  a.load.threads = arguments.integer("--threads", 0, 0, 4096);
+  a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
+                 .pipeline = arguments.integer("--pipeline", 0, 0, 65536)};
   const std::vector<std::string> paths = arguments.positionals();
   if (paths.size() != 1)
     throw input_error("eval", "expected one checkpoint or run directory, got ", paths.size(),
                       "; usage: ashlar eval CHECKPOINT [options]");
+  a.load.path = paths[0];
+  return a;
+}
 
-  training::LoadedModel m =
-      training::load_model({.path = paths[0], .dtype = dtype, .threads = threads, .positions = length}, log);
+/// The windows that this rank's replica evaluates.
+data::ValidationStream open_stream(const EvalArguments& a, const training::LoadedModel& m) {
   const config::RunConfig stored = config::resolve(config::parse_config(m.config_toml, m.checkpoint.string(), {}),
                                                    {.purpose = config::Purpose::kModel})
                                        .config;
   const model::ModelConfig& config = m.engine->options().model;
-  const std::string path = data_dir ? *data_dir : stored.data.sources.empty() ? "" : stored.data.sources.front().path;
+  const std::string path = a.data_dir                    ? *a.data_dir
+                           : stored.data.sources.empty() ? ""
+                                                         : stored.data.sources.front().path;
   if (path.empty())
     throw input_error("eval", m.checkpoint.string(), " names no dataset (an import); give one with --data DIR");
-  const int64_t T = length > 0 ? length : stored.train.sequence_length;
-  const int64_t B = batch_size > 0 ? batch_size : std::max<int64_t>(stored.train.micro_batch, 1);
+  const int64_t T = a.length > 0 ? a.length : stored.train.sequence_length;
+  const int64_t B = a.batch_size > 0 ? a.batch_size : std::max<int64_t>(stored.train.micro_batch, 1);
   if (T <= 0)
     throw input_error("eval", m.checkpoint.string(),
                       " names no sequence length (an import); give one with --sequence-length T");
@@ -59,26 +80,34 @@ int run_eval_command(std::span<const std::string> words, Log& log) {
       path,
       {.sequence_length = T,
        .micro_batch = B,
+       .dp_index = m.mesh->at().data,
+       .dp_size = m.mesh->shape().data,
        .documents = {.mask = stored.data.document_mask, .restart_positions = stored.data.restart_positions},
        .vocab_size = config.vocab_size},
-      batches);
+      a.batches);
   if (m.tokenizer && m.tokenizer->hash() != stream.dataset().tokenizer().hash()) {
     throw input_error("eval", "the model was trained with tokenizer ", m.tokenizer->identity(), " (",
                       m.tokenizer->hash(), "), ", path, " is made with ", stream.dataset().tokenizer().identity(), " (",
                       stream.dataset().tokenizer().hash(), "); build the dataset with the model's tokenizer");
   }
+  return stream;
+}
+
+}  // namespace
+
+int run_eval_command(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log) {
+  comm::Communicator& ranks = bootstrap.world();
+  EvalArguments a;
+  comm::together(ranks, [&] { a = parse(words); });
+  const training::LoadedModel m = training::load_model(a.load, ranks, log);
+  std::optional<data::ValidationStream> stream;
+  comm::together(ranks, [&] { stream.emplace(open_stream(a, m)); });
   const auto begin = std::chrono::steady_clock::now();
-  LossStats stats;
-  data::Batch batch;
-  training::DeviceBatch slot;
-  while (stream.next(batch)) {
-    slot.upload(m.engine->ctx(), batch);
-    m.engine->evaluate(slot, stats);
-  }
+  const LossStats stats = training::evaluate(*m.engine, *stream);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
   log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", loss, std::exp(loss),
-                           stats.valid, path, seconds, m.checkpoint.string()));
+                           stats.valid, stream->dataset().directory(), seconds, m.checkpoint.string()));
   return 0;
 }
 

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include "launch/commands/arguments.h"
 #include "launch/training/generator.h"
 #include "launch/training/model_loading.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::launch {
 
@@ -26,7 +28,8 @@ const char* const kGenerateHelp =
     "  --through-documents go on after an end-of-document token\n"
     "  --no-cache          run the whole text again for every token; slow, same tokens\n"
     "  --dtype T           bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N         default: all cores\n";
+    "  --threads N         of each rank (default: all cores)\n"
+    "  --tensor N --pipeline N  under mpirun: how the ranks share the model (default: as trained, or what fits)\n";
 
 namespace {
 
@@ -46,59 +49,86 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-}  // namespace
+struct GenerateArguments {
+  training::LoadOptions load;
+  training::GenerateOptions generate;
+  std::optional<std::string> prompt, ids;
+  bool through_documents = false;
+};
 
-int run_generate_command(std::span<const std::string> words, Log& log) {
+GenerateArguments parse(std::span<const std::string> words) {
   Arguments arguments("generate", words);
-  const auto prompt = arguments.option("--prompt");
-  const auto ids = arguments.option("--ids");
-  const auto dtype = arguments.option("--dtype");
-  const bool through = arguments.flag("--through-documents");
-  training::GenerateOptions options{
-      .new_tokens = arguments.integer("--tokens", 200, 1, int64_t{1} << 30),
-      .use_cache = !arguments.flag("--no-cache"),
-      .sampling = {.temperature = arguments.number("--temperature", 0.8, 0, 1000),
-                   .top_k = arguments.integer("--top-k", 0, 0, int64_t{1} << 31),
-                   .top_p = arguments.number("--top-p", 1, 0, 1),
-                   .seed = static_cast<uint64_t>(arguments.integer("--seed", 0, 0, INT64_MAX))}};
-  const int64_t threads = arguments.integer("--threads", 0, 0, 4096);
+  GenerateArguments a;
+  a.prompt = arguments.option("--prompt");
+  a.ids = arguments.option("--ids");
+  a.load.dtype = arguments.option("--dtype");
+  a.through_documents = arguments.flag("--through-documents");
+  a.generate = {.new_tokens = arguments.integer("--tokens", 200, 1, int64_t{1} << 30),
+                .use_cache = !arguments.flag("--no-cache"),
+                .sampling = {.temperature = arguments.number("--temperature", 0.8, 0, 1000),
+                             .top_k = arguments.integer("--top-k", 0, 0, int64_t{1} << 31),
+                             .top_p = arguments.number("--top-p", 1, 0, 1),
+                             .seed = static_cast<uint64_t>(arguments.integer("--seed", 0, 0, INT64_MAX))}};
+  a.load.threads = arguments.integer("--threads", 0, 0, 4096);
+  a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
+                 .pipeline = arguments.integer("--pipeline", 0, 0, 65536),
+                 .one_replica = true};
   const std::vector<std::string> paths = arguments.positionals();
   if (paths.size() != 1)
     throw input_error("generate", "expected one checkpoint or run directory, got ", paths.size(),
                       "; usage: ashlar generate CHECKPOINT [options]");
-  if (prompt && ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
-
+  if (a.prompt && a.ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
+  a.load.path = paths[0];
   // Rotary tables must reach the end of the text; the prompt has at most as many tokens as bytes.
-  const int64_t prompt_tokens = static_cast<int64_t>(prompt ? prompt->size() : ids ? ids->size() : 0) + 1;
-  training::LoadedModel m = training::load_model(
-      {.path = paths[0], .dtype = dtype, .threads = threads, .positions = prompt_tokens + options.new_tokens}, log);
-  const int64_t vocab = m.engine->options().model.vocab_size;
-  if (!m.tokenizer && !ids)
+  const size_t prompt_tokens = (a.prompt ? a.prompt->size() : a.ids ? a.ids->size() : 0) + 1;
+  a.load.positions = static_cast<int64_t>(prompt_tokens) + a.generate.new_tokens;
+  return a;
+}
+
+/// The prompt as the model reads it.
+std::vector<int32_t> read_prompt(const GenerateArguments& a, const training::LoadedModel& m) {
+  if (!m.tokenizer && !a.ids)
     throw input_error("generate", m.checkpoint.string(),
                       " has no tokenizer (an import); give the prompt as --ids 1,2,3");
-  if (ids) {
-    options.prompt = parse_ids(*ids);
+  std::vector<int32_t> prompt;
+  if (a.ids) {
+    prompt = parse_ids(*a.ids);
   } else {
     try {
-      options.prompt = m.tokenizer->encode(prompt.value_or(""));
+      prompt = m.tokenizer->encode(a.prompt.value_or(""));
     } catch (const data::TextError& error) {
       throw input_error("generate", "--prompt, byte offset ", error.offset, ": ", error.reason, "; the ",
                         m.tokenizer->identity(), " tokenizer of ", m.checkpoint.string(), " cannot encode it");
     }
-    if (options.prompt.empty()) options.prompt = {m.tokenizer->eod_id()};
+    if (prompt.empty()) prompt = {m.tokenizer->eod_id()};
   }
-  for (const int32_t id : options.prompt) {
+  const int64_t vocab = m.engine->options().model.vocab_size;
+  for (const int32_t id : prompt) {
     if (id >= vocab)
       throw input_error("generate", "token id ", id, " in the prompt; the model knows ids below ", vocab);
   }
-  if (m.tokenizer && !through) options.stop_id = m.tokenizer->eod_id();
+  return prompt;
+}
 
-  if (ids) {
-    training::generate(*m.engine, options, [](int32_t id) { std::cout << id << ' ' << std::flush; });
-    std::cout << '\n';
+}  // namespace
+
+int run_generate_command(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log) {
+  comm::Communicator& ranks = bootstrap.world();
+  GenerateArguments a;
+  comm::together(ranks, [&] { a = parse(words); });
+  const training::LoadedModel m = training::load_model(a.load, ranks, log);
+  training::GenerateOptions& options = a.generate;
+  comm::together(ranks, [&] { options.prompt = read_prompt(a, m); });
+  if (m.tokenizer && !a.through_documents) options.stop_id = m.tokenizer->eod_id();
+  std::ostream nowhere(nullptr);
+  std::ostream& out = ranks.rank() == 0 ? std::cout : nowhere;
+
+  if (a.ids) {
+    training::generate(*m.engine, options, [&](int32_t id) { out << id << ' ' << std::flush; });
+    out << '\n';
     return 0;
   }
-  std::cout << prompt.value_or("");
+  out << a.prompt.value_or("");
   // Tokens are written as they come; a character cut in the middle waits for its rest.
   std::vector<int32_t> waiting;
   const auto flush_text = [&](bool all) {
@@ -112,7 +142,7 @@ int run_generate_command(std::span<const std::string> words, Log& log) {
       return needed > tail;
     };
     if (!all && waiting.size() < 4 && incomplete()) return;
-    std::cout << text << std::flush;
+    out << text << std::flush;
     waiting.clear();
   };
   training::generate(*m.engine, options, [&](int32_t id) {
@@ -121,7 +151,7 @@ int run_generate_command(std::span<const std::string> words, Log& log) {
     flush_text(false);
   });
   flush_text(true);
-  std::cout << '\n';
+  out << '\n';
   return 0;
 }
 

@@ -1,10 +1,13 @@
 #include "launch/commands/train.h"
 
+#include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
 #include "kernels/cpu/cpu_info.h"
 #include "launch/commands/arguments.h"
 #include "launch/training/trainer.h"
 #include "launch/world.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::launch {
 
@@ -20,37 +23,62 @@ const char* const kTrainHelp =
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 save a checkpoint and exit with 76, 77 and 75; the same command then continues.\n";
 
-int run_train_command(std::span<const std::string> words, const training::SignalWatch& signals, Log& log) {
-  training::MemoryLedger memory;
-  Arguments arguments("train", words);
-  const bool restart = arguments.flag("--restart");
-  std::vector<std::string> files = arguments.positionals();
-  const std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 1)
-    throw input_error("train", "expected one configuration file, got ", files.size(),
-                      "; usage: ashlar train CONFIG [section.key=value ...]");
+namespace {
 
-  const World world = world_from_environment();
-  widen_affinity(world, log);
-  config::RawConfig raw = config::read_config(files[0], overrides);
-  config::Facts facts{
-      .ranks = world.ranks, .local_ranks = world.local_ranks, .hardware_threads = cpu::detect_cpu().cores};
-  std::vector<data::WeightedDataset> datasets;
-  for (const auto& source : raw.data_sources()) {
-    try {
-      datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});
-      if (!facts.dataset_vocab_size) facts.dataset_vocab_size = datasets.back().dataset->tokenizer().vocab_size();
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kInput) throw;
-      raw.add_error(error.what());
-    }
+void check_same_configuration(comm::Communicator& ranks, const config::RunConfig& config) {
+  const std::vector<uint64_t> hashes = comm::gather_values(ranks, config::config_hash(config));
+  for (size_t rank = 1; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hashes[0]) continue;
+    throw comm::SharedError(
+        ExitCode::kInput, "config",
+        absl::StrFormat(
+            "rank %d has a configuration of hash %016x, expected that of rank 0, %016x; give every node the "
+            "same files, overrides and datasets",
+            rank, hashes[rank], hashes[0]));
   }
-  const config::Resolved resolved = config::resolve(raw, facts);
-  if (restart) {
+}
+
+}  // namespace
+
+int run_train_command(std::span<const std::string> words, const training::SignalWatch& signals,
+                      comm::Bootstrap& bootstrap, Log& log) {
+  training::MemoryLedger memory;
+  widen_affinity(world_from_environment(), log);  // before MPI starts a thread
+  comm::Communicator& ranks = bootstrap.world();
+  config::Resolved resolved;
+  std::vector<data::WeightedDataset> datasets;
+  comm::together(ranks, [&] {
+    Arguments arguments("train", words);
+    const bool restart = arguments.flag("--restart");
+    std::vector<std::string> files = arguments.positionals();
+    const std::vector<std::string> overrides = take_overrides(files);
+    if (files.size() != 1)
+      throw input_error("train", "expected one configuration file, got ", files.size(),
+                        "; usage: ashlar train CONFIG [section.key=value ...]");
+    config::RawConfig raw = config::read_config(files[0], overrides);
+    config::Facts facts{
+        .ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = cpu::detect_cpu().cores};
+    for (const auto& source : raw.data_sources()) {
+      try {
+        datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});
+        if (!facts.dataset_vocab_size) facts.dataset_vocab_size = datasets.back().dataset->tokenizer().vocab_size();
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::kInput) throw;
+        raw.add_error(error.what());
+      }
+    }
+    resolved = config::resolve(raw, facts);
+    if (!restart || ranks.rank() != 0) return;
     const auto aside = training::RunDirectory::set_aside(resolved.config.run.dir);
     if (!aside.empty()) log.info(str_cat("the earlier run is now ", aside.string()));
-  }
-  training::Trainer trainer(resolved, std::move(datasets), signals, std::move(memory), log);
+  });
+  check_same_configuration(ranks, resolved.config);
+  training::Trainer trainer({.resolved = resolved,
+                             .datasets = std::move(datasets),
+                             .bootstrap = bootstrap,
+                             .signals = signals,
+                             .memory = std::move(memory),
+                             .log = log});
   return static_cast<int>(trainer.run());
 }
 

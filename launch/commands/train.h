@@ -5,11 +5,14 @@
 
 #include "core/base/log.h"
 #include "launch/training/signals.h"
+#include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
 
-/// `ashlar train CONFIG [section.key=value ...] [--restart]`. Returns the exit code; throws Error.
-int run_train_command(std::span<const std::string> words, const training::SignalWatch& signals, Log& log);
+/// `ashlar train CONFIG [section.key=value ...] [--restart]`. All ranks call it. Returns the exit code;
+/// throws Error.
+int run_train_command(std::span<const std::string> words, const training::SignalWatch& signals,
+                      comm::Bootstrap& bootstrap, Log& log);
 
 extern const char* const kTrainHelp;
 

@@ -3,12 +3,10 @@
 #include <limits>
 
 #include "launch/config/resolver.h"
+#include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::config {
 namespace {
-
-// The next version takes many ranks: this line goes, the checks below stay.
-constexpr int64_t kMostRanks = 1;
 
 RunSection resolve_run(Resolver& r) {
   RunSection run;
@@ -41,16 +39,14 @@ MeshSection resolve_mesh(Resolver& r) {
   mesh.schedule = r.choose("mesh.schedule", {k1F1B, kGpipe, kInterleaved, kZbH1});
   r.only_when("mesh.virtual_stages", mesh.schedule == kInterleaved, {"mesh.schedule"});
   mesh.virtual_stages = r.integer("mesh.virtual_stages");
-  if (r.facts().purpose != Purpose::kTrain) return mesh;
+  if (r.facts().purpose == Purpose::kModel) return mesh;
 
-  if (ranks > kMostRanks)
-    r.error("ranks = ", ranks, ": expected ", kMostRanks, ", the most that this version runs; start without mpirun or ",
-            "with -np ", kMostRanks);
   bool divide = true;
   const auto check_divisor = [&](std::string_view key, int64_t size) {
     if (ranks % size == 0) return;
     r.error(key, " = ", size, ": expected a divisor of the number of ranks, ", ranks, "; set it to 1 or start with ",
             "another mpirun -np");
+    r.mark_unsound(key);
     divide = false;
   };
   check_divisor("mesh.tensor", mesh.tensor);
@@ -91,6 +87,23 @@ TrainSection resolve_train(Resolver& r, const MeshSection& mesh) {
   t.eval_every = r.integer("train.eval_every");
   t.eval_batches = r.integer("train.eval_batches");
   return t;
+}
+
+/// What the model and the batch say about a mesh whose product is right.
+void check_mesh(Resolver& r, const RunConfig& c) {
+  if (r.facts().purpose == Purpose::kModel) return;
+  if (r.sound({"mesh.tensor", "model.n_heads", "model.n_kv_heads", "model.d_ff", "vocab.size", "vocab.pad_to"})) {
+    for (const std::string& problem : tensor::slicing_problems(c.model, c.mesh.tensor)) r.error(problem);
+  }
+  const int64_t chunks = c.mesh.pipeline * c.mesh.virtual_stages;
+  if (r.sound({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"}) && chunks > c.model.n_layers)
+    r.error("mesh.pipeline = ", c.mesh.pipeline, ": expected mesh.pipeline * mesh.virtual_stages = ", chunks,
+            " chunks of at least one layer, got model.n_layers = ", c.model.n_layers, "; take fewer stages");
+  const int64_t rows = c.train.micro_batch * c.train.sequence_length;
+  if (c.mesh.sequence_parallel && rows % c.mesh.tensor != 0 &&
+      r.sound({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))
+    r.error("mesh.sequence_parallel = true: expected mesh.tensor = ", c.mesh.tensor,
+            " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
 }
 
 OptimizerSection resolve_optimizer(Resolver& r) {
@@ -155,6 +168,7 @@ Resolved resolve(const RawConfig& raw, const Facts& facts) {
   c.model = resolve_model(r);
   c.mesh = resolve_mesh(r);
   c.train = resolve_train(r, c.mesh);
+  check_mesh(r, c);
   c.optimizer = resolve_optimizer(r);
   c.schedule = resolve_schedule(r, c.train.steps);
   c.data = resolve_data(r, c.model.pos.type);

@@ -116,9 +116,10 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
-/// What the config is for: it decides which keys must be given. kModel needs the model sections only (params, bench,
-/// eval); the train, optimizer and data fields without a default are then 0 or empty when absent.
-enum class Purpose : uint8_t { kTrain, kModel };
+/// What the config is for: it decides which keys must be given, and whether the mesh must fit the ranks. kModel needs
+/// the model sections only (params, eval), kStep those and a mesh (bench step); the train, optimizer and data fields
+/// without a default are then 0 or empty when absent.
+enum class Purpose : uint8_t { kTrain, kStep, kModel };
 
 /// What resolve() is told about the world.
 struct Facts {

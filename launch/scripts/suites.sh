@@ -59,16 +59,27 @@ failed_part() {
 # How long a suite with this budget may run before it is taken for hung.
 hang_limit() { if [ "$1" = - ]; then echo 14400; else echo $(($1 * 4 + 60)); fi; }
 
+# rank_counts SUITE EXECUTABLE: on how many ranks it runs, one after the other; nothing for a suite without ranks.
+# ASHLAR_GOLDEN_LAYOUTS ("1x1x1 2x1x1 ...", tensor x pipeline x data) says it for the reference vectors.
+rank_counts() {
+  if [ "$1" = reference ] && [ -n "${ASHLAR_GOLDEN_LAYOUTS:-}" ]; then
+    printf '%s\n' $ASHLAR_GOLDEN_LAYOUTS | awk -F x '{ print $1 * $2 * $3 }' | sort -nu
+  elif [ -s "$2.ranks" ]; then
+    cat "$2.ranks"
+  fi
+}
+
 # run_suite SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: BUDGET in seconds, or - for none. Standard input is empty.
 # Where EXECUTABLE.ranks lists numbers, the suite is run once for each of them, on so many ranks, with this budget each.
 run_suite() {
-  local suite=$1 label=$2 executable=$3 budget=$4 ranks
+  local suite=$1 label=$2 executable=$3 budget=$4 counts ranks
   shift 4
-  if [ ! -s "$executable.ranks" ]; then
+  counts=$(rank_counts "$suite" "$executable")
+  if [ -z "$counts" ]; then
     run_command "$label" "$budget" "$executable" "$@"
     return
   fi
-  for ranks in $(<"$executable.ranks"); do
+  for ranks in $counts; do
     run_command "$label on $ranks" "$budget" "$root/launch/scripts/with_ranks.sh" "$ranks" "$executable" "$@"
   done
 }

@@ -24,15 +24,15 @@ void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {
   for (size_t n = 0; n < batch.positions.size(); ++n)
     sorted_positions_[counts_[batch.positions[n]]++] = static_cast<int32_t>(n);
 
-  view_ = {.B = batch.B, .T = batch.T};
-  view_.ids = put(ctx, ids_, batch.ids);
-  view_.targets = put(ctx, targets_, batch.targets);
-  view_.positions = put(ctx, positions_, batch.positions);
-  view_.doc_start = put(ctx, doc_start_, batch.doc_start);
-  view_.order = put(ctx, order_, batch.order);
-  view_.position_order = put(ctx, position_order_, sorted_positions_);
-  first_sample_ = batch.first_sample;
-  valid_targets_ = batch.valid_targets;
+  micro_batch_ = {
+      .view = {.B = batch.B, .T = batch.T}, .first_sample = batch.first_sample, .valid_targets = batch.valid_targets};
+  model::BatchView& view = micro_batch_.view;
+  view.ids = put(ctx, ids_, batch.ids);
+  view.targets = put(ctx, targets_, batch.targets);
+  view.positions = put(ctx, positions_, batch.positions);
+  view.doc_start = put(ctx, doc_start_, batch.doc_start);
+  view.order = put(ctx, order_, batch.order);
+  view.position_order = put(ctx, position_order_, sorted_positions_);
 }
 
 }  // namespace ashlar::training

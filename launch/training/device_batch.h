@@ -4,7 +4,7 @@
 
 #include "core/autograd/ctx.h"
 #include "data/batch.h"
-#include "parallel/model/batch_view.h"
+#include "parallel/pipeline/chunk_runner.h"
 
 namespace ashlar::training {
 
@@ -14,18 +14,15 @@ class DeviceBatch {
   /// Copies what the model reads. Learned positions also get their sorted order.
   void upload(const Ctx& ctx, const data::Batch& batch);
 
-  const model::BatchView& view() const { return view_; }
-  int64_t first_sample() const { return first_sample_; }
-  int64_t valid_targets() const { return valid_targets_; }
+  const pipeline::MicroBatch& micro_batch() const { return micro_batch_; }  ///< looks into this one
+  const model::BatchView& view() const { return micro_batch_.view; }
 
  private:
   const int32_t* put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values);
 
   Tensor ids_, targets_, positions_, doc_start_, order_, position_order_;
   std::vector<int32_t> sorted_positions_, counts_;
-  model::BatchView view_;
-  int64_t first_sample_ = 0;
-  int64_t valid_targets_ = 0;
+  pipeline::MicroBatch micro_batch_;
 };
 
 }  // namespace ashlar::training

@@ -3,80 +3,128 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launch/training/layout.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/tensor/shared_gradients.h"
+
 namespace ashlar::training {
 
-Engine::Engine(Backend& backend, Stream& stream, const EngineOptions& options)
+Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineOptions& options)
     : options_(options),
+      mesh_(mesh),
       ctx_{.backend = backend,
            .stream = stream,
            .dtype = options.dtype,
            .recompute = options.recompute,
-           .scalars = &scalars_} {
-  if (options_.tensor_parallel.group == nullptr) options_.tensor_parallel.group = &self_;
-  stage_ = std::make_unique<model::Stage>(store_, options_.model, model::StageRange::whole(options_.model),
-                                          options_.tensor_parallel);
+           .scalars = &scalars_},
+      tp_{.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = options.sequence_parallel} {
+  const int64_t stages = mesh.shape().pipeline;
+  const pipeline::Partition cut = partition_of(
+      options_.model,
+      {.sequence_length = options_.sequence_length, .stages = stages, .virtual_stages = options_.virtual_stages});
+  for (int64_t c = 0; c < options_.virtual_stages; ++c) {
+    const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at().pipeline, c, stages)];
+    chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
+  }
   store_.allocate(ctx_, options_.optimizer.has_value());
-  if (options_.optimizer) optimizer_.emplace(ctx_, store_, *options_.optimizer, nn::SlabParts::whole(store_));
-  stage_->make_tables(ctx_, options_.sequence_length);
+  if (options_.optimizer) {
+    plan_ = zero::make_plan(store_, {.ranks = mesh.shape().data, .bucket_elems = options_.bucket_elems});
+    optimizer_.emplace(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.at().data));
+    replicas_.emplace(plan_, store_, mesh.data());
+    norms_.emplace(store_, mesh.all());
+  }
+  for (const auto& chunk : chunks_) chunk->make_tables(ctx_, options_.sequence_length);
 }
 
 void Engine::initialize() {
-  if (optimizer_) {
-    optimizer_->initialize(ctx_, options_.seed);
-  } else {
-    store_.initialize(ctx_, options_.seed, store_.values());
-  }
+  if (!optimizer_) return store_.initialize(ctx_, options_.seed, store_.values());
+  optimizer_->initialize(ctx_, options_.seed);
+  share_weights();
 }
 
-StepResult Engine::forward_backward(std::span<const DeviceBatch> micro_batches, int64_t step) {
-  StepResult result;
-  for (const DeviceBatch& batch : micro_batches) {
-    result.tokens += batch.view().rows();
-    result.valid_targets += batch.valid_targets();
-  }
-  // One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
-  scalars_.inv_valid_tokens = 1.0 / static_cast<double>(std::max<int64_t>(result.valid_targets, 1));
-  scalars_.philox_step = static_cast<uint64_t>(step);
-  store_.begin_step();
+void Engine::share_weights() { replicas_->start_weights(); }
 
-  LossStats stats;
-  for (const DeviceBatch& batch : micro_batches) {
-    Tape tape(ctx_.backend, ctx_.stream);
-    Ctx ctx = ctx_;
-    ctx.tape = &tape;
-    ctx.dropout = {.enabled = true,
-                   .seed = options_.seed,
-                   .first_sample = batch.first_sample(),
-                   .sequence_length = batch.view().T};
-    stage_->loss(ctx, stage_->blocks(ctx, stage_->embed(ctx, batch.view()), batch.view()), batch.view(), stats);
-    tape.backward();
+void Engine::wait_weights() {
+  if (replicas_) replicas_->wait_weights();
+}
+
+void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
+                 const model::BlockObserver& after_block) {
+  const pipeline::ScheduleSpec spec{.kind = kind,
+                                    .stages = mesh_.shape().pipeline,
+                                    .micro_batches = static_cast<int64_t>(batches.size()),
+                                    .virtual_stages = options_.virtual_stages};
+  pipeline::RunnerHooks hooks{.after_node = {}, .after_block = after_block};
+  wait_weights();
+  const bool training = kind != pipeline::ScheduleKind::kForwardOnly;
+  if (training) {
+    replicas_->begin_step(spec.micro_batches);
+    hooks.after_node = [&] { replicas_->poll(); };
+  }
+  Ctx ctx = ctx_;
+  ctx.dropout.seed = options_.seed;
+  pipeline::ChunkRunner runner(ctx, chunks_, batches, stats, std::move(hooks));
+  pipeline::execute(ctx, {.spec = spec,
+                          .stream = pipeline::make_schedule(spec, mesh_.at().pipeline),
+                          .stages = mesh_.pipeline(),
+                          .runner = runner,
+                          .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
+                          .after = training ? options_.after_action : nullptr});
+}
+
+StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step) {
+  // 1. One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
+  struct Counts {
+    int64_t tokens = 0, valid_targets = 0;
+  } mine;
+  for (const pipeline::MicroBatch& batch : micro_batches) {
+    mine.tokens += batch.view.rows();
+    mine.valid_targets += batch.valid_targets;
+  }
+  StepResult result;
+  for (const Counts& replica : comm::gather_values(mesh_.data(), mine)) {
+    result.tokens += replica.tokens;
+    result.valid_targets += replica.valid_targets;
   }
   const double valid = static_cast<double>(std::max<int64_t>(result.valid_targets, 1));
+  scalars_.inv_valid_tokens = 1.0 / valid;
+  scalars_.philox_step = static_cast<uint64_t>(step);
+
+  // 2. Gradients: over micro-batches, then replicas, then whoever holds the same piece.
+  LossStats own;
+  run(options_.schedule, micro_batches, own);
+  replicas_->finish();
+  tensor::sum_shared_gradients(ctx_, store_, optimizer_->ranges(), mesh_);
+
+  // 3. What all ranks know together.
+  const LossStats stats = total(own);
   result.loss = stats.loss / valid;
   result.z_loss = stats.z_loss / valid;
   result.mean_log_z = stats.log_z / valid;
   result.max_log_z = stats.max_log_z;
   result.max_logit = stats.max_logit;
-  last_norm_ = optim::grad_norm(ctx_, store_, store_.grads());
+  last_norm_ = norms_->of(ctx_, optimizer_->ranges(), {.data = store_.grads()});
   result.grad_norm = last_norm_.norm;
   return result;
 }
 
 void Engine::check_finite(const StepResult& result, int64_t step) const {
+  const std::string& name = last_norm_.first_non_finite;
+  std::string problem;
   if (!std::isfinite(result.loss) || !std::isfinite(result.z_loss)) {
-    throw Error(ExitCode::kNonFinite, "train",
-                str_cat("step ", step, ": the loss is ", result.loss,
-                        (last_norm_.first_non_finite.empty() ? "" : ", first non-finite gradient "),
-                        last_norm_.first_non_finite,
-                        "; the weights were not updated; lower optimizer.lr or resume from an earlier checkpoint"));
+    problem = str_cat("the loss is ", result.loss, name.empty() ? "" : ", first non-finite gradient ", name, ";");
+  } else if (!std::isfinite(result.grad_norm)) {
+    problem = str_cat("the gradient of ", name.empty() ? "all tensors together" : name, " is not finite (loss ",
+                      result.loss, ");");
+  } else {
+    return;
   }
-  if (!std::isfinite(result.grad_norm)) {
-    const std::string& name = last_norm_.first_non_finite;
-    throw Error(ExitCode::kNonFinite, "train",
-                str_cat("step ", step, ": the gradient of ", name.empty() ? "all tensors together" : name,
-                        " is not finite (loss ", result.loss,
-                        "); the weights were not updated; lower optimizer.lr or resume from an earlier checkpoint"));
-  }
+  throw comm::SharedError(ExitCode::kNonFinite, "train",
+                          str_cat("step ", step, ": ", problem,
+                                  " the weights were not updated; lower optimizer.lr or resume from an earlier "
+                                  "checkpoint"));
 }
 
 void Engine::update(StepResult& result, int64_t step, double lr) {
@@ -89,24 +137,38 @@ void Engine::update(StepResult& result, int64_t step, double lr) {
   result.clip_scale = options_.clip > 0 && result.grad_norm > options_.clip ? options_.clip / result.grad_norm : 1.0;
   scalars_.clip_scale = result.clip_scale;
   optimizer_->step(ctx_);
+  share_weights();
 }
 
-void Engine::evaluate(const DeviceBatch& batch, LossStats& stats) {
-  Ctx ctx = ctx_;
-  ctx.tape = nullptr;
-  stage_->loss(ctx, stage_->blocks(ctx, stage_->embed(ctx, batch.view()), batch.view()), batch.view(), stats);
+void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats) {
+  if (!micro_batches.empty()) run(pipeline::ScheduleKind::kForwardOnly, micro_batches, stats);
 }
 
-std::vector<double> Engine::residual_rms(const DeviceBatch& batch) const {
-  Ctx ctx = ctx_;
-  ctx.tape = nullptr;
-  std::vector<double> rms;
-  Var h = stage_->embed(ctx, batch.view());
-  for (int64_t i = 0;; ++i) {
-    rms.push_back(std::sqrt(optim::sum_squares(ctx, h.value) / static_cast<double>(h.value.size())));
-    if (i == stage_->num_blocks()) return rms;
-    h = stage_->block(i).forward(ctx, h, batch.view(), stage_->rope_tables());
+LossStats Engine::total(const LossStats& stats) const {
+  // Every tensor rank of the last stage has the same sums, the other stages have none.
+  LossStats sum;
+  for (const LossStats& part : comm::gather_values(mesh_.all(), mesh_.at().tensor == 0 ? stats : LossStats{})) {
+    sum.loss += part.loss;
+    sum.z_loss += part.z_loss;
+    sum.log_z += part.log_z;
+    sum.max_log_z = std::max(sum.max_log_z, part.max_log_z);
+    sum.max_logit = std::max(sum.max_logit, part.max_logit);
+    sum.valid += part.valid;
   }
+  return sum;
+}
+
+std::vector<double> Engine::residual_rms(const pipeline::MicroBatch& batch) {
+  std::vector<double> rms(options_.model.n_layers + 1, 0.0);
+  LossStats unused;
+  run(pipeline::ScheduleKind::kForwardOnly, {&batch, 1}, unused, [&](int64_t layers, const Tensor& rows) {
+    const bool counted = options_.sequence_parallel || mesh_.at().tensor == 0;
+    if (counted) rms[layers] = optim::sum_squares(ctx_, rows);
+  });
+  comm::sum_all(mesh_.all(), rms);
+  const double elements = static_cast<double>(mesh_.shape().data * batch.view.rows() * options_.model.d_model);
+  for (double& value : rms) value = std::sqrt(value / elements);
+  return rms;
 }
 
 }  // namespace ashlar::training

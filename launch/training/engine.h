@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -7,8 +8,11 @@
 
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
-#include "parallel/comm/self_comm.h"
+#include "parallel/mesh/mesh.h"
 #include "parallel/model/stage.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/zero/data_parallel.h"
+#include "parallel/zero/global_norm.h"
 
 namespace ashlar::training {
 
@@ -19,11 +23,16 @@ struct EngineOptions {
   std::optional<optim::AdamWOptions> optimizer;
   double clip = 0;  ///< largest gradient norm; 0 = off
   Recompute recompute = Recompute::kNone;
-  uint64_t seed = 0;                       ///< of initial weights and dropout
-  int64_t sequence_length = 0;             ///< positions the rotary tables must cover
-  tensor::TensorParallel tensor_parallel;  ///< its group must outlive the engine; without one: this rank alone
+  uint64_t seed = 0;            ///< of initial weights and dropout
+  int64_t sequence_length = 0;  ///< positions the rotary tables must cover
+  bool sequence_parallel = false;
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;  ///< of training steps
+  int64_t virtual_stages = 1;                                       ///< chunks a pipeline stage
+  int64_t bucket_elems = zero::PlanSpec{}.bucket_elems;             ///< of gradients that replicas reduce together
+  std::function<void(const pipeline::Action&)> after_action;        ///< sees what this rank has done, for traces
 };
 
+/// Of a step over all ranks, the same on each.
 struct StepResult {
   double loss = 0;    ///< mean cross-entropy of the step's valid targets
   double z_loss = 0;  ///< mean z-loss, not part of `loss`
@@ -34,48 +43,67 @@ struct StepResult {
   int64_t valid_targets = 0;
 };
 
-/// A model with its parameters, optimizer and step: what trainer, benchmarks, evaluation and tests run.
+/// This rank's part of a model with its parameters, optimizer and step: what trainer, benchmarks, evaluation and tests
+/// run, on one rank as on any mesh. Calls marked (all) are made by all ranks of the mesh together.
 class Engine {
  public:
-  /// Allocates everything; weights are zero until `initialize` or a load.
-  Engine(Backend& backend, Stream& stream, const EngineOptions& options);
+  /// (all) Allocates everything; weights are zero until `initialize` or a load. `mesh` must outlive the engine.
+  Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineOptions& options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void initialize();  ///< weights from the seed
+  void initialize();     ///< (all) weights from the seed
+  void share_weights();  ///< (all) after the optimizer's parts were loaded: every replica gets the others' parts
+  void wait_weights();   ///< until they are there; before anybody but the engine reads values
 
-  /// Forward and backward of a step's micro-batches: main gradients hold d(loss + z-loss), the mean over all valid
-  /// targets of the step, before clipping.
-  StepResult forward_backward(std::span<const DeviceBatch> micro_batches, int64_t step);
-  /// Clips and applies what forward_backward left. Call only when its result is finite.
+  /// (all) Forward and backward of this replica's micro-batches of a step: main gradients hold d(loss + z-loss), the
+  /// mean over all valid targets of the step, before clipping. Every replica brings as many micro-batches, all of one
+  /// shape.
+  StepResult forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step);
+  /// (all) Clips and applies what forward_backward left. Call only when its result is finite.
   void update(StepResult& result, int64_t step, double lr);
-  /// Of the last forward_backward, before clipping, with the sums of each piece.
+  /// Of the last forward_backward, before clipping, with the sums of each piece of the model.
   const optim::GradNorm& gradient_norm() const { return last_norm_; }
-  /// Throws Error(kNonFinite) naming step and tensor when loss or gradients are not finite.
+  /// (all) Throws SharedError(kNonFinite) naming step and tensor when loss or gradients are not finite.
   void check_finite(const StepResult& result, int64_t step) const;
 
-  /// Sums loss over a batch without recording or dropout.
-  void evaluate(const DeviceBatch& batch, LossStats& stats);
+  /// (all ranks of a replica) Sums loss over micro-batches without recording or dropout; the sums are on the last stage
+  /// only. Replicas need not bring as many.
+  void evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats);
+  /// (all) What `evaluate` has summed on all ranks.
+  LossStats total(const LossStats& stats) const;
 
-  /// Root mean square of the residual stream after the embedding and after each block, over all rows and columns of
-  /// the batch, without recording or dropout: [n_layers + 1]. Costs one forward through the blocks.
-  std::vector<double> residual_rms(const DeviceBatch& batch) const;
+  /// (all) Root mean square of the residual stream behind the embedding and behind each block, over all rows and
+  /// columns of one micro-batch of each replica, without recording or dropout: [n_layers + 1]. Costs one forward.
+  std::vector<double> residual_rms(const pipeline::MicroBatch& batch);
 
   Ctx ctx() const { return ctx_; }
-  const model::Stage& stage() const { return *stage_; }
+  mesh::Mesh& mesh() const { return mesh_; }
+  /// This rank's parts of the model, in its order.
+  std::span<const std::unique_ptr<model::Stage>> chunks() const { return chunks_; }
   nn::ParameterStore& store() { return store_; }
   const nn::ParameterStore& store() const { return store_; }
   optim::Optimizer* optimizer() { return optimizer_ ? &*optimizer_ : nullptr; }
+  const zero::GlobalNorm& norms() const { return *norms_; }          ///< for training only
+  const zero::DataParallel& replicas() const { return *replicas_; }  ///< for training only
   const EngineOptions& options() const { return options_; }
 
  private:
+  void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
+           const model::BlockObserver& after_block = {});
+
   EngineOptions options_;
-  comm::SelfComm self_{"tensor"};
+  mesh::Mesh& mesh_;
   StepScalars scalars_;
   Ctx ctx_;
   nn::ParameterStore store_;
-  std::unique_ptr<model::Stage> stage_;
+  tensor::TensorParallel tp_;
+  std::vector<std::unique_ptr<model::Stage>> chunks_;
+  // For training only:
+  zero::ShardPlan plan_;
   std::optional<optim::Optimizer> optimizer_;
+  std::optional<zero::DataParallel> replicas_;
+  std::optional<zero::GlobalNorm> norms_;
   optim::GradNorm last_norm_;
 };
 

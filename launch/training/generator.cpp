@@ -3,43 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
+#include <span>
+
+#include "launch/training/decoder.h"
+#include "parallel/comm/host.h"
 
 namespace ashlar::training {
 
 namespace {
 
 constexpr uint64_t kSamplingSite = site_of("generate");
-
-std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Tensor& hidden) {
-  const Tensor logits = stage.logits(ctx, hidden.row_range(hidden.rows() - 1, 1));
-  std::vector<double> out(logits.size());
-  if (logits.dtype() == DType::kFloat64) {
-    ctx.backend.copy_to_host(logits.view(), out.data(), ctx.stream);
-  } else {
-    std::vector<float> narrow(logits.size());
-    ctx.backend.copy_to_host(logits.view(), narrow.data(), ctx.stream);
-    out.assign(narrow.begin(), narrow.end());
-  }
-  return out;
-}
-
-// One sample of tokens at positions first, first+1, ... as device memory.
-struct Tokens {
-  Tensor ids, positions;
-  model::BatchView view;
-
-  Tokens(const Ctx& ctx, std::span<const int32_t> tokens, int64_t first) {
-    const int64_t n = static_cast<int64_t>(tokens.size());
-    std::vector<int32_t> at(n);
-    std::iota(at.begin(), at.end(), static_cast<int32_t>(first));
-    ids = ctx.empty(DType::kInt32, {n});
-    positions = ctx.empty(DType::kInt32, {n});
-    ctx.backend.copy_from_host(tokens.data(), ids.mut_view(), ctx.stream);
-    ctx.backend.copy_from_host(at.data(), positions.mut_view(), ctx.stream);
-    view = {.B = 1, .T = n, .ids = ids.view().as<int32_t>(), .positions = positions.view().as<int32_t>()};
-  }
-};
 
 }  // namespace
 
@@ -76,12 +49,11 @@ int32_t draw(std::span<const double> distribution, double uniform) {
 
 void generate(Engine& engine, const GenerateOptions& o, const std::function<void(int32_t)>& emit) {
   ASHLAR_CHECK(!o.prompt.empty(), "generation needs a first token");
-  const Ctx ctx = engine.ctx();
-  const model::ModelConfig& config = engine.stage().config();
+  const model::ModelConfig& config = engine.options().model;
   const int64_t wanted = static_cast<int64_t>(o.prompt.size()) + o.new_tokens;
   const int64_t limit = config.pos.type == model::PosType::kLearned ? config.pos.max_positions : wanted;
   const int64_t capacity = std::min(limit, wanted);
-  const model::Stage& stage = engine.stage();
+  Decoder decoder(engine, capacity, o.use_cache);
 
   std::vector<int32_t> context = o.prompt;  // what the model sees
   const auto keep_newest = [&](int64_t n) {
@@ -89,27 +61,21 @@ void generate(Engine& engine, const GenerateOptions& o, const std::function<void
   };
   if (static_cast<int64_t>(context.size()) > capacity) keep_newest(capacity);
 
-  std::optional<model::KvCache> cache;
-  if (o.use_cache) cache.emplace(ctx, config, stage.slices().kv_heads.size, 1, capacity);
-  const auto logits_of_context = [&] {
-    if (!cache) {
-      const Tokens all(ctx, context, 0);
-      return last_row(ctx, stage, stage.blocks(ctx, stage.embed(ctx, all.view), all.view).value);
-    }
-    const Tokens fresh(ctx, std::span(context).subspan(cache->length), cache->length);
-    return last_row(ctx, stage, stage.decode(ctx, fresh.view, *cache));
-  };
-
   for (int64_t n = 0; n < o.new_tokens; ++n) {
-    const std::vector<double> distribution = sampling_distribution(logits_of_context(), config.vocab_size, o.sampling);
-    const Philox::Counter words = Philox::block(o.sampling.seed, kSamplingSite, static_cast<uint64_t>(n));
-    const double uniform = (static_cast<double>(words[0]) * 0x1p32 + words[1]) * 0x1p-64;
-    const int32_t id = draw(distribution, uniform);
+    const std::vector<double> logits = decoder.next_logits(context);
+    int32_t id = 0;
+    if (decoder.on_last_stage()) {
+      const Philox::Counter words = Philox::block(o.sampling.seed, kSamplingSite, static_cast<uint64_t>(n));
+      const double uniform = (static_cast<double>(words[0]) * 0x1p32 + words[1]) * 0x1p-64;
+      id = draw(sampling_distribution(logits, config.vocab_size, o.sampling), uniform);
+    }
+    comm::Communicator& stages = engine.mesh().pipeline();
+    comm::broadcast_bytes(stages, std::as_writable_bytes(std::span(&id, 1)), stages.size() - 1);
     emit(id);
     if (id == o.stop_id) return;
     if (static_cast<int64_t>(context.size()) == capacity) {
       keep_newest(std::max<int64_t>(capacity / 2, 1) - 1);
-      if (cache) cache->length = 0;
+      decoder.forget();
     }
     context.push_back(id);
   }

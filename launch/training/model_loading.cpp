@@ -5,9 +5,12 @@
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/make_backend.h"
 #include "launch/config/run_config.h"
+#include "launch/training/engine_options.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/reader.h"
+#include "parallel/comm/together.h"
+#include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::training {
 
@@ -22,29 +25,59 @@ DType dtype_named(const std::string& name) {
 
 }  // namespace
 
-LoadedModel load_model(const LoadOptions& options, Log& log) {
+mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, const mesh::MeshShape& trained,
+                               const InferenceMesh& wish) {
+  const auto fits = [&](int64_t tensor, int64_t pipeline) {
+    const int64_t replica = tensor * pipeline;
+    return (wish.one_replica ? ranks == replica : ranks % replica == 0) && pipeline <= model.n_layers &&
+           tensor::slicing_problems(model, tensor).empty() && (wish.tensor == 0 || wish.tensor == tensor) &&
+           (wish.pipeline == 0 || wish.pipeline == pipeline);
+  };
+  std::vector<std::pair<int64_t, int64_t>> candidates = {{trained.tensor, trained.pipeline}};
+  if (!wish.one_replica) candidates.push_back({1, 1});
+  for (int64_t tensor = ranks; tensor >= 1; --tensor) {
+    for (int64_t pipeline = 1; pipeline <= ranks / tensor; ++pipeline)
+      if (ranks % (tensor * pipeline) == 0) candidates.push_back({tensor, pipeline});
+  }
+  for (const auto& [tensor, pipeline] : candidates) {
+    if (fits(tensor, pipeline)) return {.pipeline = pipeline, .data = ranks / (tensor * pipeline), .tensor = tensor};
+  }
+  std::string problem;
+  if (wish.tensor > 0)
+    for (const std::string& text : tensor::slicing_problems(model, wish.tensor)) problem += text + "; ";
+  throw input_error("mesh", ranks, " ranks cannot share this model", wish.one_replica ? " as one replica" : "",
+                    wish.tensor > 0 ? str_cat(" with --tensor ", wish.tensor) : "",
+                    wish.pipeline > 0 ? str_cat(" with --pipeline ", wish.pipeline) : "", ": ", problem,
+                    "expected tensor * pipeline ", wish.one_replica ? "to be" : "to divide", " the ranks, and at most ",
+                    model.n_layers, " stages; start another number of ranks");
+}
+
+LoadedModel load_model(const LoadOptions& options, comm::Communicator& ranks, Log& log) {
   LoadedModel m;
-  checkpoint::CheckpointReader reader(checkpoint::resolve(options.path, log));
-  m.checkpoint = reader.path();
+  m.checkpoint = checkpoint::resolve(options.path, log, ranks);
+  checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(m.checkpoint, ranks);
   m.config_toml = reader.config_toml();
   if (reader.state()) m.step = reader.state()->step;
-  const std::string name = (reader.path() / "manifest.json").string();
-  const config::RunConfig config =
-      config::resolve(config::parse_config(reader.config_toml(), name, {}),
-                      {.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel})
-          .config;
-  if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
-
-  const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;
+  EngineOptions engine;
+  mesh::MeshShape shape;
+  comm::together(ranks, [&] {
+    const std::string name = (m.checkpoint / "manifest.json").string();
+    const config::RunConfig config =
+        config::resolve(config::parse_config(m.config_toml, name, {}),
+                        {.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel})
+            .config;
+    if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
+    shape = inference_mesh(config.model, ranks.size(), shape_of(config.mesh), options.mesh);
+    const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;
+    engine = {.model = config.model,
+              .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
+              .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))};
+  });
   m.backend = kernels::make_cpu_backend({.threads = static_cast<int>(options.threads), .log = &log});
   m.stream = m.backend->make_stream();
-  m.engine = std::make_unique<Engine>(
-      *m.backend, *m.stream,
-      EngineOptions{
-          .model = config.model,
-          .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
-          .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))});
-  checkpoint::load_weights(m.engine->ctx(), reader, m.engine->store(), nullptr);
+  m.mesh = std::make_unique<mesh::Mesh>(ranks, shape, engine.model.n_kv_heads);
+  m.engine = std::make_unique<Engine>(*m.backend, *m.stream, *m.mesh, engine);
+  checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
   return m;
 }
 

@@ -19,17 +19,31 @@ struct LoadedModel {
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null for an import without one
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
+  std::unique_ptr<mesh::Mesh> mesh;
   std::unique_ptr<Engine> engine;
 };
+
+/// How the ranks divide a model that does not train.
+struct InferenceMesh {
+  int64_t tensor = 0, pipeline = 0;  ///< 0: as trained where the ranks allow it, else what fits
+  bool one_replica = false;          ///< all ranks must hold parts of one model
+};
+
+/// The mesh of `ranks` ranks: what is asked for, else `trained` when it divides them, else (one replica) the most
+/// tensor ranks that the model allows and stages for the rest, or (many) whole models. Input error naming what would
+/// do.
+mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, const mesh::MeshShape& trained,
+                               const InferenceMesh& wish);
 
 struct LoadOptions {
   std::filesystem::path path;        ///< a checkpoint, or a run directory (its newest good checkpoint)
   std::optional<std::string> dtype;  ///< "bf16", "fp32", "fp64"; absent: as the run had it, fp32 for an import
   int64_t threads = 0;               ///< 0 = all cores
   int64_t positions = 0;             ///< rotary tables cover at least so many, and the run's sequence length
+  InferenceMesh mesh;
 };
 
-/// Input error for another path, dtype or model; damaged error for a damaged checkpoint.
-LoadedModel load_model(const LoadOptions& options, Log& log);
+/// Called by all ranks. Input error for another path, dtype or model; damaged error for a damaged checkpoint.
+LoadedModel load_model(const LoadOptions& options, comm::Communicator& ranks, Log& log);
 
 }  // namespace ashlar::training

@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "parallel/comm/self_comm.h"
+#include "parallel/model/stage.h"
 
 namespace ashlar::training {
 
@@ -29,7 +31,10 @@ struct Group {
 
 }  // namespace
 
-std::string parameter_table(const nn::ParameterStore& store, const optim::AdamWOptions& options) {
+std::string parameter_table(const model::ModelConfig& config, const optim::AdamWOptions& options) {
+  comm::SelfComm alone("tensor");
+  nn::ParameterStore store;  // never allocated
+  const model::Stage whole(store, config, model::StageRange::whole(config), {.group = &alone});
   std::vector<Group> groups;
   int64_t total = 0;
   for (const auto& parameter : store.parameters()) {

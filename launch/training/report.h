@@ -7,8 +7,8 @@
 
 namespace ashlar::training {
 
-/// The table of parameter groups that a run prints at its start: tensors of one kind in all layers are one row with
-/// count, shape, elements, decay and initial values with their rule.
-std::string parameter_table(const nn::ParameterStore& store, const optim::AdamWOptions& options);
+/// The table of parameter groups, of the whole model, that a run prints at its start: tensors of one kind in all layers
+/// are one row with count, shape, elements, decay and initial values with their rule.
+std::string parameter_table(const model::ModelConfig& config, const optim::AdamWOptions& options);
 
 }  // namespace ashlar::training

@@ -14,28 +14,42 @@ namespace ashlar::training {
 
 namespace fs = std::filesystem;
 
-RunDirectory::RunDirectory(const fs::path& path) : path_(path) {
+namespace {
+
+constexpr const char* kLockFile = ".lock";
+
+}  // namespace
+
+void RunDirectory::lock() {
   std::error_code error;
-  fs::create_directories(path, error);
-  if (error || !fs::is_directory(path)) {
-    throw input_error("run", "cannot create the run directory ", path.string(), ": ",
+  fs::create_directories(path_, error);
+  if (error || !fs::is_directory(path_)) {
+    throw input_error("run", "cannot create the run directory ", path_.string(), ": ",
                       error ? error.message() : "a file of that name exists",
                       "; set run.dir to a directory you may write");
   }
-  const fs::path lock = path / ".lock";
+  const fs::path lock = path_ / kLockFile;
   lock_fd_ = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_fd_ < 0) {
-    throw input_error("run", "cannot write to the run directory ", path.string(), ": ", std::strerror(errno),
+    throw input_error("run", "cannot write to the run directory ", path_.string(), ": ", std::strerror(errno),
                       "; set run.dir to a directory you may write");
   }
   if (flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
     close(lock_fd_);
-    throw input_error("run", "another process is training in ", path.string(),
+    throw input_error("run", "another process is training in ", path_.string(),
                       "; stop it, or set run.dir to another directory");
   }
 }
 
-RunDirectory::~RunDirectory() { close(lock_fd_); }
+void RunDirectory::check_visible() const {
+  if (fs::exists(path_ / kLockFile)) return;
+  throw input_error("run", "the run directory ", fs::absolute(path_).string(),
+                    ", which rank 0 has opened, is not there; set run.dir to a directory that all nodes share");
+}
+
+RunDirectory::~RunDirectory() {
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
 
 fs::path RunDirectory::set_aside(const fs::path& path) {
   if (!fs::exists(path)) return {};

@@ -2,18 +2,23 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 namespace ashlar::training {
 
-/// A run's directory, owned by one process at a time.
+/// A run's directory, owned by one run at a time.
 class RunDirectory {
  public:
-  /// Creates it if needed, checks that it can be written and locks it. Input error when it cannot, or when another
-  /// process trains there.
-  explicit RunDirectory(const std::filesystem::path& path);
+  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
+
+  /// Creates it if needed, checks that it can be written and locks it until this object ends: one rank of a run does.
+  /// Input error when it cannot, or when another run trains there.
+  void lock();
+  /// Input error when the directory is not there, on any rank after one has locked it.
+  void check_visible() const;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config() const { return path_ / "config.toml"; }

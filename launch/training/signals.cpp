@@ -25,13 +25,22 @@ SignalWatch::SignalWatch() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+SignalWatch::Request SignalWatch::request_of(ExitCode code) {
+  switch (code) {
+    case ExitCode::kSigterm: return {"SIGTERM", code};
+    case ExitCode::kSigint: return {"SIGINT", code};
+    case ExitCode::kSigusr1: return {"SIGUSR1", code};
+    default: throw Bug(str_cat("exit code ", static_cast<int>(code), " is not that of a signal"));
+  }
+}
+
 std::optional<SignalWatch::Request> SignalWatch::pending() const {
   const sigset_t set = watched();
   const timespec now{};
   switch (sigtimedwait(&set, nullptr, &now)) {
-    case SIGTERM: return Request{"SIGTERM", ExitCode::kSigterm};
-    case SIGINT: return Request{"SIGINT", ExitCode::kSigint};
-    case SIGUSR1: return Request{"SIGUSR1", ExitCode::kSigusr1};
+    case SIGTERM: return request_of(ExitCode::kSigterm);
+    case SIGINT: return request_of(ExitCode::kSigint);
+    case SIGUSR1: return request_of(ExitCode::kSigusr1);
     default: return std::nullopt;
   }
 }

@@ -18,6 +18,7 @@ class SignalWatch {
     std::string_view name;  ///< "SIGTERM"
     ExitCode code;
   };
+  static Request request_of(ExitCode code);  ///< of one of the three codes
   /// A signal that has arrived since the last call, or nothing. Never waits.
   std::optional<Request> pending() const;
   /// Gives the signals back their default action: a second one then ends the process at once.

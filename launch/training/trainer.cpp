@@ -12,12 +12,17 @@
 #include "core/optim/schedule.h"
 #include "data/batch_stream.h"
 #include "data/prefetcher.h"
-#include "kernels/cpu/cpu_info.h"
 #include "kernels/make_backend.h"
+#include "launch/training/engine_options.h"
+#include "launch/training/evaluation.h"
+#include "launch/training/layout.h"
+#include "launch/training/peak.h"
 #include "launch/training/report.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::training {
 
@@ -25,11 +30,11 @@ namespace {
 
 double now_sec() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-data::StreamOptions stream_options(const config::RunConfig& c) {
+data::StreamOptions stream_options(const config::RunConfig& c, const mesh::Mesh& mesh) {
   return {.sequence_length = c.train.sequence_length,
           .micro_batch = c.train.micro_batch,
-          .dp_index = 0,
-          .dp_size = 1,
+          .dp_index = mesh.at().data,
+          .dp_size = mesh.shape().data,
           .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
           .vocab_size = c.model.vocab_size};
 }
@@ -45,42 +50,49 @@ optim::Schedule schedule_of(const config::RunConfig& c) {
 
 }  // namespace
 
-Trainer::Trainer(const config::Resolved& resolved, std::vector<data::WeightedDataset> datasets,
-                 const SignalWatch& signals, MemoryLedger memory, Log& log)
-    : config_(resolved.config),
-      config_toml_(config::to_toml(resolved.config)),
-      tokenizer_json_(datasets.front().dataset->tokenizer().to_json()),
-      signals_(signals),
-      memory_(std::move(memory)),
-      log_(log),
-      directory_(resolved.config.run.dir) {
+Trainer::Trainer(TrainerArgs args)
+    : config_(args.resolved.config),
+      config_toml_(config::to_toml(config_)),
+      tokenizer_json_(args.datasets.front().dataset->tokenizer().to_json()),
+      ranks_(args.bootstrap.world()),
+      first_rank_(ranks_.rank() == 0),
+      signals_(args.signals),
+      memory_(std::move(args.memory)),
+      log_(args.log),
+      mesh_(ranks_, shape_of(config_.mesh), config_.model.n_kv_heads),
+      directory_(config_.run.dir) {
   const auto& c = config_;
-  for (const auto& d : resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
+  for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
+  open_run_directory();
 
   backend_ = kernels::make_cpu_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
   stream_ = backend_->make_stream();
   log_.info(backend_->description());
-  engine_.emplace(*backend_, *stream_,
-                  EngineOptions{.model = c.model,
-                                .dtype = c.run.dtype,
-                                .optimizer = optim::AdamWOptions{.beta1 = c.optimizer.beta1,
-                                                                 .beta2 = c.optimizer.beta2,
-                                                                 .eps = c.optimizer.eps,
-                                                                 .weight_decay = c.optimizer.weight_decay,
-                                                                 .decay_embeddings = c.optimizer.decay_embeddings},
-                                .clip = c.optimizer.clip,
-                                .recompute = c.train.recompute,
-                                .seed = static_cast<uint64_t>(c.run.seed),
-                                .sequence_length = c.train.sequence_length});
-  std::istringstream table(parameter_table(engine_->store(), engine_->optimizer()->options()));
+  engine_.emplace(*backend_, *stream_, mesh_, engine_options(c));
+  slots_.resize(c.train.global_batch / (c.train.micro_batch * c.mesh.data));
+  const pipeline::ScheduleSpec schedule{.kind = engine_->options().schedule,
+                                        .stages = c.mesh.pipeline,
+                                        .micro_batches = static_cast<int64_t>(slots_.size()),
+                                        .virtual_stages = c.mesh.virtual_stages};
+  const pipeline::Partition cut = partition_of(
+      c.model,
+      {.sequence_length = c.train.sequence_length, .stages = c.mesh.pipeline, .virtual_stages = c.mesh.virtual_stages});
+  for (const std::string& line : layout_picture({.model = c.model,
+                                 .mesh = mesh_.shape(),
+                                 .cut = cut,
+                                 .schedule = schedule,
+                                 .sequence_parallel = c.mesh.sequence_parallel,
+                                 .hosts = comm::gather_texts(ranks_, comm::Bootstrap::host_name())}))
+    log_.info(line);
+  std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
-  for (const auto& path : checkpoint::remove_leftovers(directory_.path()))
-    log_.info(str_cat("removed ", path.string(), ", left by a killed process"));
   if (!restore()) {
     if (c.run.init_from) {
-      checkpoint::CheckpointReader reader(checkpoint::resolve(*c.run.init_from, log_));
-      checkpoint::load_weights(engine_->ctx(), reader, engine_->store(), engine_->optimizer());
+      const std::filesystem::path from = checkpoint::resolve(*c.run.init_from, log_, ranks_);
+      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(from, ranks_);
+      checkpoint::load_weights(engine_->ctx(), load_args(reader));
+      engine_->share_weights();
       metadata_ = reader.metadata();
       log_.info(str_cat("weights from ", reader.path().string(), ", a fresh optimizer"));
     } else {
@@ -88,42 +100,62 @@ Trainer::Trainer(const config::Resolved& resolved, std::vector<data::WeightedDat
       log_.info(str_cat("initial weights from seed ", c.run.seed));
     }
   }
-  io::write_file_atomically(directory_.config(), config_toml_);
-  metrics_.emplace(directory_.metrics(), step_);
-  validated_step_ = metrics_->last_validation_step();
 
-  const std::string first = datasets.front().dataset->directory();
-  const int64_t validation_tokens = datasets.front().dataset->tokens(data::Part::kValidation);
-  auto stream = std::make_unique<data::TrainStream>(std::move(datasets), stream_options(c),
-                                                    static_cast<uint64_t>(c.run.seed), step_ * c.train.global_batch);
-  memory_.add("data", stream->max_resident_bytes());
-  reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
-  if (validation_tokens >= 2) {
-    validation_ = std::make_unique<data::ValidationStream>(first, stream_options(c), c.train.eval_batches);
-  } else {
-    log_.info(str_cat(first, " has no validation part: no val_loss will be reported"));
-  }
-  micro_batches_.resize(c.train.global_batch / c.train.micro_batch);
-  peak_flops_ = cpu::measure_peak(c.run.dtype, static_cast<int>(c.run.threads), cpu::detect_cpu().isa, 0.05);
-  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, this machine's own rate on registers now",
-                            peak_flops_ / 1e9, std::string(name_of(c.run.dtype))));
+  const std::string first = args.datasets.front().dataset->directory();
+  const int64_t validation_tokens = args.datasets.front().dataset->tokens(data::Part::kValidation);
+  comm::together(ranks_, [&] {
+    if (first_rank_) {
+      io::write_file_atomically(directory_.config(), config_toml_);
+      metrics_.emplace(directory_.metrics(), step_);
+      validated_step_ = metrics_->last_validation_step();
+    }
+    auto stream = std::make_unique<data::TrainStream>(std::move(args.datasets), stream_options(c, mesh_),
+                                                      static_cast<uint64_t>(c.run.seed), step_ * c.train.global_batch);
+    memory_.add("data", stream->max_resident_bytes());
+    reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
+    if (validation_tokens >= 2)
+      validation_ = std::make_unique<data::ValidationStream>(first, stream_options(c, mesh_), c.train.eval_batches);
+  });
+  validated_step_ = comm::max_of(ranks_, validated_step_);
+  if (!validation_) log_.info(str_cat(first, " has no validation part: no val_loss will be reported"));
+  peak_flops_ = peak_flops(args.bootstrap, c.run.dtype, static_cast<int>(c.run.threads), 0.05);
+  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate on registers now",
+                            peak_flops_ / 1e9, std::string(name_of(c.run.dtype)),
+                            ranks_.size() == 1 ? "this machine's" : "the ranks'"));
 }
 
 Trainer::~Trainer() = default;
 
+void Trainer::open_run_directory() {
+  comm::together(ranks_, [&] {
+    if (first_rank_) directory_.lock();
+  });
+  comm::together(ranks_, [&] { directory_.check_visible(); });
+}
+
+checkpoint::LoadArgs Trainer::load_args(checkpoint::CheckpointReader& reader) {
+  return {.ranks = ranks_, .reader = reader, .store = engine_->store(), .optimizer = engine_->optimizer()};
+}
+
 bool Trainer::restore() {
-  const auto found = checkpoint::newest_good(directory_.path(), log_);
+  for (const auto& path : checkpoint::remove_leftovers(directory_.path(), ranks_))
+    log_.info(str_cat("removed ", path.string(), ", left by a killed process"));
+  const auto found = checkpoint::newest_good(directory_.path(), log_, ranks_);
   if (!found) return false;
-  checkpoint::CheckpointReader reader(found->path);
+  checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, ranks_);
   // The checkpoint's own configuration decides what may change, not the file beside it.
-  const config::Resolved stored =
-      config::resolve(config::parse_config(reader.config_toml(), (found->path / "manifest.json").string(), {}),
-                      {.dataset_vocab_size = config_.model.vocab_size, .hardware_threads = config_.run.threads});
-  for (const auto& change : config::check_resume(stored.config, config_)) {
-    log_.info(str_cat("changed since the checkpoint: ", change.key, " was ", change.before, ", is ", change.after));
-  }
-  const checkpoint::TrainingState state =
-      checkpoint::load_training(engine_->ctx(), reader, engine_->store(), *engine_->optimizer());
+  comm::together(ranks_, [&] {
+    const config::Resolved stored =
+        config::resolve(config::parse_config(reader.config_toml(), (found->path / "manifest.json").string(), {}),
+                        {.dataset_vocab_size = config_.model.vocab_size,
+                         .hardware_threads = config_.run.threads,
+                         .purpose = config::Purpose::kModel});
+    for (const auto& change : config::check_resume(stored.config, config_)) {
+      log_.info(str_cat("changed since the checkpoint: ", change.key, " was ", change.before, ", is ", change.after));
+    }
+  });
+  const checkpoint::TrainingState state = checkpoint::load_training(engine_->ctx(), load_args(reader));
+  engine_->share_weights();
   metadata_ = reader.metadata();
   step_ = saved_step_ = state.step;
   tokens_ = state.tokens;
@@ -135,19 +167,24 @@ StepResult Trainer::step(MetricsRow& row) {
   const Ctx ctx = engine_->ctx();
   const double begin = now_sec();
   reader_->take_data_wait_ms();
-  for (DeviceBatch& slot : micro_batches_) slot.upload(ctx, *reader_->next());
+  for (DeviceBatch& slot : slots_) slot.upload(ctx, *reader_->next());
   row.data_wait_ms = reader_->take_data_wait_ms();
-  StepResult result = engine_->forward_backward(micro_batches_, step_);
+  StepResult result = engine_->forward_backward(micro_batches(slots_), step_);
   engine_->check_finite(result, step_ + 1);
   row.lr = schedule_of(config_).lr(step_);
   engine_->update(result, step_, row.lr);
   ++step_;
   tokens_ += result.tokens;
   row.step_ms = (now_sec() - begin) * 1e3;
+  double most[] = {row.data_wait_ms, static_cast<double>(peak_resident_bytes())};  // of any rank
+  comm::max_all(ranks_, most);
+  row.data_wait_ms = most[0];
+  row.peak_memory_bytes = static_cast<int64_t>(most[1]);
   return result;
 }
 
 void Trainer::report(const MetricsRow& row) {
+  if (!first_rank_) return;
   metrics_->append(to_json(row));
   const bool wanted = row.step % config_.log.every == 0 || row.step == config_.train.steps || row.step == 1;
   if (wanted) log_.info(to_line(row));
@@ -155,19 +192,18 @@ void Trainer::report(const MetricsRow& row) {
 
 void Trainer::write_statistics() {
   const Ctx ctx = engine_->ctx();
-  const auto& store = engine_->store();
-  const optim::GradNorm& grads = engine_->gradient_norm();
+  const zero::GlobalNorm& norms = engine_->norms();
   const auto& optimizer = *engine_->optimizer();
-  const std::vector<double> weights = optim::piece_squares(ctx, store, optimizer.ranges(), optimizer.master());
+  const std::vector<double>& grads = engine_->gradient_norm().squares;
+  const std::vector<double> weights = norms.of(ctx, optimizer.ranges(), optimizer.master()).squares;
+  const std::vector<double> residual = engine_->residual_rms(slots_.front().micro_batch());
+  if (!first_rank_) return;
   nlohmann::ordered_json row;
   row["step"] = step_;
-  for (size_t i = 0; i < store.pieces().size(); ++i) {
-    const nn::Piece& piece = *store.pieces()[i].piece;
-    const double n = static_cast<double>(piece.size());
-    row["stats"][piece.name] = {{"weight_rms", std::sqrt(weights[i] / n)},
-                                {"grad_rms", std::sqrt(grads.squares[i] / n)}};
+  for (size_t i = 0; i < norms.names().size(); ++i) {
+    const double n = static_cast<double>(norms.num_elements()[i]);
+    row["stats"][norms.names()[i]] = {{"weight_rms", std::sqrt(weights[i] / n)}, {"grad_rms", std::sqrt(grads[i] / n)}};
   }
-  const std::vector<double> residual = engine_->residual_rms(micro_batches_.front());
   for (size_t i = 0; i < residual.size(); ++i)
     row["stats"][i == 0 ? "embed" : str_cat("blocks.", i - 1)] = {{"output_rms", residual[i]}};
   metrics_->append(row.dump());
@@ -177,21 +213,15 @@ void Trainer::validate() {
   if (!validation_ || validated_step_ == step_) return;
   const double begin = now_sec();
   validation_->rewind();
-  LossStats stats;
-  data::Batch batch;
-  DeviceBatch slot;
-  while (validation_->next(batch)) {
-    slot.upload(engine_->ctx(), batch);
-    engine_->evaluate(slot, stats);
-  }
+  const LossStats stats = evaluate(*engine_, *validation_);
   const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
   const double seconds = now_sec() - begin;
   if (!std::isfinite(loss)) {
-    throw Error(ExitCode::kNonFinite, "train",
-                str_cat("step ", step_, ": the validation loss is ", loss,
-                        "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
+    throw comm::SharedError(ExitCode::kNonFinite, "train",
+                            str_cat("step ", step_, ": the validation loss is ", loss,
+                                    "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
   }
-  metrics_->append_validation(step_, loss, stats.valid, seconds);
+  if (metrics_) metrics_->append_validation(step_, loss, stats.valid, seconds);
   log_.info(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step_, loss, stats.valid,
                             human_seconds(seconds)));
   validated_step_ = step_;
@@ -204,14 +234,12 @@ void Trainer::check_state() {
                                                           {"the first moments of ", optimizer.m()},
                                                           {"the second moments of ", optimizer.v()}};
   for (const auto& [what, slab] : slabs) {
-    const std::vector<double> squares =
-        optim::piece_squares(engine_->ctx(), engine_->store(), optimizer.ranges(), slab);
-    const auto bad = optim::first_non_finite(squares);
-    if (!bad) continue;
-    throw Error(ExitCode::kNonFinite, "train",
-                str_cat("step ", step_, ": ", what, engine_->store().pieces()[*bad].piece->name,
-                        " are not finite after the update; nothing was saved; lower optimizer.lr or resume from an "
-                        "earlier checkpoint"));
+    const optim::GradNorm norm = engine_->norms().of(engine_->ctx(), optimizer.ranges(), slab);
+    if (norm.first_non_finite.empty()) continue;
+    throw comm::SharedError(ExitCode::kNonFinite, "train",
+                            str_cat("step ", step_, ": ", what, norm.first_non_finite,
+                                    " are not finite after the update; nothing was saved; lower optimizer.lr or "
+                                    "resume from an earlier checkpoint"));
   }
 }
 
@@ -219,7 +247,8 @@ void Trainer::save() {
   if (saved_step_ == step_) return;
   check_state();
   const checkpoint::Saved saved =
-      checkpoint::save(engine_->ctx(), {.run_dir = directory_.path(),
+      checkpoint::save(engine_->ctx(), {.ranks = ranks_,
+                                        .run_dir = directory_.path(),
                                         .store = engine_->store(),
                                         .optimizer = engine_->optimizer(),
                                         .state = {.step = step_,
@@ -236,6 +265,13 @@ void Trainer::save() {
                     absl::StrFormat("%.1f", saved.seconds), " s)"));
 }
 
+std::optional<SignalWatch::Request> Trainer::stop_request() {
+  const auto mine = signals_.pending();
+  const auto code = comm::max_of(ranks_, mine ? static_cast<int64_t>(mine->code) : 0);
+  if (code == 0) return std::nullopt;
+  return SignalWatch::request_of(static_cast<ExitCode>(code));
+}
+
 ExitCode Trainer::run() {
   const auto& c = config_;
   if (step_ >= c.train.steps) {
@@ -244,7 +280,7 @@ ExitCode Trainer::run() {
   }
   const model::FlopsPerToken flops = model::flops_per_token(c.model, c.train.sequence_length);
   std::optional<SignalWatch::Request> stop;
-  while (step_ < c.train.steps && !(stop = signals_.pending())) {
+  while (step_ < c.train.steps && !(stop = stop_request())) {
     MetricsRow row;
     row.result = step(row);
     row.step = step_;
@@ -253,7 +289,6 @@ ExitCode Trainer::run() {
     row.tokens_per_sec = static_cast<double>(row.result.tokens) / (row.step_ms / 1e3);
     row.mfu = flops.total_full() * row.tokens_per_sec / peak_flops_;
     row.mfu_causal = flops.total_causal() * row.tokens_per_sec / peak_flops_;
-    row.peak_memory_bytes = peak_resident_bytes();
     recent_ms_.push_back(row.step_ms);
     if (recent_ms_.size() > 50) recent_ms_.erase(recent_ms_.begin());
     double mean_ms = 0;

@@ -13,6 +13,9 @@
 #include "launch/training/metrics.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/signals.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/comm/bootstrap.h"
+#include "parallel/mesh/mesh.h"
 
 namespace ashlar::data {
 class Prefetcher;
@@ -22,21 +25,33 @@ struct WeightedDataset;
 
 namespace ashlar::training {
 
-/// Trains one configuration from where its run directory stands to its last step.
+/// What a trainer works with. References must outlive it.
+struct TrainerArgs {
+  const config::Resolved& resolved;             ///< the same on all ranks
+  std::vector<data::WeightedDataset> datasets;  ///< those of data.path, in its order: the reader's from now on
+  comm::Bootstrap& bootstrap;                   ///< knows the ranks of the run
+  const SignalWatch& signals;
+  MemoryLedger memory;
+  Log& log;  ///< of this rank; what concerns all is said by rank 0
+};
+
+/// Trains one configuration from where its run directory stands to its last step. All ranks make one and run it; rank 0
+/// logs, and writes everything but the other ranks' parts of checkpoints.
 class Trainer {
  public:
   /// Opens the run directory, allocates, and loads the newest good checkpoint (else run.init_from, else initial
-  /// values). `datasets` are those of data.path, in its order: the reader's from now on. The tokenizer of the first
-  /// goes into checkpoints; its validation part is opened once more, for a reader of its own.
-  Trainer(const config::Resolved& resolved, std::vector<data::WeightedDataset> datasets, const SignalWatch& signals,
-          MemoryLedger memory, Log& log);
+  /// values). The tokenizer of the first dataset goes into checkpoints; its validation part is opened once more, for a
+  /// reader of its own. Input error when a rank does not see the run directory.
+  explicit Trainer(TrainerArgs args);
   ~Trainer();
 
-  /// Runs to the last step, or to a signal: then a checkpoint is saved and the signal's code returned. Throws
-  /// Error(kNonFinite) before an update that would use a non-finite loss or gradient.
+  /// Runs to the last step, or to a signal to any rank: then a checkpoint is saved and the signal's code returned.
+  /// Throws Error(kNonFinite) before an update that would use a non-finite loss or gradient.
   ExitCode run();
 
  private:
+  void open_run_directory();
+  checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
   StepResult step(MetricsRow& row);
   void report(const MetricsRow& row);
@@ -44,24 +59,28 @@ class Trainer {
   void validate();
   void save();
   void check_state();  ///< throws Error(kNonFinite) when a weight or moment is not finite
+  std::optional<SignalWatch::Request> stop_request();  ///< of any rank, the same on all
 
   config::RunConfig config_;
   std::string config_toml_, tokenizer_json_;
   io::Metadata metadata_;  ///< of the checkpoint that the run came from, kept in its own
+  comm::Communicator& ranks_;
+  bool first_rank_;  ///< the one that logs and writes
   const SignalWatch& signals_;
   MemoryLedger memory_;
   Log& log_;
-  RunDirectory directory_;
+  mesh::Mesh mesh_;
+  RunDirectory directory_;  ///< locked by rank 0
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::optional<Engine> engine_;
-  std::optional<MetricsFile> metrics_;
+  std::optional<MetricsFile> metrics_;  ///< rank 0's
   std::unique_ptr<data::Prefetcher> reader_;
   std::unique_ptr<data::ValidationStream> validation_;
-  std::vector<DeviceBatch> micro_batches_;
-  std::vector<double> recent_ms_;  ///< step times of late, for the time that remains
-  double peak_flops_ = 0;
-  int64_t step_ = 0;  ///< completed
+  std::vector<DeviceBatch> slots_;  ///< of a step's micro-batches, or of some of an evaluation
+  std::vector<double> recent_ms_;   ///< step times of late, for the time that remains
+  double peak_flops_ = 0;           ///< of all ranks
+  int64_t step_ = 0;                ///< completed
   int64_t tokens_ = 0;
   int64_t saved_step_ = -1;
   int64_t validated_step_ = -1;

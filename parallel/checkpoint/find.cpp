@@ -11,6 +11,8 @@
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/checkpoint/writer.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -120,6 +122,48 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
     }
   }
   return removed;
+}
+
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::Communicator& ranks) {
+  std::vector<std::filesystem::path> path;
+  int64_t step = 0;
+  comm::together(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    const auto found = newest_good(run_dir, log);
+    if (!found) return;
+    path.push_back(found->path);
+    step = found->step;
+  });
+  path = broadcast_paths(ranks, path);
+  step = comm::broadcast_value(ranks, step, 0);
+  if (path.empty()) return std::nullopt;
+  return Found{.path = path.front(), .step = step};
+}
+
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::Communicator& ranks) {
+  std::vector<std::filesystem::path> found;
+  comm::together(ranks, [&] {
+    if (ranks.rank() == 0) found.push_back(resolve(path, log));
+  });
+  return broadcast_paths(ranks, found).front();
+}
+
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, comm::Communicator& ranks) {
+  std::vector<std::filesystem::path> removed;
+  comm::together(ranks, [&] {
+    if (ranks.rank() == 0) removed = remove_leftovers(run_dir);
+  });
+  return broadcast_paths(ranks, removed);
+}
+
+std::vector<std::filesystem::path> broadcast_paths(comm::Communicator& ranks,
+                                                   const std::vector<std::filesystem::path>& paths) {
+  std::string text;
+  for (const std::filesystem::path& path : paths) text += path.string() + '\0';  // no path has a zero in it
+  text = comm::broadcast_text(ranks, text, 0);
+  std::vector<std::filesystem::path> all;
+  for (size_t at = 0; at < text.size(); at += all.back().native().size() + 1) all.emplace_back(text.c_str() + at);
+  return all;
 }
 
 }  // namespace ashlar::checkpoint

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "parallel/comm/communicator.h"
 
 namespace ashlar::checkpoint {
 
@@ -36,5 +37,14 @@ std::filesystem::path resolve(const std::filesystem::path& path, Log& log);
 /// checkpoint that lost its name half-way through a replacement its name back. Returns what was removed. For the owner
 /// of the run directory only: at start, and before each save, which calls it.
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir);
+
+/// The same for many ranks, called by all of them: rank 0 looks (and logs) alone, all get its answer or its error.
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::Communicator& ranks);
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::Communicator& ranks);
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, comm::Communicator& ranks);
+
+/// Rank 0's paths, on all ranks.
+std::vector<std::filesystem::path> broadcast_paths(comm::Communicator& ranks,
+                                                   const std::vector<std::filesystem::path>& paths);
 
 }  // namespace ashlar::checkpoint

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/convert.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -22,10 +26,28 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   return dims;
 }
 
-void check_store(const CheckpointReader& reader, const nn::ParameterStore& store) {
+/// The tensors of the model, by name: the pieces of all ranks, each once.
+std::vector<ExpectedTensor> gather_model(comm::Communicator& ranks, const nn::ParameterStore& store) {
+  std::string mine;
+  for (const auto& ref : store.pieces()) {
+    const std::vector<int64_t> dims = dims_of(ref.piece->global_shape);
+    mine += str_cat(dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.piece->name, "\n");
+  }
+  std::map<std::string, std::vector<int64_t>> all;
+  for (std::string& text : comm::gather_texts(ranks, mine)) {
+    std::istringstream in(std::move(text));
+    for (size_t num_dims = 0; in >> num_dims;) {
+      std::vector<int64_t> dims(num_dims);
+      for (int64_t& dim : dims) in >> dim;
+      std::string name;
+      std::getline(in.ignore(), name);
+      const auto at = all.emplace(name, dims).first;
+      ASHLAR_CHECK(at->second == dims, "ranks differ in the shape of ", name);
+    }
+  }
   std::vector<ExpectedTensor> model;
-  for (const auto& ref : store.pieces()) model.push_back({ref.piece->name, dims_of(ref.piece->global_shape)});
-  check_same_model(reader, model);
+  for (const auto& [name, shape] : all) model.push_back({name, shape});
+  return model;
 }
 
 void check_floating(const CheckpointReader& reader) {
@@ -66,7 +88,7 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::PieceRange& 
 }
 
 /// What load_training needs beyond the weights: everything in the accumulate dtype, both moments of every piece.
-void check_resumable(const CheckpointReader& reader, const nn::ParameterStore& store, DType accumulate) {
+void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model, DType accumulate) {
   if (!reader.state() || !reader.has_moments()) {
     throw input_error("checkpoint", io::printable(reader.path().string()),
                       " holds weights only, a run cannot continue from it; start a new run with run.init_from");
@@ -80,19 +102,29 @@ void check_resumable(const CheckpointReader& reader, const nn::ParameterStore& s
                       io::name_of(tensor.dtype), " master weights and moments, this run keeps ", io::name_of(expected),
                       "; use the run.dtype it was trained with, or start a new run with run.init_from");
   }
-  for (const auto& ref : store.pieces()) {
+  for (const ExpectedTensor& tensor : model) {
     for (const char* suffix : {".m", ".v"}) {
-      const TensorRecord* moment = reader.find(ref.piece->name + suffix);
-      if (moment && moment->group == Group::kOptimizer && moment->shape == dims_of(ref.piece->global_shape)) continue;
+      const TensorRecord* moment = reader.find(tensor.name + suffix);
+      if (moment && moment->group == Group::kOptimizer && moment->shape == tensor.shape) continue;
       throw damaged_error("checkpoint", io::printable(reader.path().string()), " has no moment ",
-                          io::printable(ref.piece->name + suffix), " of shape ", ref.piece->global_shape.str(),
+                          io::printable(tensor.name + suffix), " of shape ", shape_text(tensor.shape),
                           "; use another checkpoint");
     }
   }
-  if (num_moments != 2 * store.pieces().size()) {
+  if (num_moments != 2 * model.size()) {
     throw damaged_error("checkpoint", io::printable(reader.path().string()), " has ", num_moments,
-                        " moments, expected two for each of ", store.pieces().size(),
-                        " tensors; use another checkpoint");
+                        " moments, expected two for each of ", model.size(), " tensors; use another checkpoint");
+  }
+}
+
+void fill_weights(const Ctx& ctx, const LoadArgs& args) {
+  if (args.optimizer != nullptr) {
+    for (const auto& range : args.optimizer->ranges())
+      fill_range(ctx, args.reader, range, "", args.optimizer->master());
+    args.optimizer->publish(ctx);
+  } else {
+    for (const auto& range : nn::piece_ranges(args.store, nn::SlabParts::whole(args.store)))
+      fill_range(ctx, args.reader, range, "", {.data = args.store.values()});
   }
 }
 
@@ -128,28 +160,36 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
                     "; use the configuration it was trained with");
 }
 
-void load_weights(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store, optim::Optimizer* optimizer) {
-  check_store(reader, store);
-  check_floating(reader);
-  if (optimizer != nullptr) {
-    for (const auto& range : optimizer->ranges()) fill_range(ctx, reader, range, "", optimizer->master());
-    optimizer->publish(ctx);
-  } else {
-    for (const auto& range : nn::piece_ranges(store, nn::SlabParts::whole(store)))
-      fill_range(ctx, reader, range, "", {.data = store.values()});
-  }
+CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Communicator& ranks) {
+  std::optional<CheckpointReader> reader;
+  comm::together(ranks, [&] { reader.emplace(path); });
+  return std::move(*reader);
 }
 
-TrainingState load_training(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store,
-                            optim::Optimizer& optimizer) {
-  check_store(reader, store);
-  check_resumable(reader, store, ctx.accumulate());
-  load_weights(ctx, reader, store, &optimizer);
-  for (const auto& range : optimizer.ranges()) {
-    fill_range(ctx, reader, range, ".m", optimizer.m());
-    fill_range(ctx, reader, range, ".v", optimizer.v());
-  }
-  return *reader.state();
+void load_weights(const Ctx& ctx, const LoadArgs& args) {
+  const std::vector<ExpectedTensor> model = gather_model(args.ranks, args.store);
+  comm::together(args.ranks, [&] {
+    check_same_model(args.reader, model);
+    check_floating(args.reader);
+  });
+  comm::together(args.ranks, [&] { fill_weights(ctx, args); });
+}
+
+TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
+  ASHLAR_CHECK(args.optimizer != nullptr);
+  const std::vector<ExpectedTensor> model = gather_model(args.ranks, args.store);
+  comm::together(args.ranks, [&] {
+    check_same_model(args.reader, model);
+    check_resumable(args.reader, model, ctx.accumulate());
+  });
+  comm::together(args.ranks, [&] {
+    fill_weights(ctx, args);
+    for (const auto& range : args.optimizer->ranges()) {
+      fill_range(ctx, args.reader, range, ".m", args.optimizer->m());
+      fill_range(ctx, args.reader, range, ".v", args.optimizer->v());
+    }
+  });
+  return *args.reader.state();
 }
 
 }  // namespace ashlar::checkpoint

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/checkpoint/reader.h"
+#include "parallel/comm/communicator.h"
 
 namespace ashlar::checkpoint {
 
@@ -21,15 +23,28 @@ struct ExpectedTensor {
 /// another shape (expected, got). Looks at weights only.
 void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model);
 
-/// Fills the weights. With an optimizer: its master weights, then publishes them (moments stay as they are); without:
+/// Called by all ranks: opens a checkpoint on each. Errors of any rank are thrown by all.
+CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Communicator& ranks);
+
+struct LoadArgs {
+  comm::Communicator& ranks;  ///< that hold the model together, each its own pieces; SelfComm for one
+  CheckpointReader& reader;   ///< this rank's, of the same checkpoint on all
+  nn::ParameterStore& store;
+  optim::Optimizer* optimizer = nullptr;
+};
+
+/// Fills the weights; called by all ranks, whatever mesh wrote the checkpoint, and each reads what it needs. With an
+/// optimizer: its owned master weights, then publishes them (moments stay as they are); the other values of the store
+/// are other replicas' to publish: gather them then (zero::DataParallel::start_weights, wait_weights). Without: all of
 /// the store's values. Any of F64, F32, F16, BF16 is converted on the way: to fp64 exactly, to fp32 with one rounding
 /// to nearest even, to bf16 through fp32, so that values equal what a run would publish from its master.
-/// Host memory is bounded. Errors: another model exit 2 (nothing has been changed then), damage exit 3.
-void load_weights(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store, optim::Optimizer* optimizer);
+/// Host memory is bounded. Errors of any rank are thrown by all, as comm::SharedError: another model exit 2, compared
+/// with the pieces of all ranks (nothing has been changed then), damage exit 3.
+void load_weights(const Ctx& ctx, const LoadArgs& args);
 
-/// Weights and moments to the bit, for continuing a run. Input error when the checkpoint has no moments or state, or
-/// was written in another accumulate dtype. Returns where the run stands.
-TrainingState load_training(const Ctx& ctx, CheckpointReader& reader, nn::ParameterStore& store,
-                            optim::Optimizer& optimizer);
+/// Weights and moments to the bit, for continuing a run, otherwise as load_weights with an optimizer, which must be
+/// given. Input error when the checkpoint has no moments or state, or was written in another accumulate dtype. Returns
+/// where the run stands.
+TrainingState load_training(const Ctx& ctx, const LoadArgs& args);
 
 }  // namespace ashlar::checkpoint

@@ -192,7 +192,6 @@ TensorRecord tensor_from(const Json& json, const std::unordered_map<std::string,
     std::tie(slice.block.col, slice.block.cols) = range_field(value, "cols");
     tensor.slices.push_back(std::move(slice));
   }
-  check_tiling(tensor);
   return tensor;
 }
 
@@ -219,6 +218,33 @@ Manifest manifest_from(const Json& root) {
     }
   }
   return manifest;
+}
+
+Json to_json(const Manifest& manifest) {
+  Json root = Json::object();
+  root["format"] = kFormat;
+  root["version"] = kVersion;
+  root["state"] = manifest.state ? to_json(*manifest.state) : Json(nullptr);
+  root["metadata"] = manifest.metadata;
+  Json files = Json::array();
+  for (const FileRecord& file : manifest.files) files.push_back(to_json(file));
+  root["files"] = std::move(files);
+  Json tensors = Json::array();
+  for (const TensorRecord& tensor : manifest.tensors) tensors.push_back(to_json(tensor, manifest.files));
+  root["tensors"] = std::move(tensors);
+  root["config_toml"] = manifest.config_toml;
+  root["tokenizer_json"] = manifest.tokenizer_json;
+  return root;
+}
+
+std::string dump(const Json& root, int indent) {
+  try {
+    return root.dump(indent);
+  } catch (const nlohmann::json::type_error&) {
+    throw input_error("checkpoint",
+                      "configuration, tokenizer, metadata or a tensor's name is not UTF-8 and cannot be saved; "
+                      "re-encode it as UTF-8");
+  }
 }
 
 /// What a file named manifest.json is when its first line is not ours: another program's, or a damaged one of ours.
@@ -252,33 +278,22 @@ int64_t Manifest::total_bytes() const {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  Json root = Json::object();
-  root["format"] = kFormat;
-  root["version"] = kVersion;
-  root["state"] = manifest.state ? to_json(*manifest.state) : Json(nullptr);
-  root["metadata"] = manifest.metadata;
-  Json files = Json::array();
-  for (const FileRecord& file : manifest.files) files.push_back(to_json(file));
-  root["files"] = std::move(files);
-  Json tensors = Json::array();
-  for (const TensorRecord& tensor : manifest.tensors) {
-    try {
-      check_tiling(tensor);
-    } catch (const Contradiction& problem) {
-      throw Bug(str_cat("[checkpoint] ", problem.text));
-    }
-    tensors.push_back(to_json(tensor, manifest.files));
-  }
-  root["tensors"] = std::move(tensors);
-  root["config_toml"] = manifest.config_toml;
-  root["tokenizer_json"] = manifest.tokenizer_json;
   try {
-    const std::string rest = root.dump(1).substr(2) + "\n";  // without "{\n", which the first line has
-    return first_line(rest) + rest;
-  } catch (const nlohmann::json::type_error&) {
-    throw input_error("checkpoint",
-                      "configuration, tokenizer, metadata or a tensor's name is not UTF-8 and cannot be saved; "
-                      "re-encode it as UTF-8");
+    for (const TensorRecord& tensor : manifest.tensors) check_tiling(tensor);
+  } catch (const Contradiction& problem) {
+    throw Bug(str_cat("[checkpoint] ", problem.text));
+  }
+  const std::string rest = dump(to_json(manifest), 1).substr(2) + "\n";  // without "{\n", which the first line has
+  return first_line(rest) + rest;
+}
+
+std::string part_text(const Manifest& part) { return dump(to_json(part), -1); }
+
+Manifest parse_part(std::string_view text) {
+  try {
+    return manifest_from(Json::parse(text.begin(), text.end(), nullptr, false));
+  } catch (const Contradiction& problem) {
+    throw Bug(str_cat("[checkpoint] a rank's part: ", problem.text));
   }
 }
 
@@ -305,7 +320,9 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
       throw input_error("checkpoint", io::printable(path.string()), " has version ", version,
                         ", this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
     }
-    return manifest_from(root);
+    Manifest manifest = manifest_from(root);
+    for (const TensorRecord& tensor : manifest.tensors) check_tiling(tensor);
+    return manifest;
   } catch (const Contradiction& problem) {
     throw damaged_error("checkpoint", io::printable(path.string()), " is not a valid manifest: ", problem.text,
                         "; use an older checkpoint");

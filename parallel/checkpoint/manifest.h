@@ -77,6 +77,11 @@ struct Manifest {
 /// believed. Throws an input error for text that is not UTF-8, Bug for tensors that their slices do not tile.
 std::string manifest_text(const Manifest& manifest);
 
+/// What one rank adds to a manifest, as rank 0 gets it: files and tensors, which need not be tiled. Throws as
+/// manifest_text.
+std::string part_text(const Manifest& part);
+Manifest parse_part(std::string_view text);  ///< Bug for what part_text did not make
+
 /// Reads the text of a manifest; `path` names it in errors. Damaged error (exit 3): any byte that differs from what
 /// was written, or fields that contradict each other. Input error (exit 2): another format, or a newer version.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -11,6 +13,8 @@
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/writer.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -27,15 +31,21 @@ struct SlabToStore {
   std::string suffix;
 };
 
-/// This rank's file: the counted pieces of each slab within `ranges`, by name; a further copy is another rank's to
-/// write.
-WrittenFile write_slabs(const Ctx& ctx, const std::filesystem::path& directory, Group group,
-                        std::span<const nn::PieceRange> ranges, const std::vector<SlabToStore>& slabs) {
+struct SlabFile {
+  Group group;
+  std::string name;
+  std::span<const nn::PieceRange> ranges;
+  std::vector<SlabToStore> slabs;
+};
+
+/// Writes a file of this rank and lists it: the counted pieces of each slab within the ranges, by name; a further copy
+/// is another rank's to write. No file for nothing.
+void write_slabs(const Ctx& ctx, const std::filesystem::path& directory, const SlabFile& file, Manifest& list) {
   // 1. What the file holds.
   std::vector<StoredBlock> blocks;
   std::vector<Tensor> sources;  // of the same block, flat
-  for (const SlabToStore& s : slabs) {
-    for (const nn::PieceRange& range : ranges) {
+  for (const SlabToStore& s : file.slabs) {
+    for (const nn::PieceRange& range : file.ranges) {
       const nn::Piece& piece = *range.ref->piece;
       if (!piece.counted) continue;
       io::TensorSpec global{.name = piece.name + s.suffix, .dtype = io::to_file_dtype(s.slab.data.dtype())};
@@ -44,13 +54,14 @@ WrittenFile write_slabs(const Ctx& ctx, const std::filesystem::path& directory, 
       for (size_t i = 0; i < parts.size(); ++i) {
         const nn::RangeBlock& part = parts[i];
         blocks.push_back({.global = global,
-                          .group = group,
+                          .group = file.group,
                           .block = {.row = part.row, .col = part.col, .rows = part.rows, .cols = part.cols},
                           .stored_as = parts.size() == 1 ? global.name : str_cat(global.name, ".part", i)});
         sources.push_back(s.slab.of(range).flat_range(part.offset, part.rows * part.cols));
       }
     }
   }
+  if (blocks.empty()) return;
   // 2. Its bytes, through a small host buffer; write_blocks asks for the blocks in the order given.
   std::vector<std::byte> buffer;
   size_t next = 0;
@@ -65,7 +76,34 @@ WrittenFile write_slabs(const Ctx& ctx, const std::filesystem::path& directory, 
       at += count;
     }
   };
-  return write_blocks(directory, file_name(group, 0), std::move(blocks), produce);
+  add_file(list, write_blocks(directory, file.name, std::move(blocks), produce));
+}
+
+/// This rank's files, listed.
+Manifest write_part(const Ctx& ctx, const SaveArgs& args, const std::filesystem::path& directory) {
+  Manifest list;
+  const auto write = [&](Group group, std::span<const nn::PieceRange> ranges, std::vector<SlabToStore> slabs) {
+    write_slabs(
+        ctx, directory,
+        {.group = group, .name = file_name(group, args.ranks.rank()), .ranges = ranges, .slabs = std::move(slabs)},
+        list);
+  };
+  if (const optim::Optimizer* optimizer = args.optimizer; optimizer != nullptr) {
+    write(Group::kWeights, optimizer->ranges(), {{optimizer->master(), ""}});
+    write(Group::kOptimizer, optimizer->ranges(), {{optimizer->m(), ".m"}, {optimizer->v(), ".v"}});
+  } else {
+    const std::vector<nn::PieceRange> all = nn::piece_ranges(args.store, nn::SlabParts::whole(args.store));
+    write(Group::kWeights, all, {{{.data = args.store.values()}, ""}});
+  }
+  return list;
+}
+
+void check_visible(const std::filesystem::path& directory) {
+  std::error_code error;
+  if (std::filesystem::is_directory(directory, error)) return;
+  throw input_error("checkpoint", "expected ", io::printable(directory.string()),
+                    ", which rank 0 has made, got no such directory; run.dir must be on a file system that all nodes "
+                    "share");
 }
 
 /// Removes all but the newest `keep` checkpoints of at most `step`. Each loses its name first, so that a half removed
@@ -77,8 +115,7 @@ void retire(const SaveArgs& args, std::vector<std::filesystem::path>& removed) {
   const auto excess = static_cast<int64_t>(found.size()) - args.keep;
   for (int64_t i = 0; i < excess; ++i) {
     const std::filesystem::path& path = found[static_cast<size_t>(i)].path;
-    std::filesystem::path partial = path;
-    partial += kPartialSuffix;
+    const std::filesystem::path partial = partial_path(path);
     rename_path(path, partial);
     remove_tree(partial);
     removed.push_back(path);
@@ -93,8 +130,7 @@ std::filesystem::path sibling_base(const std::filesystem::path& path) {
 
 /// The partial directory of a killed import may be removed; a user's directory that happens to have its name may not.
 void check_partial_is_ours(const std::filesystem::path& dir) {
-  std::filesystem::path partial = dir;
-  partial += kPartialSuffix;
+  const std::filesystem::path partial = partial_path(dir);
   std::error_code error;
   for (std::filesystem::directory_iterator at(partial, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
@@ -119,27 +155,36 @@ void check_free(const std::filesystem::path& dir) {
 Saved save(const Ctx& ctx, const SaveArgs& args) {
   const auto start = std::chrono::steady_clock::now();
   ASHLAR_CHECK(args.state.step >= 0 && args.keep >= 0, "step ", args.state.step, ", keep ", args.keep);
-  Saved saved;
-  saved.removed = remove_leftovers(args.run_dir);
-  saved.path = checkpoints_dir(args.run_dir) / directory_name(args.state.step);
-  PartialDirectory directory(saved.path);
-  Manifest manifest{.state = args.state,
-                    .config_toml = std::string(args.config_toml),
-                    .tokenizer_json = std::string(args.tokenizer_json),
-                    .metadata = args.metadata};
-  if (const optim::Optimizer* optimizer = args.optimizer; optimizer != nullptr) {
-    const auto write = [&](Group group, const std::vector<SlabToStore>& slabs) {
-      add_file(manifest, write_slabs(ctx, directory.path(), group, optimizer->ranges(), slabs));
-    };
-    write(Group::kWeights, {{optimizer->master(), ""}});
-    write(Group::kOptimizer, {{optimizer->m(), ".m"}, {optimizer->v(), ".v"}});
-  } else {
-    const std::vector<nn::PieceRange> all = nn::piece_ranges(args.store, nn::SlabParts::whole(args.store));
-    add_file(manifest, write_slabs(ctx, directory.path(), Group::kWeights, all, {{{.data = args.store.values()}, ""}}));
-  }
-  saved.bytes = manifest.total_bytes() + directory.commit(manifest);
-  retire(args, saved.removed);
-  saved.seconds = seconds_since(start);
+  Saved saved{.path = checkpoints_dir(args.run_dir) / directory_name(args.state.step)};
+  const auto on_rank_0 = [&](const std::function<void()>& part) {
+    comm::together(args.ranks, [&] {
+      if (args.ranks.rank() == 0) part();
+    });
+  };
+  // 1. One directory for all.
+  std::optional<PartialDirectory> directory;  // rank 0's, which removes it when any rank fails
+  on_rank_0([&] {
+    saved.removed = remove_leftovers(args.run_dir);
+    directory.emplace(saved.path);
+  });
+  comm::together(args.ranks, [&] { check_visible(partial_path(saved.path)); });
+  // 2. Each rank its files.
+  std::string list;
+  comm::together(args.ranks, [&] { list = part_text(write_part(ctx, args, partial_path(saved.path))); });
+  const std::vector<std::string> lists = comm::gather_texts_at(args.ranks, list, 0);
+  // 3. The manifest of all, in the order of ranks, and the name.
+  on_rank_0([&] {
+    Manifest manifest{.state = args.state,
+                      .config_toml = std::string(args.config_toml),
+                      .tokenizer_json = std::string(args.tokenizer_json),
+                      .metadata = args.metadata};
+    for (const std::string& text : lists) add_part(manifest, parse_part(text));
+    saved.bytes = manifest.total_bytes() + directory->commit(manifest);
+    retire(args, saved.removed);
+  });
+  saved.bytes = comm::broadcast_value(args.ranks, saved.bytes, 0);
+  saved.seconds = comm::broadcast_value(args.ranks, seconds_since(start), 0);
+  saved.removed = broadcast_paths(args.ranks, saved.removed);
   return saved;
 }
 

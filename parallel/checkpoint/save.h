@@ -13,14 +13,16 @@
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/checkpoint/manifest.h"
+#include "parallel/comm/communicator.h"
 
 namespace ashlar::checkpoint {
 
 /// What to save and where. Everything is read only and must outlive the call.
 struct SaveArgs {
+  comm::Communicator& ranks;      ///< all ranks of the run, each with its own pieces; SelfComm for one
   std::filesystem::path run_dir;  ///< the checkpoint becomes RUN_DIR/checkpoints/step-00001234
   const nn::ParameterStore& store;
-  const optim::Optimizer* optimizer = nullptr;  ///< null: the values in their storage dtype, no moments
+  const optim::Optimizer* optimizer = nullptr;  ///< null: the values in their storage dtype, no moments; one replica
   TrainingState state;                          ///< state.step names the directory
   std::string_view config_toml;
   std::string_view tokenizer_json;
@@ -35,14 +37,17 @@ struct Saved {
   std::vector<std::filesystem::path> removed;  ///< leftovers of killed processes, and older checkpoints by `keep`
 };
 
-/// Writes one checkpoint. With an optimizer: its master weights in the accumulate dtype and both moments (NAME.m,
-/// NAME.v). Pieces only: padded vocabulary rows are not stored. Host memory is bounded by 16 MiB, whatever the model.
+/// Writes one checkpoint; called by all ranks with the same state, texts and `keep`, and returns the same on all of
+/// them, once the checkpoint is there. With an optimizer: its owned master weights in the accumulate dtype and both
+/// moments (NAME.m, NAME.v). Counted pieces only: of several copies one is stored, padded vocabulary rows are not. Host
+/// memory is bounded by 16 MiB, whatever the model, and on rank 0 by the manifest.
 /// The directory has the suffix `.partial` until every file is durable and is then renamed, so a process killed at any
 /// moment leaves the checkpoints of before, or those and the new one. A checkpoint of the same step is replaced.
 /// Retention comes after the new one is durable; it counts steps up to state.step and never touches later ones (they
 /// are damaged ones that this run went back behind).
-/// Errors: full disk or size limit exit 6, unwritable directory exit 2; what was there before stays, the partial
-/// directory is removed. The process must ignore SIGXFSZ to get EFBIG instead of a signal.
+/// Errors of any rank are thrown by all, as comm::SharedError: full disk or size limit exit 6, a directory that is
+/// unwritable or not visible to every rank exit 2; what was there before stays, the partial directory is removed. The
+/// process must ignore SIGXFSZ to get EFBIG instead of a signal.
 Saved save(const Ctx& ctx, const SaveArgs& args);
 
 /// A named stream of tensors for write_tensors: `produce` is called once a tensor, in order, and hands all its bytes

@@ -14,12 +14,26 @@
 namespace ashlar::checkpoint {
 namespace {
 
-std::filesystem::path with_suffix(std::filesystem::path path, std::string_view suffix) { return path += suffix; }
-
 Block whole_block(const io::TensorSpec& spec) {
   TensorRecord record;
   record.shape = spec.shape;
   return {.rows = record.matrix_rows(), .cols = record.matrix_cols()};
+}
+
+/// The manifest's record of a tensor, made when it is new.
+TensorRecord& record_of(Manifest& manifest, const io::TensorSpec& spec, Group group) {
+  auto& tensors = manifest.tensors;
+  auto at = std::lower_bound(tensors.begin(), tensors.end(), spec.name,
+                             [](const TensorRecord& t, const std::string& name) { return t.name < name; });
+  if (at == tensors.end() || at->name != spec.name) {
+    TensorRecord record;
+    static_cast<io::TensorSpec&>(record) = spec;
+    record.group = group;
+    at = tensors.insert(at, std::move(record));
+  }
+  ASHLAR_CHECK(at->dtype == spec.dtype && at->shape == spec.shape && at->group == group,
+               "two files differ in dtype, shape or group of ", spec.name);
+  return *at;
 }
 
 }  // namespace
@@ -55,20 +69,24 @@ void add_file(Manifest& manifest, const WrittenFile& file) {
   const auto index = static_cast<int64_t>(manifest.files.size());
   manifest.files.push_back(file.record);
   for (const StoredBlock& stored : file.blocks) {
-    auto& tensors = manifest.tensors;
-    auto at = std::lower_bound(tensors.begin(), tensors.end(), stored.global.name,
-                               [](const TensorRecord& t, const std::string& name) { return t.name < name; });
-    if (at == tensors.end() || at->name != stored.global.name) {
-      TensorRecord record;
-      static_cast<io::TensorSpec&>(record) = stored.global;
-      record.group = stored.group;
-      at = tensors.insert(at, std::move(record));
-    }
-    ASHLAR_CHECK(at->dtype == stored.global.dtype && at->shape == stored.global.shape && at->group == stored.group,
-                 "two files differ in dtype, shape or group of ", stored.global.name);
-    at->slices.push_back({.file = index, .stored_as = stored.stored_as, .block = stored.block});
+    record_of(manifest, stored.global, stored.group)
+        .slices.push_back({.file = index, .stored_as = stored.stored_as, .block = stored.block});
   }
 }
+
+void add_part(Manifest& manifest, const Manifest& part) {
+  const auto first = static_cast<int64_t>(manifest.files.size());
+  manifest.files.insert(manifest.files.end(), part.files.begin(), part.files.end());
+  for (const TensorRecord& tensor : part.tensors) {
+    TensorRecord& record = record_of(manifest, tensor, tensor.group);
+    for (Slice slice : tensor.slices) {
+      slice.file += first;
+      record.slices.push_back(std::move(slice));
+    }
+  }
+}
+
+std::filesystem::path partial_path(std::filesystem::path final_path) { return final_path += kPartialSuffix; }
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) {
@@ -83,7 +101,7 @@ void remove_tree(const std::filesystem::path& path) {
 }
 
 PartialDirectory::PartialDirectory(std::filesystem::path final_path)
-    : final_(std::move(final_path)), partial_(with_suffix(final_, kPartialSuffix)) {
+    : final_(std::move(final_path)), partial_(partial_path(final_)) {
   std::error_code error;
   existing_ = final_.parent_path();
   while (!existing_.empty() && !std::filesystem::exists(existing_, error)) existing_ = existing_.parent_path();
@@ -102,7 +120,8 @@ PartialDirectory::~PartialDirectory() {
 int64_t PartialDirectory::commit(const Manifest& manifest) {
   const std::string text = manifest_text(manifest);
   io::write_file_atomically(partial_ / kManifestFile, text);
-  const std::filesystem::path replaced = with_suffix(final_, kReplacedSuffix);
+  std::filesystem::path replaced = final_;
+  replaced += kReplacedSuffix;
   std::error_code error;
   const bool replaces = std::filesystem::exists(final_, error);
   if (replaces) rename_path(final_, replaced);

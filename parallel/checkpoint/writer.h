@@ -11,8 +11,8 @@
 
 namespace ashlar::checkpoint {
 
-/// The parts that `save` and `write_tensors` are made of. With many ranks each calls write_blocks in one partial
-/// directory, and one of them adds all files to the manifest and commits.
+/// The parts that `save` and `write_tensors` are made of. Each rank calls write_blocks in one partial directory and
+/// lists its files; rank 0 adds the lists of all to the manifest and commits.
 
 /// A block of a global tensor as one file holds it.
 struct StoredBlock {
@@ -44,6 +44,11 @@ WrittenFile write_blocks(const std::filesystem::path& directory, const std::stri
 
 /// Lists a file and its blocks. Bug when a tensor's dtype or shape differs from what another file said.
 void add_file(Manifest& manifest, const WrittenFile& file);
+/// Adds the files and tensors of another list. Bug as add_file.
+void add_part(Manifest& manifest, const Manifest& part);
+
+/// FINAL.partial.
+std::filesystem::path partial_path(std::filesystem::path final_path);
 
 /// A directory that appears under its final name whole or not at all: files go to `FINAL.partial`.
 class PartialDirectory {

@@ -29,6 +29,9 @@ class Bootstrap {
   /// Another communicator of all ranks, cut into messages in another way. Called by all ranks.
   std::unique_ptr<Communicator> make_world(const std::string& name, const Tuning& tuning);
 
+  /// The communicator of all ranks; null before the first call of world().
+  Communicator* started() { return world_.get(); }
+
   int local_rank();                ///< among the ranks on this machine
   int local_size();                ///< ranks on this machine
   static std::string host_name();  ///< of this machine

@@ -15,9 +15,14 @@ ConstView view_of(std::span<const std::byte> bytes) {
   return {bytes.data(), DType::kUInt8, 1, size, size};
 }
 
-double reduced(Communicator& comm, double value, ReduceOp op) {
-  const MutView view{&value, DType::kFloat64, 1, 1, 1};
+void reduce(Communicator& comm, std::span<double> values, ReduceOp op) {
+  const auto size = static_cast<int64_t>(values.size());
+  const MutView view{values.data(), DType::kFloat64, 1, size, size};
   comm.all_reduce({.in = view, .out = view, .op = op}).wait();
+}
+
+double reduced(Communicator& comm, double value, ReduceOp op) {
+  reduce(comm, {&value, 1}, op);
   return value;
 }
 
@@ -35,11 +40,8 @@ int64_t max_of(Communicator& comm, int64_t value) {
   return *std::max_element(values.begin(), values.end());
 }
 
-void sum_all(Communicator& comm, std::span<double> values) {
-  const auto size = static_cast<int64_t>(values.size());
-  const MutView view{values.data(), DType::kFloat64, 1, size, size};
-  comm.all_reduce({.in = view, .out = view, .op = ReduceOp::kSum}).wait();
-}
+void sum_all(Communicator& comm, std::span<double> values) { reduce(comm, values, ReduceOp::kSum); }
+void max_all(Communicator& comm, std::span<double> values) { reduce(comm, values, ReduceOp::kMax); }
 
 std::vector<std::byte> gather_bytes(Communicator& comm, std::span<const std::byte> bytes) {
   std::vector<std::byte> all(bytes.size() * static_cast<size_t>(comm.size()));
@@ -62,8 +64,34 @@ std::vector<std::string> gather_texts(Communicator& comm, std::string_view text)
   return texts;
 }
 
+std::vector<std::string> gather_texts_at(Communicator& comm, std::string_view text, int root) {
+  const std::vector<int64_t> sizes = gather_values(comm, static_cast<int64_t>(text.size()));
+  if (comm.rank() != root) {
+    comm.send({.data = view_of(std::as_bytes(std::span(text))), .to = root}).wait();
+    return {};
+  }
+  std::vector<std::string> texts;
+  for (const int64_t size : sizes) texts.emplace_back(static_cast<size_t>(size), '\0');
+  texts[static_cast<size_t>(root)] = text;
+  std::vector<Work> work;
+  for (int from = 0; from < comm.size(); ++from) {
+    if (from == root) continue;
+    const MutView data = view_of(std::as_writable_bytes(std::span(texts[static_cast<size_t>(from)])));
+    work.push_back(comm.recv({.data = data, .from = from}));
+  }
+  for (Work& w : work) w.wait();
+  return texts;
+}
+
 void broadcast_bytes(Communicator& comm, std::span<std::byte> bytes, int root) {
   comm.broadcast({.data = view_of(bytes), .root = root}).wait();
+}
+
+std::string broadcast_text(Communicator& comm, std::string_view text, int root) {
+  std::string all(text);
+  all.resize(static_cast<size_t>(broadcast_value(comm, static_cast<int64_t>(text.size()), root)));
+  broadcast_bytes(comm, std::as_writable_bytes(std::span(all)), root);
+  return all;
 }
 
 }  // namespace ashlar::comm

@@ -9,12 +9,6 @@ namespace ashlar::mesh {
 
 namespace {
 
-std::string list_of(const std::vector<int64_t>& values) {
-  std::string text;
-  for (const int64_t value : values) text += str_cat(text.empty() ? "" : ", ", value);
-  return text;
-}
-
 std::vector<int64_t> divisors_of(int64_t n) {
   std::vector<int64_t> divisors;
   for (int64_t d = 1; d <= n; ++d) {
@@ -48,34 +42,6 @@ std::vector<int64_t> possible_tensor_sizes(const HeadCounts& heads) {
   std::vector<int64_t> sizes = divisors_of(heads.n_heads);
   std::erase_if(sizes, [&](int64_t tensor) { return !fits(heads, tensor); });
   return sizes;
-}
-
-std::vector<std::string> problems(const MeshShape& shape, int64_t ranks, const HeadCounts& heads) {
-  std::vector<std::string> found;
-  for (const auto& [name, value] : {std::pair<const char*, int64_t>{"mesh.tensor", shape.tensor},
-                                    {"mesh.pipeline", shape.pipeline},
-                                    {"mesh.data", shape.data}}) {
-    if (value < 1) found.push_back(str_cat(name, " = ", value, ": expected at least 1"));
-  }
-  if (!found.empty()) return found;
-  if (!fits(heads, shape.tensor)) {
-    found.push_back(str_cat("mesh.tensor = ", shape.tensor, " does not divide model.n_heads = ", heads.n_heads,
-                            " and model.n_kv_heads = ", heads.n_kv_heads, " among its ranks; choose mesh.tensor from ",
-                            list_of(possible_tensor_sizes(heads))));
-  }
-  if (shape.ranks() != ranks) {
-    const int64_t replica = shape.tensor * shape.pipeline;
-    std::string text = str_cat("mesh.tensor ", shape.tensor, " x mesh.pipeline ", shape.pipeline, " x mesh.data ",
-                               shape.data, " = ", shape.ranks(), " ranks, but ", ranks, ranks == 1 ? " was" : " were",
-                               " started; start ", shape.ranks(), " or ");
-    if (ranks % replica == 0) {
-      text += str_cat("set mesh.data = ", ranks / replica);
-    } else {
-      text += str_cat("choose mesh.tensor x mesh.pipeline from ", list_of(divisors_of(ranks)));
-    }
-    found.push_back(std::move(text));
-  }
-  return found;
 }
 
 int64_t kv_sharing_ranks(int64_t tensor, int64_t n_kv_heads) {

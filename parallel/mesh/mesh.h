@@ -37,12 +37,8 @@ struct HeadCounts {
   int64_t n_kv_heads = 1;
 };
 
-/// Why a mesh cannot carry a model on `ranks` ranks: one line per problem, each naming the keys, their values and the
-/// values that would do. Empty when it can: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or
-/// tensor % n_kv_heads == 0, and pipeline * data * tensor == ranks.
-std::vector<std::string> problems(const MeshShape& shape, int64_t ranks, const HeadCounts& heads);
-
-/// Every mesh.tensor that divides the heads in the sense above, ascending.
+/// Every mesh.tensor that divides the heads, ascending: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or
+/// tensor % n_kv_heads == 0.
 std::vector<int64_t> possible_tensor_sizes(const HeadCounts& heads);
 
 /// How many consecutive tensor ranks hold the same KV head: tensor / n_kv_heads, or 1 when there are enough heads.
@@ -52,7 +48,7 @@ int64_t kv_sharing_ranks(int64_t tensor, int64_t n_kv_heads);
 /// other. The communicators live as long as the mesh; `world` must outlive it.
 class Mesh {
  public:
-  /// Called by all ranks of `world`, of which there are shape.ranks() (Bug otherwise; `problems` tells users first).
+  /// Called by all ranks of `world`, of which there are shape.ranks() (Bug otherwise).
   Mesh(comm::Communicator& world, const MeshShape& shape, int64_t n_kv_heads);
 
   const MeshShape& shape() const { return shape_; }

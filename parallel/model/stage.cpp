@@ -102,14 +102,17 @@ void Stage::check_positions(int64_t positions) const {
                " positions, rotary tables for ", tables_.cos ? tables_.cos.rows() : 0);
 }
 
-Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch) const {
+Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after) const {
   check_positions(batch.T);
   Var h = x;
+  int64_t layers = range_.first_layer;
   for (const auto& block : blocks_) {
     const auto body = [&block = *block, batch, this](const Ctx& c, const Var& in) {
       return block.forward(c, in, batch, tables_);
     };
     h = ctx.recompute == Recompute::kBlock && ctx.tape != nullptr ? recompute(ctx, h, body) : body(ctx, h);
+    ++layers;
+    if (after) after(layers, h.value);
   }
   return h;
 }
@@ -136,12 +139,22 @@ Tensor Stage::logits(const Ctx& ctx, const Tensor& x) const {
   return tensor::gather_columns(ctx, part, tp_);
 }
 
-Tensor Stage::decode(const Ctx& ctx, const BatchView& batch, KvCache& cache) const {
+KvCache Stage::make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const {
+  KvCache cache{.B = batch, .capacity = max_tokens, .k = {}, .v = {}};
+  for (std::vector<Tensor>* of : {&cache.k, &cache.v}) {
+    of->resize(config_.n_layers);
+    for (int64_t i = range_.first_layer; i < range_.last_layer; ++i)
+      (*of)[i] = ctx.empty(ctx.dtype, {batch * max_tokens, slices_.kv_heads.size * config_.head_dim});
+  }
+  return cache;
+}
+
+Tensor Stage::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, KvCache& cache) const {
   check_positions(cache.length + batch.T);
-  Tensor x = lookup(ctx, batch, tp_.with_whole_rows()).value;
-  for (const auto& block : blocks_) x = block->decode(ctx, x, batch, tables_, cache);
+  Tensor h = range_.embedding ? lookup(ctx, batch, tp_.with_whole_rows()).value : x;
+  for (const auto& block : blocks_) h = block->decode(ctx, h, batch, tables_, cache);
   cache.length += batch.T;
-  return x;
+  return h;
 }
 
 }  // namespace ashlar::model

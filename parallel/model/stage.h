@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,6 +17,9 @@ struct StageRange {
   bool head = true;
   static StageRange whole(const ModelConfig& config) { return {.last_layer = config.n_layers}; }
 };
+
+/// Sees the residual stream [N_loc, C] behind the embedding (`layers` 0) and behind the first `layers` blocks.
+using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 
 /// The blocks of a stage with optional embedding and head: only what it owns is constructed, under global names.
 /// Construction adds parameters to the store; allocate and initialise the store before the first forward.
@@ -37,14 +41,18 @@ class Stage {
   /// Token (and learned position) embedding with dropout: -> [N_loc, C].
   Var embed(const Ctx& ctx, const BatchView& batch) const;
   /// This stage's blocks, each recomputed in backward when ctx.recompute asks for it: [N_loc, C] -> [N_loc, C].
-  Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch) const;
+  /// `after`, when given, sees what each block makes.
+  Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
   /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, LossStats& stats) const;
   /// Final norm and logits [N, V] in the accumulate dtype, of whole rows [N, C]; columns at and beyond vocab_size are
   /// padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
-  /// New tokens of samples whose past is in the cache -> hidden rows [N, C]; advances the cache. Whole model only.
-  Tensor decode(const Ctx& ctx, const BatchView& batch, KvCache& cache) const;
+  /// For `batch` samples of up to `max_tokens` tokens, empty.
+  KvCache make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const;
+  /// New tokens of samples whose past is in the cache: hidden rows [N, C] of the stage before (absent on the first,
+  /// which looks them up) -> those of this one; advances the cache. Rows are whole on every tensor rank.
+  Tensor decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, KvCache& cache) const;
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   const Block& block(int64_t i) const { return *blocks_[i]; }  ///< the i-th block of this stage

@@ -3,8 +3,8 @@
 namespace ashlar::pipeline {
 
 ChunkRunner::ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
-                         std::span<const MicroBatch> micro_batches, LossStats& stats, std::function<void()> after_node)
-    : ctx_(ctx), chunks_(chunks), micro_batches_(micro_batches), stats_(stats), after_node_(std::move(after_node)) {}
+                         std::span<const MicroBatch> micro_batches, LossStats& stats, RunnerHooks hooks)
+    : ctx_(ctx), chunks_(chunks), micro_batches_(micro_batches), stats_(stats), hooks_(std::move(hooks)) {}
 
 ChunkRunner::Flight& ChunkRunner::flight(int64_t chunk, int64_t micro_batch) {
   const auto at = flights_.find({chunk, micro_batch});
@@ -27,8 +27,10 @@ Tensor ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Tensor& in
     ctx.tape = made.tape.get();
   }
   if (input) made.input = training ? made.tape->leaf(input) : Var{.value = input};
-  made.output = stage.blocks(ctx, input ? made.input : stage.embed(ctx, batch.view), batch.view);
-  made.input.value = {};  // nodes keep what they need
+  Var x = input ? made.input : stage.embed(ctx, batch.view);
+  if (!input && hooks_.after_block) hooks_.after_block(0, x.value);
+  made.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
+  x.value = made.input.value = {};  // nodes keep what they need
   Tensor result;
   if (stage.range().head) {
     stage.loss(ctx, made.output, batch.view, stats_);
@@ -47,7 +49,7 @@ Tensor ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const Tensor& g
   Flight& f = flight(chunk, micro_batch);
   ASHLAR_CHECK(f.tape != nullptr, "backward of micro-batch ", micro_batch, " on chunk ", chunk, " ran already");
   if (grad) f.tape->seed(f.output, grad);
-  f.tape->backward(defer ? &f.work : nullptr, after_node_);
+  f.tape->backward(defer ? &f.work : nullptr, hooks_.after_node);
   const Tensor input_grad = f.input.requires_grad() ? f.tape->leaf_grad(f.input) : Tensor();
   f.tape.reset();
   if (!defer) flights_.erase({chunk, micro_batch});
@@ -57,7 +59,7 @@ Tensor ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const Tensor& g
 void ChunkRunner::backward_weight(int64_t chunk, int64_t micro_batch) {
   Flight& f = flight(chunk, micro_batch);
   ASHLAR_CHECK(f.tape == nullptr, "weights of micro-batch ", micro_batch, " on chunk ", chunk, " before its inputs");
-  f.work.run(after_node_);
+  f.work.run(hooks_.after_node);
   flights_.erase({chunk, micro_batch});
 }
 

@@ -14,7 +14,14 @@ namespace ashlar::pipeline {
 /// What a micro-batch brings to every stage: rows to look up, targets, and where its dropout masks begin.
 struct MicroBatch {
   model::BatchView view;
-  int64_t first_sample = 0;  ///< global index
+  int64_t first_sample = 0;   ///< global index
+  int64_t valid_targets = 0;  ///< that count
+};
+
+/// What others want to know of the work while it goes on; each may be empty.
+struct RunnerHooks {
+  std::function<void()> after_node;  ///< called between two pieces of backward work: communication goes on meanwhile
+  model::BlockObserver after_block;  ///< sees the residual stream of forward
 };
 
 /// The computing half of a stage: forward and backward of one micro-batch on one chunk. Holds what lies between the
@@ -23,10 +30,9 @@ struct MicroBatch {
 class ChunkRunner {
  public:
   /// `chunks` are this stage's, in the order of the model. `ctx` carries dtype, recomputation, scalars and the seed of
-  /// dropout; tapes and samples are filled in here. `after_node`, when given, is called between two pieces of backward
-  /// work: for communication that goes on meanwhile. Everything must outlive the runner.
+  /// dropout; tapes and samples are filled in here. Everything must outlive the runner.
   ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
-              std::span<const MicroBatch> micro_batches, LossStats& stats, std::function<void()> after_node = {});
+              std::span<const MicroBatch> micro_batches, LossStats& stats, RunnerHooks hooks = {});
 
   /// Hidden rows [N_loc, C] of the chunk before (absent on the chunk with the embedding) -> those of this one (absent
   /// from the chunk with the head, whose result is the loss). Without `training` nothing is kept.
@@ -49,7 +55,7 @@ class ChunkRunner {
   std::span<const std::unique_ptr<model::Stage>> chunks_;
   std::span<const MicroBatch> micro_batches_;
   LossStats& stats_;
-  std::function<void()> after_node_;
+  RunnerHooks hooks_;
   std::map<std::pair<int64_t, int64_t>, Flight> flights_;  // by (chunk, micro-batch)
 };
 

@@ -1,6 +1,31 @@
 #include "parallel/tensor/tensor_parallel.h"
 
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_join.h"
+#include "parallel/mesh/mesh.h"
+
 namespace ashlar::tensor {
+
+std::vector<std::string> slicing_problems(const model::ModelConfig& c, int64_t size) {
+  std::vector<std::string> found;
+  const std::vector<int64_t> sizes = mesh::possible_tensor_sizes({.n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads});
+  if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) {
+    found.push_back(str_cat("mesh.tensor = ", size, ": expected a size that divides model.n_heads = ", c.n_heads,
+                            " and divides model.n_kv_heads = ", c.n_kv_heads, " or is a multiple of it; choose from ",
+                            absl::StrJoin(sizes, ", ")));
+  }
+  if (c.d_ff % size != 0) {
+    found.push_back(str_cat("mesh.tensor = ", size, ": expected a size that divides model.d_ff = ", c.d_ff,
+                            "; choose another, or model.d_ff = ", (c.d_ff + size - 1) / size * size));
+  }
+  if (c.vocab_padded() % size != 0) {
+    found.push_back(str_cat("mesh.tensor = ", size, ": expected a size that divides the padded vocabulary of ",
+                            c.vocab_padded(), " rows; set vocab.pad_to = ", std::lcm(c.vocab_pad_to, size)));
+  }
+  return found;
+}
 
 Slices slices_of(const model::ModelConfig& c, int64_t size, int64_t rank) {
   Slices s{.heads = nn::Extent::part(c.n_heads, size, rank),

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "core/nn/parameter.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/model/model_config.h"
@@ -37,8 +40,12 @@ struct Slices {
   uint32_t kv_sum_axes = 0;
 };
 
-/// Splits heads, KV heads, d_ff and the padded vocabulary over `size` ranks. Every divisibility was checked with the
-/// configuration (mesh_errors); here a violation is a Bug.
+/// Why a model cannot be cut into `size` slices: one text for each thing in the way, with its values and what would do.
+/// Empty when it can: n_heads % size == 0, n_kv_heads % size == 0 or size % n_kv_heads == 0, and d_ff and the padded
+/// vocabulary divide by it.
+std::vector<std::string> slicing_problems(const model::ModelConfig& config, int64_t size);
+
+/// Splits heads, KV heads, d_ff and the padded vocabulary over `size` ranks; Bug when there are slicing_problems.
 Slices slices_of(const model::ModelConfig& config, int64_t size, int64_t rank);
 
 }  // namespace ashlar::tensor

@@ -46,6 +46,7 @@ void DataParallel::finish() {
   }
   ASHLAR_CHECK(uses_.empty() || uses_ == uses, "a parameter's number of uses changed");
   uses_ = std::move(uses);
+  late_ = next_;
   while (next_ > 0) reduce(plan_.buckets[--next_]);
   wait_all();
 }

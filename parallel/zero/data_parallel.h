@@ -30,7 +30,7 @@ class DataParallel {
   void start_weights();
   void wait_weights() { wait_all(); }
 
-  int64_t buckets_waiting() const { return next_; }  ///< that have not left yet
+  int64_t late_buckets() const { return late_; }  ///< of the last step: left in `finish` only
 
  private:
   bool complete(const Bucket& bucket) const;
@@ -43,6 +43,7 @@ class DataParallel {
   std::vector<int64_t> uses_;  // contributions of a micro-batch to each parameter; empty before the first step
   int64_t micro_batches_ = 0;
   int64_t next_ = 0;  // buckets [0, next_) have not left yet
+  int64_t late_ = 0;
   std::vector<comm::Work> work_;
 };
 

@@ -2,24 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <sstream>
 
 #include "parallel/comm/host.h"
 
 namespace ashlar::zero {
 
 GlobalNorm::GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all) : store_(store), all_(all) {
-  std::string mine;
-  for (const auto& ref : store.pieces()) mine += ref.piece->name + "\n";
+  std::string mine;  // lines "name elements"
+  for (const auto& ref : store.pieces()) mine += str_cat(ref.piece->name, " ", ref.piece->global_shape.size(), "\n");
+  std::map<std::string, int64_t> all_pieces;
   for (const std::string& text : comm::gather_texts(all, mine)) {
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = text.find('\n', at);
-      names_.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
+    std::istringstream lines(text);
+    std::string name;
+    for (int64_t elements = 0; lines >> name >> elements;) all_pieces.emplace(name, elements);
   }
-  std::sort(names_.begin(), names_.end());
-  names_.erase(std::unique(names_.begin(), names_.end()), names_.end());
+  for (const auto& [name, elements] : all_pieces) {
+    names_.push_back(name);
+    elements_.push_back(elements);
+  }
   for (const auto& ref : store.pieces())
     place_.push_back(std::lower_bound(names_.begin(), names_.end(), ref.piece->name) - names_.begin());
 }

@@ -19,12 +19,14 @@ class GlobalNorm {
   /// `squares` are those of names().
   optim::GradNorm of(const Ctx& ctx, std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab) const;
 
-  const std::vector<std::string>& names() const { return names_; }  ///< of all pieces of the model, ascending
+  const std::vector<std::string>& names() const { return names_; }        ///< of all pieces of the model, ascending
+  const std::vector<int64_t>& num_elements() const { return elements_; }  ///< of those
 
  private:
   const nn::ParameterStore& store_;
   comm::Communicator& all_;
   std::vector<std::string> names_;
+  std::vector<int64_t> elements_;
   std::vector<size_t> place_;  // in names_, of each piece of the store
 };
 

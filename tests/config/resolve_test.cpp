@@ -143,13 +143,21 @@ TEST(Resolve, MeshNamesRanks) {
     expect_one(errors_of({key + "=2"}), key + " = 2", "number of ranks, 1;");
   Facts four = facts();
   four.ranks = four.local_ranks = 4;
-  expect_one(errors_of({}, kMinimal, four), "ranks = 4", "most that this version runs");
-  // What stays when the version takes more ranks: divisors, and the product.
-  EXPECT_EQ(errors_of({"mesh.tensor=3"}, kMinimal, four).size(), 2U);
-  EXPECT_EQ(
-      errors_of({"mesh.tensor=2", "mesh.data=1"}, kMinimal, four)[1].rfind("mesh.data = 1: expected mesh.tensor", 0),
-      0U);
-  EXPECT_EQ(errors_of({"mesh.tensor=2", "mesh.data=2"}, kMinimal, four).size(), 1U);
+  EXPECT_EQ(errors_of({"vocab.pad_to=2", "mesh.tensor=2", "mesh.pipeline=2"}, kMinimal, four),
+            std::vector<std::string>{});
+  expect_one(errors_of({"mesh.tensor=3"}, kMinimal, four), "mesh.tensor = 3", "number of ranks, 4");
+  expect_one(errors_of({"mesh.tensor=2", "mesh.data=1", "vocab.pad_to=2"}, kMinimal, four), "mesh.data = 1",
+             "2 * 1 * 1");
+  EXPECT_EQ(resolve(parse_config(kMinimal, "test.toml", {}), four).config.mesh.data, 4);
+}
+
+TEST(Resolve, MeshFitsTheModel) {
+  Facts eight = facts();
+  eight.ranks = eight.local_ranks = 8;
+  expect_one(errors_of({"mesh.tensor=8", "model.n_heads=4", "vocab.pad_to=8"}, kMinimal, eight), "mesh.tensor = 8",
+             "choose from 1, 2, 4");
+  expect_one(errors_of({"mesh.tensor=2", "mesh.pipeline=4"}, kMinimal, eight), "mesh.tensor = 2", "vocab.pad_to = 2");
+  expect_one(errors_of({"mesh.pipeline=8"}, kMinimal, eight), "mesh.pipeline = 8", "model.n_layers = ");
 }
 
 TEST(Resolve, VocabularyWithoutADataset) {

@@ -177,12 +177,6 @@ TEST(Errors, CommandLines) {
       {"no such checkpoint", none(), "", "generate nowhere", kInput, {"nowhere", "name a checkpoint"}},
       {"not a checkpoint", none(), "", "generate text.txt", kInput, {"text.txt", "expected a checkpoint"}},
       {"a dataset for a checkpoint", none(), "", "eval data", kInput, {"data/manifest.json", "ashlar.dataset"}},
-      {"two ranks",
-       none(),
-       "export OMPI_COMM_WORLD_SIZE=2",
-       "train t.toml run.dir=new",
-       kInput,
-       {"ranks = 2", "-np 1"}},
       {"no reader", none(), "exec >/dev/full", "generate good --tokens 3 --threads 1", kResource, {"[output]"}},
   });
 }

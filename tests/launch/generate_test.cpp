@@ -5,6 +5,7 @@
 
 #include "kernels/make_backend.h"
 #include "launch/training/generator.h"
+#include "parallel/mesh/lone_rank.h"
 
 namespace ashlar::training {
 namespace {
@@ -13,11 +14,12 @@ struct Tiny {
   Tiny(const model::ModelConfig& config, DType dtype)
       : backend(kernels::make_cpu_backend({.threads = 1})),
         stream(backend->make_stream()),
-        engine(*backend, *stream, {.model = config, .dtype = dtype, .seed = 5, .sequence_length = 512}) {
+        engine(*backend, *stream, lone.mesh, {.model = config, .dtype = dtype, .seed = 5, .sequence_length = 512}) {
     engine.initialize();
   }
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
+  mesh::LoneRank lone;
   Engine engine;
 };
 

@@ -2,13 +2,11 @@
 // model micro-batch by micro-batch: gradients equal to the bit where nothing is split but the layers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/base/strings.h"
-#include "parallel/comm/host.h"
-#include "parallel/mesh/mesh.h"
-#include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/partition.h"
-#include "parallel/tensor/shared_gradients.h"
-#include "parallel/zero/data_parallel.h"
+#include "launch/training/engine.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/compare.h"
 #include "tests/parallel/model_fixture.h"
@@ -18,7 +16,8 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr int64_t kB = 2, kT = 8;
+constexpr int64_t kB = 2, kT = 8, kStep = 3;
+constexpr uint64_t kSeed = 7;
 
 struct Case {
   Axes axes;
@@ -27,95 +26,6 @@ struct Case {
   int64_t micro_batches;
   DType dtype;
   int64_t turn;  ///< chooses the layouts
-};
-
-/// The stages of this rank, their parameters, and the step as the executor runs it.
-class Staged {
- public:
-  Staged(const model::ModelConfig& config, mesh::Mesh& mesh, const pipeline::ScheduleSpec& spec, DType dtype,
-         bool sequence_parallel)
-      : mesh_(mesh),
-        spec_(spec),
-        backend_(kernels::make_cpu_backend({.threads = 1})),
-        stream_(backend_->make_stream()),
-        ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = &scalars_},
-        tp_{.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = sequence_parallel} {
-    const pipeline::Partition cut = pipeline::partition({.layer_flops = std::vector<double>(config.n_layers, 1.0),
-                                                         .embedding_flops = 0,
-                                                         .head_flops = 0.6,
-                                                         .stages = spec.stages,
-                                                         .virtual_stages = spec.virtual_stages});
-    for (int64_t c = 0; c < spec.virtual_stages; ++c) {
-      const auto& range = cut.chunks[pipeline::model_chunk(mesh.at().pipeline, c, spec.stages)];
-      stages_.push_back(std::make_unique<model::Stage>(store_, config, range, tp_));
-    }
-    store_.allocate(ctx_, true);
-    plan_ = zero::make_plan(store_, {.ranks = mesh.data().size(), .bucket_elems = 700});
-    optimizer_.emplace(ctx_, store_, optim::AdamWOptions{}, plan_.owned_by(mesh.data().rank()));
-    replicas_.emplace(plan_, store_, mesh.data());
-    optimizer_->initialize(ctx_, 7);
-    replicas_->start_weights();
-    replicas_->wait_weights();
-    for (const auto& stage : stages_) stage->make_tables(ctx_, 64);
-    rows_ = {sequence_parallel ? kB * kT / mesh.tensor().size() : kB * kT, config.d_model};
-  }
-
-  /// Sum of the losses, as the last stage has it.
-  double run(std::span<const pipeline::MicroBatch> batches, const Ctx& like) {
-    scalars_ = *like.scalars;
-    Ctx ctx = ctx_;
-    ctx.dropout = like.dropout;
-    ctx.recompute = like.recompute;
-    LossStats stats;
-    replicas_->begin_step(static_cast<int64_t>(batches.size()));
-    pipeline::ChunkRunner runner(ctx, stages_, batches, stats, [&] { replicas_->poll(); });
-    const pipeline::Stream actions = pipeline::make_schedule(spec_, mesh_.at().pipeline);
-    std::vector<pipeline::Action> done;
-    pipeline::execute(ctx, {.spec = spec_,
-                            .stream = actions,
-                            .stages = mesh_.pipeline(),
-                            .runner = runner,
-                            .rows = rows_,
-                            .after = [&](const pipeline::Action& a) { done.push_back(a); }});
-    EXPECT_EQ(done, actions);
-    buckets_left_ = replicas_->buckets_waiting();
-    replicas_->finish();
-    tensor::sum_shared_gradients(ctx, store_, ranges(), mesh_);
-    return comm::sum_of(mesh_.data(), stats.loss + stats.z_loss);
-  }
-
-  /// One step of the optimizer, after `run`.
-  void update(const StepScalars& scalars) {
-    scalars_ = scalars;
-    optimizer_->step(ctx_);
-    replicas_->start_weights();
-    replicas_->wait_weights();
-  }
-
-  const nn::ParameterStore& store() const { return store_; }
-  const Ctx& ctx() const { return ctx_; }
-  std::vector<double> gradient(const nn::PieceRange& range) const {
-    return host_values(ctx_, store_.grads().flat_range(range.slab_begin, range.size));
-  }
-  const std::vector<nn::PieceRange>& ranges() const { return optimizer_->ranges(); }
-  int64_t num_buckets() const { return static_cast<int64_t>(plan_.buckets.size()); }
-  int64_t buckets_left() const { return buckets_left_; }
-
- private:
-  mesh::Mesh& mesh_;
-  pipeline::ScheduleSpec spec_;
-  StepScalars scalars_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Stream> stream_;
-  Ctx ctx_;
-  tensor::TensorParallel tp_;
-  nn::ParameterStore store_;
-  std::vector<std::unique_ptr<model::Stage>> stages_;
-  zero::ShardPlan plan_;
-  std::optional<optim::Optimizer> optimizer_;
-  std::optional<zero::DataParallel> replicas_;
-  Shape rows_;
-  int64_t buckets_left_ = 0;
 };
 
 class PipelineGradients : public ::testing::TestWithParam<Case> {
@@ -135,16 +45,20 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     // 1. the whole model, micro-batch after micro-batch
     std::vector<std::unique_ptr<TinyModel>> sources;
     std::vector<pipeline::MicroBatch> batches;
+    int64_t valid_targets = 0;
     for (int64_t m = 0; m < data * micro_batches; ++m) {
       sources.push_back(std::make_unique<TinyModel>(config, dtype, kB, kT, 1, 100 + m));
-      batches.push_back({.view = sources.back()->batch(), .first_sample = 40 + m * kB});
+      const std::vector<int32_t>& targets = sources.back()->targets();
+      const int64_t valid = std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+      batches.push_back({.view = sources.back()->batch(), .first_sample = 40 + m * kB, .valid_targets = valid});
+      valid_targets += valid;
     }
-    TinyModel whole(config, dtype, kB, kT);
-    whole.scalars().inv_valid_tokens = 1.0 / static_cast<double>(data * micro_batches * kB * kT);
-    whole.scalars().philox_step = 3;
+    TinyModel whole(config, dtype, kB, kT, 1, kSeed);
+    whole.scalars().inv_valid_tokens = 1.0 / static_cast<double>(valid_targets);
+    whole.scalars().philox_step = kStep;
     Ctx ctx = whole.ctx();
     ctx.recompute = axes.recompute;
-    ctx.dropout = {.enabled = true, .seed = 11};
+    ctx.dropout = {.enabled = true, .seed = kSeed};
     LossStats stats;
     whole.store().begin_step();
     for (const auto& batch : batches) {
@@ -159,56 +73,79 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     }
 
     // 2. its stages
-    Staged staged(config, mesh, spec, dtype, sequence_parallel);
+    const auto backend = kernels::make_cpu_backend({.threads = 1});
+    const auto stream = backend->make_stream();
+    pipeline::Stream done;
+    training::Engine engine(*backend, *stream, mesh,
+                            {.model = config,
+                             .dtype = dtype,
+                             .optimizer = optim::AdamWOptions{},
+                             .recompute = axes.recompute,
+                             .seed = kSeed,
+                             .sequence_length = kT,
+                             .sequence_parallel = sequence_parallel,
+                             .schedule = kind,
+                             .virtual_stages = V,
+                             .bucket_elems = 700,
+                             .after_action = [&](const pipeline::Action& a) { done.push_back(a); }});
+    engine.initialize();
     const auto mine = std::span(batches).subspan(mesh.at().data * micro_batches, micro_batches);
-    staged.run(mine, ctx);
-    EXPECT_EQ(staged.buckets_left(), staged.num_buckets()) << "the first step teaches when buckets are complete";
+    engine.forward_backward(mine, kStep);
+    EXPECT_GT(engine.replicas().late_buckets(), 3) << "the first step teaches when buckets are complete";
+    EXPECT_EQ(done, pipeline::make_schedule(spec, mesh.at().pipeline));
     // Once more, with buckets that leave during backward.
-    const double loss = staged.run(mine, ctx);
-    EXPECT_EQ(staged.buckets_left(), 0);
+    training::StepResult result = engine.forward_backward(mine, kStep);
+    EXPECT_EQ(engine.replicas().late_buckets(), 0);
 
     // 3. the same numbers: bits where only layers are split, otherwise up to the order of sums
     const bool exact = tensor == 1 && data == 1;
     const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
-    if (mesh.last_stage()) {
-      const double expected = stats.loss + stats.z_loss;
-      EXPECT_NEAR(loss, expected, exact ? 0 : bound * std::abs(expected));
-    } else {
-      EXPECT_EQ(loss, 0);
-    }
+    EXPECT_EQ(result.valid_targets, valid_targets);
+    const double expected_loss = stats.loss / static_cast<double>(valid_targets);
+    EXPECT_NEAR(result.loss, expected_loss, exact ? 0 : bound * expected_loss);
+    const double expected_z = stats.z_loss / static_cast<double>(valid_targets);
+    EXPECT_NEAR(result.z_loss, expected_z, exact ? 0 : bound * expected_loss);
     const double all = norm_of(whole.host(whole.store().grads()));
     ASSERT_GT(all, 0.01);
-    for (const nn::PieceRange& range : staged.ranges()) {
+    const std::vector<nn::PieceRange>& ranges = engine.optimizer()->ranges();
+    for (const nn::PieceRange& range : ranges) {
       const nn::Piece& piece = *range.ref->piece;
       const std::vector<double> reference = whole.gradient(piece.name);
       std::vector<double> part = slice_of(reference, piece);
       part = {part.begin() + range.first, part.begin() + range.first + range.size};
+      const std::vector<double> gradient =
+          host_values(engine.ctx(), engine.store().grads().flat_range(range.slab_begin, range.size));
       // A tied table adds up its two uses in the order of the schedule.
       const bool tied_table = config.tied && piece.name == "embed.tokens.weight";
       if (exact && !tied_table) {
-        EXPECT_EQ(staged.gradient(range), part) << piece.name;
+        EXPECT_EQ(gradient, part) << piece.name;
       } else {
         const double loose = exact ? (dtype == DType::kFloat64 ? 1e-11 : 2e-6) : bound;
-        expect_close(piece.name, staged.gradient(range), part, norm_of(reference), all, loose);
+        expect_close(piece.name, gradient, part, norm_of(reference), all, loose);
       }
     }
-    expect_counted_once(world, staged.ctx(), whole.store(), staged.store(), staged.ranges(), exact && !config.tied,
-                        bound);
+    expect_counted_once(world, whole.store(), engine.store(), ranges);
+    const optim::GradNorm expected_norm = optim::grad_norm(ctx, whole.store(), whole.store().grads());
+    EXPECT_EQ(engine.gradient_norm().squares.size(), expected_norm.squares.size());
+    EXPECT_NEAR(result.grad_norm, expected_norm.norm, exact && !config.tied ? 0 : bound * expected_norm.norm);
 
     // 4. an update: each rank has all values of its slices, whoever computed them
     const Tensor before = whole.ctx().empty(whole.store().values().dtype(), whole.store().values().shape());
     ctx.backend.copy({.src = whole.store().values().view(), .dst = before.mut_view()}, ctx.stream);
     optim::Optimizer optimizer(ctx, whole.store(), optim::AdamWOptions{}, nn::SlabParts::whole(whole.store()));
     whole.scalars().lr = 0.01;
+    whole.scalars().beta1_correction = 1 - std::pow(optim::AdamWOptions{}.beta1, kStep + 1);
+    whole.scalars().beta2_correction = 1 - std::pow(optim::AdamWOptions{}.beta2, kStep + 1);
     optimizer.step(ctx);
-    staged.update(whole.scalars());
-    for (const auto& ref : staged.store().pieces()) {
+    engine.update(result, kStep, 0.01);
+    engine.wait_weights();
+    for (const auto& ref : engine.store().pieces()) {
       const nn::Piece& piece = *ref.piece;
       const auto part_of = [&](const Tensor& slab) {
         return slice_of(whole.host(nn::ParameterStore::of(slab, *whole.store().find(piece.name))), piece);
       };
       const std::vector<double> values =
-          host_values(staged.ctx(), nn::ParameterStore::of(staged.store().values(), ref));
+          host_values(engine.ctx(), nn::ParameterStore::of(engine.store().values(), ref));
       const std::vector<double> expected = part_of(whole.store().values());
       if (exact && !config.tied) {
         EXPECT_EQ(values, expected) << piece.name;

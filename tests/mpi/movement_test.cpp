@@ -203,6 +203,14 @@ TEST_P(Movement, HostValues) {
     EXPECT_EQ(texts[static_cast<size_t>(rank)], std::string(static_cast<size_t>(rank), 'x'));
   }
   EXPECT_THAT(comm::gather_texts(*comm_, ""), ::testing::Each(""));
+  for (int root = 0; root < ranks_; ++root) {
+    const std::string mine(static_cast<size_t>(rank_), 'y');
+    const std::vector<std::string> at_root = comm::gather_texts_at(*comm_, mine, root);
+    ASSERT_EQ(static_cast<int>(at_root.size()), rank_ == root ? ranks_ : 0);
+    for (size_t rank = 0; rank < at_root.size(); ++rank) EXPECT_EQ(at_root[rank], std::string(rank, 'y'));
+    EXPECT_EQ(comm::broadcast_text(*comm_, mine, root), std::string(static_cast<size_t>(root), 'y'));
+    EXPECT_EQ(comm::broadcast_value(*comm_, 1.5 * rank_, root), 1.5 * root);
+  }
 
   std::vector<std::byte> id(128, static_cast<std::byte>(rank_));
   comm::broadcast_bytes(*comm_, id, ranks_ - 1);

@@ -43,7 +43,8 @@ class CheckpointDamage : public ::testing::Test {
   CheckpointDamage() : model_(DType::kFloat32, true, {.width = 128, .vocab = 3900, .padded = 3968, .layers = 2}) {
     for (const int64_t step : {1, 2}) {
       model_.randomize(static_cast<uint64_t>(step));
-      newest_ = save(model_.ctx(), {.run_dir = dir_.path(),
+      newest_ = save(model_.ctx(), {.ranks = model_.ranks(),
+                                    .run_dir = dir_.path(),
                                     .store = model_.store(),
                                     .optimizer = &model_.optimizer(),
                                     .state = state_at(step),

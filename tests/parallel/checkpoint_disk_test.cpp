@@ -31,9 +31,12 @@ using ::testing::HasSubstr;
 constexpr CheckpointModel::Size kSize{.width = 64, .vocab = 4000, .padded = 4096, .layers = 2};
 
 Saved save_step(CheckpointModel& model, const fs::path& run, int64_t step) {
-  return save(
-      model.ctx(),
-      {.run_dir = run, .store = model.store(), .optimizer = &model.optimizer(), .state = state_at(step), .keep = 1});
+  return save(model.ctx(), {.ranks = model.ranks(),
+                            .run_dir = run,
+                            .store = model.store(),
+                            .optimizer = &model.optimizer(),
+                            .state = state_at(step),
+                            .keep = 1});
 }
 
 /// The checkpoint of step 1 is the only thing there, and whole.

@@ -34,7 +34,8 @@ class CheckpointFind : public ::testing::Test {
   CheckpointFind() : model_(DType::kFloat32), log_([](std::string_view) {}) { model_.randomize(1); }
 
   Saved save_at(int64_t step, int64_t keep = 0) {
-    return save(model_.ctx(), {.run_dir = run(),
+    return save(model_.ctx(), {.ranks = model_.ranks(),
+                               .run_dir = run(),
                                .store = model_.store(),
                                .optimizer = &model_.optimizer(),
                                .state = state_at(step),
@@ -84,7 +85,8 @@ TEST_F(CheckpointFind, SavingAStepAgainReplacesIt) {
   EXPECT_EQ(found->step, 20);
   CheckpointModel loaded(DType::kFloat32);
   CheckpointReader reader(found->path);
-  load_training(loaded.ctx(), reader, loaded.store(), loaded.optimizer());
+  load_training(loaded.ctx(),
+                {.ranks = loaded.ranks(), .reader = reader, .store = loaded.store(), .optimizer = &loaded.optimizer()});
   EXPECT_EQ(loaded.all_bytes(), model_.all_bytes());
 }
 

@@ -38,9 +38,12 @@ struct Progress {
 
 Saved save_step(CheckpointModel& model, const fs::path& run, int64_t step) {
   model.randomize(static_cast<uint64_t>(step));
-  return save(
-      model.ctx(),
-      {.run_dir = run, .store = model.store(), .optimizer = &model.optimizer(), .state = state_at(step), .keep = 1});
+  return save(model.ctx(), {.ranks = model.ranks(),
+                            .run_dir = run,
+                            .store = model.store(),
+                            .optimizer = &model.optimizer(),
+                            .state = state_at(step),
+                            .keep = 1});
 }
 
 /// Saves step after step, twice each (the second replaces the first), until it is killed.
@@ -94,7 +97,9 @@ TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
     EXPECT_TRUE(found->step == finished || found->step == begun) << found->step << " of " << finished << ", " << begun;
     CheckpointReader reader(found->path);
     CheckpointModel loaded(DType::kBFloat16, true, kSize);
-    const TrainingState state = load_training(loaded.ctx(), reader, loaded.store(), loaded.optimizer());
+    const TrainingState state = load_training(
+        loaded.ctx(),
+        {.ranks = loaded.ranks(), .reader = reader, .store = loaded.store(), .optimizer = &loaded.optimizer()});
     EXPECT_EQ(state, state_at(found->step));
     CheckpointModel expected(DType::kBFloat16, true, kSize);
     expected.randomize(static_cast<uint64_t>(found->step));

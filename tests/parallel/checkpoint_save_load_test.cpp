@@ -30,7 +30,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Saved save_at(CheckpointModel& model, const fs::path& run, int64_t step, bool with_optimizer = true) {
-  return save(model.ctx(), {.run_dir = run,
+  return save(model.ctx(), {.ranks = model.ranks(),
+                            .run_dir = run,
                             .store = model.store(),
                             .optimizer = with_optimizer ? &model.optimizer() : nullptr,
                             .state = state_at(step),
@@ -70,7 +71,10 @@ TEST_P(CheckpointRoundTrip, EveryBitOfEveryPieceComesBack) {
   EXPECT_EQ(reader.config_toml(), "[run]\nseed = 1\n");
   EXPECT_EQ(reader.tokenizer_json(), R"({"type":"bytes"})");
   EXPECT_EQ(reader.metadata().at("key"), "value");
-  EXPECT_EQ(load_training(after.ctx(), reader, after.store(), after.optimizer()), state_at(1234));
+  EXPECT_EQ(load_training(
+                after.ctx(),
+                {.ranks = after.ranks(), .reader = reader, .store = after.store(), .optimizer = &after.optimizer()}),
+            state_at(1234));
   EXPECT_EQ(after.all_bytes(), before.all_bytes());
   EXPECT_NE(after.bytes_of(after.optimizer().m().data), after.bytes_of(after.optimizer().v().data));
 }
@@ -112,7 +116,7 @@ TEST(CheckpointLoad, InferenceValuesEqualWhatTrainingPublished) {
   trained.randomize_finite(3);
   CheckpointReader reader(save_at(trained, dir.path(), 1).path);
   CheckpointModel inference(DType::kBFloat16, false);
-  load_weights(inference.ctx(), reader, inference.store(), nullptr);
+  load_weights(inference.ctx(), {.ranks = inference.ranks(), .reader = reader, .store = inference.store()});
   EXPECT_EQ(inference.bytes_of(inference.store().values()), trained.bytes_of(trained.store().values()));
 }
 
@@ -125,7 +129,8 @@ TEST(CheckpointLoad, WeightsOnlyLeaveTheMomentsAndPublish) {
   fresh.randomize(9);
   const std::string m = fresh.bytes_of(fresh.optimizer().m().data);
   const std::string v = fresh.bytes_of(fresh.optimizer().v().data);
-  load_weights(fresh.ctx(), reader, fresh.store(), &fresh.optimizer());
+  load_weights(fresh.ctx(),
+               {.ranks = fresh.ranks(), .reader = reader, .store = fresh.store(), .optimizer = &fresh.optimizer()});
   EXPECT_EQ(fresh.bytes_of(fresh.optimizer().master().data), trained.bytes_of(trained.optimizer().master().data));
   EXPECT_EQ(fresh.bytes_of(fresh.store().values()), trained.bytes_of(trained.store().values()));
   EXPECT_EQ(fresh.bytes_of(fresh.optimizer().m().data), m);
@@ -140,7 +145,7 @@ TEST(CheckpointLoad, AStoreWithoutOptimizerSavesItsOwnDType) {
   EXPECT_EQ(reader.at("embed.weight").dtype, io::FileDType::kBF16);
   EXPECT_FALSE(reader.has_moments());
   CheckpointModel other(DType::kBFloat16, false);
-  load_weights(other.ctx(), reader, other.store(), nullptr);
+  load_weights(other.ctx(), {.ranks = other.ranks(), .reader = reader, .store = other.store()});
   EXPECT_EQ(other.bytes_of(other.store().values()), model.bytes_of(model.store().values()));
 }
 
@@ -159,7 +164,7 @@ Saved write_vector(const fs::path& path, io::FileDType dtype, const std::string&
 std::string load_vector(const fs::path& path, DType dtype, int64_t size) {
   CheckpointModel model(dtype, {{.name = "x", .global_shape = Shape{size}, .rows = 1, .cols = size}});
   CheckpointReader reader(path);
-  load_weights(model.ctx(), reader, model.store(), nullptr);
+  load_weights(model.ctx(), {.ranks = model.ranks(), .reader = reader, .store = model.store()});
   return model.bytes_of(model.store().values(), "x");
 }
 
@@ -262,9 +267,13 @@ TEST(CheckpointLoad, ACheckpointOfAnotherModelListsEveryDifference) {
   for (const bool training : {false, true}) {
     const Error error = error_of([&] {
       if (training) {
-        load_training(other.ctx(), reader, other.store(), other.optimizer());
+        load_training(
+            other.ctx(),
+            {.ranks = other.ranks(), .reader = reader, .store = other.store(), .optimizer = &other.optimizer()});
       } else {
-        load_weights(other.ctx(), reader, other.store(), &other.optimizer());
+        load_weights(
+            other.ctx(),
+            {.ranks = other.ranks(), .reader = reader, .store = other.store(), .optimizer = &other.optimizer()});
       }
     });
     EXPECT_EQ(error.code(), ExitCode::kInput);
@@ -284,13 +293,22 @@ TEST(CheckpointLoad, WhatCannotBeContinuedIsRefused) {
   CheckpointModel fp64(DType::kFloat64);
 
   CheckpointReader training(save_at(fp32, dir.path() / "a", 1).path);
-  const Error dtype = error_of([&] { load_training(fp64.ctx(), training, fp64.store(), fp64.optimizer()); });
+  const Error dtype = error_of([&] {
+    load_training(fp64.ctx(),
+                  {.ranks = fp64.ranks(), .reader = training, .store = fp64.store(), .optimizer = &fp64.optimizer()});
+  });
   EXPECT_EQ(dtype.code(), ExitCode::kInput);
   EXPECT_THAT(dtype.what(), AllOf(HasSubstr("F32"), HasSubstr("F64"), HasSubstr("run.dtype")));
-  load_weights(fp64.ctx(), training, fp64.store(), &fp64.optimizer());  // as weights it serves
+  load_weights(fp64.ctx(), {.ranks = fp64.ranks(),
+                            .reader = training,
+                            .store = fp64.store(),
+                            .optimizer = &fp64.optimizer()});  // as weights it serves
 
   CheckpointReader weights(save_at(fp32, dir.path() / "b", 1, false).path);
-  const Error only = error_of([&] { load_training(fp32.ctx(), weights, fp32.store(), fp32.optimizer()); });
+  const Error only = error_of([&] {
+    load_training(fp32.ctx(),
+                  {.ranks = fp32.ranks(), .reader = weights, .store = fp32.store(), .optimizer = &fp32.optimizer()});
+  });
   EXPECT_EQ(only.code(), ExitCode::kInput);
   EXPECT_THAT(only.what(), AllOf(HasSubstr("weights only"), HasSubstr("run.init_from")));
 }

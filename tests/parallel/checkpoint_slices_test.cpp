@@ -154,7 +154,8 @@ TEST(CheckpointSlices, BlocksLargerThanEveryBufferAndChunk) {
                       .cols = g->cols() - col});
   }
   CheckpointModel model(DType::kFloat32, pieces);
-  load_weights(model.ctx(), reader, model.store(), &model.optimizer());
+  load_weights(model.ctx(),
+               {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &model.optimizer()});
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Global* g = std::vector<const Global*>{&w, &row, &thin}[i];
     const Block block{.col = pieces[i].global_col, .rows = pieces[i].rows, .cols = pieces[i].cols};

@@ -1,5 +1,6 @@
 // The mesh as pure functions: no rank is started.
 #include "parallel/mesh/mesh.h"
+#include "parallel/tensor/tensor_parallel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,21 +62,22 @@ TEST(Mesh, KvHeadsAreSharedWhenTheyAreFewer) {
   EXPECT_THROW(kv_sharing_ranks(4, 6), Bug);
 }
 
-TEST(Mesh, ProblemsNameKeysValuesAndWhatWouldDo) {
-  const HeadCounts heads{.n_heads = 8, .n_kv_heads = 2};
-  EXPECT_THAT(problems({.pipeline = 2, .data = 1, .tensor = 4}, 8, heads), IsEmpty());
-  EXPECT_THAT(problems({.pipeline = 0, .data = -1, .tensor = 1}, 1, heads),
-              ElementsAre("mesh.pipeline = 0: expected at least 1", "mesh.data = -1: expected at least 1"));
-  EXPECT_THAT(problems({.pipeline = 1, .data = 1, .tensor = 3}, 3, heads),
-              ElementsAre(AllOf(HasSubstr("mesh.tensor = 3"), HasSubstr("model.n_heads = 8"),
+TEST(Mesh, SlicingProblemsNameKeysValuesAndWhatWouldDo) {
+  model::ModelConfig c;
+  c.n_heads = 8;
+  c.n_kv_heads = 2;
+  c.d_ff = 40;
+  c.vocab_size = 37;
+  c.vocab_pad_to = 8;
+  for (const int64_t size : {1, 2, 4, 8}) EXPECT_THAT(tensor::slicing_problems(c, size), IsEmpty()) << size;
+  EXPECT_THAT(tensor::slicing_problems(c, 5),
+              ElementsAre(AllOf(StartsWith("mesh.tensor = 5: expected"), HasSubstr("model.n_heads = 8"),
                                 HasSubstr("model.n_kv_heads = 2"), HasSubstr("from 1, 2, 4, 8"))));
-  EXPECT_THAT(
-      problems({.pipeline = 2, .data = 3, .tensor = 2}, 8, heads),
-      ElementsAre(AllOf(StartsWith("mesh.tensor 2 x mesh.pipeline 2 x mesh.data 3 = 12 ranks, but 8 were started"),
-                        HasSubstr("set mesh.data = 2"))));
-  EXPECT_THAT(problems({.pipeline = 3, .data = 1, .tensor = 2}, 8, heads),
-              ElementsAre(AllOf(HasSubstr("= 6 ranks, but 8 were started"), HasSubstr("from 1, 2, 4, 8"))));
-  EXPECT_THAT(problems({.pipeline = 1, .data = 2, .tensor = 5}, 1, heads), ::testing::SizeIs(2)) << "all at once";
+  c.d_ff = 42;
+  c.vocab_pad_to = 6;
+  EXPECT_THAT(tensor::slicing_problems(c, 4),
+              ElementsAre(AllOf(HasSubstr("model.d_ff = 42"), HasSubstr("model.d_ff = 44")),
+                          AllOf(HasSubstr("42 rows"), HasSubstr("vocab.pad_to = 12"))));
 }
 
 }  // namespace

@@ -153,16 +153,20 @@ TEST_P(ShardedOptimizer, LoadsItsPartOfACheckpoint) {
   const ScratchDir dir;
   CheckpointModel whole(GetParam());
   whole.randomize(8);
-  const auto saved = checkpoint::save(
-      whole.ctx(),
-      {.run_dir = dir.path(), .store = whole.store(), .optimizer = &whole.optimizer(), .state = state_at(3)});
+  const auto saved = checkpoint::save(whole.ctx(), {.ranks = whole.ranks(),
+                                                    .run_dir = dir.path(),
+                                                    .store = whole.store(),
+                                                    .optimizer = &whole.optimizer(),
+                                                    .state = state_at(3)});
   for (int64_t rank = 0; rank < 4; ++rank) {
     SCOPED_TRACE(rank);
     CheckpointModel part(GetParam());
     const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 4, .bucket_elems = 200});
     optim::Optimizer state(part.ctx(), part.store(), optim::AdamWOptions{}, plan.owned_by(rank));
     checkpoint::CheckpointReader reader(saved.path);
-    EXPECT_EQ(checkpoint::load_training(part.ctx(), reader, part.store(), state), state_at(3));
+    EXPECT_EQ(checkpoint::load_training(
+                  part.ctx(), {.ranks = part.ranks(), .reader = reader, .store = part.store(), .optimizer = &state}),
+              state_at(3));
     expect_part_of(part, state, whole);
   }
 }

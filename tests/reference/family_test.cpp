@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Family : public ::testing::TestWithParam<std::string> {
+class Family : public ::testing::TestWithParam<Setting> {
  protected:
-  Family() : dir_(golden_root() / GetParam()) {}
+  Family() : dir_(golden_root() / GetParam().folder) {}
 
   // Input and what the reference says of it.
   struct Case {
@@ -51,11 +51,13 @@ class Family : public ::testing::TestWithParam<std::string> {
     double loss;
   };
   static Result run(const Case& c, DType dtype, const NamedValues& weights) {
-    LoadedEngine loaded(c.config, dtype, weights, {}, 0, c.T);
-    const training::DeviceBatch batch = loaded.batch(c.ids, c.targets, c.B, c.T);
+    LoadedEngine loaded({.model = c.config, .layout = GetParam().layout, .dtype = dtype, .sequence_length = c.T},
+                        weights);
+    const training::DeviceBatch batch = loaded.batch({.ids = c.ids, .targets = c.targets, .B = c.B, .T = c.T});
     Result r;
     r.logits = loaded.logits(batch);
-    r.loss = loaded.engine().forward_backward({&batch, 1}, 0).loss;
+    r.logits.resize(c.logits.size());
+    r.loss = loaded.engine().forward_backward({&batch.micro_batch(), 1}, 0).loss;
     r.gradients = loaded.gradients();
     return r;
   }
@@ -67,6 +69,8 @@ class Family : public ::testing::TestWithParam<std::string> {
 
   void expect_reference(DType dtype) {
     const Case c = load();
+    const std::string problem = LoadedEngine::problem(c.config, GetParam().layout);
+    if (!problem.empty()) GTEST_SKIP() << problem;
     const Result r = run(c, dtype, c.weights);
     ASSERT_EQ(r.logits.size(), c.logits.size());
     const double logits_error = distance(r.logits, c.logits) / norm(c.logits);
@@ -87,8 +91,8 @@ class Family : public ::testing::TestWithParam<std::string> {
       worst = std::max(worst, relative);
     }
     EXPECT_EQ(r.gradients.size(), c.gradients.size());
-    std::cout << GetParam() << " " << ashlar::name_of(dtype) << ": logits " << logits_error << ", worst gradient "
-              << worst << "\n";
+    std::cout << GetParam().name() << " " << ashlar::name_of(dtype) << ": logits " << logits_error
+              << ", worst gradient " << worst << "\n";
   }
 
   fs::path dir_;
@@ -101,6 +105,8 @@ TEST_P(Family, Fp32) { expect_reference(DType::kFloat32); }
 // reference's own bf16 run is.
 TEST_P(Family, Bf16) {
   const Case c = load();
+  const std::string problem = LoadedEngine::problem(c.config, GetParam().layout);
+  if (!problem.empty()) GTEST_SKIP() << problem;
   NamedValues rounded = c.weights;
   for (auto& [name, values] : rounded) {
     for (double& v : values) v = static_cast<float>(BF16(static_cast<float>(v)));
@@ -118,7 +124,7 @@ TEST_P(Family, Bf16) {
   for (const auto& [name, g] : exact.gradients) difference += std::pow(distance(bf16.gradients.at(name), g), 2);
   const double gradient_error = std::sqrt(difference) / norm_of_all(exact.gradients);
   EXPECT_LE(gradient_error, 1.4 * gradient_bound);
-  std::cout << GetParam() << " bf16: share of the reference's own error: logits " << logits_error / logits_bound
+  std::cout << GetParam().name() << " bf16: share of the reference's own error: logits " << logits_error / logits_bound
             << ", gradients " << gradient_error / gradient_bound << "\n";
 }
 
@@ -139,6 +145,7 @@ class ImportSource final : public hf::TensorSource {
 };
 
 TEST_P(Family, ExportGivesTheTensorsBack) {
+  if (GetParam().layout.ranks() > 1) return;  // files only: once is enough
   const ScratchDir scratch;
   hf::ImportedModel model = hf::import_hf(dir_);
   ImportSource source(model);
@@ -158,8 +165,8 @@ TEST_P(Family, ExportGivesTheTensorsBack) {
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Family);
-INSTANTIATE_TEST_SUITE_P(Golden, Family, ::testing::ValuesIn(folders_with(golden_root(), "config.json")),
-                         [](const auto& folder) { return folder.param; });
+INSTANTIATE_TEST_SUITE_P(Golden, Family, ::testing::ValuesIn(settings(folders_with(golden_root(), "config.json"))),
+                         [](const auto& at) { return at.param.name(); });
 
 TEST(Golden, HoldsFolders) {
   EXPECT_FALSE(folders_with(golden_root(), "config.json").empty() &&

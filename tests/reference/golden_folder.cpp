@@ -4,8 +4,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <sstream>
 
 #include "kernels/make_backend.h"
+#include "launch/world.h"
+#include "parallel/comm/host.h"
+#include "parallel/tensor/tensor_parallel.h"
+#include "tests/support/ranks/ranks.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::testing {
@@ -97,35 +103,105 @@ NamedValues read_as_model(const fs::path& config_dir, const io::SafetensorsReade
   return read_model(model);
 }
 
-LoadedEngine::LoadedEngine(const model::ModelConfig& config, DType dtype, const NamedValues& weights,
-                           const optim::AdamWOptions& optimizer, double clip, int64_t sequence_length)
-    : backend_(kernels::make_cpu_backend({.threads = 1})), stream_(backend_->make_stream()) {
-  engine_ = std::make_unique<training::Engine>(
-      *backend_, *stream_,
-      training::EngineOptions{
-          .model = config, .dtype = dtype, .optimizer = optimizer, .clip = clip, .sequence_length = sequence_length});
-  const Tensor& master = engine_->optimizer()->master().data;
-  for (const auto& ref : engine_->store().pieces()) {
-    const auto at = weights.find(ref.piece->name);
-    ASHLAR_CHECK(at != weights.end() && static_cast<int64_t>(at->second.size()) == ref.piece->size(), ref.piece->name);
-    const Tensor t = nn::ParameterStore::of(master, ref);
-    if (t.dtype() == DType::kFloat64) {
-      backend_->copy_from_host(at->second.data(), t.mut_view(), *stream_);
-    } else {
-      const std::vector<float> narrow(at->second.begin(), at->second.end());
-      backend_->copy_from_host(narrow.data(), t.mut_view(), *stream_);
-    }
-  }
-  engine_->optimizer()->publish(engine_->ctx());
+std::string Setting::name() const {
+  if (layout.ranks() == 1) return folder;
+  return str_cat(folder, "_", layout.tensor, "x", layout.pipeline, "x", layout.data);
 }
 
-training::DeviceBatch LoadedEngine::batch(const std::vector<int32_t>& ids, const std::vector<int32_t>& targets,
-                                          int64_t B, int64_t T) {
+std::vector<Setting> settings(const std::vector<std::string>& folders) {
+  const char* given = std::getenv("ASHLAR_GOLDEN_LAYOUTS");
+  std::istringstream words(given != nullptr && *given != '\0' ? given : "1x1x1 2x1x1 1x2x1");
+  std::vector<Setting> all;
+  for (std::string word; words >> word;) {
+    mesh::MeshShape layout;
+    char x = 0, y = 0;
+    std::istringstream fields(word);
+    fields >> layout.tensor >> x >> layout.pipeline >> y >> layout.data;
+    ASHLAR_CHECK(!fields.fail() && x == 'x' && y == 'x', "ASHLAR_GOLDEN_LAYOUTS: expected like 2x1x1, got ", word);
+    if (layout.ranks() != launch::world_from_environment().ranks) continue;
+    for (const std::string& folder : folders) all.push_back({folder, layout});
+  }
+  return all;
+}
+
+namespace {
+
+model::ModelConfig padded(model::ModelConfig config, int64_t tensor) {
+  config.vocab_pad_to = std::lcm(config.vocab_pad_to, tensor);
+  return config;
+}
+
+Tensor block_of(const nn::SlabTensor& slab, const nn::PieceRange& range, const nn::RangeBlock& block) {
+  return slab.of(range).flat_range(block.offset, block.rows * block.cols);
+}
+
+std::vector<double> to_host(const Ctx& ctx, const Tensor& t) {
+  std::vector<std::byte> raw(t.size() * size_of(t.dtype()));
+  ctx.backend.copy_to_host(t.view(), raw.data(), ctx.stream);
+  return convert<double>(raw, io::to_file_dtype(t.dtype()));
+}
+
+void from_host(const Ctx& ctx, const std::vector<double>& values, const Tensor& t) {
+  if (t.dtype() == DType::kFloat64) {
+    ctx.backend.copy_from_host(values.data(), t.mut_view(), ctx.stream);
+  } else {
+    const std::vector<float> narrow(values.begin(), values.end());
+    ctx.backend.copy_from_host(narrow.data(), t.mut_view(), ctx.stream);
+  }
+}
+
+}  // namespace
+
+std::string LoadedEngine::problem(const model::ModelConfig& config, const mesh::MeshShape& layout) {
+  for (const std::string& text : tensor::slicing_problems(padded(config, layout.tensor), layout.tensor)) return text;
+  if (layout.pipeline > config.n_layers) return str_cat(config.n_layers, " layers on ", layout.pipeline, " stages");
+  return "";
+}
+
+LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weights)
+    : backend_(kernels::make_cpu_backend({.threads = 1})), stream_(backend_->make_stream()) {
+  mesh_ = std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout, o.model.n_kv_heads);
+  engine_ = std::make_unique<training::Engine>(*backend_, *stream_, *mesh_,
+                                               training::EngineOptions{.model = padded(o.model, o.layout.tensor),
+                                                                       .dtype = o.dtype,
+                                                                       .optimizer = o.optimizer,
+                                                                       .clip = o.clip,
+                                                                       .sequence_length = o.sequence_length});
+  ASHLAR_CHECK(engine_->norms().names().size() == weights.size(), weights.size(), " tensors");
+  const Ctx ctx = engine_->ctx();
+  for (const nn::PieceRange& range : engine_->optimizer()->ranges()) {
+    const nn::Piece& piece = *range.ref->piece;
+    const int64_t width = piece.global_shape.cols();
+    const auto at = weights.find(piece.name);
+    ASHLAR_CHECK(at != weights.end() && static_cast<int64_t>(at->second.size()) == piece.global_shape.size(),
+                 piece.name);
+    for (const nn::RangeBlock& block : nn::blocks_of(range)) {
+      std::vector<double> values;
+      for (int64_t r = block.row; r < block.row + block.rows; ++r) {
+        const auto row = at->second.begin() + r * width + block.col;
+        values.insert(values.end(), row, row + block.cols);
+      }
+      from_host(ctx, values, block_of(engine_->optimizer()->master(), range, block));
+    }
+  }
+  engine_->optimizer()->publish(ctx);
+  engine_->share_weights();
+}
+
+training::DeviceBatch LoadedEngine::batch(const Tokens& tokens) {
+  // Replicas compute as many samples each; the last one's may be filled up with such that do not count.
+  const int64_t replicas = mesh_->shape().data, B = (tokens.B + replicas - 1) / replicas, T = tokens.T;
+  const int64_t first = mesh_->at().data * B * T;
+  const auto share = [&](std::span<const int32_t> all, int32_t filler) {
+    std::vector<int32_t> part(B * T, filler);
+    for (int64_t n = 0; n < B * T && first + n < tokens.B * T; ++n) part[n] = all[first + n];
+    return part;
+  };
   data::Batch host;
   data::resize_batch(host, B, T, {});
-  host.ids = ids;
-  host.targets = targets;
-  host.valid_targets = std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+  host.ids = share(tokens.ids, 0);
+  host.targets = share(tokens.targets, -1);
+  host.valid_targets = std::count_if(host.targets.begin(), host.targets.end(), [](int32_t t) { return t >= 0; });
   for (int64_t n = 0; n < B * T; ++n) host.positions[n] = static_cast<int32_t>(n % T);
   std::vector<int32_t> counts;
   data::fill_order(host, static_cast<int32_t>(engine_->options().model.vocab_size), counts);
@@ -134,27 +210,53 @@ training::DeviceBatch LoadedEngine::batch(const std::vector<int32_t>& ids, const
   return device;
 }
 
-NamedValues LoadedEngine::read(const Tensor& slab) {
+NamedValues LoadedEngine::gather(const nn::SlabTensor& slab) {
   NamedValues values;
-  for (const auto& ref : engine_->store().pieces()) {
-    const Tensor t = nn::ParameterStore::of(slab, ref);
-    std::vector<std::byte> raw(t.size() * size_of(t.dtype()));
-    backend_->copy_to_host(t.view(), raw.data(), *stream_);
-    values[ref.piece->name] = convert<double>(raw, io::to_file_dtype(t.dtype()));
+  const zero::GlobalNorm& all = engine_->norms();
+  for (size_t i = 0; i < all.names().size(); ++i) values[all.names()[i]].resize(all.num_elements()[i]);
+  for (const nn::PieceRange& range : engine_->optimizer()->ranges()) {
+    const nn::Piece& piece = *range.ref->piece;
+    if (!piece.counted) continue;
+    for (const nn::RangeBlock& block : nn::blocks_of(range)) {
+      const std::vector<double> part = to_host(engine_->ctx(), block_of(slab, range, block));
+      for (int64_t r = 0; r < block.rows; ++r) {
+        const int64_t at = (block.row + r) * piece.global_shape.cols() + block.col;
+        std::copy_n(part.begin() + r * block.cols, block.cols, values.at(piece.name).begin() + at);
+      }
+    }
   }
+  for (auto& [name, whole] : values) comm::sum_all(mesh_->all(), whole);  // each element is one rank's
   return values;
 }
 
-NamedValues LoadedEngine::gradients() { return read(engine_->store().grads()); }
-NamedValues LoadedEngine::weights() { return read(engine_->optimizer()->master().data); }
+NamedValues LoadedEngine::gradients() { return gather({.data = engine_->store().grads()}); }
+NamedValues LoadedEngine::weights() { return gather(engine_->optimizer()->master()); }
 
 std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
+  engine_->wait_weights();
   const Ctx ctx = engine_->ctx();
-  const auto& stage = engine_->stage();
-  const Tensor z = stage.logits(ctx, stage.blocks(ctx, stage.embed(ctx, batch.view()), batch.view()).value);
-  std::vector<std::byte> raw(z.size() * size_of(z.dtype()));
-  backend_->copy_to_host(z.view(), raw.data(), *stream_);
-  return convert<double>(raw, io::to_file_dtype(z.dtype()));
+  const model::Stage& stage = *engine_->chunks().front();
+  const auto at = static_cast<int>(mesh_->at().pipeline);
+  Var rows;
+  if (stage.range().embedding) {
+    rows = stage.embed(ctx, batch.view());
+  } else {
+    rows.value = ctx.empty(ctx.dtype, {batch.view().rows(), stage.config().d_model});
+    mesh_->pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}).wait();
+  }
+  rows = stage.blocks(ctx, rows, batch.view());
+  const int64_t N = batch.view().rows(), V = stage.config().vocab_size;
+  std::vector<double> all(mesh_->shape().data * N * V);
+  if (!stage.range().head) {
+    mesh_->pipeline().send({.data = rows.value.view(), .to = at + 1}).wait();
+  } else {
+    const Tensor z = stage.logits(ctx, rows.value);
+    const std::vector<double> mine = to_host(ctx, z);
+    for (int64_t n = 0; n < N && mesh_->at().tensor == 0; ++n)
+      std::copy_n(mine.begin() + n * z.cols(), V, all.begin() + (mesh_->at().data * N + n) * V);
+  }
+  comm::sum_all(mesh_->all(), all);  // each row is one rank's
+  return all;
 }
 
 double norm(const std::vector<double>& x) {

@@ -31,25 +31,55 @@ NamedValues read_model(hf::ImportedModel& model);
 NamedValues read_as_model(const std::filesystem::path& config_dir, const io::SafetensorsReader& file,
                           const std::string& prefix);
 
-/// An engine with the given weights on the CPU backend, `threads` threads.
+/// A folder, and the layout of the ranks that run it.
+struct Setting {
+  std::string folder;
+  mesh::MeshShape layout;
+
+  std::string name() const;  ///< "gpt2", or "gpt2_2x1x1": tensor x pipeline x data
+};
+
+/// Every folder on every layout of as many ranks as there are: of $ASHLAR_GOLDEN_LAYOUTS ("1x1x1 2x1x1 ..."), else one
+/// rank, tensor 2 and pipeline 2.
+std::vector<Setting> settings(const std::vector<std::string>& folders);
+
+/// Input of a step: B samples of T tokens; targets of -1 are not counted.
+struct Tokens {
+  std::span<const int32_t> ids, targets;  ///< [B * T]
+  int64_t B, T;
+};
+
+struct LoadedEngineOptions {
+  model::ModelConfig model;
+  mesh::MeshShape layout;
+  DType dtype;
+  optim::AdamWOptions optimizer;
+  double clip = 0;
+  int64_t sequence_length;
+};
+
+/// An engine with the given weights on the CPU backend, one thread a rank. All ranks call everything and get the whole:
+/// a replica takes its share of the samples.
 class LoadedEngine {
  public:
-  LoadedEngine(const model::ModelConfig& config, DType dtype, const NamedValues& weights,
-               const optim::AdamWOptions& optimizer, double clip, int64_t sequence_length);
+  /// Why the model cannot run on the layout; empty when it can. The vocabulary is padded.
+  static std::string problem(const model::ModelConfig& config, const mesh::MeshShape& layout);
+
+  LoadedEngine(const LoadedEngineOptions& options, const NamedValues& weights);
 
   training::Engine& engine() { return *engine_; }
-  /// A batch of B samples of T tokens; targets of -1 are not counted.
-  training::DeviceBatch batch(const std::vector<int32_t>& ids, const std::vector<int32_t>& targets, int64_t B,
-                              int64_t T);
+  training::DeviceBatch batch(const Tokens& tokens);
   NamedValues gradients();
   NamedValues weights();
+  /// [B * T, vocab_size] of all replicas, then of what fills up the last one.
   std::vector<double> logits(const training::DeviceBatch& batch);
 
  private:
-  NamedValues read(const Tensor& slab);
+  NamedValues gather(const nn::SlabTensor& slab);
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<mesh::Mesh> mesh_;
   std::unique_ptr<training::Engine> engine_;
 };
 

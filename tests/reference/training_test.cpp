@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/optim/schedule.h"
+#include "launch/training/evaluation.h"
 #include "tests/reference/golden_folder.h"
 
 namespace ashlar::testing {
@@ -21,10 +22,10 @@ optim::ScheduleKind schedule_named(const std::string& name) {
   throw Bug("[reference] schedule " + name);
 }
 
-class Training : public ::testing::TestWithParam<std::string> {
+class Training : public ::testing::TestWithParam<Setting> {
  protected:
   void expect_reference(DType dtype, double scalar_bound, double weight_bound) {
-    const fs::path dir = golden_root() / "training" / GetParam();
+    const fs::path dir = golden_root() / "training" / GetParam().folder;
     std::ifstream file(dir / "run.json");
     const auto run = nlohmann::json::parse(file);
     const fs::path family = golden_root() / run.at("family").get<std::string>();
@@ -40,26 +41,34 @@ class Training : public ::testing::TestWithParam<std::string> {
                                    .warmup_steps = warmup,
                                    .decay_steps = kind == optim::ScheduleKind::kWsd ? steps / 5 : steps - warmup,
                                    .min_ratio = 0.1};
-    LoadedEngine loaded(config, dtype, read_model(start),
-                        {.beta1 = run.at("betas")[0],
-                         .beta2 = run.at("betas")[1],
-                         .eps = run.at("eps"),
-                         .weight_decay = run.at("decay"),
-                         .decay_embeddings = true},
-                        run.at("clip"), T);
+    const std::string problem = LoadedEngine::problem(config, GetParam().layout);
+    if (!problem.empty()) GTEST_SKIP() << problem;
+    LoadedEngine loaded({.model = config,
+                         .layout = GetParam().layout,
+                         .dtype = dtype,
+                         .optimizer = {.beta1 = run.at("betas")[0],
+                                       .beta2 = run.at("betas")[1],
+                                       .eps = run.at("eps"),
+                                       .weight_decay = run.at("decay"),
+                                       .decay_embeddings = true},
+                         .clip = run.at("clip"),
+                         .sequence_length = T},
+                        read_model(start));
     const io::SafetensorsReader batches(dir / "batches.safetensors");
     const std::vector<int32_t> ids = read_integers(batches, "input_ids"), targets = read_integers(batches, "targets");
 
     for (const auto& row : run.at("rows")) {
       const int64_t s = row.at("step");
       SCOPED_TRACE(str_cat("step ", s));
-      std::vector<training::DeviceBatch> micro_batches;
+      std::vector<training::DeviceBatch> slots;
       for (int64_t m = 0; m < M; ++m) {
-        const int64_t begin = (s * M + m) * B * T;
-        micro_batches.push_back(loaded.batch({ids.begin() + begin, ids.begin() + begin + B * T},
-                                             {targets.begin() + begin, targets.begin() + begin + B * T}, B, T));
+        const size_t begin = (s * M + m) * B * T, size = B * T;
+        slots.push_back(loaded.batch({.ids = std::span(ids).subspan(begin, size),
+                                      .targets = std::span(targets).subspan(begin, size),
+                                      .B = B,
+                                      .T = T}));
       }
-      training::StepResult result = loaded.engine().forward_backward(micro_batches, s);
+      training::StepResult result = loaded.engine().forward_backward(training::micro_batches(slots), s);
       const auto expect_near = [&](const char* what, double got, double expected, double bound) {
         EXPECT_LE(std::abs(got - expected), bound * std::abs(expected))
             << what << " " << got << ", reference " << expected;
@@ -89,8 +98,9 @@ TEST_P(Training, Fp64) { expect_reference(DType::kFloat64, 1e-6, 1e-5); }
 TEST_P(Training, Fp32) { expect_reference(DType::kFloat32, 1e-5, 2e-5); }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Training);
-INSTANTIATE_TEST_SUITE_P(Golden, Training, ::testing::ValuesIn(folders_with(golden_root() / "training", "run.json")),
-                         [](const auto& folder) { return folder.param; });
+INSTANTIATE_TEST_SUITE_P(Golden, Training,
+                         ::testing::ValuesIn(settings(folders_with(golden_root() / "training", "run.json"))),
+                         [](const auto& at) { return at.param.name(); });
 
 }  // namespace
 }  // namespace ashlar::testing

@@ -1,0 +1,74 @@
+#include "launch/training/decoder.h"
+
+#include <numeric>
+
+namespace ashlar::training {
+
+namespace {
+
+/// One sample of tokens at positions first, first+1, ... as device memory.
+struct Tokens {
+  Tensor ids, positions;
+  model::BatchView view;
+
+  Tokens(const Ctx& ctx, std::span<const int32_t> tokens, int64_t first) {
+    const int64_t n = static_cast<int64_t>(tokens.size());
+    std::vector<int32_t> at(n);
+    std::iota(at.begin(), at.end(), static_cast<int32_t>(first));
+    ids = ctx.empty(DType::kInt32, {n});
+    positions = ctx.empty(DType::kInt32, {n});
+    ctx.backend.copy_from_host(tokens.data(), ids.mut_view(), ctx.stream);
+    ctx.backend.copy_from_host(at.data(), positions.mut_view(), ctx.stream);
+    view = {.B = 1, .T = n, .ids = ids.view().as<int32_t>(), .positions = positions.view().as<int32_t>()};
+  }
+};
+
+std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Tensor& hidden) {
+  const Tensor logits = stage.logits(ctx, hidden.row_range(hidden.rows() - 1, 1));
+  std::vector<double> out(logits.size());
+  if (logits.dtype() == DType::kFloat64) {
+    ctx.backend.copy_to_host(logits.view(), out.data(), ctx.stream);
+  } else {
+    std::vector<float> narrow(logits.size());
+    ctx.backend.copy_to_host(logits.view(), narrow.data(), ctx.stream);
+    out.assign(narrow.begin(), narrow.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+Decoder::Decoder(Engine& engine, int64_t max_tokens, bool use_cache) : engine_(engine) {
+  ASHLAR_CHECK(engine.chunks().size() == 1 && !engine.options().sequence_parallel && engine.mesh().shape().data == 1,
+               "decoding takes one replica with one chunk a stage and whole rows");
+  if (use_cache) cache_ = engine.chunks().front()->make_cache(engine.ctx(), 1, max_tokens);
+}
+
+void Decoder::forget() {
+  if (cache_) cache_->length = 0;
+}
+
+std::vector<double> Decoder::next_logits(std::span<const int32_t> text) {
+  const Ctx ctx = engine_.ctx();
+  const model::Stage& stage = *engine_.chunks().front();
+  mesh::Mesh& mesh = engine_.mesh();
+  const int64_t held = cache_ ? cache_->length : 0;
+  const Tokens fresh(ctx, text.subspan(held), held);
+  const auto at = static_cast<int>(mesh.at().pipeline);
+
+  Var rows;
+  if (!stage.range().embedding) {
+    rows.value = ctx.empty(ctx.dtype, {fresh.view.rows(), stage.config().d_model});
+    mesh.pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}).wait();
+  }
+  if (cache_) {
+    rows.value = stage.decode(ctx, rows.value, fresh.view, *cache_);
+  } else {
+    rows = stage.blocks(ctx, rows.value ? rows : stage.embed(ctx, fresh.view), fresh.view);
+  }
+  if (stage.range().head) return last_row(ctx, stage, rows.value);
+  mesh.pipeline().send({.data = rows.value.view(), .to = at + 1}).wait();
+  return {};
+}
+
+}  // namespace ashlar::training

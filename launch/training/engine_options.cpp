@@ -1,0 +1,40 @@
+#include "launch/training/engine_options.h"
+
+namespace ashlar::training {
+
+namespace {
+
+pipeline::ScheduleKind schedule_kind(config::PipelineSchedule schedule) {
+  switch (schedule) {
+    case config::PipelineSchedule::kGpipe: return pipeline::ScheduleKind::kGpipe;
+    case config::PipelineSchedule::k1F1B: return pipeline::ScheduleKind::k1F1B;
+    case config::PipelineSchedule::kInterleaved: return pipeline::ScheduleKind::kInterleaved;
+    case config::PipelineSchedule::kZbH1: return pipeline::ScheduleKind::kZbH1;
+  }
+  throw Bug("PipelineSchedule out of range");
+}
+
+}  // namespace
+
+mesh::MeshShape shape_of(const config::MeshSection& mesh) {
+  return {.pipeline = mesh.pipeline, .data = mesh.data, .tensor = mesh.tensor};
+}
+
+EngineOptions engine_options(const config::RunConfig& c) {
+  return {.model = c.model,
+          .dtype = c.run.dtype,
+          .optimizer = optim::AdamWOptions{.beta1 = c.optimizer.beta1,
+                                           .beta2 = c.optimizer.beta2,
+                                           .eps = c.optimizer.eps,
+                                           .weight_decay = c.optimizer.weight_decay,
+                                           .decay_embeddings = c.optimizer.decay_embeddings},
+          .clip = c.optimizer.clip,
+          .recompute = c.train.recompute,
+          .seed = static_cast<uint64_t>(c.run.seed),
+          .sequence_length = c.train.sequence_length,
+          .sequence_parallel = c.mesh.sequence_parallel,
+          .schedule = schedule_kind(c.mesh.schedule),
+          .virtual_stages = c.mesh.virtual_stages};
+}
+
+}  // namespace ashlar::training

@@ -1,0 +1,115 @@
+#include "launch/training/layout.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_format.h"
+#include "core/base/strings.h"
+#include "parallel/pipeline/simulate.h"
+#include "parallel/tensor/tensor_parallel.h"
+
+namespace ashlar::training {
+
+namespace {
+
+constexpr size_t kMostRows = 32;     // of a picture
+constexpr int64_t kMostColumns = 8;  // tensor ranks that are drawn one by one
+
+std::string span_text(std::string_view what, int64_t begin, int64_t end) {
+  if (end - begin == 1) return str_cat(what, " ", begin);
+  return str_cat(what, "s ", begin, "-", end - 1);
+}
+
+/// "embedding, layers 0-1, layers 4-5, head"
+std::string stage_text(const Layout& l, int64_t stage) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += str_cat(text.empty() ? "" : ", ", part); };
+  for (int64_t c = 0; c < l.schedule.virtual_stages; ++c) {
+    const model::StageRange& range = l.cut.chunks[pipeline::model_chunk(stage, c, l.mesh.pipeline)];
+    if (range.embedding) add("embedding");
+    if (range.last_layer > range.first_layer) add(span_text("layer", range.first_layer, range.last_layer));
+    if (range.head) add("head");
+  }
+  return text;
+}
+
+double bubble_of(const Layout& l) {
+  pipeline::Costs costs;
+  costs.forward = costs.backward_input = costs.backward_weight = l.cut.flops;
+  return pipeline::simulate(l.schedule, pipeline::make_schedules(l.schedule), costs).bubble_fraction;
+}
+
+using Row = std::vector<std::string>;
+
+void append_table(const std::vector<Row>& rows, std::vector<std::string>& lines) {
+  std::vector<size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += str_cat("  ", row[i], std::string(widths[i] - row[i].size(), ' '));
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(line);
+  }
+}
+
+}  // namespace
+
+pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options) {
+  const model::FlopsPerToken flops = model::flops_per_token(model, options.sequence_length);
+  const double head = 6.0 * static_cast<double>(model.vocab_padded() * model.d_model);
+  const double layers = flops.matmul - head + flops.attention_causal;
+  return pipeline::partition(
+      {.layer_flops = std::vector<double>(model.n_layers, layers / static_cast<double>(model.n_layers)),
+       .embedding_flops = 0,
+       .head_flops = head,
+       .stages = options.stages,
+       .virtual_stages = options.virtual_stages});
+}
+
+std::vector<std::string> layout_picture(const Layout& l) {
+  const auto& [pipeline, data, tensor] = l.mesh;
+  if (l.mesh.ranks() == 1) return {};
+  const std::set<std::string> hosts(l.hosts.begin(), l.hosts.end());
+  std::string title = str_cat("layout: ", l.mesh.ranks(), " ranks on ", hosts.size(),
+                              hosts.size() == 1 ? " host" : " hosts", " = pipeline ", pipeline, " x data ", data,
+                              " x tensor ", tensor, l.sequence_parallel && tensor > 1 ? " with sequence parallel" : "");
+  if (pipeline > 1) {
+    title +=
+        absl::StrFormat("; %s, %d micro-batches: %.1f%% of the time is bubble",
+                        std::string(pipeline::name_of(l.schedule.kind)), l.schedule.micro_batches, 100 * bubble_of(l));
+  }
+  std::vector<std::string> lines = {title};
+
+  // A row for each stage of each replica, a column for each tensor rank.
+  const bool one_by_one = tensor <= kMostColumns;
+  std::vector<Row> rows(1, Row(data > 1 ? 3 : 2));
+  for (int64_t t = 0; t < tensor && tensor > 1 && one_by_one; ++t) {
+    const nn::Extent heads = tensor::slices_of(l.model, tensor, t).heads;
+    rows.front().push_back(span_text("head", heads.begin, heads.begin + heads.size));
+  }
+  for (int64_t stage = 0; stage < pipeline; ++stage) {
+    for (int64_t replica = 0; replica < data; ++replica) {
+      Row row = {str_cat("stage ", stage), stage_text(l, stage)};
+      if (data > 1) row.insert(row.begin() + 1, str_cat("replica ", replica));
+      const int64_t first = mesh::rank_of(l.mesh, {.pipeline = stage, .data = replica});
+      const auto host = [&](int64_t rank) { return hosts.size() > 1 ? str_cat(" ", l.hosts[rank]) : std::string(); };
+      if (one_by_one) {
+        for (int64_t rank = first; rank < first + tensor; ++rank) row.push_back(str_cat("rank ", rank, host(rank)));
+      } else {
+        row.push_back(str_cat("ranks ", first, "-", first + tensor - 1, host(first)));
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  if (tensor == 1 || !one_by_one) rows.erase(rows.begin());
+  const size_t all = rows.size();
+  rows.resize(std::min(all, kMostRows));
+  append_table(rows, lines);
+  if (all > kMostRows) lines.push_back(str_cat("  ... and ", all - kMostRows, " rows more"));
+  return lines;
+}
+
+}  // namespace ashlar::training
