@@ -16,6 +16,7 @@
 #include "launch/commands/explain.h"
 #include "launch/commands/generate.h"
 #include "launch/commands/import_export.h"
+#include "launch/commands/launch.h"
 #include "launch/commands/params.h"
 #include "launch/commands/train.h"
 #include "launch/config/schema.h"
@@ -59,6 +60,15 @@ int run_bench(std::span<const std::string> words, comm::Bootstrap& bootstrap) {
                     "; ashlar bench --help lists all");
 }
 
+const Command& find_command(const std::vector<Command>& all, const std::string& name) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Command& c) { return c.name == name; });
+  if (found != all.end()) return *found;
+  const auto nearest = std::min_element(all.begin(), all.end(), [&](const Command& a, const Command& b) {
+    return config::edit_distance(a.name, name) < config::edit_distance(b.name, name);
+  });
+  throw input_error("ashlar", "unknown command ", name, "; did you mean ", nearest->name, "? ashlar --help lists all");
+}
+
 std::vector<Command> command_table(const training::SignalWatch& signals, comm::Bootstrap& bootstrap, Log& log) {
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
@@ -81,6 +91,13 @@ std::vector<Command> command_table(const training::SignalWatch& signals, comm::B
        }},
       {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp,
        [&](std::span<const std::string> words) { return run_bench(words, bootstrap); }, true},
+      {"launch", "run a command on many ranks: the mpirun line that works here", kLaunchHelp,
+       [&](std::span<const std::string> words) {
+         const auto check = [&](const std::string& name) {
+           find_command(command_table(signals, bootstrap, log), name);
+         };
+         return run_launch_command(words, signals, check, std::cout);
+       }},
   };
 }
 
@@ -111,23 +128,16 @@ int run_command(const std::vector<std::string>& words, const training::SignalWat
     if (speaks) std::cout << "ashlar 0.1.0\n";
     return 0;
   }
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Command& c) { return c.name == words[0]; });
-  if (found == all.end()) {
-    const auto nearest = std::min_element(all.begin(), all.end(), [&](const Command& a, const Command& b) {
-      return config::edit_distance(a.name, words[0]) < config::edit_distance(b.name, words[0]);
-    });
-    throw input_error("ashlar", "unknown command ", words[0], "; did you mean ", nearest->name,
-                      "? ashlar --help lists all");
-  }
+  const Command& found = find_command(all, words[0]);
   const std::span<const std::string> rest(words.data() + 1, words.size() - 1);
-  if (found->help != nullptr && std::any_of(rest.begin(), rest.end(), asks_for_help)) {
-    if (speaks) std::cout << found->help;
+  if (found.help != nullptr && std::any_of(rest.begin(), rest.end(), asks_for_help)) {
+    if (speaks) std::cout << found.help;
     return 0;
   }
-  if (found->by_all_ranks || !comm::launched_by_mpi()) return found->run(rest);
+  if (found.by_all_ranks || !comm::launched_by_mpi()) return found.run(rest);
   comm::Communicator& ranks = bootstrap.world();
   int code = 0;
-  comm::together(ranks, [&] { code = ranks.rank() == 0 ? found->run(rest) : 0; });
+  comm::together(ranks, [&] { code = ranks.rank() == 0 ? found.run(rest) : 0; });
   return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));
 }
 

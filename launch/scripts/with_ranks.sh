@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # with_ranks.sh N COMMAND...: runs COMMAND on N ranks of this machine, for anybody, however few cores there are.
-# The one place that knows what mpirun must be told; the ranks inherit the environment. Exit code: the first that is not 0.
+# Starts any program with the flags of `ashlar launch`, which starts ashlar (a test compares them); the ranks inherit the
+# environment. Exit code: the first that is not 0.
 set -euo pipefail
 [ $# -ge 2 ] || { echo 'usage: with_ranks.sh N COMMAND...' >&2; exit 2; }
 ranks=$1
@@ -12,12 +13,20 @@ case $version in
   *) exec mpirun -n "$ranks" "$@" ;;
 esac
 flags=(
-  --allow-run-as-root                # as in containers
-  --oversubscribe                    # more ranks than cores
-  --bind-to none                     # else each job binds its ranks to the same first cores
-  --mca plm isolated                 # this machine only: needs no ssh
-  --mca pml ob1                      # ranks of one machine need no fabric: not looking for one saves 0.2 s a start
-  --mca btl 'self,vader,tcp'         # vader: shared memory; tcp where there is none
-  --mca orte_abort_on_non_zero_status 1
+  --allow-run-as-root   # as in containers
+  --bind-to none        # else each job binds its ranks to the same first cores
+  --mca pml ob1         # ranks of one machine need no fabric: not looking for one saves 0.2 s a start
 )
+case $version in
+  *'(Open MPI) '[1-4].*)
+    flags+=(
+      --oversubscribe                # more ranks than cores
+      --mca plm isolated             # this machine only: needs no ssh
+      --mca btl 'self,vader,tcp'     # vader: shared memory; tcp where there is none
+      --mca orte_abort_on_non_zero_status 1
+    )
+    ;;
+  *)  # version 5 has other names, and no plm without ssh
+    flags+=(--map-by :OVERSUBSCRIBE --mca btl 'self,sm,tcp' --prtemca prte_abort_on_non_zero_status 1) ;;
+esac
 exec mpirun "${flags[@]}" -np "$ranks" "$@"

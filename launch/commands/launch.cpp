@@ -1,0 +1,153 @@
+#include "launch/commands/launch.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "launch/commands/arguments.h"
+#include "launch/commands/mpirun_line.h"
+
+namespace ashlar::launch {
+
+namespace fs = std::filesystem;
+
+const char* const kLaunchHelp =
+    "ashlar launch -np N [--hostfile FILE | --host a,b] [--dry-run] COMMAND ...\n"
+    "\n"
+    "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun line that works here, then becomes it.\n"
+    "\n"
+    "  -np N             ranks; they run on this machine unless hosts are given\n"
+    "  --hostfile FILE   machines, one a line: `host slots=8`; they share this program's and the run's directory\n"
+    "  --host a,b        machines; a:2,b:6 also says how many ranks each takes\n"
+    "  --dry-run         prints the line and runs nothing\n"
+    "\n"
+    "Options for mpirun itself: take the line that --dry-run prints and add them. SIGUSR1 to it reaches the ranks,\n"
+    "which then save; SIGTERM leaves them about a second.\n";
+
+namespace {
+
+std::string find_mpirun() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string program = (fs::path(folder.empty() ? "." : folder) / "mpirun").string();
+    if (fs::is_regular_file(program) && access(program.c_str(), X_OK) == 0) return program;
+  }
+  throw input_error("launch",
+                    "expected mpirun on PATH, got none; install openmpi-bin (Debian, Ubuntu), or load the "
+                    "cluster's Open MPI");
+}
+
+std::string version_of(const std::string& mpirun) {
+  const std::string command = shell_line({mpirun, "--version"}) + " </dev/null 2>/dev/null";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string text(256, '\0');
+  text.resize(pipe == nullptr ? 0 : std::fread(text.data(), 1, text.size(), pipe.get()));
+  return text;
+}
+
+// Cores as Open MPI counts them: hardware threads of one core are one.
+int64_t whole_cores() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &mask)) continue;
+    std::ifstream file(str_cat("/sys/devices/system/cpu/cpu", cpu, "/topology/thread_siblings_list"));
+    std::string siblings;
+    if (!std::getline(file, siblings)) siblings = str_cat("cpu", cpu);
+    cores.insert(siblings);
+  }
+  return static_cast<int64_t>(cores.size());
+}
+
+MpirunHere look_around() {
+  MpirunHere here{.path = find_mpirun(), .cores = whole_cores(), .root = geteuid() == 0};
+  here.version = version_of(here.path);
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    here.environment.emplace_back(*variable, std::strcspn(*variable, "="));
+  }
+  std::sort(here.environment.begin(), here.environment.end());
+  const char* nodes = std::getenv("SLURM_JOB_NUM_NODES");
+  here.allocated = nodes != nullptr && std::atoi(nodes) > 1;
+  return here;
+}
+
+std::string read_hostfile(const std::string& name) {
+  std::ifstream file(name);
+  std::ostringstream text;
+  if (!fs::is_regular_file(name) || !(text << file.rdbuf())) {
+    throw input_error("launch", "--hostfile ", name,
+                      " cannot be read or is empty; write one line a machine into it: ", "host slots=8");
+  }
+  return text.str();
+}
+
+// The first word that is neither an option of launch nor its value: COMMAND.
+size_t command_at(std::span<const std::string> words) {
+  size_t i = 0;
+  while (i < words.size() && words[i].starts_with('-')) {
+    const bool value_follows =
+        words[i] == "-np" || words[i] == "-n" || words[i] == "--hostfile" || words[i] == "--host";
+    i += value_follows && i + 1 < words.size() ? 2 : 1;
+  }
+  return i;
+}
+
+}  // namespace
+
+int run_launch_command(std::span<const std::string> words, const training::SignalWatch& signals,
+                       const std::function<void(const std::string&)>& check_command, std::ostream& out) {
+  const size_t split = command_at(words);
+  Arguments arguments("launch", words.first(split));
+  const std::span<const std::string> command = words.subspan(split);
+  constexpr int64_t kMostRanks = 1 << 20;
+  RanksWanted wanted;
+  wanted.ranks = arguments.integer("-np", arguments.integer("-n", 0, 1, kMostRanks), 1, kMostRanks);
+  wanted.hosts = arguments.option("--host").value_or("");
+  wanted.hostfile = arguments.option("--hostfile").value_or("");
+  const bool dry = arguments.flag("--dry-run");
+  arguments.positionals();
+  constexpr const char* kUsage = "; usage: ashlar launch -np N COMMAND ...";
+  if (wanted.ranks == 0) throw input_error("launch", "expected -np and a number of ranks, got none", kUsage);
+  if (command.empty()) throw input_error("launch", "expected a command such as train, got none", kUsage);
+  if (command[0] == "launch") throw input_error("launch", "expected a command such as train, got launch", kUsage);
+  check_command(command[0]);
+  if (!wanted.hosts.empty() && !wanted.hostfile.empty()) {
+    throw input_error("launch", "expected --host or --hostfile, got both; give one");
+  }
+  if (!wanted.hostfile.empty()) wanted.hostfile_text = read_hostfile(wanted.hostfile);
+
+  wanted.command = {fs::read_symlink("/proc/self/exe").string()};
+  wanted.command.insert(wanted.command.end(), command.begin(), command.end());
+  std::vector<std::string> line = mpirun_line(wanted, look_around());
+  if (dry) {
+    out << shell_line(line) << "\n";
+    return 0;
+  }
+  // On standard error: standard output belongs to the command.
+  std::fprintf(stderr, "%s\n", shell_line(line).c_str());
+  // A program inherits which signals are blocked and ignored; mpirun must see them all.
+  signals.release();
+  std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
+  std::vector<char*> argv;
+  for (std::string& word : line) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  throw input_error("launch", line[0], " cannot be started: ", std::strerror(errno), "; see whether it runs by itself");
+}
+
+}  // namespace ashlar::launch

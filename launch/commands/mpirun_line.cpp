@@ -1,0 +1,133 @@
+#include "launch/commands/mpirun_line.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <initializer_list>
+#include <sstream>
+
+#include "core/base/strings.h"
+
+namespace ashlar::launch {
+
+namespace {
+
+// Of Open MPI; 0: another MPI.
+int64_t open_mpi_major(const std::string& version) {
+  constexpr std::string_view kName = "(Open MPI) ";
+  const size_t at = version.find(kName);
+  return at == std::string::npos ? 0 : std::strtoll(version.c_str() + at + kName.size(), nullptr, 10);
+}
+
+struct Hosts {
+  std::string text;  ///< each with its number of ranks
+  int64_t slots = 0;
+};
+
+Hosts spread(const std::string& hosts, int64_t ranks) {
+  std::vector<std::string> names;
+  std::istringstream stream(hosts);
+  for (std::string name; std::getline(stream, name, ',');) names.push_back(name);
+  Hosts result;
+  int64_t bare = 0;
+  for (const std::string& name : names) {
+    const size_t colon = name.find(':');
+    if (colon == std::string::npos) ++bare;
+    if (colon != std::string::npos) result.slots += std::strtoll(name.c_str() + colon + 1, nullptr, 10);
+  }
+  const int64_t share = bare == 0 ? 0 : std::max<int64_t>(1, (ranks - result.slots + bare - 1) / bare);
+  result.slots += bare * share;
+  for (const std::string& name : names) {
+    const std::string count = name.find(':') == std::string::npos ? str_cat(":", share) : "";
+    result.text += str_cat(result.text.empty() ? "" : ",", name, count);
+  }
+  return result;
+}
+
+// What a rank on another machine needs to know and a remote shell does not pass on.
+bool is_exported(const std::string& name) {
+  return name == "LD_LIBRARY_PATH" || name.starts_with("ASHLAR_") || name.starts_with("OMP_") ||
+         name.starts_with("ONEDNN_");
+}
+
+}  // namespace
+
+int64_t hostfile_slots(std::string_view text, int64_t cores) {
+  int64_t slots = 0;
+  std::istringstream stream{std::string(text)};
+  for (std::string line; std::getline(stream, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string word;
+    if (!(words >> word)) continue;
+    int64_t here = cores;
+    while (words >> word) {
+      if (word.starts_with("slots=")) here = std::strtoll(word.c_str() + 6, nullptr, 10);
+    }
+    slots += here;
+  }
+  return slots;
+}
+
+std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here) {
+  std::vector<std::string> line = {here.path};
+  const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
+  const int64_t major = open_mpi_major(here.version);
+  const bool given = !wanted.hosts.empty() || !wanted.hostfile.empty();
+  if (major == 0) {
+    if (!wanted.hosts.empty()) add({"-hosts", wanted.hosts});
+    if (!wanted.hostfile.empty()) add({"-f", wanted.hostfile});
+    add({"-n", str_cat(wanted.ranks)});
+    line.insert(line.end(), wanted.command.begin(), wanted.command.end());
+    return line;
+  }
+
+  const bool new_names = major >= 5;
+  const Hosts hosts = spread(wanted.hosts, wanted.ranks);
+  const int64_t slots = !wanted.hosts.empty()      ? hosts.slots
+                        : !wanted.hostfile.empty() ? hostfile_slots(wanted.hostfile_text, here.cores)
+                        : here.allocated           ? wanted.ranks
+                                                   : here.cores;
+  if (here.root) add({"--allow-run-as-root"});
+  if (wanted.ranks > slots) {
+    if (new_names) add({"--map-by", ":OVERSUBSCRIBE"});
+    if (!new_names) add({"--oversubscribe"});
+  }
+  add({"--bind-to", "none"});
+  if (!given && !here.allocated) {
+    if (!new_names) add({"--mca", "plm", "isolated"});  // this machine only: needs no ssh
+    add({"--mca", "pml", "ob1"});  // ranks of one machine need no fabric: not looking for one saves 0.2 s a start
+  }
+  add({"--mca", "btl", new_names ? "self,sm,tcp" : "self,vader,tcp"});
+  if (new_names) add({"--prtemca", "prte_abort_on_non_zero_status", "1"});
+  if (!new_names) add({"--mca", "orte_abort_on_non_zero_status", "1"});
+  if (!wanted.hosts.empty()) add({"--host", hosts.text});
+  if (!wanted.hostfile.empty()) add({"--hostfile", wanted.hostfile});
+  if (given || here.allocated) {
+    for (const std::string& name : here.environment) {
+      if (is_exported(name)) add({"-x", name});
+    }
+  }
+  add({"-np", str_cat(wanted.ranks)});
+  line.insert(line.end(), wanted.command.begin(), wanted.command.end());
+  return line;
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || std::string_view("-_./=:,@%+").find(static_cast<char>(c)) != std::string::npos;
+    });
+    if (!line.empty()) line += ' ';
+    if (plain) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+}  // namespace ashlar::launch

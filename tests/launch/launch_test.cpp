@@ -1,0 +1,182 @@
+// `ashlar launch`: the mpirun line for each MPI, and the real program with stand-ins for mpirun.
+#include "launch/commands/mpirun_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "core/base/strings.h"
+#include "tests/support/scratch_dir.h"
+#include "tests/support/shell.h"
+
+namespace ashlar::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::run_shell;
+using testing::shell_quote;
+using testing::ShellResult;
+using ::testing::StartsWith;
+
+const char* const kOpenMpi4 = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n";
+const char* const kOpenMpi5 = "mpirun (Open MPI) 5.0.7\n";
+
+MpirunHere here(const char* version) { return {.path = "/bin/mpirun", .version = version, .cores = 4}; }
+RanksWanted ranks(int64_t n) { return {.ranks = n, .command = {"/ashlar", "train"}}; }
+std::string line(const RanksWanted& wanted, const MpirunHere& at) { return shell_line(mpirun_line(wanted, at)); }
+
+TEST(MpirunLine, OneMachine) {
+  EXPECT_EQ(line(ranks(4), here(kOpenMpi4)),
+            "/bin/mpirun --bind-to none --mca plm isolated --mca pml ob1 --mca btl self,vader,tcp "
+            "--mca orte_abort_on_non_zero_status 1 -np 4 /ashlar train");
+  EXPECT_EQ(line(ranks(4), here(kOpenMpi5)),
+            "/bin/mpirun --bind-to none --mca pml ob1 --mca btl self,sm,tcp "
+            "--prtemca prte_abort_on_non_zero_status 1 -np 4 /ashlar train");
+  EXPECT_EQ(line(ranks(4), here("HYDRA build details:\n    Version: 4.0.2\n")), "/bin/mpirun -n 4 /ashlar train");
+}
+
+TEST(MpirunLine, RootAndMoreRanksThanCoresAreSaid) {
+  MpirunHere root = here(kOpenMpi4);
+  root.root = true;
+  EXPECT_THAT(line(ranks(4), root), StartsWith("/bin/mpirun --allow-run-as-root --bind-to none"));
+  EXPECT_THAT(line(ranks(5), here(kOpenMpi4)), StartsWith("/bin/mpirun --oversubscribe --bind-to none"));
+  EXPECT_THAT(line(ranks(5), here(kOpenMpi5)), StartsWith("/bin/mpirun --map-by :OVERSUBSCRIBE --bind-to none"));
+}
+
+TEST(MpirunLine, HostsShareTheRanksAndGetTheEnvironment) {
+  MpirunHere at = here(kOpenMpi4);
+  at.environment = {"ASHLAR_MAX_ISA", "HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PATH"};
+  RanksWanted wanted = ranks(8);
+  wanted.hosts = "a,b";
+  EXPECT_EQ(line(wanted, at),
+            "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 --host a:4,b:4 "
+            "-x ASHLAR_MAX_ISA -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -np 8 /ashlar train");
+  wanted.hosts = "a:2,b,c";
+  EXPECT_THAT(line(wanted, at), HasSubstr("--host a:2,b:3,c:3 "));
+  wanted.hosts = "a:2,b:2";
+  EXPECT_THAT(line(wanted, at), StartsWith("/bin/mpirun --oversubscribe "));
+  EXPECT_EQ(line(wanted, here("Intel(R) MPI Library")), "/bin/mpirun -hosts a:2,b:2 -n 8 /ashlar train");
+}
+
+TEST(MpirunLine, HostfilesAreCountedAndPassedOn) {
+  RanksWanted wanted = ranks(8);
+  wanted.hostfile = "hosts";
+  wanted.hostfile_text = "a slots=4\nb slots=4\n";
+  EXPECT_THAT(line(wanted, here(kOpenMpi4)), HasSubstr("--hostfile hosts -np 8"));
+  EXPECT_THAT(line(wanted, here(kOpenMpi4)), Not(HasSubstr("--oversubscribe")));
+  wanted.hostfile_text = "a slots=4\n# b slots=4\n\n  c max_slots=9 slots=3 # d\n";
+  EXPECT_THAT(line(wanted, here(kOpenMpi4)), HasSubstr("--oversubscribe"));
+  EXPECT_EQ(hostfile_slots(wanted.hostfile_text, 16), 7);
+  EXPECT_EQ(hostfile_slots("a\nb slots=3", 16), 19) << "a host without a number has as many cores as this one";
+}
+
+TEST(MpirunLine, ABatchSystemKnowsTheMachines) {
+  MpirunHere at = here(kOpenMpi4);
+  at.allocated = true;
+  EXPECT_EQ(line(ranks(64), at),
+            "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 -np 64 "
+            "/ashlar train");
+}
+
+TEST(MpirunLine, WordsAreQuotedForAShell) {
+  EXPECT_EQ(shell_line({"a", "", "b c", "it's", "run.dir=x/1", "$HOME"}), "a '' 'b c' 'it'\\''s' run.dir=x/1 '$HOME'");
+}
+
+// The real program; mpirun is a stand-in that says how it was called.
+class Launch : public ::testing::Test {
+ protected:
+  Launch() {
+    fs::create_directory(scratch_.path() / "bin");
+    mpirun("echo mpirun \"$@\"");
+  }
+  void mpirun(const std::string& body) {
+    const fs::path path = scratch_.path() / "bin/mpirun";
+    std::ofstream(path) << "#!/usr/bin/env bash\n[ \"$1\" = --version ] && echo 'mpirun (Open MPI) 4.1.4' && exit\n"
+                        << body << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+  }
+  ShellResult run(const std::string& words, const std::string& before = "") {
+    return run_shell("cd " + shell_quote(scratch_.path().string()) + "\nPATH=$PWD/bin:$PATH\n" + before + "\n" +
+                     shell_quote(ASHLAR_BINARY) + " launch " + words);
+  }
+  testing::ScratchDir scratch_;
+};
+
+TEST_F(Launch, PrintsTheLineAndBecomesIt) {
+  const ShellResult dry = run("-np 3 --dry-run train 'my run.toml' --restart train.steps=3");
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  const std::string tail = " -np 3 " ASHLAR_BINARY " train 'my run.toml' --restart train.steps=3\n";
+  EXPECT_TRUE(dry.out.ends_with(tail)) << dry.out;
+  const ShellResult real = run("-np 3 train 'my run.toml' --restart train.steps=3");
+  EXPECT_EQ(real.code, 0);
+  EXPECT_EQ(real.err, dry.out) << "standard output is the command's";
+  EXPECT_TRUE(real.out.ends_with(" -np 3 " ASHLAR_BINARY " train my run.toml --restart train.steps=3\n")) << real.out;
+}
+
+TEST_F(Launch, AgreesWithTheScriptThatStartsTests) {
+  const auto flags = [](const std::string& text) {
+    std::istringstream words(text.substr(text.find(' ')));
+    std::multiset<std::string> set;
+    for (std::string word; words >> word && word != "-np";) {
+      if (word != "--allow-run-as-root") set.insert(word);  // the script always says it
+    }
+    return set;
+  };
+  for (const char* version : {"4.1.4", "5.0.7"}) {
+    mpirun("echo mpirun \"$@\"");
+    const std::string replace = str_cat("sed -i 's/4\\.1\\.4/", version, "/' bin/mpirun");
+    const ShellResult launch = run("-np 99999 --dry-run train x", replace);  // more than the cores
+    ASSERT_EQ(launch.code, 0) << launch.err;
+    const ShellResult script = run_shell("PATH=" + shell_quote(scratch_.file("bin")) + ":$PATH\n" +
+                                         shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh") + " 99999 x");
+    EXPECT_EQ(flags(launch.out), flags(script.out)) << version;
+    EXPECT_GE(flags(launch.out).size(), 9u) << "else nothing was compared";
+  }
+}
+
+// mpirun could not be stopped if it inherited what this program blocks and ignores.
+TEST_F(Launch, LeavesNoSignalBlockedOrIgnored) {
+  mpirun("exec grep -E 'Sig(Blk|Ign)' /proc/self/status");
+  const ShellResult direct = run_shell("exec grep -E 'Sig(Blk|Ign)' /proc/self/status");
+  const ShellResult launched = run("-np 1 train x");
+  EXPECT_EQ(launched.out, direct.out);
+  EXPECT_THAT(direct.out, HasSubstr("SigBlk:\t0000000000000000"));
+}
+
+TEST_F(Launch, RunsRanks) {
+  const ShellResult result = run_shell("timeout 100 " + shell_quote(ASHLAR_BINARY) +
+                                       " launch -np 3 bench comm --largest 4096 --seconds 0.001");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("3 ranks"));
+}
+
+TEST_F(Launch, MistakesAreNamed) {
+  const auto fails = [&](const std::string& words, const std::string& said, const std::string& before = "") {
+    const ShellResult result = run(words, before);
+    EXPECT_EQ(result.code, 2) << words << result.out;
+    EXPECT_THAT(result.err, HasSubstr(said)) << words;
+    EXPECT_EQ(result.out, "") << words;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  };
+  fails("train x", "ashlar: [launch] expected -np and a number of ranks, got none; usage: ashlar launch -np N");
+  fails("-np 0 train x", "-np = 0: expected a whole number from 1");
+  fails("-np two train x", "-np = two");
+  fails("-np", "-np needs a value");
+  fails("-np 2", "expected a command such as train, got none");
+  fails("-np 2 launch -np 2 train x", "got launch");
+  fails("-np 2 trian x", "ashlar: [ashlar] unknown command trian; did you mean train? ashlar --help lists all");
+  fails("-np 2 --hostfil f train x", "unknown option --hostfil; did you mean --hostfile?");
+  fails("-np 2 --hostfile nowhere train x", "--hostfile nowhere cannot be read");
+  fails("-np 2 --hostfile nowhere --host a train x", "got both; give one");
+  fails("-np 2 train x", "expected mpirun on PATH, got none; install openmpi-bin", "PATH=/nowhere");
+}
+
+}  // namespace
+}  // namespace ashlar::launch
