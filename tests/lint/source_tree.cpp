@@ -50,7 +50,8 @@ std::vector<std::string> ignore_patterns(const fs::path& root) {
 bool is_header(const std::string& path) { return ends_with_any(path, {".h", ".cuh"}); }
 bool is_code(const std::string& path) { return is_header(path) || ends_with_any(path, {".cpp", ".cu"}); }
 bool is_text(const std::string& path) {
-  return is_code(path) || ends_with_any(path, {".sh", ".cmake", "CMakeLists.txt", ".toml", ".md", "/budgets.txt"}) ||
+  return is_code(path) ||
+         ends_with_any(path, {".sh", ".sbatch", ".cmake", "CMakeLists.txt", ".toml", ".md", "/budgets.txt"}) ||
          path == "check" || path == "quickstart" || path == ".ci/run";
 }
 
