@@ -1,6 +1,7 @@
 #include "parallel/comm/operation.h"
 
 #include "core/base/error.h"
+#include "core/base/fixed_text.h"
 
 namespace ashlar::comm {
 
@@ -19,22 +20,34 @@ std::string_view name_of(OperationKind kind) {
   throw Bug("[comm] unknown kind of operation");
 }
 
-std::string describe(const OperationInfo& info, std::string_view communicator) {
-  std::string text(name_of(info.kind));
-  if (info.kind == OperationKind::kNone) return text;
-  if (info.kind == OperationKind::kAllReduce) text += info.op == ReduceOp::kSum ? " sum" : " max";
-  if (info.kind != OperationKind::kBarrier) text += str_cat(" ", name_of(info.dtype), "[", info.size, "]");
+std::string_view describe(const OperationInfo& info, std::string_view communicator, std::span<char> memory) {
+  FixedText text(memory);
+  text.add(name_of(info.kind));
+  if (info.kind == OperationKind::kNone) return text.text();
+  if (info.kind == OperationKind::kAllReduce) text.add(info.op == ReduceOp::kSum ? " sum" : " max");
+  const auto add_vector = [&](DType dtype, int64_t size) { text.add(name_of(dtype)).add("[").add(size).add("]"); };
+  if (info.kind != OperationKind::kBarrier) {
+    text.add(" ");
+    add_vector(info.dtype, info.size);
+  }
   switch (info.kind) {
-    case OperationKind::kBroadcast: text += str_cat(" from root ", info.peer); break;
-    case OperationKind::kSend: text += str_cat(" to ", info.peer); break;
-    case OperationKind::kRecv: text += str_cat(" from ", info.peer); break;
+    case OperationKind::kBroadcast: text.add(" from root ").add(info.peer); break;
+    case OperationKind::kSend: text.add(" to ").add(info.peer); break;
+    case OperationKind::kRecv: text.add(" from ").add(info.peer); break;
     case OperationKind::kSendRecv:
-      text +=
-          str_cat(" to ", info.peer, ", ", name_of(info.recv_dtype), "[", info.recv_size, "] from ", info.recv_peer);
+      text.add(" to ").add(info.peer).add(", ");
+      add_vector(info.recv_dtype, info.recv_size);
+      text.add(" from ").add(info.recv_peer);
       break;
     default: break;
   }
-  return str_cat(text, " on ", communicator, ", operation ", info.number);
+  return text.add(" on ").add(communicator).add(", operation ").add(info.number).text();
+}
+
+std::string describe(const OperationInfo& info, std::string_view communicator) {
+  std::string text(communicator.size() + 200, '\0');
+  text.resize(describe(info, communicator, text).size());
+  return text;
 }
 
 }  // namespace ashlar::comm

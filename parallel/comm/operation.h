@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,8 @@ struct OperationInfo {
 
 /// Like "all_reduce sum fp32[4096] on tensor, operation 12".
 std::string describe(const OperationInfo& info, std::string_view communicator);
+/// The same written into `memory`, cut where that ends; allocates nothing. Returns what was written.
+std::string_view describe(const OperationInfo& info, std::string_view communicator, std::span<char> memory);
 
 /// One operation under way. Whoever drives it calls `advance` until it is complete.
 class Operation {

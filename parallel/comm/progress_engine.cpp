@@ -117,6 +117,7 @@ void ProgressEngine::abandon() noexcept {
 }
 
 void ProgressEngine::note(const OperationInfo& info, const std::shared_ptr<const std::string>& communicator) {
+  if (observer_) observer_(info, *communicator);
   const std::lock_guard lock(noted_mutex_);
   noted_ = info;
   noted_communicator_ = communicator;

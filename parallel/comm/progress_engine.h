@@ -1,9 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "parallel/comm/operation.h"
@@ -36,6 +39,10 @@ class ProgressEngine {
   void forget() noexcept { given_up_.clear(); }
   bool idle() const { return pending_.empty(); }
 
+  /// Told of each operation as it is issued, on any communicator; must be quick. One at a time; null: none.
+  using Observer = std::function<void(const OperationInfo& info, std::string_view communicator)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
   /// Notes what was issued last, on any communicator.
   void note(const OperationInfo& info, const std::shared_ptr<const std::string>& communicator);
   /// The last operation issued on this rank, described. Any thread may ask: a watchdog reads it while the owner waits.
@@ -51,6 +58,7 @@ class ProgressEngine {
   std::exception_ptr swallowed_;
   bool abandoned_ = false;
   bool running_ = false;
+  Observer observer_;
 
   mutable std::mutex noted_mutex_;
   OperationInfo noted_;

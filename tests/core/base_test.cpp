@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "core/base/bf16.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/fixed_text.h"
 #include "core/base/log.h"
 #include "core/tensor/shape.h"
 
@@ -45,6 +47,16 @@ TEST(Shapes, RowsAreAllButTheLast) {
   EXPECT_EQ(s.size(), 30);
   EXPECT_EQ(s.str(), "[2, 3, 5]");
   EXPECT_NE(s, (Shape{6, 5}));
+}
+
+TEST(FixedTexts, AreCutWhereTheMemoryEnds) {
+  std::array<char, 12> memory;
+  memory.fill('x');
+  const std::span<char> ten(memory.data(), 10);
+  EXPECT_EQ(FixedText(ten).add("rank ").add(-3).text(), "rank -3");
+  EXPECT_EQ(FixedText(ten).add("step ").add(uint64_t{18446744073709551615u}).add("!").text(), "step 18446");
+  EXPECT_EQ(memory[10], 'x');
+  EXPECT_EQ(FixedText({}).add("a").add(1).text(), "");
 }
 
 TEST(Logs, KeepWarningsAndSayOnceOnce) {

@@ -182,6 +182,25 @@ TEST(Engine, WhatADestructorSwallowedIsThrownByTheNextCall) {
   EXPECT_THROW(comm.progress(), Bug);
 }
 
+TEST(Engine, AnObserverIsToldOfEachOperation) {
+  std::vector<std::string> seen;
+  SelfComm comm("self");
+  comm.engine()->observe(
+      [&](const OperationInfo& info, std::string_view name) { seen.push_back(describe(info, name)); });
+  std::vector<float> x(4), y(4);
+  comm.all_reduce({.in = view_of(x), .out = view_of(x), .op = ReduceOp::kMax}).wait();
+  comm.broadcast({.data = view_of(x)}).wait();
+  comm.send_recv({.send = view_of(x), .to = 0, .recv = view_of(y), .from = 0}).wait();
+  comm.barrier().wait();
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{
+                "all_reduce max fp32[4] on self, operation 0", "broadcast fp32[4] from root 0 on self, operation 1",
+                "send_recv fp32[4] to 0, fp32[4] from 0 on self, operation 2", "barrier on self, operation 3"}));
+  comm.engine()->observe(nullptr);
+  comm.barrier().wait();
+  EXPECT_EQ(seen.size(), 4u);
+}
+
 TEST(Bootstrap, WithoutALauncherThereIsOneRank) {
   for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PALS_RANKID"}) {
     ASSERT_EQ(std::getenv(sign), nullptr);
