@@ -1,0 +1,85 @@
+#include "launch/training/fatal_signals.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "core/base/fixed_text.h"
+
+namespace ashlar::training {
+
+namespace {
+
+// A handler is given nothing of ours, and the project has no globals. But the kernel tells it where the signal stack
+// lies, and that is ours: what the handler needs stands at its base.
+struct StackBase {
+  static constexpr uint64_t kMark = 0x6873612d6c61746fULL;
+  uint64_t mark = kMark;
+  RankPage* page = nullptr;
+};
+constexpr size_t kStackBytes = 128 * 1024;  // frames of AVX-512 machines take 4 KB, of AMX machines 11 KB
+
+const char* name_of_signal(int signal) {
+  switch (signal) {
+    case SIGSEGV: return "signal SIGSEGV";
+    case SIGBUS: return "signal SIGBUS";
+    case SIGILL: return "signal SIGILL";
+    case SIGFPE: return "signal SIGFPE";
+    default: return "signal SIGABRT";
+  }
+}
+
+void raise_in_main_thread(int signal) { syscall(SYS_tgkill, getpid(), getpid(), signal); }
+
+// Async-signal-safe: system calls, arithmetic, memory that is there.
+void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
+  const stack_t& stack = static_cast<const ucontext_t*>(context)->uc_stack;
+  const bool main_thread = syscall(SYS_gettid) == getpid();
+  const auto* base = static_cast<const StackBase*>(stack.ss_sp);
+  if (!main_thread) {  // it has the signal stack
+    raise_in_main_thread(signal);
+    while (true) pause();
+  }
+  struct sigaction otherwise {};
+  otherwise.sa_handler = SIG_DFL;
+  sigaction(signal, &otherwise, nullptr);
+  if (base != nullptr && base->mark == StackBase::kMark) {
+    char memory[512], line[600];
+    const std::string_view text = describe(*base->page, name_of_signal(signal), memory);
+    const std::string_view whole = FixedText(line).add("ashlar: ").add(text).add("\n").text();
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+    std::atomic_ref<RankState>(base->page->state).store(RankState::kCrashed);
+    msync(base->page, sizeof(RankPage), MS_SYNC);
+  }
+  raise_in_main_thread(signal);  // arrives when this handler returns
+}
+
+}  // namespace
+
+FatalSignals::FatalSignals(RankPage& page) {
+  void* memory = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  stack_ = memory;
+  new (stack_) StackBase{.page = &page};
+  stack_t stack{};
+  stack.ss_sp = stack_;
+  stack.ss_size = kStackBytes;
+  sigaltstack(&stack, &stack_before_);
+  struct sigaction action {};
+  action.sa_sigaction = on_fatal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigfillset(&action.sa_mask);
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before_[i]);
+}
+
+FatalSignals::~FatalSignals() {
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  sigaltstack(&stack_before_, nullptr);
+  munmap(stack_, kStackBytes);
+}
+
+}  // namespace ashlar::training

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <array>
+#include <csignal>
+
+#include "launch/training/rank_board.h"
+
+namespace ashlar::training {
+
+/// While it lives, SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print one line with the rank, its step and its last
+/// operation before they end the process as ever, core file and all. Replaces what MPI prints, so construct it after
+/// MPI has started, on the main thread; which also reports for other threads, so a core file shows theirs as waiting.
+class FatalSignals {
+ public:
+  /// `page` outlives it; a crash is marked there, so that the other ranks do not report it again.
+  explicit FatalSignals(RankPage& page);
+  FatalSignals(const FatalSignals&) = delete;
+  FatalSignals& operator=(const FatalSignals&) = delete;
+  ~FatalSignals();
+
+ private:
+  static constexpr std::array<int, 5> kSignals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+  void* stack_ = nullptr;
+  stack_t stack_before_{};
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+}  // namespace ashlar::training
