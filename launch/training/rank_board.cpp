@@ -91,6 +91,7 @@ std::optional<RankPage> read_rank_page(const fs::path& run_dir, int64_t rank, ui
   RankPage page;
   const ssize_t size = pread(fd, &page, sizeof(page), 0);
   close(fd);
+  page.host.back() = page.operation[0].back() = page.operation[1].back() = '\0';
   const bool good = size == static_cast<ssize_t>(sizeof(page)) && page.magic == kMagic && page.format == kFormat &&
                     page.job == job && page.rank == rank;
   return good ? std::optional(page) : std::nullopt;

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
+#include "launch/training/rank_watch.h"
 #include "parallel/comm/self_comm.h"
 #include "tests/support/scratch_dir.h"
 
@@ -120,6 +121,12 @@ TEST_F(Board, AFolderThatCannotBeWrittenIsNamed) {
     EXPECT_EQ(error.code(), ExitCode::kResource);
     EXPECT_THAT(error.what(), HasSubstr("rank-00000.new cannot be written: Not a directory"));
   }
+}
+
+TEST_F(Board, OneRankNeedsNone) {
+  comm::SelfComm alone("world");
+  EXPECT_EQ(watch_ranks(dir_, alone), nullptr);
+  EXPECT_FALSE(std::filesystem::exists(dir_));
 }
 
 TEST_F(Board, JobsDiffer) { EXPECT_NE(new_job(), new_job()); }

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "launch/training/fatal_signals.h"
+#include "launch/training/peer_watch.h"
+#include "launch/training/rank_board.h"
+#include "parallel/comm/communicator.h"
+
+namespace ashlar::training {
+
+/// Everything that names a rank which dies, in the order that its parts need.
+struct RankWatch {
+  RankBoard board;
+  FatalSignals fatal{board.page()};
+  PeerWatch peers{board};
+};
+
+/// Called by all ranks, on the main thread, when the run's directory stands; null where there is one rank. Destroy it
+/// before the communicators; what throws through its scope is taken for an error that main reports.
+std::unique_ptr<RankWatch> watch_ranks(const std::filesystem::path& run_dir, comm::Communicator& world);
+
+}  // namespace ashlar::training
