@@ -57,7 +57,9 @@ int run(const std::vector<std::string>& words, const ashlar::training::SignalWat
     return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model", ExitCode::kResource,
                 bootstrap);
   } catch (const std::exception& error) {
-    return fail("[bug] " + std::string(error.what()) + " (please report this as a bug)", ExitCode::kBug, bootstrap);
+    const std::string text = error.what();
+    return fail((text.starts_with("[") ? "" : "[bug] ") + text + " (please report this as a bug)", ExitCode::kBug,
+                bootstrap);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
-#include "kernels/cpu/cpu_info.h"
 #include "launch/commands/arguments.h"
 #include "launch/training/trainer.h"
 #include "launch/world.h"
@@ -43,7 +42,7 @@ void check_same_configuration(comm::Communicator& ranks, const config::RunConfig
 int run_train_command(std::span<const std::string> words, const training::SignalWatch& signals,
                       comm::Bootstrap& bootstrap, Log& log) {
   training::MemoryLedger memory;
-  widen_affinity(world_from_environment(), log);  // before MPI starts a thread
+  const int64_t cores = widen_affinity(world_from_environment(), log);  // before MPI starts a thread
   comm::Communicator& ranks = bootstrap.world();
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
@@ -56,8 +55,7 @@ int run_train_command(std::span<const std::string> words, const training::Signal
       throw input_error("train", "expected one configuration file, got ", files.size(),
                         "; usage: ashlar train CONFIG [section.key=value ...]");
     config::RawConfig raw = config::read_config(files[0], overrides);
-    config::Facts facts{
-        .ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = cpu::detect_cpu().cores};
+    config::Facts facts{.ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = cores};
     for (const auto& source : raw.data_sources()) {
       try {
         datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});

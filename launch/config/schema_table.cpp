@@ -95,7 +95,6 @@ constexpr KeySpec kSchema[] = {
     {.section = "vocab", .key = "size", .type = kInt, .need = kDerived, .rule = "the vocabulary of the dataset",
      .low = 1, .high = 64 * kMega, .example = "256", .unit = "ids", .fixed = true, .doc = "Number of token ids."},
     {.section = "vocab", .key = "pad_to", .type = kInt, .fallback = "1", .low = 1, .high = 65536, .unit = "ids",
-     .fixed = true,
      .doc = "The tables have rows up to the next multiple of this. Padded ids are masked in the loss, never saved."},
 
     // ---- norm

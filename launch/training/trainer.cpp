@@ -131,6 +131,7 @@ void Trainer::open_run_directory() {
     if (first_rank_) directory_.lock();
   });
   comm::together(ranks_, [&] { directory_.check_visible(); });
+  comm::together(ranks_, [&] { watch_ = watch_ranks(directory_.path(), ranks_); });
 }
 
 checkpoint::LoadArgs Trainer::load_args(checkpoint::CheckpointReader& reader) {
@@ -166,6 +167,7 @@ bool Trainer::restore() {
 StepResult Trainer::step(MetricsRow& row) {
   const Ctx ctx = engine_->ctx();
   const double begin = now_sec();
+  if (watch_) watch_->board.step(step_ + 1);
   reader_->take_data_wait_ms();
   for (DeviceBatch& slot : slots_) slot.upload(ctx, *reader_->next());
   row.data_wait_ms = reader_->take_data_wait_ms();

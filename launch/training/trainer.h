@@ -11,6 +11,7 @@
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
 #include "launch/training/metrics.h"
+#include "launch/training/rank_watch.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/signals.h"
 #include "parallel/checkpoint/load.h"
@@ -71,6 +72,7 @@ class Trainer {
   Log& log_;
   mesh::Mesh mesh_;
   RunDirectory directory_;  ///< locked by rank 0
+  std::unique_ptr<RankWatch> watch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::optional<Engine> engine_;

@@ -151,7 +151,7 @@ Tensor Block::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, co
       return view;
     };
     const Tensor out = ctx.empty(ctx.dtype, {batch.rows(), q_width});
-    const Tensor lse = ctx.empty(ctx.accumulate(), {batch.B * config_.n_heads * batch.T});
+    const Tensor lse = ctx.empty(ctx.accumulate(), {batch.B * slices_.heads.size * batch.T});
     ctx.backend.attention_forward({.q = qkv.column_range(0, q_width).view(),
                                    .k = held(cache.k[index_]),
                                    .v = held(cache.v[index_]),

@@ -226,7 +226,6 @@ TEST(Schema, HoldsTheFixedNames) {
                            "model.embed_dim",
                            "model.parametrization",
                            "vocab.size",
-                           "vocab.pad_to",
                            "norm.type",
                            "norm.affine",
                            "norm.unit_offset",

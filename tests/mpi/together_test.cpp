@@ -9,35 +9,18 @@
 #include "parallel/comm/host.h"
 #include "parallel/comm/together.h"
 #include "tests/mpi/communicators.h"
+#include "tests/support/ranks/outcome.h"
 
 namespace ashlar::testing {
 namespace {
 
-using comm::SharedError;
 using comm::together;
 using ::testing::HasSubstr;
 
-struct Outcome {
-  bool shared = false;
-  ExitCode code = ExitCode::kDone;
-  std::string text;
-};
-
 class Together : public OnEachKind {
  protected:
-  /// What `together` throws, which must be the same on all ranks.
   Outcome of(const std::function<void()>& part) const {
-    Outcome outcome;
-    try {
-      together(*comm_, part);
-    } catch (const SharedError& error) {
-      outcome = {.shared = true, .code = error.code(), .text = error.what()};
-    } catch (const Error& error) {
-      outcome = {.code = error.code(), .text = error.what()};
-    }
-    EXPECT_EQ(outcome.shared, ranks_ > 1 && outcome.code != ExitCode::kDone);
-    for (const std::string& text : comm::gather_texts(*comm_, outcome.text)) EXPECT_EQ(text, outcome.text);
-    return outcome;
+    return outcome_of(*comm_, [&] { together(*comm_, part); });
   }
   std::string prefix(int rank) const {
     return str_cat("rank ", rank, " of ", ranks_, " on ", comm::Bootstrap::host_name(), ": ");

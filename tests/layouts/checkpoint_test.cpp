@@ -1,0 +1,120 @@
+// A run that was saved on any mesh goes on on any other: weights and moments equal to the bit, whoever holds them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/save.h"
+#include "tests/layouts/axes.h"
+#include "tests/layouts/on_mesh.h"
+#include "tests/support/long_form.h"
+#include "tests/support/ranks/shared_dir.h"
+
+namespace ashlar::testing {
+namespace {
+
+/// Every mesh of 1, 2, 4, ... ranks that the world has room for.
+std::vector<mesh::MeshShape> meshes() {
+  std::vector<mesh::MeshShape> all;
+  for (int64_t ranks = 1; ranks <= bootstrap().world().size(); ranks *= 2) {
+    for (int64_t pipeline = 1; pipeline <= ranks; pipeline *= 2) {
+      for (int64_t data = 1; data <= ranks / pipeline; data *= 2)
+        all.push_back({.pipeline = pipeline, .data = data, .tensor = ranks / pipeline / data});
+    }
+  }
+  return all;
+}
+
+struct Case {
+  Axes axes;
+  DType dtype;
+  int64_t turn;  ///< chooses the pairs of meshes
+};
+
+class CheckpointOnAnyMesh : public ::testing::TestWithParam<Case> {};
+
+// Each pair of meshes meets one of the nine models; on eight ranks one pair in five does. The long form takes every
+// model with every pair, on eight ranks one model with every pair.
+TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
+  const auto& [axes, dtype, turn] = GetParam();
+  model::ModelConfig config = config_of(axes);
+  config.n_layers = 9;  // eight stages divide it unevenly
+  const bool interleaved = turn % 2 == 1;
+  comm::Communicator& world = bootstrap().world();
+  const std::vector<mesh::MeshShape> shapes = meshes();
+  const bool few = world.size() <= 4;
+  const size_t third = turn % 3, other_third = turn / 3 % 3;
+  const auto saved_on = [&](size_t from) {
+    return few ? long_form() || from % 3 == third : from % 9 == static_cast<size_t>(turn);
+  };
+  const auto loaded_on = [&](size_t from, size_t to) {
+    return saved_on(from) && (long_form() || (few ? to % 3 == other_third : (from + to) % 5 == third));
+  };
+  const auto name = [&](size_t i) {
+    return str_cat("pipeline ", shapes[i].pipeline, " x data ", shapes[i].data, " x tensor ", shapes[i].tensor);
+  };
+  const SharedDir dir(world);
+  const auto run_dir = [&](size_t from, int number) { return dir.path() / str_cat(from, "-", number); };
+
+  // 1. saved on each mesh
+  const int64_t elements = OnMesh(shapes.front(), config, dtype, false).num_elements();  // on one rank
+  for (size_t from = 0; from < shapes.size(); ++from) {
+    if (!saved_on(from)) continue;
+    SCOPED_TRACE("saved on " + name(from));
+    OnMesh a(shapes[from], config, dtype, interleaved);
+    EXPECT_EQ(a.num_elements(), elements);
+    a.fill(element);
+    const checkpoint::Saved saved = checkpoint::save(a.engine.ctx(), {.ranks = *a.group,
+                                                                      .run_dir = run_dir(from, a.number),
+                                                                      .store = a.engine.store(),
+                                                                      .optimizer = a.engine.optimizer(),
+                                                                      .state = {.step = 3, .tokens = 5}});
+    int64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(saved.path))
+      bytes += static_cast<int64_t>(entry.file_size());
+    EXPECT_EQ(saved.bytes, bytes);
+  }
+  world.barrier().wait();
+
+  // 2. loaded on each other
+  for (size_t to = 0; to < shapes.size(); ++to) {
+    std::optional<OnMesh> b;
+    for (size_t from = 0; from < shapes.size(); ++from) {
+      if (!loaded_on(from, to)) continue;
+      SCOPED_TRACE("saved on " + name(from) + ", loaded on " + name(to));
+      if (!b) b.emplace(shapes[to], config, dtype, !interleaved);
+      b->fill([](uint64_t, int64_t, int64_t) { return -77.0; });
+      const int other = b->number % static_cast<int>(world.size() / shapes[from].ranks());
+      Log log([](std::string_view) {});
+      const auto found = checkpoint::newest_good(run_dir(from, other), log, *b->group);
+      ASSERT_TRUE(found.has_value());
+      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, *b->group);
+      const checkpoint::TrainingState state = checkpoint::load_training(
+          b->engine.ctx(),
+          {.ranks = *b->group, .reader = reader, .store = b->engine.store(), .optimizer = b->engine.optimizer()});
+      EXPECT_EQ(state, (checkpoint::TrainingState{.step = 3, .tokens = 5}));
+      b->engine.share_weights();
+      b->engine.wait_weights();
+      b->expect(element);
+    }
+  }
+}
+
+// Models rotate over pairs of meshes; each third of the meshes meets every dtype on either side.
+std::vector<Case> cases() {
+  constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
+  std::vector<Case> all;
+  for (const Axes& axes : kAxes) {
+    const auto turn = static_cast<int64_t>(all.size());
+    all.push_back({.axes = axes, .dtype = kDTypes[(turn + turn / 3) % 3], .turn = turn});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CheckpointOnAnyMesh, ::testing::ValuesIn(cases()),
+                         [](const auto& at) { return str_cat(at.param.axes.name, "_", name_of(at.param.dtype)); });
+
+}  // namespace
+}  // namespace ashlar::testing

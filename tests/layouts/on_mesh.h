@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/strings.h"
+#include "kernels/make_backend.h"
+#include "launch/training/engine.h"
+#include "parallel/comm/host.h"
+#include "tests/parallel/model_fixture.h"
+#include "tests/support/ranks/ranks.h"
+
+namespace ashlar::testing {
+
+/// Element of a global tensor, given by a number that stands for its name.
+using Element = double (*)(uint64_t name, int64_t row, int64_t col);
+
+inline uint64_t number_of(std::string_view name) {
+  uint64_t hash = 14695981039346656037ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return hash;
+}
+
+/// A number of its own for each element of each tensor, exact in fp32.
+inline double element(uint64_t name, int64_t row, int64_t col) {
+  uint64_t hash = (name + static_cast<uint64_t>(row)) * 0x9e3779b97f4a7c15ULL;
+  hash = (hash ^ (hash >> 31)) + static_cast<uint64_t>(col);
+  hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9ULL;
+  return static_cast<double>(static_cast<int64_t>(hash >> 40) - (1 << 23)) * 0x1p-20;
+}
+
+/// Elements [first, first + size) of a piece of NAME + suffix.
+inline std::vector<double> part_of(Element element_of, std::string_view suffix, const nn::Piece& piece, int64_t first,
+                                   int64_t size) {
+  const uint64_t name = number_of(str_cat(piece.name, suffix));
+  std::vector<double> part;
+  for (int64_t i = first; i < first + size; ++i)
+    part.push_back(element_of(name, piece.global_row + i / piece.cols, piece.global_col + i % piece.cols));
+  return part;
+}
+
+inline void upload(const Ctx& ctx, const std::vector<double>& values, const Tensor& to) {
+  const std::vector<float> narrow(values.begin(), values.end());
+  const bool wide = to.dtype() == DType::kFloat64;
+  ctx.backend.copy_from_host(wide ? static_cast<const void*>(values.data()) : narrow.data(), to.mut_view(), ctx.stream);
+}
+
+/// A mesh on the first ranks of the world; the others make further ones of the same kind, each with an own number.
+struct OnMesh {
+  OnMesh(const mesh::MeshShape& shape, const model::ModelConfig& config, DType dtype, bool interleaved)
+      : number(bootstrap().world().rank() / static_cast<int>(shape.ranks())),
+        group(bootstrap().world().split({.color = number, .name = "mesh"})),
+        mesh(*group, shape, config.n_kv_heads),
+        engine(*backend, *stream, mesh,
+               {.model = config,
+                .dtype = dtype,
+                .optimizer = optim::AdamWOptions{},
+                .schedule = pipeline::ScheduleKind::kInterleaved,
+                .virtual_stages = interleaved && 1 < shape.pipeline && 2 * shape.pipeline <= config.n_layers ? 2 : 1,
+                .bucket_elems = 700}) {}
+
+  /// Gives weights and moments these elements.
+  void fill(Element element_of) {
+    for (const auto& [slab, suffix] : slabs()) {
+      for (const nn::PieceRange& range : engine.optimizer()->ranges())
+        upload(engine.ctx(), part_of(element_of, suffix, *range.ref->piece, range.first, range.size), slab.of(range));
+    }
+    engine.optimizer()->publish(engine.ctx());
+    engine.share_weights();
+    engine.wait_weights();
+  }
+  void expect(Element element_of) {
+    for (const auto& [slab, suffix] : slabs()) {
+      for (const nn::PieceRange& range : engine.optimizer()->ranges()) {
+        EXPECT_EQ(host_values(engine.ctx(), slab.of(range)),
+                  part_of(element_of, suffix, *range.ref->piece, range.first, range.size))
+            << range.ref->piece->name << suffix;
+      }
+    }
+    for (const auto& ref : engine.store().pieces()) {
+      std::vector<double> values = part_of(element_of, "", *ref.piece, 0, ref.piece->size());
+      if (engine.store().values().dtype() == DType::kBFloat16) {
+        for (double& x : values) x = static_cast<float>(BF16(static_cast<float>(x)));
+      }
+      EXPECT_EQ(host_values(engine.ctx(), nn::ParameterStore::of(engine.store().values(), ref)), values)
+          << ref.piece->name;
+    }
+  }
+  /// Of the model, as its ranks own it.
+  int64_t num_elements() {
+    int64_t held = 0;
+    for (const auto& range : engine.optimizer()->ranges()) held += range.ref->piece->counted ? range.size : 0;
+    return comm::sum_of(*group, held);
+  }
+
+  std::vector<std::pair<nn::SlabTensor, std::string>> slabs() {
+    const optim::Optimizer& optimizer = *engine.optimizer();
+    return {{optimizer.master(), ""}, {optimizer.m(), ".m"}, {optimizer.v(), ".v"}};
+  }
+
+  const int number;
+  const std::unique_ptr<comm::Communicator> group;
+  mesh::Mesh mesh;
+  const std::unique_ptr<Backend> backend = kernels::make_cpu_backend({.threads = 1});
+  const std::unique_ptr<Stream> stream = backend->make_stream();
+  training::Engine engine;
+};
+
+}  // namespace ashlar::testing
