@@ -20,7 +20,8 @@ struct World {
   bool under_mpirun = false;
 };
 
-/// Reads what mpirun put into the environment (OpenMPI's and PMI's variables); one rank without it.
+/// Reads what mpirun or srun put into the environment (OpenMPI's, PMI's, PMIx' and Slurm's variables); one rank
+/// without.
 World world_from_environment();
 /// Asks MPI, which is started for it where a launcher is: right under every launcher. Called by all ranks.
 World world_of(comm::Bootstrap& bootstrap);

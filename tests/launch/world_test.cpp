@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <cstdlib>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -45,6 +47,40 @@ TEST(ShareOfCores, FairAndApart) {
       EXPECT_EQ(static_cast<int>(taken.size()), cores) << "a core is left idle";
     }
   }
+}
+
+// Each launcher's variables; what is not named here is unset.
+World world_with(const std::map<std::string, std::string>& variables) {
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  World world = world_from_environment();
+  for (const auto& [name, value] : variables) unsetenv(name.c_str());
+  return world;
+}
+std::vector<int64_t> numbers(const World& w) { return {w.ranks, w.rank, w.local_ranks, w.local_rank, w.under_mpirun}; }
+
+TEST(WorldFromEnvironment, EachLauncher) {
+  EXPECT_THAT(numbers(world_with({})), ElementsAre(1, 0, 1, 0, 0));
+  EXPECT_FALSE(world_with({}).host.empty());
+  const std::map<std::string, std::string> open_mpi = {{"OMPI_COMM_WORLD_SIZE", "8"},
+                                                       {"OMPI_COMM_WORLD_RANK", "5"},
+                                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                                       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
+  EXPECT_THAT(numbers(world_with(open_mpi)), ElementsAre(8, 5, 4, 1, 1));
+  EXPECT_THAT(
+      numbers(world_with({{"PMI_SIZE", "8"}, {"PMI_RANK", "5"}, {"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "1"}})),
+      ElementsAre(8, 5, 4, 1, 1));
+
+  std::map<std::string, std::string> slurm = {{"SLURM_STEP_NUM_TASKS", "11"},
+                                              {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},
+                                              {"SLURM_NODEID", "1"},
+                                              {"SLURM_LOCALID", "2"}};
+  EXPECT_THAT(numbers(world_with(slurm)), ElementsAre(1, 0, 1, 0, 0)) << "a batch script is no rank";
+  slurm["PMIX_RANK"] = "6";
+  EXPECT_THAT(numbers(world_with(slurm)), ElementsAre(11, 6, 4, 2, 1));
+  slurm["SLURM_NODEID"] = "2";
+  EXPECT_THAT(numbers(world_with(slurm)), ElementsAre(11, 6, 3, 2, 1));
+  slurm.insert(open_mpi.begin(), open_mpi.end());  // mpirun inside a Slurm job
+  EXPECT_THAT(numbers(world_with(slurm)), ElementsAre(8, 5, 4, 1, 1));
 }
 
 class WidenAffinity : public ::testing::Test {
