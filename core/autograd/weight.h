@@ -1,18 +1,34 @@
 #pragma once
 
+#include <utility>
+
 #include "core/backend/common.h"
 #include "core/tensor/tensor.h"
 
 namespace ashlar {
 
+/// A value on its way from the replica that computed it.
+class Arrival {
+ public:
+  virtual ~Arrival() = default;
+  virtual void wait() = 0;  ///< until it is there; returns at once when it has been
+};
+
 /// What an operation sees of a parameter: its value and the main gradient it adds to.
 /// The first contribution of a step overwrites, later ones (further micro-batches, a second use of a tied table)
 /// accumulate, so that gradients are never filled with zeros first.
 struct Weight {
-  Tensor value;               ///< storage dtype
+  Tensor value;               ///< storage dtype; forward takes it by `read`
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when the parameter is frozen or in inference
   int64_t contributions = 0;  ///< of this step, in main_grad or on their way into it
 
+  mutable Arrival* arrival = nullptr;  ///< of the value; null when it is there
+
+  /// The value, waited for if it must be.
+  const Tensor& read() const {
+    if (arrival != nullptr) std::exchange(arrival, nullptr)->wait();
+    return value;
+  }
   /// The mode for the next contribution; marks it as made.
   GradMode next_mode() {
     if (!main_grad) return GradMode::kSkip;

@@ -25,6 +25,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string description() const = 0;  ///< one line for the log: device, threads, instruction set, GEMM path
+  virtual int64_t num_gemms() const = 0;        ///< matrix products so far, for reports
   virtual Allocator& allocator(MemoryKind kind) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;

@@ -7,11 +7,11 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
   const int64_t C = table.value.cols();
   const Tensor y = ctx.empty(ctx.dtype, {o.N, C});
   ctx.backend.embedding_forward(
-      {.ids = tokens.ids, .table = table.value.view(), .out = y.mut_view(), .scale = o.scale, .first_id = o.first_id},
+      {.ids = tokens.ids, .table = table.read().view(), .out = y.mut_view(), .scale = o.scale, .first_id = o.first_id},
       ctx.stream);
   if (positions_table != nullptr) {
     ctx.backend.embedding_forward({.ids = positions.ids,
-                                   .table = positions_table->value.view(),
+                                   .table = positions_table->read().view(),
                                    .out = y.mut_view(),
                                    .mode = GradMode::kAccumulate},
                                   ctx.stream);

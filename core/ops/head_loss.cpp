@@ -44,8 +44,8 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
                           .logit_scale = o.logit_scale};
     // 1. logits
     ctx.backend.linear_forward({.x = x.view(),
-                                .w = w.value.view(),
-                                .bias = bias == nullptr ? ConstView{} : bias->value.view(),
+                                .w = w.read().view(),
+                                .bias = bias == nullptr ? ConstView{} : bias->read().view(),
                                 .y = z.mut_view()},
                                ctx.stream);
     // 2. statistics and loss

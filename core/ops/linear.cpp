@@ -4,7 +4,7 @@ namespace ashlar::ops {
 
 namespace {
 
-ConstView bias_view(const Weight* bias) { return bias == nullptr ? ConstView{} : bias->value.view(); }
+ConstView bias_view(const Weight* bias) { return bias == nullptr ? ConstView{} : bias->read().view(); }
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   const int64_t N = x.rows(), K = x.cols(), M = w.value.rows();
   ASHLAR_SHAPE(w.value, {M, K});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
-  ctx.backend.linear_forward({.x = x.value.view(), .w = w.value.view(), .bias = bias_view(bias), .y = y.mut_view()},
+  ctx.backend.linear_forward({.x = x.value.view(), .w = w.read().view(), .bias = bias_view(bias), .y = y.mut_view()},
                              ctx.stream);
   if (ctx.tape == nullptr) return {.value = y};
 
@@ -57,7 +57,7 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
 
 Tensor logits(const Ctx& ctx, const Tensor& x, const Weight& w, const Weight* bias) {
   const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.value.rows()});
-  ctx.backend.linear_forward({.x = x.view(), .w = w.value.view(), .bias = bias_view(bias), .y = y.mut_view()},
+  ctx.backend.linear_forward({.x = x.view(), .w = w.read().view(), .bias = bias_view(bias), .y = y.mut_view()},
                              ctx.stream);
   return y;
 }

@@ -4,7 +4,7 @@ namespace ashlar::ops {
 
 namespace {
 
-ConstView value_view(const Weight* w) { return w == nullptr ? ConstView{} : w->value.view(); }
+ConstView value_view(const Weight* w) { return w == nullptr ? ConstView{} : w->read().view(); }
 MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_or_none(w->main_grad); }
 
 }  // namespace

@@ -35,6 +35,8 @@ std::string CpuBackend::description() const {
                  info_.cores == 1 ? " core, " : " cores, ", name_of(info_.isa), held, ", ", gemm_->description());
 }
 
+int64_t CpuBackend::num_gemms() const { return gemm_->num_runs(); }
+
 Allocator& CpuBackend::allocator(MemoryKind kind) { return *arenas_.at(static_cast<size_t>(kind)); }
 
 std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<SynchronousStream>(); }

@@ -40,6 +40,7 @@ Gemm::Gemm(Isa isa, int threads, Allocator& workspace) : isa_(isa), threads_(thr
 
 void Gemm::run(const GemmArgs& args) {
   check(args);
+  ++num_runs_;
   gemm_own(args, isa_, threads_, workspace_);
 }
 

@@ -39,11 +39,13 @@ class Gemm {
   void run(const GemmArgs& args);
 
   std::string description() const;  ///< for the log
+  int64_t num_runs() const { return num_runs_; }
 
  private:
   Isa isa_;
   int threads_;
   Allocator& workspace_;
+  int64_t num_runs_ = 0;
 };
 
 }  // namespace ashlar::cpu

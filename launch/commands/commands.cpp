@@ -40,7 +40,7 @@ const char* const kBenchHelp =
     "ashlar bench gemm [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
     "ashlar bench kernels | attention [--threads N]\n"
     "ashlar bench comm [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
-    "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--json]\n"
+    "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]\n"
     "\n"
     "Each prints times and the share of what this machine's registers or memory reach in the same run. comm measures "
     "the\n"

@@ -57,11 +57,11 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
                                     .micro_batches = static_cast<int64_t>(batches.size()),
                                     .virtual_stages = options_.virtual_stages};
   pipeline::RunnerHooks hooks{.after_node = {}, .after_block = after_block};
-  wait_weights();
   const bool training = kind != pipeline::ScheduleKind::kForwardOnly;
   if (training) {
     replicas_->begin_step(spec.micro_batches);
     hooks.after_node = [&] { replicas_->poll(); };
+    hooks.after_block = [&](int64_t, const Tensor&) { mesh_.all().progress(); };  // weights arrive during forward
   }
   Ctx ctx = ctx_;
   ctx.dropout.seed = options_.seed;
@@ -136,6 +136,7 @@ void Engine::update(StepResult& result, int64_t step, double lr) {
   scalars_.beta2_correction = 1 - std::pow(o.beta2, t);
   result.clip_scale = options_.clip > 0 && result.grad_norm > options_.clip ? options_.clip / result.grad_norm : 1.0;
   scalars_.clip_scale = result.clip_scale;
+  wait_weights();
   optimizer_->step(ctx_);
   share_weights();
 }

@@ -54,7 +54,7 @@ class Engine {
 
   void initialize();     ///< (all) weights from the seed
   void share_weights();  ///< (all) after the optimizer's parts were loaded: every replica gets the others' parts
-  void wait_weights();   ///< until they are there; before anybody but the engine reads values
+  void wait_weights();   ///< until they are there; before values are read otherwise than by operations
 
   /// (all) Forward and backward of this replica's micro-batches of a step: main gradients hold d(loss + z-loss), the
   /// mean over all valid targets of the step, before clipping. Every replica brings as many micro-batches, all of one

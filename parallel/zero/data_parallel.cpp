@@ -2,6 +2,19 @@
 
 namespace ashlar::zero {
 
+namespace {
+
+class BucketArrival final : public Arrival {
+ public:
+  explicit BucketArrival(comm::Work work) : work_(std::move(work)) {}
+  void wait() override { work_.wait(); }
+
+ private:
+  comm::Work work_;
+};
+
+}  // namespace
+
 DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, comm::Communicator& data)
     : plan_(plan), store_(store), data_(data) {
   for (const Bucket& bucket : plan.buckets)
@@ -10,8 +23,8 @@ DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, com
 }
 
 void DataParallel::begin_step(int64_t micro_batches) {
-  ASHLAR_CHECK(next_ == 0 && work_.empty() && micro_batches > 0, next_, " buckets of the step before, ", micro_batches,
-               " micro-batches");
+  ASHLAR_CHECK(next_ == 0 && reducing_.empty() && micro_batches > 0, next_, " buckets of the step before, ",
+               micro_batches, " micro-batches");
   micro_batches_ = micro_batches;
   next_ = static_cast<int64_t>(plan_.buckets.size());
   store_.begin_step();
@@ -27,7 +40,7 @@ bool DataParallel::complete(const Bucket& bucket) const {
 void DataParallel::reduce(const Bucket& bucket) {
   const Tensor grads = store_.grads().flat_range(bucket.begin, bucket.size);
   const comm::Range& own = bucket.parts[data_.rank()];
-  work_.push_back(data_.reduce_scatter(
+  reducing_.push_back(data_.reduce_scatter(
       {.in = grads.view(), .out = grads.flat_range(own.begin, own.size()).mut_view(), .parts = bucket.parts}));
 }
 
@@ -48,22 +61,26 @@ void DataParallel::finish() {
   uses_ = std::move(uses);
   late_ = next_;
   while (next_ > 0) reduce(plan_.buckets[--next_]);
-  wait_all();
+  for (comm::Work& work : reducing_) work.wait();
+  reducing_.clear();
 }
 
 void DataParallel::start_weights() {
-  ASHLAR_CHECK(next_ == 0 && work_.empty(), "weights are gathered when the gradients are done with");
+  ASHLAR_CHECK(next_ == 0 && reducing_.empty(), "weights are gathered when the gradients are done with");
+  wait_weights();
   for (const Bucket& bucket : plan_.buckets) {  // in the order in which forward needs them
     const Tensor values = store_.values().flat_range(bucket.begin, bucket.size);
     const comm::Range& own = bucket.parts[data_.rank()];
-    work_.push_back(data_.all_gather(
-        {.in = values.flat_range(own.begin, own.size()).view(), .out = values.mut_view(), .parts = bucket.parts}));
+    arriving_.push_back(std::make_unique<BucketArrival>(data_.all_gather(
+        {.in = values.flat_range(own.begin, own.size()).view(), .out = values.mut_view(), .parts = bucket.parts})));
+    for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)
+      store_.parameters()[i]->weight.arrival = arriving_.back().get();
   }
 }
 
-void DataParallel::wait_all() {
-  for (comm::Work& work : work_) work.wait();
-  work_.clear();
+void DataParallel::wait_weights() {
+  for (const auto& parameter : store_.parameters()) parameter->weight.read();
+  arriving_.clear();
 }
 
 }  // namespace ashlar::zero

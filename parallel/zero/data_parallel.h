@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "core/nn/parameter.h"
@@ -14,8 +15,9 @@ namespace ashlar::zero {
 ///   poll           between two pieces of backward work, as often as convenient
 ///   finish         after the last one: the owned parts of the main gradients are sums over the replicas, the rest of
 ///                  them is garbage
-///   start_weights  after the update of the owned parts
-///   wait_weights   before weights are read again: all values are there
+///   start_weights  after the update of the owned parts: the others' are on their way, each weight's `arrival` is set,
+///                  and the operation that reads it first waits for it
+///   wait_weights   before weights are read in another way, or updated: all values are there
 ///
 /// All replicas run the same micro-batches' worth of work, so buckets leave in one order: the last layers' first. A
 /// bucket leaves when each of its weights has as many contributions as the first step taught for so many micro-batches.
@@ -28,14 +30,13 @@ class DataParallel {
   void poll();
   void finish();
   void start_weights();
-  void wait_weights() { wait_all(); }
+  void wait_weights();
 
   int64_t late_buckets() const { return late_; }  ///< of the last step: left in `finish` only
 
  private:
   bool complete(const Bucket& bucket) const;
   void reduce(const Bucket& bucket);
-  void wait_all();
 
   const ShardPlan& plan_;
   nn::ParameterStore& store_;
@@ -44,7 +45,8 @@ class DataParallel {
   int64_t micro_batches_ = 0;
   int64_t next_ = 0;  // buckets [0, next_) have not left yet
   int64_t late_ = 0;
-  std::vector<comm::Work> work_;
+  std::vector<comm::Work> reducing_;
+  std::vector<std::unique_ptr<Arrival>> arriving_;  // of the weights, bucket by bucket
 };
 
 }  // namespace ashlar::zero

@@ -110,5 +110,22 @@ TEST(Start, SteadyStepsAskTheSystemForNoMemory) {
   }
 }
 
+// The parallel block adds its two branches before one exit: half the sums of hidden rows on the tensor ranks.
+TEST(Start, BenchComparesVariantsInTurns) {
+  const RunFixture run;
+  const ShellResult r = run.ashlar(
+      "launch -np 2 bench step tiny.toml vocab.pad_to=2 mesh.tensor=2 train.micro_batch=4 run.threads=1 --steps 2 "
+      "--compare block.topology=serial,parallel --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto rows = nlohmann::json::parse(r.out);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("variant"), "block.topology=serial");
+  const auto sums = [&](size_t i) { return rows[i].at("traffic").at("tensor").at("operations").get<int64_t>(); };
+  // Two layers: two sums less forward and two less backward; what embedding and head need stays.
+  EXPECT_EQ(sums(0) - sums(1), 4);
+  EXPECT_LT(rows[1].at("gemms"), rows[0].at("gemms"));
+  EXPECT_EQ(run.ashlar("bench step tiny.toml --compare block.topology=serial").code, 2);
+}
+
 }  // namespace
 }  // namespace ashlar::testing

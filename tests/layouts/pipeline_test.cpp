@@ -129,7 +129,7 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(engine.gradient_norm().squares.size(), expected_norm.squares.size());
     EXPECT_NEAR(result.grad_norm, expected_norm.norm, exact && !config.tied ? 0 : bound * expected_norm.norm);
 
-    // 4. an update: each rank has all values of its slices, whoever computed them
+    // 4. an update: each rank has all values of its slices, whoever computed them, when an operation reads them
     const Tensor before = whole.ctx().empty(whole.store().values().dtype(), whole.store().values().shape());
     ctx.backend.copy({.src = whole.store().values().view(), .dst = before.mut_view()}, ctx.stream);
     optim::Optimizer optimizer(ctx, whole.store(), optim::AdamWOptions{}, nn::SlabParts::whole(whole.store()));
@@ -138,6 +138,16 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     whole.scalars().beta2_correction = 1 - std::pow(optim::AdamWOptions{}.beta2, kStep + 1);
     optimizer.step(ctx);
     engine.update(result, kStep, 0.01);
+    const model::Stage& updated = whole.stage();
+    LossStats after;
+    for (const auto& batch : batches)
+      updated.loss(whole.ctx(), updated.blocks(whole.ctx(), updated.embed(whole.ctx(), batch.view), batch.view),
+                   batch.view, after);
+    LossStats own;
+    engine.evaluate(mine, own);
+    EXPECT_NEAR(engine.total(own).loss, after.loss, (exact && !config.tied ? 0 : 1e-3) * after.loss);
+    for (const auto& parameter : engine.store().parameters())
+      EXPECT_EQ(parameter->weight.arrival, nullptr) << parameter->name << " was read before it was there";
     engine.wait_weights();
     for (const auto& ref : engine.store().pieces()) {
       const nn::Piece& piece = *ref.piece;

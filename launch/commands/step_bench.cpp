@@ -1,0 +1,119 @@
+#include "launch/commands/step_bench.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/philox.h"
+#include "kernels/make_backend.h"
+#include "launch/training/engine_options.h"
+#include "launch/training/evaluation.h"
+#include "launch/training/peak.h"
+
+namespace ashlar::launch {
+
+namespace {
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+data::Batch random_batch(int64_t B, int64_t T, int64_t vocab, uint64_t index) {
+  data::Batch batch;
+  data::resize_batch(batch, B, T, {});
+  std::vector<int32_t> row(T + 1);
+  for (int64_t b = 0; b < B; ++b) {
+    for (int64_t t = 0; t <= T; ++t) row[t] = static_cast<int32_t>(Philox::block(1, index, b * (T + 1) + t)[0] % vocab);
+    data::fill_row(batch, b, row, -1, {});
+  }
+  batch.first_sample = static_cast<int64_t>(index) * B;
+  std::vector<int32_t> counts;
+  data::fill_order(batch, static_cast<int32_t>(vocab), counts);
+  return batch;
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v.size() % 2 == 1 ? v[v.size() / 2] : 0.5 * (v[v.size() / 2 - 1] + v[v.size() / 2]);
+}
+
+int64_t bytes_of(const comm::OperationInfo& info) {
+  return info.size * size_of(info.dtype) + info.recv_size * size_of(info.recv_dtype);
+}
+
+}  // namespace
+
+StepBench::StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap)
+    : config_(config),
+      bootstrap_(bootstrap),
+      global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
+      backend_(kernels::make_cpu_backend({.threads = static_cast<int>(config.run.threads)})),
+      stream_(backend_->make_stream()),
+      mesh_(bootstrap.world(), training::shape_of(config.mesh), config.model.n_kv_heads),
+      engine_(*backend_, *stream_, mesh_, training::engine_options(config)),
+      slots_(global_batch_ / (config.train.micro_batch * config.mesh.data)) {
+  engine_.initialize();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].upload(engine_.ctx(), random_batch(config.train.micro_batch, config.train.sequence_length,
+                                                 config.model.vocab_size, i * config.mesh.data + mesh_.at().data));
+  }
+}
+
+int64_t StepBench::allocator_calls() const {
+  int64_t n = 0;
+  for (int i = 0; i < kNumMemoryKinds; ++i) n += backend_->allocator(static_cast<MemoryKind>(i)).num_system_calls();
+  return n;
+}
+
+void StepBench::step(bool timed) {
+  const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
+  const int64_t gemms = backend_->num_gemms(), allocations = allocator_calls();
+  comm::Communicator& ranks = bootstrap_.world();
+  if (timed) {
+    ranks.engine()->observe([&](const comm::OperationInfo& info, std::string_view communicator) {
+      Traffic& traffic = traffic_[std::string(communicator)];
+      ++traffic.operations;
+      traffic.bytes += bytes_of(info);
+    });
+  }
+  const double begin = now_ms();
+  training::StepResult result = engine_.forward_backward(batches, steps_);
+  const double middle = now_ms();
+  engine_.check_finite(result, steps_);
+  engine_.update(result, steps_, 1e-4);
+  engine_.wait_weights();
+  const double end = now_ms();
+  ranks.engine()->observe(nullptr);
+  ++steps_;
+  if (!timed) return;
+  ++timed_;
+  model_ms_.push_back(middle - begin);
+  total_ms_.push_back(end - begin);
+  gemms_ += backend_->num_gemms() - gemms;
+  allocator_calls_ += allocator_calls() - allocations;
+  // Between the steps, at the clock that they leave behind: cores that rested reach a peak that no step can hold.
+  const double seconds = std::clamp(1e-4 * total_ms_.back(), 0.005, 0.05);
+  peaks_.push_back(training::peak_flops(bootstrap_, config_.run.dtype, static_cast<int>(config_.run.threads), seconds));
+}
+
+StepBench::Result StepBench::result() const {
+  Result r{.step_ms = median(total_ms_),
+           .step_ms_min = *std::min_element(total_ms_.begin(), total_ms_.end()),
+           .step_ms_max = *std::max_element(total_ms_.begin(), total_ms_.end()),
+           .forward_backward_ms = median(model_ms_),
+           .peak_flops = median(peaks_),
+           .gemms = gemms_ / timed_,
+           .traffic = traffic_,
+           .allocator_calls = allocator_calls_};
+  const int64_t T = config_.train.sequence_length;
+  r.tokens_per_sec = static_cast<double>(global_batch_ * T) / r.step_ms * 1e3;
+  const model::FlopsPerToken flops = model::flops_per_token(config_.model, T);
+  r.share = r.tokens_per_sec * flops.total_full() / r.peak_flops;
+  r.share_causal = r.tokens_per_sec * flops.total_causal() / r.peak_flops;
+  for (auto& [name, traffic] : r.traffic) {
+    traffic.operations /= timed_;
+    traffic.bytes /= timed_;
+  }
+  return r;
+}
+
+}  // namespace ashlar::launch

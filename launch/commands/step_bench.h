@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/config/run_config.h"
+#include "launch/training/engine.h"
+#include "parallel/comm/bootstrap.h"
+
+namespace ashlar::launch {
+
+/// Training steps of a configuration on random tokens, timed. All ranks make one and call everything.
+class StepBench {
+ public:
+  StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap);
+
+  void step(bool timed);  ///< one that is not timed warms up
+
+  /// What this rank exchanges over one communicator in a step, whatever is said there: sums, gathers, messages.
+  struct Traffic {
+    int64_t operations = 0;
+    int64_t bytes = 0;  ///< of the whole vectors
+  };
+  struct Result {
+    double step_ms = 0, step_ms_min = 0, step_ms_max = 0;
+    double forward_backward_ms = 0;
+    double tokens_per_sec = 0;
+    double peak_flops = 0;  ///< of all ranks, measured between the steps
+    double share = 0;       ///< of it; 6 N + attention in full
+    double share_causal = 0;
+    int64_t gemms = 0;                       ///< of this rank, a step
+    std::map<std::string, Traffic> traffic;  ///< of this rank, a step, by communicator
+    int64_t allocator_calls = 0;             ///< to the system, during the timed steps
+  };
+  Result result() const;  ///< medians of the timed steps
+
+  const config::RunConfig& config() const { return config_; }
+  int64_t global_batch() const { return global_batch_; }
+  int64_t num_micro_batches() const { return static_cast<int64_t>(slots_.size()); }
+  std::string device() const { return backend_->description(); }
+
+ private:
+  int64_t allocator_calls() const;
+
+  const config::RunConfig config_;
+  comm::Bootstrap& bootstrap_;
+  const int64_t global_batch_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  mesh::Mesh mesh_;
+  training::Engine engine_;
+  std::vector<training::DeviceBatch> slots_;
+  int64_t steps_ = 0, timed_ = 0;
+  std::vector<double> total_ms_, model_ms_, peaks_;
+  int64_t gemms_ = 0, allocator_calls_ = 0;
+  std::map<std::string, Traffic> traffic_;
+};
+
+}  // namespace ashlar::launch
