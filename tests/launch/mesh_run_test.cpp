@@ -67,6 +67,16 @@ TEST_F(MeshRun, EveryMeshTrainsTheSameModel) {
   }
 }
 
+TEST_F(MeshRun, Bf16TrainsTheSameModel) {
+  const std::string steps = "run.dtype=bf16 train.steps=50 train.micro_batch=1 train.eval_every=25 checkpoint.every=0 ";
+  ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=one " + steps).code, 0);
+  const ShellResult r = train(4, "run.dir=four mesh.tensor=2 mesh.data=2 mesh.sequence_parallel=true " + steps);
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<double> got = metric("four", "loss"), expected = metric("one", "loss");
+  ASSERT_EQ(got.size(), 50u);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 3e-3 * expected[i]) << "step " << i + 1;
+}
+
 TEST_F(MeshRun, GoesOnOnAnotherMesh) {
   ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=one train.steps=40").code, 0);
   const std::string common = "run.dir=moved train.micro_batch=1 schedule.decay_steps=35 ";

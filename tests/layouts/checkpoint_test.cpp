@@ -8,24 +8,13 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
 #include "tests/layouts/axes.h"
+#include "tests/layouts/meshes.h"
 #include "tests/layouts/on_mesh.h"
 #include "tests/support/long_form.h"
 #include "tests/support/ranks/shared_dir.h"
 
 namespace ashlar::testing {
 namespace {
-
-/// Every mesh of 1, 2, 4, ... ranks that the world has room for.
-std::vector<mesh::MeshShape> meshes() {
-  std::vector<mesh::MeshShape> all;
-  for (int64_t ranks = 1; ranks <= bootstrap().world().size(); ranks *= 2) {
-    for (int64_t pipeline = 1; pipeline <= ranks; pipeline *= 2) {
-      for (int64_t data = 1; data <= ranks / pipeline; data *= 2)
-        all.push_back({.pipeline = pipeline, .data = data, .tensor = ranks / pipeline / data});
-    }
-  }
-  return all;
-}
 
 struct Case {
   Axes axes;
@@ -43,7 +32,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   config.n_layers = 9;  // eight stages divide it unevenly
   const bool interleaved = turn % 2 == 1;
   comm::Communicator& world = bootstrap().world();
-  const std::vector<mesh::MeshShape> shapes = meshes();
+  const std::vector<mesh::MeshShape> shapes = meshes(world.size());
   const bool few = world.size() <= 4;
   const size_t third = turn % 3, other_third = turn / 3 % 3;
   const auto saved_on = [&](size_t from) {
@@ -52,9 +41,6 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   const auto loaded_on = [&](size_t from, size_t to) {
     return saved_on(from) && (long_form() || (few ? to % 3 == other_third : (from + to) % 5 == third));
   };
-  const auto name = [&](size_t i) {
-    return str_cat("pipeline ", shapes[i].pipeline, " x data ", shapes[i].data, " x tensor ", shapes[i].tensor);
-  };
   const SharedDir dir(world);
   const auto run_dir = [&](size_t from, int number) { return dir.path() / str_cat(from, "-", number); };
 
@@ -62,7 +48,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   const int64_t elements = OnMesh(shapes.front(), config, dtype, false).num_elements();  // on one rank
   for (size_t from = 0; from < shapes.size(); ++from) {
     if (!saved_on(from)) continue;
-    SCOPED_TRACE("saved on " + name(from));
+    SCOPED_TRACE("saved on " + name_of(shapes[from]));
     OnMesh a(shapes[from], config, dtype, interleaved);
     EXPECT_EQ(a.num_elements(), elements);
     a.fill(element);
@@ -83,7 +69,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
     std::optional<OnMesh> b;
     for (size_t from = 0; from < shapes.size(); ++from) {
       if (!loaded_on(from, to)) continue;
-      SCOPED_TRACE("saved on " + name(from) + ", loaded on " + name(to));
+      SCOPED_TRACE("saved on " + name_of(shapes[from]) + ", loaded on " + name_of(shapes[to]));
       if (!b) b.emplace(shapes[to], config, dtype, !interleaved);
       b->fill([](uint64_t, int64_t, int64_t) { return -77.0; });
       const int other = b->number % static_cast<int>(world.size() / shapes[from].ranks());

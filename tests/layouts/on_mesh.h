@@ -59,6 +59,9 @@ struct OnMesh {
                {.model = config,
                 .dtype = dtype,
                 .optimizer = optim::AdamWOptions{},
+                .seed = 7,
+                .sequence_length = 16,
+
                 .schedule = pipeline::ScheduleKind::kInterleaved,
                 .virtual_stages = interleaved && 1 < shape.pipeline && 2 * shape.pipeline <= config.n_layers ? 2 : 1,
                 .bucket_elems = 700}) {}

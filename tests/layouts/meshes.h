@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/strings.h"
+#include "parallel/mesh/mesh.h"
+
+namespace ashlar::testing {
+
+/// Every mesh of 1, 2, 4, ... ranks that `most` ranks have room for.
+inline std::vector<mesh::MeshShape> meshes(int64_t most) {
+  std::vector<mesh::MeshShape> all;
+  for (int64_t ranks = 1; ranks <= most; ranks *= 2) {
+    for (int64_t pipeline = 1; pipeline <= ranks; pipeline *= 2) {
+      for (int64_t data = 1; data <= ranks / pipeline; data *= 2)
+        all.push_back({.pipeline = pipeline, .data = data, .tensor = ranks / pipeline / data});
+    }
+  }
+  return all;
+}
+
+inline std::string name_of(const mesh::MeshShape& shape) {
+  return str_cat("pipeline ", shape.pipeline, " x data ", shape.data, " x tensor ", shape.tensor);
+}
+
+}  // namespace ashlar::testing

@@ -1,0 +1,116 @@
+// A run that moves to another mesh goes on as the one that stays: the next loss, and the twenty after it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+
+#include "core/base/philox.h"
+#include "data/batch.h"
+#include "launch/training/evaluation.h"
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/save.h"
+#include "tests/layouts/axes.h"
+#include "tests/layouts/meshes.h"
+#include "tests/layouts/on_mesh.h"
+#include "tests/support/long_form.h"
+#include "tests/support/ranks/shared_dir.h"
+
+namespace ashlar::testing {
+namespace {
+
+constexpr int64_t kT = 8, kMicroBatches = 8, kBefore = 3;
+
+int64_t steps_after() { return long_form() ? 21 : 6; }
+
+/// One sample of random tokens, the same for its number on any mesh.
+data::Batch sample(int64_t number, int64_t vocab) {
+  data::Batch batch;
+  data::resize_batch(batch, 1, kT, {});
+  std::vector<int32_t> row;
+  for (int64_t t = 0; t <= kT; ++t) row.push_back(static_cast<int32_t>(Philox::block(5, number, t)[0] % vocab));
+  data::fill_row(batch, 0, row, -1, {});
+  batch.first_sample = number;
+  std::vector<int32_t> counts;
+  data::fill_order(batch, static_cast<int32_t>(vocab), counts);
+  return batch;
+}
+
+/// Losses of steps [from, to), each on kMicroBatches micro-batches of the whole run.
+std::vector<double> train(training::Engine& engine, int64_t from, int64_t to) {
+  const mesh::Mesh& mesh = engine.mesh();
+  const int64_t share = kMicroBatches / mesh.shape().data;
+  std::vector<training::DeviceBatch> slots(share);
+  std::vector<double> losses;
+  for (int64_t step = from; step < to; ++step) {
+    for (int64_t m = 0; m < share; ++m) {
+      const int64_t number = step * kMicroBatches + mesh.at().data * share + m;
+      slots[m].upload(engine.ctx(), sample(number, engine.options().model.vocab_size));
+    }
+    training::StepResult result = engine.forward_backward(training::micro_batches(slots), step);
+    engine.update(result, step, 1e-3);
+    losses.push_back(result.loss);
+  }
+  return losses;
+}
+
+class ResumeOnAnyMesh : public ::testing::TestWithParam<int64_t> {};
+
+// Models rotate over the meshes that save; the long form takes every pair, further, and runs on eight ranks too.
+TEST_P(ResumeOnAnyMesh, GoesOnAsIfItHadStayed) {
+  comm::Communicator& world = bootstrap().world();
+  const int64_t turn = GetParam();
+  const std::vector<mesh::MeshShape> shapes = meshes(world.size());
+  const SharedDir dir(world);
+  std::vector<std::vector<double>> stayed(shapes.size());
+  const auto model = [&](size_t from) {
+    model::ModelConfig config = config_of(kAxes[(from + turn) % std::size(kAxes)]);
+    config.n_layers = 8;
+    return config;
+  };
+  const auto chosen = [&](size_t from) {
+    return long_form() || (world.size() <= 4 && static_cast<int64_t>(from % 3) == turn % 3);
+  };
+  const auto run_dir = [&](size_t from, int number) { return dir.path() / str_cat(from, "-", number); };
+
+  for (size_t from = 0; from < shapes.size(); ++from) {
+    if (!chosen(from)) continue;
+    OnMesh a(shapes[from], model(from), DType::kFloat32, false);
+    a.engine.initialize();
+    train(a.engine, 0, kBefore);
+    checkpoint::save(a.engine.ctx(), {.ranks = *a.group,
+                                      .run_dir = run_dir(from, a.number),
+                                      .store = a.engine.store(),
+                                      .optimizer = a.engine.optimizer(),
+                                      .state = {.step = kBefore}});
+    stayed[from] = train(a.engine, kBefore, kBefore + steps_after());
+  }
+  world.barrier().wait();
+  for (size_t from = 0; from < shapes.size(); ++from) {
+    if (!chosen(from)) continue;
+    for (size_t to = 0; to < shapes.size(); ++to) {
+      if (!long_form() && static_cast<int64_t>((from + to) % 2) != turn % 2) continue;
+      SCOPED_TRACE(str_cat("from ", name_of(shapes[from]), " to ", name_of(shapes[to])));
+      OnMesh b(shapes[to], model(from), DType::kFloat32, true);
+      const int other = b.number % static_cast<int>(world.size() / shapes[from].ranks());
+      Log log([](std::string_view) {});
+      const auto found = checkpoint::newest_good(run_dir(from, other), log, *b.group);
+      ASSERT_TRUE(found.has_value());
+      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, *b.group);
+      checkpoint::load_training(
+          b.engine.ctx(),
+          {.ranks = *b.group, .reader = reader, .store = b.engine.store(), .optimizer = b.engine.optimizer()});
+      b.engine.share_weights();
+      const std::vector<double> moved = train(b.engine, kBefore, kBefore + steps_after());
+      ASSERT_EQ(moved.size(), stayed[from].size());
+      EXPECT_NEAR(moved[0], stayed[from][0], 1e-6 * stayed[from][0]);
+      for (size_t i = 1; i < moved.size(); ++i)
+        EXPECT_NEAR(moved[i], stayed[from][i], 2e-5 * stayed[from][i]) << i << " steps later";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Turns, ResumeOnAnyMesh, ::testing::Range<int64_t>(0, 3));
+
+}  // namespace
+}  // namespace ashlar::testing
