@@ -184,8 +184,9 @@ TEST_F(MeshRun, AKilledRankIsNamedAndTakesTheOthersDown) {
   for (int i = 0; i < 6000 && metric("r", "loss").size() < 5; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const auto began = std::chrono::steady_clock::now();
-  run_shell("for p in $(pgrep -P " + std::to_string(pid) +
-            "); do tr '\\0' '\\n' </proc/$p/environ | grep -qx OMPI_COMM_WORLD_RANK=3 && kill -KILL $p; done");
+  run_shell("cd " + shell_quote(run_.dir().string()) +
+            " && for p in /proc/[0-9]*; do [ \"$(readlink $p/cwd)\" = \"$PWD\" ] && tr '\\0' '\\n' <$p/environ | "
+            "grep -qx OMPI_COMM_WORLD_RANK=3 && kill -KILL ${p#/proc/}; done 2>/dev/null");
   const int code = RunFixture::wait_for(pid);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   EXPECT_NE(code, 0);
