@@ -57,7 +57,7 @@ std::vector<double> train(training::Engine& engine, int64_t from, int64_t to) {
 class ResumeOnAnyMesh : public ::testing::TestWithParam<int64_t> {};
 
 // Models rotate over the meshes that save; the long form takes every pair, further, and runs on eight ranks too.
-TEST_P(ResumeOnAnyMesh, GoesOnAsIfItHadStayed) {
+TEST_P(ResumeOnAnyMesh, SlowGoesOnAsIfItHadStayed) {
   comm::Communicator& world = bootstrap().world();
   const int64_t turn = GetParam();
   const std::vector<mesh::MeshShape> shapes = meshes(world.size());
