@@ -14,6 +14,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <system_error>
 
 #include "core/base/error.h"
 #include "launch/commands/arguments.h"
@@ -43,7 +44,8 @@ std::string find_mpirun() {
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string program = (fs::path(folder.empty() ? "." : folder) / "mpirun").string();
-    if (fs::is_regular_file(program) && access(program.c_str(), X_OK) == 0) return program;
+    std::error_code unreadable;  // as a folder of somebody else's may be
+    if (fs::is_regular_file(program, unreadable) && access(program.c_str(), X_OK) == 0) return program;
   }
   throw input_error("launch",
                     "expected mpirun on PATH, got none; install openmpi-bin (Debian, Ubuntu), or load the "

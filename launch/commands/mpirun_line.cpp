@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <sstream>
+#include <utility>
 
 #include "core/base/strings.h"
 
@@ -71,6 +72,11 @@ int64_t hostfile_slots(std::string_view text, int64_t cores) {
 std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here) {
   std::vector<std::string> line = {here.path};
   const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
+  // What the user has set in the environment stays.
+  const auto add_mca = [&](const std::string& key, const std::string& value) {
+    const auto& set = here.environment;
+    if (std::find(set.begin(), set.end(), "OMPI_MCA_" + key) == set.end()) add({"--mca", key, value});
+  };
   const int64_t major = open_mpi_major(here.version);
   const bool given = !wanted.hosts.empty() || !wanted.hostfile.empty();
   if (major == 0) {
@@ -93,16 +99,25 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
     if (!new_names) add({"--oversubscribe"});
   }
   add({"--bind-to", "none"});
-  if (!given && !here.allocated) {
-    if (!new_names) add({"--mca", "plm", "isolated"});  // this machine only: needs no ssh
-    add({"--mca", "pml", "ob1"});  // ranks of one machine need no fabric: not looking for one saves 0.2 s a start
+  const bool several = given || here.allocated;
+  if (!several) {
+    if (!new_names) add_mca("plm", "isolated");  // this machine only: needs no ssh
+    add_mca("pml", "ob1");  // ranks of one machine need no fabric: not looking for one saves 0.2 s a start
   }
-  add({"--mca", "btl", new_names ? "self,sm,tcp" : "self,vader,tcp"});
+  add_mca("btl", new_names ? "self,sm,tcp" : "self,vader,tcp");
   if (new_names) add({"--prtemca", "prte_abort_on_non_zero_status", "1"});
-  if (!new_names) add({"--mca", "orte_abort_on_non_zero_status", "1"});
+  if (!new_names) add_mca("orte_abort_on_non_zero_status", "1");
+  if (several) {
+    // A machine that loses its power says nothing: mpirun asks, and gives it up after 4 s. By default it would hang,
+    // when the other ranks have left, until TCP gives up: a quarter of an hour.
+    for (const auto& [key, value] : {std::pair("time", "1"), std::pair("intvl", "1"), std::pair("probes", "3")}) {
+      if (new_names) add({"--prtemca", str_cat("prte_keepalive_", key), value});
+      if (!new_names) add_mca(str_cat("oob_tcp_keepalive_", key), value);
+    }
+  }
   if (!wanted.hosts.empty()) add({"--host", hosts.text});
   if (!wanted.hostfile.empty()) add({"--hostfile", wanted.hostfile});
-  if (given || here.allocated) {
+  if (several) {
     for (const std::string& name : here.environment) {
       if (is_exported(name)) add({"-x", name});
     }

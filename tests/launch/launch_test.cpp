@@ -26,6 +26,8 @@ using testing::ShellResult;
 using ::testing::StartsWith;
 
 const char* const kOpenMpi4 = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n";
+const std::string kKeepalive4 =
+    "--mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 ";
 const char* const kOpenMpi5 = "mpirun (Open MPI) 5.0.7\n";
 
 MpirunHere here(const char* version) { return {.path = "/bin/mpirun", .version = version, .cores = 4}; }
@@ -56,8 +58,9 @@ TEST(MpirunLine, HostsShareTheRanksAndGetTheEnvironment) {
   RanksWanted wanted = ranks(8);
   wanted.hosts = "a,b";
   EXPECT_EQ(line(wanted, at),
-            "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 --host a:4,b:4 "
-            "-x ASHLAR_MAX_ISA -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -np 8 /ashlar train");
+            "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 " + kKeepalive4 +
+                "--host a:4,b:4 "
+                "-x ASHLAR_MAX_ISA -x LD_LIBRARY_PATH -x OMP_NUM_THREADS -np 8 /ashlar train");
   wanted.hosts = "a:2,b,c";
   EXPECT_THAT(line(wanted, at), HasSubstr("--host a:2,b:3,c:3 "));
   wanted.hosts = "a:2,b:2";
@@ -81,8 +84,19 @@ TEST(MpirunLine, ABatchSystemKnowsTheMachines) {
   MpirunHere at = here(kOpenMpi4);
   at.allocated = true;
   EXPECT_EQ(line(ranks(64), at),
-            "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 -np 64 "
-            "/ashlar train");
+            "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 " + kKeepalive4 +
+                "-np 64 /ashlar train");
+}
+
+TEST(MpirunLine, WhatTheEnvironmentSetsStays) {
+  MpirunHere at = here(kOpenMpi4);
+  at.environment = {"OMPI_MCA_btl", "OMPI_MCA_oob_tcp_keepalive_time", "OMPI_MCA_plm"};
+  EXPECT_EQ(line(ranks(4), at),
+            "/bin/mpirun --bind-to none --mca pml ob1 --mca orte_abort_on_non_zero_status 1 -np 4 /ashlar train");
+  at.allocated = true;
+  EXPECT_EQ(line(ranks(4), at),
+            "/bin/mpirun --bind-to none --mca orte_abort_on_non_zero_status 1 --mca oob_tcp_keepalive_intvl 1 "
+            "--mca oob_tcp_keepalive_probes 3 -np 4 /ashlar train");
 }
 
 TEST(MpirunLine, WordsAreQuotedForAShell) {
@@ -176,6 +190,7 @@ TEST_F(Launch, MistakesAreNamed) {
   fails("-np 2 --hostfile nowhere train x", "--hostfile nowhere cannot be read");
   fails("-np 2 --hostfile nowhere --host a train x", "got both; give one");
   fails("-np 2 train x", "expected mpirun on PATH, got none; install openmpi-bin", "PATH=/nowhere");
+  fails("-np 2 train x", "expected mpirun on PATH, got none", "ln -s loop loop; PATH=$PWD/loop");
 }
 
 }  // namespace
