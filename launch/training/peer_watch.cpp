@@ -39,12 +39,18 @@ Verdict judge(std::span<const PeerView> ranks, int64_t self) {
     reporter = r;
     if (peer.machine == ranks[static_cast<size_t>(first_lost)].machine) neighbour = r;
   }
-  if ((neighbour >= 0 ? neighbour : reporter) == self) verdict.report = first_lost;
+  if (neighbour >= 0) reporter = neighbour;
+  if (reporter == self) verdict.report = first_lost;
+  verdict.wait = reporter != self && ranks[static_cast<size_t>(reporter)].state == PeerState::kAlive;
   return verdict;
 }
 
 PeerWatch::PeerWatch(RankBoard& board, const WatchTimes& times)
-    : board_(board), times_(times), peers_(static_cast<size_t>(board.page().ranks)), looked_(Clock::now()) {
+    : board_(board),
+      times_(times),
+      peers_(static_cast<size_t>(board.page().ranks)),
+      began_(Clock::now()),
+      looked_(began_) {
   // The thread takes no signal away from the main one.
   sigset_t all, before;
   sigfillset(&all);
@@ -61,6 +67,8 @@ PeerWatch::~PeerWatch() {
   changed_.notify_all();
   thread_.join();
 }
+
+void PeerWatch::find_lost() { std::this_thread::sleep_for(times_.silence * 3 / 2); }
 
 void PeerWatch::run() {
   std::unique_lock lock(mutex_);
@@ -90,7 +98,9 @@ void PeerWatch::look() {
     views.push_back(rank == self ? PeerView{PeerState::kAlive, board_.page().machine} : view(rank, now, stopping));
   }
   const Verdict verdict = judge(views, self);
-  if (verdict.leave) leave(verdict);
+  if (!verdict.leave) return;
+  if (left_ == Clock::time_point()) left_ = now;
+  if (!verdict.wait || now - left_ > times_.farewell) leave(verdict);
 }
 
 PeerView PeerWatch::view(int64_t rank, Clock::time_point now, bool stopping) {
@@ -106,8 +116,9 @@ PeerView PeerWatch::view(int64_t rank, Clock::time_point now, bool stopping) {
     peer.page = page;
   };
   const auto near = [&] { return peer.page->machine == board_.page().machine; };
-  // Other machines' files come over a network: less often, while there is time.
-  const auto pause = !peer.page || near() || stopping ? std::chrono::milliseconds(0) : times_.silence / 5;
+  // Other machines' files come over a network: less often, while there is time and once they are known to beat.
+  const bool young = !peer.beats && now - began_ < times_.silence;
+  const auto pause = !peer.page || near() || stopping || young ? std::chrono::milliseconds(0) : times_.silence / 5;
   if (now - peer.read >= pause) read();
   if (!peer.page) return {};
 
@@ -142,6 +153,7 @@ void PeerWatch::leave(const Verdict& verdict) {
     if (verdict.lost > 1) text.add("; ").add(verdict.lost - 1).add(" more lost");
     text.add("; the job ends here: the same command continues from the last checkpoint\n");
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.text().data(), text.text().size());
+    std::this_thread::sleep_for(times_.linger);
   }
   board_.leave(RankState::kFailed);
   _exit(static_cast<int>(ExitCode::kPeerLost));

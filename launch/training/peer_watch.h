@@ -28,11 +28,13 @@ struct PeerView {
 };
 struct Verdict {
   bool leave = false;             ///< the job cannot go on
+  bool wait = false;              ///< not yet: another rank is about to report
   std::optional<int64_t> report;  ///< the lost rank that this one, and no other, reports
   int64_t lost = 0;               ///< how many there are
 };
 /// A lost rank is reported by the lowest rank left on its machine, which knows for certain and at once; by the lowest
-/// of all when the whole machine is lost. A rank that has been said to fail needs no report.
+/// of all when the whole machine is lost. A rank that has been said to fail needs no report. The others stay until it
+/// is out: when one leaves, mpirun kills the rest.
 Verdict judge(std::span<const PeerView> ranks, int64_t self);
 
 /// How long things may take; silence is for ranks on other machines, whose processes cannot be looked at.
@@ -41,6 +43,7 @@ struct WatchTimes {
   std::chrono::milliseconds silence{5000};       ///< after which a rank is lost
   std::chrono::milliseconds short_silence{600};  ///< while SIGTERM waits: mpirun kills about a second after it
   std::chrono::milliseconds farewell{2000};      ///< for an error that several ranks may be about to report
+  std::chrono::milliseconds linger{200};         ///< of the one that reports: mpirun drops what it has not yet read
 };
 
 /// A thread that shows this rank alive and looks after the others; it never communicates. When one is lost or gone, the
@@ -54,6 +57,10 @@ class PeerWatch {
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
   ~PeerWatch();
+
+  /// For a rank whose communication has failed: waits for the watch to find the lost rank that is the reason, which
+  /// ends the process; returns if there is none.
+  void find_lost();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -70,8 +77,9 @@ class PeerWatch {
   RankBoard& board_;
   const WatchTimes times_;
   std::vector<Peer> peers_;
-  Clock::time_point looked_, flushed_;
-  bool far_ = false;  ///< some rank is on another machine
+  const Clock::time_point began_;
+  Clock::time_point looked_, flushed_, left_;  ///< left_: when leaving was first called for
+  bool far_ = false;                           ///< some rank is on another machine
 
   std::mutex mutex_;
   std::condition_variable changed_;

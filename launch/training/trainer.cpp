@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/strings/str_format.h"
+#include "core/base/error.h"
 #include "core/io/atomic_file.h"
 #include "core/optim/schedule.h"
 #include "data/batch_stream.h"
@@ -274,7 +275,7 @@ std::optional<SignalWatch::Request> Trainer::stop_request() {
   return SignalWatch::request_of(static_cast<ExitCode>(code));
 }
 
-ExitCode Trainer::run() {
+ExitCode Trainer::run() try {
   const auto& c = config_;
   if (step_ >= c.train.steps) {
     log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps,
@@ -312,6 +313,10 @@ ExitCode Trainer::run() {
   log_.info(
       str_cat("memory: ", memory_.report(*backend_), "; peak of the process ", human_bytes(peak_resident_bytes())));
   return ExitCode::kDone;
+} catch (const Error& error) {
+  // MPI knows that somebody is gone, the watch knows who.
+  if (error.code() == ExitCode::kPeerLost && watch_) watch_->peers.find_lost();
+  throw;
 }
 
 }  // namespace ashlar::training

@@ -33,19 +33,19 @@ using ::testing::StartsWith;
 TEST(Judge, WhoReportsWhat) {
   using enum PeerState;
   const auto verdicts = [](const std::vector<PeerView>& ranks) {
-    std::string text;  // a letter a rank: stays, leaves, reports
+    std::string text;  // a letter a rank: stays, waits, leaves, reports
     for (int64_t r = 0; r < std::ssize(ranks); ++r) {
       if (ranks[static_cast<size_t>(r)].state != kAlive) continue;
       const Verdict v = judge(ranks, r);
-      text += v.report ? "R" + std::to_string(*v.report) : v.leave ? "L" : "-";
+      text += v.report ? "R" + std::to_string(*v.report) : v.wait ? "W" : v.leave ? "L" : "-";
     }
     return text;
   };
   EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kUnknown, 0}, {kFinished, 1}, {kLeaving, 2}}), "--");
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kLost, 1}}), "R2L");
+  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kLost, 1}}), "R2W");
   EXPECT_EQ(verdicts({{kLost, 1}, {kAlive, 1}, {kLost, 1}}), "R0");
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 2}, {kLost, 2}, {kAlive, 2}}), "LR2L") << "its own machine knows first";
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kLost, 2}, {kLost, 2}}), "R2L") << "a whole machine is lost";
+  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 2}, {kLost, 2}, {kAlive, 2}}), "WR2W") << "its own machine knows first";
+  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kLost, 2}, {kLost, 2}}), "R2W") << "a whole machine is lost";
   EXPECT_EQ(verdicts({{kAlive, 1}, {kLeaving, 2}, {kLost, 2}}), "L") << "rank 1 has reported it";
   EXPECT_EQ(verdicts({{kAlive, 1}, {kFinished, 2}, {kLost, 2}}), "R2") << "who has finished watches no more";
   EXPECT_EQ(verdicts({{kAlive, 1}, {kGone, 1}, {kAlive, 1}}), "LL");
@@ -60,6 +60,7 @@ class Ranks : public ::testing::Test {
     int64_t rank;
     const SignalWatch& signals;
     RankBoard& board;
+    PeerWatch& watch;
   };
   using Body = std::function<int(Rank&)>;
 
@@ -130,10 +131,10 @@ class Ranks : public ::testing::Test {
                        .machine = machines[static_cast<size_t>(r)]},
                       nullptr);
       const FatalSignals fatal(board.page());
-      const PeerWatch watch(board, kTimes);
+      PeerWatch watch(board, kTimes);
       board.step(17);
       board.operation({.kind = comm::OperationKind::kBarrier, .number = static_cast<uint64_t>(10 + r)}, "world");
-      Rank rank{r, signals, board};
+      Rank rank{r, signals, board, watch};
       ++*ready_;
       while (*ready_ < std::ssize(machines)) usleep(1000);
       return body(rank);
@@ -152,6 +153,33 @@ TEST_F(Ranks, AKilledRankIsNamedOnceAndTheOthersLeave) {
             "ashlar: [rank 2 of 4 on host1] died at step 17, last operation barrier on world, operation 12; the job "
             "ends here: the same command continues from the last checkpoint\n");
   EXPECT_LT(seconds_, 5);
+}
+
+TEST_F(Ranks, TheOthersStayUntilItIsSaidButNotForEver) {
+  start({1, 1, 1}, wait_for_ever);
+  kill(pids_[0], SIGSTOP);  // the one to report
+  kill(pids_[2], SIGKILL);
+  std::swap(pids_[0], pids_[1]);
+  EXPECT_THAT(codes(1), ElementsAre(5));
+  EXPECT_GT(seconds_, 0.25) << "a farewell, less the time of the last look";
+  EXPECT_LT(seconds_, 1.5);
+  kill(pids_[0], SIGCONT);
+  EXPECT_THAT(codes(), ElementsAre(5, -SIGKILL));
+  EXPECT_EQ(lines(), 1);
+}
+
+TEST_F(Ranks, AFailedMessageWaitsForTheNameOfTheLost) {
+  const Body fail = [](Rank& rank) -> int {
+    return rank.rank == 0 ? (rank.watch.find_lost(), 3) : wait_for_ever(rank);
+  };
+  start({1, 1}, fail);
+  usleep(200'000);
+  kill(pids_[1], SIGKILL);
+  EXPECT_THAT(codes(), ElementsAre(5, -SIGKILL));
+  EXPECT_THAT(said(), StartsWith("ashlar: [rank 1 of 2 on host1] died"));
+  *ready_ = 0;
+  start({1, 1}, fail);
+  EXPECT_THAT(codes(1), ElementsAre(3)) << "nobody is lost: the message's own error is said";
 }
 
 TEST_F(Ranks, AnExitWithoutGoodbyeIsADeath) {
