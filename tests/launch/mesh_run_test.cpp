@@ -6,8 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "core/base/strings.h"
@@ -21,25 +20,6 @@ using ::testing::Not;
 
 class MeshRun : public ::testing::Test {
  protected:
-  /// The numbers under `key` in a run's metrics, in their order.
-  std::vector<double> metric(const std::string& dir, const std::string& key) const {
-    std::vector<double> values;
-    std::ifstream in(run_.dir() / dir / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      const auto row = nlohmann::json::parse(line);
-      if (row.contains(key)) values.push_back(row.at(key));
-    }
-    return values;
-  }
-  void expect_same(const std::string& dir, const std::string& reference, double bound) const {
-    for (const char* key : {"loss", "grad_norm", "val_loss"}) {
-      const std::vector<double> got = metric(dir, key), expected = metric(reference, key);
-      ASSERT_EQ(got.size(), expected.size()) << dir << " " << key;
-      ASSERT_FALSE(got.empty());
-      for (size_t i = 0; i < got.size(); ++i)
-        EXPECT_NEAR(got[i], expected[i], bound * std::abs(expected[i])) << dir << " " << key << " " << i;
-    }
-  }
   ShellResult train(int ranks, const std::string& words) const {
     return run_.ashlar(str_cat("launch -np ", ranks, " train tiny.toml run.threads=1 vocab.pad_to=2 ", words));
   }
@@ -61,7 +41,7 @@ TEST_F(MeshRun, EveryMeshTrainsTheSameModel) {
     const std::string dir = str_cat("mesh-", &mesh - &meshes[0].second);
     const ShellResult r = train(ranks, str_cat("run.dir=", dir, " ", steps, mesh));
     ASSERT_EQ(r.code, 0) << r.err;
-    expect_same(dir, "one", 5e-5);
+    run_.expect_same_metrics(dir, "one", 5e-5);
     EXPECT_THAT(r.out, HasSubstr(str_cat("layout: ", ranks, " ranks on 1 host")));
     EXPECT_EQ(r.out.find("step 50/50"), r.out.rfind("step 50/50")) << "one rank speaks";
   }
@@ -88,7 +68,7 @@ TEST_F(MeshRun, GoesOnOnAnotherMesh) {
     const ShellResult r = train(ranks, common + words);
     ASSERT_EQ(r.code, 0) << words << ": " << r.err;
   }
-  const std::vector<double> got = metric("moved", "loss"), expected = metric("one", "loss");
+  const std::vector<double> got = run_.metric("moved", "loss"), expected = run_.metric("one", "loss");
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 2e-5 * expected[i]) << "step " << i + 1;
 }
@@ -164,16 +144,16 @@ TEST_F(MeshRun, ARankWithAnotherConfigurationIsNamed) {
 TEST_F(MeshRun, SignalsToMpirunSaveAndKeepTheirCode) {
   const std::string words = "train tiny.toml run.dir=r run.threads=1 mesh.data=2 checkpoint.every=0 train.steps=";
   const pid_t pid = run_.start("launch -np 2 " + words + "100000", "log");
-  for (int i = 0; i < 6000 && metric("r", "loss").size() < 3; ++i)
+  for (int i = 0; i < 6000 && run_.metric("r", "loss").size() < 3; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   kill(pid, SIGUSR1);
   EXPECT_EQ(RunFixture::wait_for(pid), 75) << run_.read("log");
-  const size_t done = metric("r", "loss").size();
+  const size_t done = run_.metric("r", "loss").size();
   EXPECT_THAT(run_.read("log"), HasSubstr(str_cat("SIGUSR1: stopped after step ", done)));
   const ShellResult r = run_.ashlar(str_cat("launch -np 2 ", words, done + 2));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr(str_cat("at step ", done)));
-  EXPECT_EQ(metric("r", "loss").size(), done + 2);
+  EXPECT_EQ(run_.metric("r", "loss").size(), done + 2);
 }
 
 TEST_F(MeshRun, AKilledRankIsNamedAndTakesTheOthersDown) {
@@ -181,7 +161,7 @@ TEST_F(MeshRun, AKilledRankIsNamedAndTakesTheOthersDown) {
       "launch -np 4 train tiny.toml run.dir=r run.threads=1 vocab.pad_to=2 mesh.tensor=2 "
       "mesh.pipeline=2 checkpoint.every=2 train.steps=100000",
       "log");
-  for (int i = 0; i < 6000 && metric("r", "loss").size() < 5; ++i)
+  for (int i = 0; i < 6000 && run_.metric("r", "loss").size() < 5; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const auto began = std::chrono::steady_clock::now();
   run_shell("cd " + shell_quote(run_.dir().string()) +
@@ -193,7 +173,7 @@ TEST_F(MeshRun, AKilledRankIsNamedAndTakesTheOthersDown) {
   EXPECT_LT(seconds, 10);
   const std::string log = run_.read("log");
   EXPECT_THAT(log, ::testing::ContainsRegex("ashlar: \\[rank 3 of 4 on [^]]+\\] died at step [0-9]+, last"));
-  const size_t rows = metric("r", "loss").size();
+  const size_t rows = run_.metric("r", "loss").size();
   const ShellResult r = run_.ashlar(str_cat("train tiny.toml run.dir=r train.steps=", rows + 2));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("continuing from"));

@@ -1,9 +1,11 @@
 #include "tests/launch/run_fixture.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -75,6 +77,26 @@ std::vector<std::string> RunFixture::exact_metrics(const std::string& run_dir) c
     rows.push_back(text);
   }
   return rows;
+}
+
+std::vector<double> RunFixture::metric(const std::string& run_dir, const std::string& key) const {
+  std::vector<double> values;
+  std::ifstream in(dir() / run_dir / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row.contains(key)) values.push_back(row.at(key));
+  }
+  return values;
+}
+
+void RunFixture::expect_same_metrics(const std::string& run_dir, const std::string& reference, double bound) const {
+  for (const char* key : {"loss", "grad_norm", "val_loss"}) {
+    const std::vector<double> got = metric(run_dir, key), expected = metric(reference, key);
+    ASSERT_EQ(got.size(), expected.size()) << run_dir << " " << key;
+    ASSERT_FALSE(got.empty());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], bound * std::abs(expected[i])) << run_dir << " " << key << " " << i;
+  }
 }
 
 std::string RunFixture::read(const std::string& file) const {

@@ -26,6 +26,10 @@ class RunFixture {
   /// The exact part of a run's metrics: for each step its line's loss, grad_norm, lr and tokens as text, and val_loss
   /// rows.
   std::vector<std::string> exact_metrics(const std::string& run_dir) const;
+  /// The numbers under `key` in a run's metrics, in their order.
+  std::vector<double> metric(const std::string& run_dir, const std::string& key) const;
+  /// Expects the losses and gradient norms of two runs to agree within `bound`, relative.
+  void expect_same_metrics(const std::string& run_dir, const std::string& reference, double bound) const;
   std::string read(const std::string& file) const;
   void write(const std::string& file, const std::string& text) const;
 
