@@ -52,7 +52,7 @@ TEST_F(MeshRun, Bf16TrainsTheSameModel) {
   ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=one " + steps).code, 0);
   const ShellResult r = train(4, "run.dir=four mesh.tensor=2 mesh.data=2 mesh.sequence_parallel=true " + steps);
   ASSERT_EQ(r.code, 0) << r.err;
-  const std::vector<double> got = metric("four", "loss"), expected = metric("one", "loss");
+  const std::vector<double> got = run_.metric("four", "loss"), expected = run_.metric("one", "loss");
   ASSERT_EQ(got.size(), 50u);
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 3e-3 * expected[i]) << "step " << i + 1;
 }
