@@ -8,6 +8,7 @@
 
 #include "core/autograd/tape.h"
 #include "parallel/model/stage.h"
+#include "parallel/pipeline/runner.h"
 
 namespace ashlar::pipeline {
 
@@ -24,24 +25,18 @@ struct RunnerHooks {
   model::BlockObserver after_block;  ///< sees the residual stream of forward
 };
 
-/// The computing half of a stage: forward and backward of one micro-batch on one chunk. Holds what lies between the
-/// two: tapes, and queued weight gradients. Knows nothing of order and ranks; gradients go to the parameters' main
-/// gradients, losses of the last chunk to the stats.
-class ChunkRunner {
+/// Runs the model: holds tapes and queued weight gradients; gradients go to the parameters' main gradients, losses of
+/// the last chunk to the stats.
+class ChunkRunner final : public Runner {
  public:
   /// `chunks` are this stage's, in the order of the model. `ctx` carries dtype, recomputation, scalars and the seed of
   /// dropout; tapes and samples are filled in here. Everything must outlive the runner.
   ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
               std::span<const MicroBatch> micro_batches, LossStats& stats, RunnerHooks hooks = {});
 
-  /// Hidden rows [N_loc, C] of the chunk before (absent on the chunk with the embedding) -> those of this one (absent
-  /// from the chunk with the head, whose result is the loss). Without `training` nothing is kept.
-  Tensor forward(int64_t chunk, int64_t micro_batch, const Tensor& input, bool training);
-  /// Gradient of forward's result (absent where it was the loss) -> gradient of its input (absent with the embedding).
-  /// With `defer` the gradients of matrices are queued.
-  Tensor backward(int64_t chunk, int64_t micro_batch, const Tensor& grad, bool defer);
-  /// Runs what `backward` queued.
-  void backward_weight(int64_t chunk, int64_t micro_batch);
+  Tensor forward(int64_t chunk, int64_t micro_batch, const Tensor& input, bool training) override;
+  Tensor backward(int64_t chunk, int64_t micro_batch, const Tensor& grad, bool defer) override;
+  void backward_weight(int64_t chunk, int64_t micro_batch) override;
 
  private:
   struct Flight {

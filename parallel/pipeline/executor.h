@@ -2,8 +2,9 @@
 
 #include <functional>
 
+#include "core/autograd/ctx.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/pipeline/chunk_runner.h"
+#include "parallel/pipeline/runner.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace ashlar::pipeline {
@@ -13,7 +14,7 @@ struct Execution {
   const ScheduleSpec& spec;
   const Stream& stream;        ///< this stage's list
   comm::Communicator& stages;  ///< one rank a stage, in order
-  ChunkRunner& runner;
+  Runner& runner;
   Shape rows;  ///< [N_loc, C] of the hidden state that travels; equal for all micro-batches
   std::function<void(const Action&)> after;  ///< called after each action, for progress and timing; may be empty
 };
