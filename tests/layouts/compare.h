@@ -42,7 +42,7 @@ inline void expect_close(const std::string& name, const std::vector<double>& got
 inline void expect_counted_once(comm::Communicator& world, const nn::ParameterStore& whole,
                                 const nn::ParameterStore& part, std::span<const nn::PieceRange> ranges) {
   int64_t elements = 0, held = 0;
-  for (const auto& ref : whole.pieces()) elements += ref.piece->size();
+  for (const auto& ref : whole.pieces()) elements += ref.piece->global_shape.size();
   for (const auto& range : ranges) held += range.ref->piece->counted ? range.size : 0;
   EXPECT_EQ(comm::sum_of(world, held), elements);
   EXPECT_EQ(zero::GlobalNorm(part, world).names().size(), whole.pieces().size());

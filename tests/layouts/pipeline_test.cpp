@@ -72,6 +72,9 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
       tape.backward();
     }
 
+    const optim::GradNorm expected_norm = optim::grad_norm(ctx, whole.store(), whole.store().grads());
+    const double clip = 0.3 * expected_norm.norm;
+
     // 2. its stages
     const auto backend = kernels::make_cpu_backend({.threads = 1});
     const auto stream = backend->make_stream();
@@ -80,6 +83,7 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
                             {.model = config,
                              .dtype = dtype,
                              .optimizer = optim::AdamWOptions{},
+                             .clip = clip,
                              .recompute = axes.recompute,
                              .seed = kSeed,
                              .sequence_length = kT,
@@ -101,10 +105,15 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     const bool exact = tensor == 1 && data == 1;
     const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
     EXPECT_EQ(result.valid_targets, valid_targets);
+    EXPECT_EQ(result.tokens, data * micro_batches * kB * kT);
     const double expected_loss = stats.loss / static_cast<double>(valid_targets);
     EXPECT_NEAR(result.loss, expected_loss, exact ? 0 : bound * expected_loss);
     const double expected_z = stats.z_loss / static_cast<double>(valid_targets);
     EXPECT_NEAR(result.z_loss, expected_z, exact ? 0 : bound * expected_loss);
+    const double expected_log_z = stats.log_z / static_cast<double>(valid_targets);
+    EXPECT_NEAR(result.mean_log_z, expected_log_z, exact ? 0 : bound * std::abs(expected_log_z));
+    EXPECT_NEAR(result.max_log_z, stats.max_log_z, exact ? 0 : bound * std::abs(stats.max_log_z));
+    EXPECT_NEAR(result.max_logit, stats.max_logit, exact ? 0 : bound * std::abs(stats.max_logit));
     const double all = norm_of(whole.host(whole.store().grads()));
     ASSERT_GT(all, 0.01);
     const std::vector<nn::PieceRange>& ranges = engine.optimizer()->ranges();
@@ -125,17 +134,18 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
       }
     }
     expect_counted_once(world, whole.store(), engine.store(), ranges);
-    const optim::GradNorm expected_norm = optim::grad_norm(ctx, whole.store(), whole.store().grads());
     EXPECT_EQ(engine.gradient_norm().squares.size(), expected_norm.squares.size());
     EXPECT_NEAR(result.grad_norm, expected_norm.norm, exact && !config.tied ? 0 : bound * expected_norm.norm);
 
-    // 4. an update: each rank has all values of its slices, whoever computed them, when an operation reads them
+    // 4. an update with clipped gradients: each rank has all values of its slices, whoever computed them, when an
+    // operation reads them
     const Tensor before = whole.ctx().empty(whole.store().values().dtype(), whole.store().values().shape());
     ctx.backend.copy({.src = whole.store().values().view(), .dst = before.mut_view()}, ctx.stream);
     optim::Optimizer optimizer(ctx, whole.store(), optim::AdamWOptions{}, nn::SlabParts::whole(whole.store()));
     whole.scalars().lr = 0.01;
     whole.scalars().beta1_correction = 1 - std::pow(optim::AdamWOptions{}.beta1, kStep + 1);
     whole.scalars().beta2_correction = 1 - std::pow(optim::AdamWOptions{}.beta2, kStep + 1);
+    whole.scalars().clip_scale = clip / expected_norm.norm;
     optimizer.step(ctx);
     engine.update(result, kStep, 0.01);
     const model::Stage& updated = whole.stage();
@@ -149,6 +159,17 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     for (const auto& parameter : engine.store().parameters())
       EXPECT_EQ(parameter->weight.arrival, nullptr) << parameter->name << " was read before it was there";
     engine.wait_weights();
+    EXPECT_NEAR(result.clip_scale, 0.3, bound);
+    const double scale = (1 - optim::AdamWOptions{}.beta1) * clip / expected_norm.norm;  // of a first moment
+    for (const nn::PieceRange& range : ranges) {
+      const nn::Piece& piece = *range.ref->piece;
+      std::vector<double> moments = whole.gradient(piece.name);
+      for (double& x : moments) x *= scale;
+      const std::vector<double> part = slice_of(moments, piece);
+      expect_close(piece.name + ".m", host_values(engine.ctx(), engine.optimizer()->m().of(range)),
+                   {part.begin() + range.first, part.begin() + range.first + range.size}, norm_of(moments), scale * all,
+                   bound);
+    }
     for (const auto& ref : engine.store().pieces()) {
       const nn::Piece& piece = *ref.piece;
       const auto part_of = [&](const Tensor& slab) {
