@@ -85,6 +85,8 @@ void rope_rows(const Rope& r, int64_t begin, int64_t end) {
   A spread_sin[kMaxRopeDims];
   const bool accumulate = r.mode == GradMode::kAccumulate;
   for (int64_t n = begin; n < end; ++n) {
+    prefetch_row(r.x, n + 1);
+    prefetch_row(r.y, n + 1);
     const A* cos = row_of<A>(r.cos, r.positions[n]);
     const A* sin = row_of<A>(r.sin, r.positions[n]);
     if (r.style == RopeStyle::kInterleaved) spread_tables(cos, sin, r.inverse, r.dims / 2, spread_cos, spread_sin);

@@ -1,6 +1,7 @@
 #include "launch/commands/bench_step.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include "kernels/cpu/cpu_info.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/step_bench.h"
+#include "launch/commands/timing.h"
 #include "launch/training/memory.h"
 #include "parallel/comm/together.h"
 
@@ -131,18 +133,30 @@ void print_one(std::ostream& out, const StepBench& bench, const StepBench::Resul
   out << "\n";
 }
 
-void print_comparison(std::ostream& out, const StepArguments& a, std::span<const StepBench::Result> results) {
-  out << absl::StrFormat("%-32s %10s %8s %12s %10s %12s %12s\n", "", "step ms", "ratio", "tok/s", "products",
+/// Quartiles of a variant's time over the first one's. Each ratio is of two steps that followed each other: what slows
+/// the machine for longer than that cancels.
+std::array<double, 3> ratios(const StepBench& first, const StepBench& variant) {
+  std::vector<double> all;
+  for (size_t s = 0; s < first.step_ms().size(); ++s) all.push_back(variant.step_ms()[s] / first.step_ms()[s]);
+  return {quantile(all, 0.25), quantile(all, 0.5), quantile(all, 0.75)};
+}
+
+void print_comparison(std::ostream& out, const StepArguments& a, std::span<const std::unique_ptr<StepBench>> benches,
+                      std::span<const StepBench::Result> results) {
+  out << absl::StrFormat("%-32s %10s %22s %12s %10s %12s %12s\n", "", "step ms", "ratio", "tok/s", "products",
                          "operations", "bytes");
   for (size_t i = 0; i < results.size(); ++i) {
     const StepBench::Result& r = results[i];
     const StepBench::Traffic traffic = total(r);
-    out << absl::StrFormat("%-32s %10.1f %8.3f %12.0f %10d %12d %12s\n", a.variants[i].name, r.step_ms,
-                           r.step_ms / results[0].step_ms, r.tokens_per_sec, r.gemms, traffic.operations,
-                           training::human_bytes(traffic.bytes));
+    const std::array<double, 3> q = ratios(*benches[0], *benches[i]);
+    out << absl::StrFormat("%-32s %10.1f %22s %12.0f %10d %12d %12s\n", a.variants[i].name, r.step_ms,
+                           absl::StrFormat("%.3f (%.3f to %.3f)", q[1], q[0], q[2]), r.tokens_per_sec, r.gemms,
+                           traffic.operations, training::human_bytes(traffic.bytes));
   }
-  out << absl::StrFormat("medians of %d steps that took turns; products, operations and bytes are rank 0's, a step\n",
-                         a.steps);
+  out << absl::StrFormat(
+      "medians of %d steps that took turns, ratios of neighbours with their quartiles; products, operations and bytes "
+      "are rank 0's, a step\n",
+      a.steps);
 }
 
 }  // namespace
@@ -153,20 +167,26 @@ int run_bench_step(std::span<const std::string> words, comm::Bootstrap& bootstra
   std::vector<std::unique_ptr<StepBench>> benches;
   for (const Variant& variant : arguments.variants)
     benches.push_back(std::make_unique<StepBench>(variant.config, bootstrap));
-  // Variants take turns, so that all meet the same moods of the machine.
-  for (int64_t s = 0; s < arguments.warmup + arguments.steps; ++s)
+  // Variants take turns, first and last too, so that all meet the same moods of the machine.
+  for (int64_t s = 0; s < arguments.warmup + arguments.steps; ++s) {
     for (const auto& bench : benches) bench->step(s >= arguments.warmup);
+    std::reverse(benches.begin(), benches.end());
+  }
+  if ((arguments.warmup + arguments.steps) % 2 == 1) std::reverse(benches.begin(), benches.end());
 
   std::vector<StepBench::Result> results;
   for (const auto& bench : benches) results.push_back(bench->result());
   if (arguments.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (size_t i = 0; i < results.size(); ++i) rows.push_back(to_json(arguments.variants[i], results[i]));
+    for (size_t i = 0; i < results.size(); ++i) {
+      rows.push_back(to_json(arguments.variants[i], results[i]));
+      if (i > 0) rows.back()["ratio"] = ratios(*benches[0], *benches[i])[1];
+    }
     out << (rows.size() == 1 ? rows[0] : rows).dump() << "\n";
   } else if (results.size() == 1) {
     print_one(out, *benches[0], results[0], arguments.steps);
   } else {
-    print_comparison(out, arguments, results);
+    print_comparison(out, arguments, benches, results);
   }
   return 0;
 }

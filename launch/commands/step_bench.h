@@ -35,7 +35,8 @@ class StepBench {
     std::map<std::string, Traffic> traffic;  ///< of this rank, a step, by communicator
     int64_t allocator_calls = 0;             ///< to the system, during the timed steps
   };
-  Result result() const;  ///< medians of the timed steps
+  Result result() const;                                            ///< medians of the timed steps
+  const std::vector<double>& step_ms() const { return total_ms_; }  ///< each timed step
 
   const config::RunConfig& config() const { return config_; }
   int64_t global_batch() const { return global_batch_; }
