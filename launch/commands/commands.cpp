@@ -33,7 +33,8 @@ struct Command {
   const char* summary;
   const char* help;  ///< null: the command prints its own
   std::function<int(std::span<const std::string>)> run;
-  bool by_all_ranks = false;  ///< otherwise rank 0 does it alone, and the others wait
+  bool by_all_ranks = false;      ///< otherwise rank 0 does it alone, and the others wait
+  bool asks_for_signals = false;  ///< otherwise one ends it at once
 };
 
 const char* const kBenchHelp =
@@ -72,7 +73,8 @@ const Command& find_command(const std::vector<Command>& all, const std::string& 
 std::vector<Command> command_table(const training::SignalWatch& signals, comm::Bootstrap& bootstrap, Log& log) {
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
-       [&](std::span<const std::string> words) { return run_train_command(words, signals, bootstrap, log); }, true},
+       [&](std::span<const std::string> words) { return run_train_command(words, signals, bootstrap, log); }, true,
+       true},
       {"eval", "loss of a checkpoint on a validation part", kEvalHelp,
        [&](std::span<const std::string> words) { return run_eval_command(words, bootstrap, log); }, true},
       {"generate", "text from a checkpoint", kGenerateHelp,
@@ -85,7 +87,7 @@ std::vector<Command> command_table(const training::SignalWatch& signals, comm::B
        [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }},
       {"params", "parameter counts and flops of a configuration", kParamsHelp,
        [&](std::span<const std::string> words) { return run_params_command(words, log); }},
-      {"explain", "what a configuration key means", nullptr,
+      {"explain", "what a configuration key means", commands::kExplainHelp,
        [](std::span<const std::string> words) {
          return commands::explain_command({words.begin(), words.end()});
        }},
@@ -96,7 +98,7 @@ std::vector<Command> command_table(const training::SignalWatch& signals, comm::B
          const auto check = [&](const std::string& name) {
            find_command(command_table(signals, bootstrap, log), name);
          };
-         return run_launch_command(words, signals, check, std::cout);
+         return run_launch_command(words, check, std::cout);
        }},
   };
 }
@@ -134,6 +136,7 @@ int run_command(const std::vector<std::string>& words, const training::SignalWat
     if (speaks) std::cout << found.help;
     return 0;
   }
+  if (!found.asks_for_signals) signals.release();
   if (found.by_all_ranks || !comm::launched_by_mpi()) return found.run(rest);
   comm::Communicator& ranks = bootstrap.world();
   int code = 0;

@@ -7,6 +7,13 @@
 
 namespace ashlar::commands {
 
+const char* const kExplainHelp =
+    "ashlar explain KEY | SECTION | all\n"
+    "ashlar explain --markdown\n"
+    "\n"
+    "What a configuration key means: its type, default, range and where it comes from. A SECTION is the part of a key\n"
+    "before the dot, such as rope; --markdown prints the table of all keys.\n";
+
 int explain_command(const std::vector<std::string>& arguments) {
   if (arguments.size() != 1)
     throw input_error("explain", "expected one argument, got ", arguments.size(),

@@ -9,4 +9,6 @@ namespace ashlar::commands {
 /// Takes the arguments after the command's name, returns the exit code. Throws Error(kInput) for anything else.
 int explain_command(const std::vector<std::string>& arguments);
 
+extern const char* const kExplainHelp;
+
 }  // namespace ashlar::commands

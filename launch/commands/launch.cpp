@@ -110,8 +110,8 @@ size_t command_at(std::span<const std::string> words) {
 
 }  // namespace
 
-int run_launch_command(std::span<const std::string> words, const training::SignalWatch& signals,
-                       const std::function<void(const std::string&)>& check_command, std::ostream& out) {
+int run_launch_command(std::span<const std::string> words, const std::function<void(const std::string&)>& check_command,
+                       std::ostream& out) {
   const size_t split = command_at(words);
   Arguments arguments("launch", words.first(split));
   const std::span<const std::string> command = words.subspan(split);
@@ -141,8 +141,7 @@ int run_launch_command(std::span<const std::string> words, const training::Signa
   }
   // On standard error: standard output belongs to the command.
   std::fprintf(stderr, "%s\n", shell_line(line).c_str());
-  // A program inherits which signals are blocked and ignored; mpirun must see them all.
-  signals.release();
+  // A program inherits which signals are ignored; mpirun must see them all.
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);
   std::vector<char*> argv;

@@ -5,15 +5,14 @@
 #include <span>
 #include <string>
 
-#include "launch/training/signals.h"
-
 namespace ashlar::launch {
 
 /// `ashlar launch -np N [--hostfile F | --host a,b] [--dry-run] COMMAND ...`: writes the mpirun line that runs this
-/// very program on N ranks, and becomes mpirun; so it returns only after a dry run, whose line is its output. Throws
-/// input_error for bad words, when there is no mpirun, and what `check_command` throws for a COMMAND that is none.
-int run_launch_command(std::span<const std::string> words, const training::SignalWatch& signals,
-                       const std::function<void(const std::string&)>& check_command, std::ostream& out);
+/// very program on N ranks, and becomes mpirun (no signal may be blocked); so it returns only after a dry run, whose
+/// line is its output. Throws input_error for bad words, when there is no mpirun, and what `check_command` throws for a
+/// COMMAND that is none.
+int run_launch_command(std::span<const std::string> words, const std::function<void(const std::string&)>& check_command,
+                       std::ostream& out);
 
 extern const char* const kLaunchHelp;
 

@@ -62,10 +62,15 @@ Trainer::Trainer(TrainerArgs args)
       log_(args.log),
       mesh_(ranks_, shape_of(config_.mesh), config_.model.n_kv_heads),
       directory_(config_.run.dir) {
-  const auto& c = config_;
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_run_directory();
+  naming_the_lost(watch_.get(), [&] { set_up(args); });
+}
 
+Trainer::~Trainer() = default;
+
+void Trainer::set_up(TrainerArgs& args) {
+  const auto& c = config_;
   backend_ = kernels::make_cpu_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
   stream_ = backend_->make_stream();
   log_.info(backend_->description());
@@ -124,8 +129,6 @@ Trainer::Trainer(TrainerArgs args)
                             peak_flops_ / 1e9, std::string(name_of(c.run.dtype)),
                             ranks_.size() == 1 ? "this machine's" : "the ranks'"));
 }
-
-Trainer::~Trainer() = default;
 
 void Trainer::open_run_directory() {
   comm::together(ranks_, [&] {
@@ -275,7 +278,11 @@ std::optional<SignalWatch::Request> Trainer::stop_request() {
   return SignalWatch::request_of(static_cast<ExitCode>(code));
 }
 
-ExitCode Trainer::run() try {
+ExitCode Trainer::run() {
+  return naming_the_lost(watch_.get(), [&] { return train(); });
+}
+
+ExitCode Trainer::train() {
   const auto& c = config_;
   if (step_ >= c.train.steps) {
     log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps,
@@ -313,10 +320,6 @@ ExitCode Trainer::run() try {
   log_.info(
       str_cat("memory: ", memory_.report(*backend_), "; peak of the process ", human_bytes(peak_resident_bytes())));
   return ExitCode::kDone;
-} catch (const Error& error) {
-  // MPI knows that somebody is gone, the watch knows who.
-  if (error.code() == ExitCode::kPeerLost && watch_) watch_->peers.find_lost();
-  throw;
 }
 
 }  // namespace ashlar::training

@@ -52,6 +52,8 @@ class Trainer {
 
  private:
   void open_run_directory();
+  void set_up(TrainerArgs& args);  ///< the rest of the constructor: what may find a peer gone
+  ExitCode train();
   checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
   StepResult step(MetricsRow& row);

@@ -156,27 +156,43 @@ TEST_F(MeshRun, SignalsToMpirunSaveAndKeepTheirCode) {
   EXPECT_EQ(run_.metric("r", "loss").size(), done + 2);
 }
 
-TEST_F(MeshRun, AKilledRankIsNamedAndTakesTheOthersDown) {
-  const pid_t pid = run_.start(
-      "launch -np 4 train tiny.toml run.dir=r run.threads=1 vocab.pad_to=2 mesh.tensor=2 "
-      "mesh.pipeline=2 checkpoint.every=2 train.steps=100000",
-      "log");
-  for (int i = 0; i < 6000 && run_.metric("r", "loss").size() < 5; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+// Kills rank 3 of the job in `dir`; the seconds until mpirun, which is `pid`, has gone, and not with code 0.
+double kill_rank_3(const std::filesystem::path& dir, pid_t pid) {
   const auto began = std::chrono::steady_clock::now();
-  run_shell("cd " + shell_quote(run_.dir().string()) +
+  run_shell("cd " + shell_quote(dir.string()) +
             " && for p in /proc/[0-9]*; do [ \"$(readlink $p/cwd)\" = \"$PWD\" ] && tr '\\0' '\\n' <$p/environ | "
             "grep -qx OMPI_COMM_WORLD_RANK=3 && kill -KILL ${p#/proc/}; done 2>/dev/null");
-  const int code = RunFixture::wait_for(pid);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  EXPECT_NE(code, 0);
-  EXPECT_LT(seconds, 10);
-  const std::string log = run_.read("log");
-  EXPECT_THAT(log, ::testing::ContainsRegex("ashlar: \\[rank 3 of 4 on [^]]+\\] died at step [0-9]+, last"));
+  EXPECT_NE(RunFixture::wait_for(pid), 0);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+constexpr const char* kOnFourRanks =
+    "launch -np 4 train tiny.toml run.dir=r run.threads=1 vocab.pad_to=2 mesh.tensor=2 mesh.pipeline=2 ";
+
+TEST_F(MeshRun, AKilledRankIsNamedAndTakesTheOthersDown) {
+  const pid_t pid = run_.start(str_cat(kOnFourRanks, "checkpoint.every=2 train.steps=100000"), "log");
+  for (int i = 0; i < 6000 && run_.metric("r", "loss").size() < 5; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_LT(kill_rank_3(run_.dir(), pid), 10);
+  EXPECT_THAT(run_.read("log"),
+              ::testing::ContainsRegex("ashlar: \\[rank 3 of 4 on [^]]+\\] died at step [0-9]+, last"));
   const size_t rows = run_.metric("r", "loss").size();
   const ShellResult r = run_.ashlar(str_cat("train tiny.toml run.dir=r train.steps=", rows + 2));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("continuing from"));
+}
+
+TEST_F(MeshRun, ARankThatIsKilledDuringTheStartIsNamed) {
+  const pid_t pid =
+      run_.start(str_cat(kOnFourRanks,
+                         "model.d_model=1024 model.n_heads=16 model.n_kv_heads=16 model.n_layers=8 train.steps=100000"),
+                 "log");
+  for (int i = 0; i < 6000 && !std::filesystem::exists(run_.dir() / "r/.ranks/rank-00003"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // every rank has seen every other
+  EXPECT_LT(kill_rank_3(run_.dir(), pid), 10);
+  EXPECT_THAT(run_.read("log"), ::testing::ContainsRegex(
+                                    "ashlar: \\[rank 3 of 4 on [^]]+\\] died (before the first step|at step 1), last"));
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <thread>
 
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
@@ -107,6 +109,24 @@ TEST(Start, SteadyStepsAskTheSystemForNoMemory) {
     EXPECT_EQ(row.at("allocator_calls").get<int64_t>(), 0) << r.out;
     EXPECT_GT(row.at("step_ms").get<double>(), 0);
     EXPECT_GT(row.at("peak_memory_bytes").get<int64_t>(), 1'000'000);
+  }
+}
+
+// Only training saves before it stops; Ctrl-C ends everything else at once.
+TEST(Start, ASignalEndsWhatSavesNothing) {
+  const RunFixture run;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (const char* command : {"bench step tiny.toml --steps 100000",
+                                "launch -np 2 bench step tiny.toml vocab.pad_to=2 "
+                                "mesh.tensor=2 run.threads=1 --steps 100000"}) {
+      SCOPED_TRACE(command);
+      const pid_t pid = run.start(command, "log");
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      const auto begin = std::chrono::steady_clock::now();
+      kill(pid, signal);
+      EXPECT_NE(RunFixture::wait_for(pid), 0);
+      EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 5);
+    }
   }
 }
 
