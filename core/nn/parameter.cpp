@@ -1,6 +1,7 @@
 #include "core/nn/parameter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/nn/slab_parts.h"
 
@@ -23,8 +24,7 @@ Extent Extent::part(int64_t n, int64_t parts, int64_t index) {
 }
 
 Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector<Piece> pieces) {
-  constexpr int64_t kAlign = 64;
-  ASHLAR_CHECK(!values_, "parameters are added before allocate");
+  ASHLAR_CHECK(slab_size_ == 0, "parameters are added before they are arranged");
   for (const Piece& p : pieces) {
     ASHLAR_CHECK(p.vector() || p.cols == shape.cols(), p.name, " has ", p.cols, " columns, its storage ", shape.cols());
     const int64_t end = p.storage_row + (p.vector() ? p.cols : p.rows);
@@ -34,13 +34,34 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
   parameter->name = std::move(name);
   parameter->shape = shape;
   parameter->pieces = std::move(pieces);
-  parameter->slab_offset = slab_size_;
-  slab_size_ += (shape.size() + kAlign - 1) / kAlign * kAlign;
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }
 
+uint32_t Parameter::shared_vector_axes() const {
+  const uint32_t axes = pieces.empty() ? 0 : pieces.front().sum_axes;
+  const bool all =
+      std::all_of(pieces.begin(), pieces.end(), [axes](const Piece& p) { return p.vector() && p.sum_axes == axes; });
+  return all ? axes : 0;
+}
+
+void ParameterStore::arrange() {
+  constexpr int64_t kAlign = 64;
+  const auto rank = [](const std::unique_ptr<Parameter>& p) {
+    const uint32_t axes = p->shared_vector_axes();
+    return std::pair(axes == 0, axes);
+  };
+  std::stable_sort(parameters_.begin(), parameters_.end(),
+                   [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  slab_size_ = 0;
+  for (const auto& p : parameters_) {
+    p->slab_offset = slab_size_;
+    slab_size_ += (p->shape.size() + kAlign - 1) / kAlign * kAlign;
+  }
+}
+
 void ParameterStore::allocate(const Ctx& ctx, bool training) {
+  arrange();
   values_ = ctx.empty(ctx.dtype, {slab_size_}, MemoryKind::kParameters);
   ctx.backend.fill({.dst = values_.mut_view(), .value = 0}, ctx.stream);
   if (training) {

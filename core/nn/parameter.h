@@ -65,15 +65,20 @@ struct Parameter {
   int64_t slab_begin(const Piece& piece) const {
     return slab_offset + piece.storage_row * (piece.vector() ? 1 : shape.cols());
   }
+  /// The sum_axes of a parameter of vectors that all have the same ones, such as a norm; otherwise 0.
+  uint32_t shared_vector_axes() const;
 };
 
 /// All parameters of a rank, in two slabs: values (storage dtype) and main gradients (accumulate dtype). Offsets are
-/// the same in both, aligned to 64 elements; the gaps are zero.
+/// the same in both, aligned to 64 elements; the gaps are zero. Vectors that other ranks hold too come first, by their
+/// axes: replicas exchange them together, and not one small vector at a time.
 class ParameterStore {
  public:
-  /// Adds a parameter; pieces must tile it. The reference stays valid. Before `allocate` only.
+  /// Adds a parameter; pieces must tile it. The reference stays valid. Before `arrange` only.
   Parameter& add(std::string name, const Shape& shape, std::vector<Piece> pieces);
-  /// Makes the slabs, values and gradients zero; no gradients when `training` is false.
+  /// Gives each parameter its place in the slabs.
+  void arrange();
+  /// Arranges, and makes the slabs, values and gradients zero; no gradients when `training` is false.
   void allocate(const Ctx& ctx, bool training);
   /// Fills `slab` (of any floating dtype, laid out like the values) with each piece's initial values.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& slab) const;
@@ -86,6 +91,7 @@ class ParameterStore {
     const Piece* piece;
     int64_t slab_begin;
   };
+  /// As they were added until `arrange`; then ascending in the slabs.
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
   /// Every piece, ordered by global name.
   const std::vector<PieceRef>& pieces() const { return pieces_; }

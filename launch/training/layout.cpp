@@ -66,7 +66,8 @@ pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptio
        .embedding_flops = 0,
        .head_flops = head,
        .stages = options.stages,
-       .virtual_stages = options.virtual_stages});
+       .virtual_stages = options.virtual_stages,
+       .allow_empty = true});
 }
 
 std::vector<std::string> layout_picture(const Layout& l) {

@@ -19,15 +19,18 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
   const auto& parameters = store.parameters();
   const auto alone = [&](size_t i) {
     const auto& pieces = parameters[i]->pieces;
-    return std::any_of(pieces.begin(), pieces.end(), [](const nn::Piece& p) { return p.sum_axes != 0; });
+    return parameters[i]->shared_vector_axes() == 0 &&
+           std::any_of(pieces.begin(), pieces.end(), [](const nn::Piece& p) { return p.sum_axes != 0; });
+  };
+  const auto together = [&](size_t i, size_t j) {
+    return !alone(i) && !alone(j) && parameters[i]->shared_vector_axes() == parameters[j]->shared_vector_axes();
   };
   const auto offset = [&](size_t i) { return i < parameters.size() ? parameters[i]->slab_offset : store.slab_size(); };
   ShardPlan plan;
   for (size_t first = 0; first < parameters.size();) {
     size_t last = first + 1;
-    if (!alone(first)) {
-      while (last < parameters.size() && !alone(last) && offset(last + 1) - offset(first) <= spec.bucket_elems) ++last;
-    }
+    while (last < parameters.size() && together(first, last) && offset(last + 1) - offset(first) <= spec.bucket_elems)
+      ++last;
     const int64_t size = offset(last) - offset(first);
     plan.buckets.push_back({.begin = offset(first),
                             .size = size,

@@ -32,8 +32,8 @@ struct ShardPlan {
 
 /// Parameters in their order, in buckets; each bucket in equal parts of whole 64 elements, the last ones shorter. A
 /// parameter whose gradient is summed over other ranks too (a tied table, a shared KV head) is a bucket alone: what
-/// else these ranks hold differs (the first tensor rank has the biases of rows), yet all must cut it alike. The store's
-/// parameters must all have been added.
+/// else these ranks hold differs (the first tensor rank has the biases of rows), yet all must cut it alike. Vectors
+/// that the same ranks share (norms under sequence parallel) fill buckets of their own. The store must be arranged.
 /// Source: Rajbhandari et al. 2020 (arXiv:1910.02054) section 5, stage 1 and the gradients' half of stage 2.
 ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec);
 

@@ -19,6 +19,7 @@ struct Axes {
   NormType norm = NormType::kRmsNorm;
   bool documents = false;
   Recompute recompute = Recompute::kNone;
+  int64_t vocab_size = 37;
 };
 
 inline const Axes kAxes[] = {
@@ -45,6 +46,7 @@ inline const Axes kAxes[] = {
      .biases = true,
      .norm = NormType::kLayerNorm,
      .recompute = Recompute::kSelective},
+    {.name = "HeavyHead", .biases = true, .vocab_size = 2401},  // as costly as layers: the last stage has it alone
 };
 
 inline model::ModelConfig config_of(const Axes& a) {
@@ -55,8 +57,8 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.n_kv_heads = a.n_kv_heads;
   c.head_dim = 4;
   c.d_ff = 40;
-  c.vocab_size = 37;
-  c.vocab_pad_to = 8;  // the last of eight ranks has two ids, the others five
+  c.vocab_size = a.vocab_size;
+  c.vocab_pad_to = 8;  // of 37: the last of eight ranks has two ids, the others five
   c.norm.type = a.norm;
   c.norm.affine = a.biases ? model::NormAffine::kScaleBias : model::NormAffine::kScale;
   c.block = {.topology = a.topology, .parallel_norms = a.parallel_norms};

@@ -95,7 +95,7 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     engine.initialize();
     const auto mine = std::span(batches).subspan(mesh.at().data * micro_batches, micro_batches);
     engine.forward_backward(mine, kStep);
-    EXPECT_GT(engine.replicas().late_buckets(), 3) << "the first step teaches when buckets are complete";
+    EXPECT_GT(engine.replicas().late_buckets(), 0) << "the first step teaches when buckets are complete";
     EXPECT_EQ(done, pipeline::make_schedule(spec, mesh.at().pipeline));
     // Once more, with buckets that leave during backward.
     training::StepResult result = engine.forward_backward(mine, kStep);
@@ -207,7 +207,8 @@ TEST_P(PipelineGradients, AreThoseOfOneRank) {
       if (HasFailure()) return;
     }
   }
-  if (ranks >= 4 && chosen()) expect_equal(2, ranks / 4, 2, true);
+  for (const int64_t pipeline : {1, 2})
+    if (ranks >= 4 && chosen()) expect_equal(pipeline, ranks / (2 * pipeline), 2, true);
 }
 
 // Axes rotate over schedules: each schedule meets every axis and both dtypes, without the full product.

@@ -56,6 +56,7 @@ TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
     store->add("a", {10, 20}, {piece("a", 10, 20, 0)});
     store->add("shared", {9, 50}, {piece("shared", 9, 50, 2)});
     store->add("b", {10, 20}, {piece("b", 10, 20, 0)});
+    store->arrange();
   }
   const auto cut_of_shared = [](const nn::ParameterStore& store) {
     for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = 3}).buckets)
@@ -65,6 +66,32 @@ TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
   EXPECT_EQ(zero::make_plan(without, {.ranks = 3}).buckets.size(), 3U);
   EXPECT_FALSE(cut_of_shared(without).empty());
   EXPECT_EQ(cut_of_shared(without), cut_of_shared(with_bias));
+}
+
+// The norms of a layer lie between its matrices: each by itself would be a message of a few kilobytes.
+TEST(ShardPlan, VectorsThatTheSameRanksShareLeaveTogether) {
+  nn::ParameterStore store;
+  const auto vector = [](const std::string& name, uint32_t axes) {
+    return nn::Piece{.name = name, .global_shape = {30}, .rows = 1, .cols = 30, .sum_axes = axes};
+  };
+  for (const std::string layer : {"0.", "1.", "2."}) {
+    store.add(layer + "norm", {30}, {vector(layer + "norm", 1)});
+    store.add(layer + "matrix", {20, 30},
+              {{.name = layer + "matrix", .global_shape = {20, 30}, .rows = 20, .cols = 30}});
+    store.add(layer + "bias", {30}, {vector(layer + "bias", 0)});
+    store.add(layer + "kv", {60}, {vector(layer + "q", 0), vector(layer + "k", 2)});
+    store.add(layer + "other", {30}, {vector(layer + "other", 4)});
+  }
+  store.arrange();
+  std::vector<std::string> buckets;
+  for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = 3, .bucket_elems = 1000}).buckets) {
+    std::string names;
+    for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)
+      names += store.parameters()[i]->name + (i + 1 < bucket.last_parameter ? " " : "");
+    buckets.push_back(names);
+  }
+  EXPECT_EQ(buckets, (std::vector<std::string>{"0.norm 1.norm 2.norm", "0.other 1.other 2.other", "0.matrix 0.bias",
+                                               "0.kv", "1.matrix 1.bias", "1.kv", "2.matrix 2.bias", "2.kv"}));
 }
 
 TEST(SlabParts, ARangeIsAtMostThreeRectanglesThatHoldItsElementsInOrder) {
