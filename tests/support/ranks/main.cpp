@@ -13,6 +13,7 @@
 
 #include "core/base/strings.h"
 #include "parallel/comm/host.h"
+#include "tests/support/long_form.h"
 #include "tests/support/ranks/ranks.h"
 
 namespace ashlar::testing {
@@ -29,7 +30,8 @@ class Watchdog {
  public:
   Watchdog(int rank, std::shared_ptr<comm::ProgressEngine> engine) : rank_(rank), engine_(std::move(engine)) {
     const char* text = std::getenv("ASHLAR_TEST_SECONDS");
-    limit_ = std::chrono::seconds(text == nullptr ? 60 : std::atoi(text));
+    const int usual = long_form() ? 3600 : 60;
+    limit_ = std::chrono::seconds(text == nullptr ? usual : std::atoi(text));
     thread_ = std::thread([this] { watch(); });
   }
   ~Watchdog() {
