@@ -76,7 +76,8 @@ T* row_of(const MutView& v, int64_t n) {
   return static_cast<T*>(v.data) + n * v.stride;
 }
 
-/// Asks for row n of a view with gaps between its rows (a column range): at each gap the hardware's own read-ahead stops.
+/// Asks for row n of a view with gaps between its rows (a column range): at each gap the hardware's own read-ahead
+/// stops.
 inline void prefetch_row(const ConstView& v, int64_t n) {
   if (v.contiguous() || n >= v.rows) return;
   constexpr int64_t kLine = 64;
