@@ -114,6 +114,10 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
       if (new_names) add({"--prtemca", str_cat("prte_keepalive_", key), value});
       if (!new_names) add_mca(str_cat("oob_tcp_keepalive_", key), value);
     }
+    // Seconds from its SIGTERM to its SIGKILL: in one, a slow machine does not always come to say who was lost.
+    constexpr const char* kPatience = "odls_base_sigkill_timeout";
+    if (new_names) add({"--prtemca", kPatience, "2"});
+    if (!new_names) add_mca(kPatience, "2");
   }
   if (!wanted.hosts.empty()) add({"--host", hosts.text});
   if (!wanted.hostfile.empty()) add({"--hostfile", wanted.hostfile});

@@ -27,7 +27,8 @@ using ::testing::StartsWith;
 
 const char* const kOpenMpi4 = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n";
 const std::string kKeepalive4 =
-    "--mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 ";
+    "--mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 "
+    "--mca odls_base_sigkill_timeout 2 ";
 const char* const kOpenMpi5 = "mpirun (Open MPI) 5.0.7\n";
 
 MpirunHere here(const char* version) { return {.path = "/bin/mpirun", .version = version, .cores = 4}; }
@@ -96,7 +97,7 @@ TEST(MpirunLine, WhatTheEnvironmentSetsStays) {
   at.allocated = true;
   EXPECT_EQ(line(ranks(4), at),
             "/bin/mpirun --bind-to none --mca orte_abort_on_non_zero_status 1 --mca oob_tcp_keepalive_intvl 1 "
-            "--mca oob_tcp_keepalive_probes 3 -np 4 /ashlar train");
+            "--mca oob_tcp_keepalive_probes 3 --mca odls_base_sigkill_timeout 2 -np 4 /ashlar train");
 }
 
 TEST(MpirunLine, WordsAreQuotedForAShell) {

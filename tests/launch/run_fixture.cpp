@@ -33,7 +33,7 @@ RunFixture::RunFixture() {
   write("text.txt", some_text(8000));
   write("tiny.toml",
         "[run]\ndtype = \"fp32\"\nthreads = 1\ndir = \"run\"\nseed = 3\n"
-        "[model]\nd_model = 16\nn_layers = 2\nn_heads = 2\nd_ff = 24\n"
+        "[model]\nd_model = 16\nn_layers = 3\nn_heads = 2\nd_ff = 24\n"
         "[dropout]\nresid = 0.1\nattn = 0.1\n"
         "[train]\nsteps = 60\nsequence_length = 16\nglobal_batch = 4\nmicro_batch = 2\neval_every = 20\neval_batches = "
         "3\n"

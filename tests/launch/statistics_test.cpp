@@ -54,9 +54,9 @@ TEST(Statistics, RowsDescribeTheStepTheyName) {
   }
   EXPECT_NEAR(std::sqrt(squares), grad_norm.at(6), 1e-6 * grad_norm.at(6));
 
-  // 2. the residual stream: one row for the embedding and each of two blocks
-  EXPECT_EQ(statistics[6].size(), tensors + 3);
-  for (const char* name : {"embed", "blocks.0", "blocks.1"})
+  // 2. the residual stream: one row for the embedding and each of three blocks
+  EXPECT_EQ(statistics[6].size(), tensors + 4);
+  for (const char* name : {"embed", "blocks.0", "blocks.1", "blocks.2"})
     EXPECT_GT(statistics[6].at(name).at("output_rms").get<double>(), 0) << name;
 }
 
