@@ -18,7 +18,7 @@ const char* const kTrainHelp =
     "When it holds a checkpoint, the run continues from the newest good one, to the bit as if it had never stopped.\n"
     "\n"
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
-    "  --restart           begin anew: an existing run directory is renamed to DIR.old-1 first\n"
+    "  --restart           begin anew: an existing run directory is renamed to DIR.old-1, once the new run stands\n"
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 save a checkpoint and exit with 76, 77 and 75; the same command then continues.\n";
 
@@ -46,9 +46,10 @@ int run_train_command(std::span<const std::string> words, const training::Signal
   comm::Communicator& ranks = bootstrap.world();
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
+  bool restart = false;
   comm::together(ranks, [&] {
     Arguments arguments("train", words);
-    const bool restart = arguments.flag("--restart");
+    restart = arguments.flag("--restart");
     std::vector<std::string> files = arguments.positionals();
     const std::vector<std::string> overrides = take_overrides(files);
     if (files.size() != 1)
@@ -66,9 +67,6 @@ int run_train_command(std::span<const std::string> words, const training::Signal
       }
     }
     resolved = config::resolve(raw, facts);
-    if (!restart || ranks.rank() != 0) return;
-    const auto aside = training::RunDirectory::set_aside(resolved.config.run.dir);
-    if (!aside.empty()) log.info(str_cat("the earlier run is now ", aside.string()));
   });
   check_same_configuration(ranks, resolved.config);
   training::Trainer trainer({.resolved = resolved,
@@ -76,7 +74,8 @@ int run_train_command(std::span<const std::string> words, const training::Signal
                              .bootstrap = bootstrap,
                              .signals = signals,
                              .memory = std::move(memory),
-                             .log = log});
+                             .log = log,
+                             .restart = restart});
   return static_cast<int>(trainer.run());
 }
 

@@ -1,10 +1,10 @@
 #include "launch/training/run_directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <system_error>
 
@@ -16,11 +16,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kLockFile = ".lock";
+// 0, or errno. Never onto something that is there, except where the file system cannot promise that.
+int rename_to_free(const fs::path& from, const fs::path& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (fs::exists(to)) return EEXIST;
+  return std::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+bool holds_more_than_locks(const fs::path& dir) {
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (!entry.path().filename().string().starts_with(DirectoryLock::kFile)) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
-void RunDirectory::lock() {
+std::string RunDirectory::lock() {
   std::error_code error;
   fs::create_directories(path_, error);
   if (error || !fs::is_directory(path_)) {
@@ -28,43 +41,48 @@ void RunDirectory::lock() {
                       error ? error.message() : "a file of that name exists",
                       "; set run.dir to a directory you may write");
   }
-  const fs::path lock = path_ / kLockFile;
-  lock_fd_ = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_fd_ < 0) {
-    throw input_error("run", "cannot write to the run directory ", path_.string(), ": ", std::strerror(errno),
-                      "; set run.dir to a directory you may write");
+  lock_ = std::make_unique<DirectoryLock>(path_, file_lock_);
+  return lock_->note();
+}
+
+fs::path RunDirectory::set_aside() {
+  ASHLAR_CHECK(lock_ != nullptr, "a directory that is not locked is somebody else's");
+  if (!holds_more_than_locks(path_)) return {};
+  const fs::path clean = path_.has_filename() ? path_ : path_.parent_path();
+  // The lock goes with the directory that it lies in. So the new one is locked before it gets the name.
+  const fs::path prepared = str_cat(clean.string(), ".new-", getpid());
+  std::error_code none;
+  const auto fail = [&](const fs::path& from, const fs::path& to, int why) {
+    fs::remove_all(prepared, none);
+    return input_error("run", "cannot rename ", from.string(), " to ", to.string(), ": ", std::strerror(why),
+                       "; move it by hand");
+  };
+  fs::create_directory(prepared, none);
+  if (none) throw fail(clean, str_cat(clean.string(), ".old-1"), none.value());
+  auto lock = std::make_unique<DirectoryLock>(prepared, file_lock_);
+  fs::path aside;
+  int why = EEXIST;
+  for (int n = 1; why == EEXIST || why == ENOTEMPTY; ++n) {
+    aside = str_cat(clean.string(), ".old-", n);
+    why = rename_to_free(clean, aside);
   }
-  if (flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
-    close(lock_fd_);
-    throw input_error("run", "another process is training in ", path_.string(),
-                      "; stop it, or set run.dir to another directory");
+  if (why != 0) throw fail(clean, aside, why);
+  // Another process that finds no directory may make one now; an empty one is replaced, and its lock is then ours.
+  if (std::rename(prepared.c_str(), clean.c_str()) != 0) {
+    why = errno;
+    rename_to_free(aside, clean);
+    throw fail(prepared, clean, why);
   }
+  lock->moved(clean);
+  lock_->moved(aside);
+  lock_ = std::move(lock);
+  return aside;
 }
 
 void RunDirectory::check_visible() const {
-  if (fs::exists(path_ / kLockFile)) return;
+  if (fs::exists(path_ / DirectoryLock::kFile)) return;
   throw input_error("run", "the run directory ", fs::absolute(path_).string(),
                     ", which rank 0 has opened, is not there; set run.dir to a directory that all nodes share");
-}
-
-RunDirectory::~RunDirectory() {
-  if (lock_fd_ >= 0) close(lock_fd_);
-}
-
-fs::path RunDirectory::set_aside(const fs::path& path) {
-  if (!fs::exists(path)) return {};
-  fs::path clean = path;
-  if (!clean.has_filename()) clean = clean.parent_path();
-  for (int n = 1;; ++n) {
-    const fs::path aside = clean.string() + ".old-" + std::to_string(n);
-    if (fs::exists(aside)) continue;
-    std::error_code error;
-    fs::rename(clean, aside, error);
-    if (error)
-      throw input_error("run", "cannot rename ", clean.string(), " to ", aside.string(), ": ", error.message(),
-                        "; move it by hand");
-    return aside;
-  }
 }
 
 }  // namespace ashlar::training

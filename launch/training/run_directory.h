@@ -1,22 +1,30 @@
 #pragma once
 
+#include <sys/file.h>
+
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
+
+#include "launch/training/directory_lock.h"
 
 namespace ashlar::training {
 
 /// A run's directory, owned by one run at a time.
 class RunDirectory {
  public:
-  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
-  ~RunDirectory();
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
+  /// `file_lock` is a test's stand-in for flock.
+  explicit RunDirectory(std::filesystem::path path, DirectoryLock::FileLock file_lock = flock)
+      : path_(std::move(path)), file_lock_(file_lock) {}
 
   /// Creates it if needed, checks that it can be written and locks it until this object ends: one rank of a run does.
-  /// Input error when it cannot, or when another run trains there.
-  void lock();
+  /// Input error when it cannot, or when another run trains there. Returns a line for the log, or nothing.
+  std::string lock();
+  /// Moves what a locked directory holds out of the way: PATH becomes PATH.old-1 (or the next free number), and a new
+  /// PATH stands there, locked. Returns the new name, or empty when there was nothing. Input error when a name cannot
+  /// be changed; everything is then where it was.
+  std::filesystem::path set_aside();
   /// Input error when the directory is not there, on any rank after one has locked it.
   void check_visible() const;
 
@@ -24,13 +32,10 @@ class RunDirectory {
   std::filesystem::path config() const { return path_ / "config.toml"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
 
-  /// Moves a run out of the way: PATH becomes PATH.old-1 (or the next free number). Returns the new name, or empty
-  /// when there was nothing.
-  static std::filesystem::path set_aside(const std::filesystem::path& path);
-
  private:
   std::filesystem::path path_;
-  int lock_fd_ = -1;
+  DirectoryLock::FileLock file_lock_;
+  std::unique_ptr<DirectoryLock> lock_;
 };
 
 }  // namespace ashlar::training

@@ -93,7 +93,7 @@ void Trainer::set_up(TrainerArgs& args) {
   std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
-  if (!restore()) {
+  if (args.restart || !restore()) {
     if (c.run.init_from) {
       const std::filesystem::path from = checkpoint::resolve(*c.run.init_from, log_, ranks_);
       checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(from, ranks_);
@@ -110,17 +110,20 @@ void Trainer::set_up(TrainerArgs& args) {
   const std::string first = args.datasets.front().dataset->directory();
   const int64_t validation_tokens = args.datasets.front().dataset->tokens(data::Part::kValidation);
   comm::together(ranks_, [&] {
-    if (first_rank_) {
-      io::write_file_atomically(directory_.config(), config_toml_);
-      metrics_.emplace(directory_.metrics(), step_);
-      validated_step_ = metrics_->last_validation_step();
-    }
     auto stream = std::make_unique<data::TrainStream>(std::move(args.datasets), stream_options(c, mesh_),
                                                       static_cast<uint64_t>(c.run.seed), step_ * c.train.global_batch);
     memory_.add("data", stream->max_resident_bytes());
     reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
     if (validation_tokens >= 2)
       validation_ = std::make_unique<data::ValidationStream>(first, stream_options(c, mesh_), c.train.eval_batches);
+  });
+  comm::together(ranks_, [&] {
+    if (!first_rank_) return;
+    const std::filesystem::path aside = args.restart ? directory_.set_aside() : "";
+    if (!aside.empty()) log_.info(str_cat("the earlier run is now ", aside.string()));
+    io::write_file_atomically(directory_.config(), config_toml_);
+    metrics_.emplace(directory_.metrics(), step_);
+    validated_step_ = metrics_->last_validation_step();
   });
   validated_step_ = comm::max_of(ranks_, validated_step_);
   if (!validation_) log_.info(str_cat(first, " has no validation part: no val_loss will be reported"));
@@ -132,7 +135,8 @@ void Trainer::set_up(TrainerArgs& args) {
 
 void Trainer::open_run_directory() {
   comm::together(ranks_, [&] {
-    if (first_rank_) directory_.lock();
+    const std::string note = first_rank_ ? directory_.lock() : "";
+    if (!note.empty()) log_.warn(note);
   });
   comm::together(ranks_, [&] { directory_.check_visible(); });
   comm::together(ranks_, [&] { watch_ = watch_ranks(directory_.path(), ranks_); });

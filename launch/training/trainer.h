@@ -33,7 +33,8 @@ struct TrainerArgs {
   comm::Bootstrap& bootstrap;                   ///< knows the ranks of the run
   const SignalWatch& signals;
   MemoryLedger memory;
-  Log& log;  ///< of this rank; what concerns all is said by rank 0
+  Log& log;              ///< of this rank; what concerns all is said by rank 0
+  bool restart = false;  ///< begin anew: what the run directory holds is set aside once nothing can fail any more
 };
 
 /// Trains one configuration from where its run directory stands to its last step. All ranks make one and run it; rank 0

@@ -1,0 +1,209 @@
+#include "launch/training/directory_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "core/base/error.h"
+#include "launch/training/process.h"
+#include "parallel/comm/bootstrap.h"
+
+namespace ashlar::training {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kHow = "; stop it, or set run.dir to another directory";
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Error taken(const fs::path& dir, const std::optional<LockHolder>& holder) {
+  return input_error("run", "another process is training in ", dir.string(),
+                     holder ? str_cat(": ", describe(*holder)) : "", kHow);
+}
+
+// Opened with O_NONBLOCK: something else of that name must not make the open wait.
+int open_plain(const fs::path& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
+  struct stat info {};
+  if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
+    close(fd);
+    throw input_error("run", "expected a lock file, got ", path.string(),
+                      " which is no regular file; remove it, or set run.dir to another directory");
+  }
+  return fd;
+}
+
+bool same_file(int fd, const fs::path& path) {
+  struct stat mine {
+  }, there{};
+  return fstat(fd, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
+
+bool write_text(int fd, const std::string& text) {
+  return ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+}
+
+}  // namespace
+
+LockHolder this_process() {
+  const int pid = getpid();
+  return {.host = comm::Bootstrap::host_name(),
+          .pid = pid,
+          .started = process_stat(pid).started,
+          .boot = boot_id(),
+          .pid_space = pid_space(),
+          .since = absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::Now(), absl::UTCTimeZone())};
+}
+
+std::string to_text(const LockHolder& h) {
+  const nlohmann::ordered_json json = {{"host", h.host},           {"pid", h.pid},
+                                       {"started", h.started},     {"boot", h.boot},
+                                       {"pid_space", h.pid_space}, {"since", h.since}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<LockHolder> parse_holder(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  LockHolder h;
+  for (const auto& [key, field] :
+       {std::pair{"host", &h.host}, {"boot", &h.boot}, {"pid_space", &h.pid_space}, {"since", &h.since}}) {
+    if (!json.contains(key) || !json[key].is_string()) return std::nullopt;
+    *field = json[key].get<std::string>();
+  }
+  for (const char* key : {"pid", "started"})
+    if (!json.contains(key) || !json[key].is_number_integer()) return std::nullopt;
+  h.pid = json["pid"].get<int64_t>();
+  h.started = json["started"].get<uint64_t>();
+  return h;
+}
+
+std::string describe(const LockHolder& h) {
+  return str_cat("process ", h.pid, " on ", h.host, " since ", h.since, " UTC");
+}
+
+Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
+  if (holder.boot.empty() || self.boot.empty()) return Liveness::kUnknown;
+  // The machine has started anew since; another one of its name would be its own mistake.
+  if (holder.boot != self.boot) return holder.host == self.host ? Liveness::kDead : Liveness::kUnknown;
+  if (holder.pid_space != self.pid_space) return Liveness::kUnknown;
+  const ProcessStat now = process_stat(static_cast<int>(holder.pid));
+  const bool lives = now.started == holder.started && now.started != 0 && now.state != 'Z' && now.state != 'X';
+  return lives ? Liveness::kAlive : Liveness::kDead;
+}
+
+DirectoryLock::DirectoryLock(fs::path dir, FileLock file_lock) : dir_(std::move(dir)) {
+  // A process that cannot lock files may hold it beside one that can: both look at the held file.
+  if (take_file_lock(file_lock)) {
+    try {
+      while (fs::exists(dir_ / kHeldFile)) remove_dead_holder();
+    } catch (...) {
+      close(fd_);
+      throw;
+    }
+    return;
+  }
+  take_held_file(std::strerror(errno));
+}
+
+bool DirectoryLock::take_file_lock(FileLock file_lock) {
+  const fs::path path = dir_ / kFile;
+  while (true) {
+    fd_ = open_plain(path, O_RDWR | O_CREAT);
+    if (fd_ < 0) {
+      throw input_error("run", "cannot write to the run directory ", dir_.string(), ": ", std::strerror(errno),
+                        "; set run.dir to a directory you may write");
+    }
+    int result = 0;
+    do result = file_lock(fd_, LOCK_EX | LOCK_NB);
+    while (result != 0 && errno == EINTR);
+    const int why = errno;
+    // Its holder may have moved the directory away between our open and our lock.
+    if (result == 0 && same_file(fd_, path)) {
+      write_text(fd_, to_text(this_process()));  // for whoever asks; the lock is the kernel's
+      return true;
+    }
+    close(std::exchange(fd_, -1));
+    if (result == 0) continue;
+    if (why == EWOULDBLOCK) throw taken(dir_, parse_holder(text_of(path)));
+    errno = why;
+    return false;
+  }
+}
+
+void DirectoryLock::take_held_file(const std::string& why) {
+  const fs::path path = dir_ / kHeldFile;
+  int fd = -1;
+  while ((fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0) {
+    if (errno != EEXIST) {
+      throw input_error("run", "cannot write to the run directory ", dir_.string(), ": ", std::strerror(errno),
+                        "; set run.dir to a directory you may write");
+    }
+    remove_dead_holder();
+  }
+  const bool written = write_text(fd, to_text(this_process()));
+  close(fd);
+  if (!written) {
+    fs::remove(path);
+    throw resource_error("run", "cannot write ", path.string(), "; free space and run again");
+  }
+  held_file_ = true;
+  note_ = str_cat("the file system of ", dir_.string(), " has no file locks (", why, "); ", path.filename().string(),
+                  " guards the run instead");
+}
+
+void DirectoryLock::remove_dead_holder() {
+  const fs::path path = dir_ / kHeldFile, claim = path.string() + ".claim";
+  const int fd = open_plain(path, O_RDONLY);
+  if (fd < 0) return;  // gone by now
+  close(fd);
+  std::optional<LockHolder> holder = parse_holder(text_of(path));
+  for (int i = 0; i < 20 && !holder; ++i) {  // its maker may be about to write it
+    usleep(50'000);
+    if (!fs::exists(path)) return;
+    holder = parse_holder(text_of(path));
+  }
+  const Liveness liveness = holder ? liveness_of(*holder, this_process()) : Liveness::kUnknown;
+  if (liveness == Liveness::kAlive) throw taken(dir_, holder);
+  if (liveness == Liveness::kUnknown) {
+    throw input_error("run", "another process may be training in ", dir_.string(), ": ",
+                      holder ? describe(*holder) : "nobody knows who",
+                      ", and from here nobody can tell whether it still runs; when it does not, remove ",
+                      path.string());
+  }
+  // Of several who find it dead one removes it, and nobody a newer one: that needs the claim.
+  const int claimed = open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (claimed < 0) {
+    throw input_error("run", "another process is just taking over ", dir_.string(),
+                      "; try again, and if this stays, remove ", claim.string());
+  }
+  close(claimed);
+  if (parse_holder(text_of(path)) == holder) fs::remove(path);
+  fs::remove(claim);
+}
+
+DirectoryLock::~DirectoryLock() {
+  std::error_code none;
+  if (held_file_) fs::remove(dir_ / kHeldFile, none);
+  if (fd_ < 0) return;
+  [[maybe_unused]] const int emptied = ftruncate(fd_, 0);  // nobody holds it
+  close(fd_);
+}
+
+}  // namespace ashlar::training

@@ -1,0 +1,40 @@
+#include "launch/training/process.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "core/base/strings.h"
+
+namespace ashlar::training {
+
+ProcessStat parse_process_stat(const std::string& text) {
+  const size_t name_end = text.rfind(')');  // the name in parentheses may hold anything
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return {};
+  ProcessStat result{.state = text[name_end + 2]};
+  size_t at = name_end + 2;
+  for (int field = 3; field < 22 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
+  if (at != std::string::npos) result.started = std::strtoull(text.c_str() + at, nullptr, 10);
+  return result;
+}
+
+ProcessStat process_stat(int pid, int task) {
+  std::ifstream file(task == 0 ? str_cat("/proc/", pid, "/stat") : str_cat("/proc/", pid, "/task/", task, "/stat"));
+  return parse_process_stat({std::istreambuf_iterator<char>(file), {}});
+}
+
+std::string boot_id() {
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(boot, id);
+  return id;
+}
+
+std::string pid_space() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+}
+
+}  // namespace ashlar::training

@@ -1,0 +1,192 @@
+// Who owns a run's directory: locks, file systems without locks, `--restart`.
+#include "launch/training/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+
+#include "core/base/error.h"
+#include "tests/launch/run_fixture.h"
+
+namespace ashlar::training {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+int no_locks(int /*fd*/, int /*operation*/) { return errno = ENOLCK, -1; }
+int not_supported(int /*fd*/, int /*operation*/) { return errno = EOPNOTSUPP, -1; }
+
+class Directory : public ::testing::Test {
+ protected:
+  std::string refusal(DirectoryLock::FileLock file_lock = flock) const {
+    RunDirectory other(dir_, file_lock);
+    try {
+      other.lock();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kInput);
+      return error.what();
+    }
+    return "";
+  }
+  std::string read(const fs::path& path) const {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // A child that locks the directory and waits.
+  pid_t holder(DirectoryLock::FileLock file_lock) const {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      RunDirectory held(dir_, file_lock);
+      held.lock();
+      std::ofstream(scratch_.path() / "ready");
+      pause();
+    }
+    while (!fs::exists(scratch_.path() / "ready")) usleep(1000);
+    return pid;
+  }
+  static void end(pid_t pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  ashlar::testing::ScratchDir scratch_;
+  const fs::path dir_ = scratch_.path() / "run";
+};
+
+TEST_F(Directory, TheHolderIsNamedAndAKilledOneHoldsNothing) {
+  const pid_t pid = holder(flock);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("another process is training in " + dir_.string() + ": process " +
+                                         std::to_string(pid) + " on " + this_process().host + " since 20"),
+                               HasSubstr("set run.dir to another directory")));
+  end(pid);
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(Directory, AFileSystemWithoutLocksIsNotAHolder) {
+  for (const DirectoryLock::FileLock kind : {no_locks, not_supported}) {
+    RunDirectory mine(dir_, kind);
+    EXPECT_THAT(mine.lock(), HasSubstr("has no file locks (")) << "said in one line";
+    EXPECT_THAT(refusal(kind), HasSubstr("another process is training in " + dir_.string() + ": process " +
+                                         std::to_string(getpid()) + " on "));
+    EXPECT_THAT(refusal(flock), HasSubstr("another process is training")) << "one that can lock sees it, too";
+  }
+  EXPECT_FALSE(fs::exists(dir_ / ".lock.held"));
+}
+
+TEST_F(Directory, WithoutLocksAKilledHolderIsReplaced) {
+  const pid_t pid = holder(no_locks);
+  EXPECT_THAT(refusal(no_locks), HasSubstr("process " + std::to_string(pid)));
+  end(pid);
+  RunDirectory mine(dir_, no_locks);
+  mine.lock();
+  EXPECT_THAT(read(dir_ / ".lock.held"), HasSubstr("\"pid\":" + std::to_string(getpid())));
+  EXPECT_FALSE(fs::exists(dir_ / ".lock.held.claim"));
+}
+
+TEST_F(Directory, AHolderOnAnotherMachineIsNotJudged) {
+  fs::create_directory(dir_);
+  LockHolder far = this_process();
+  far.host = "far";
+  far.boot = "another";
+  std::ofstream(dir_ / ".lock.held") << to_text(far);
+  EXPECT_THAT(refusal(no_locks), AllOf(HasSubstr("may be training"), HasSubstr(" on far since "),
+                                       HasSubstr("remove " + (dir_ / ".lock.held").string())));
+  std::ofstream(dir_ / ".lock.held") << "nothing that can be read";
+  EXPECT_THAT(refusal(flock), HasSubstr("nobody knows who"));
+  EXPECT_TRUE(fs::exists(dir_ / ".lock.held")) << "it is not ours to remove";
+}
+
+TEST(Holders, LiveAndDead) {
+  const LockHolder self = this_process();
+  EXPECT_EQ(parse_holder(to_text(self)), self);
+  EXPECT_EQ(liveness_of(self, self), Liveness::kAlive);
+  LockHolder other = self;
+  other.started += 1;
+  EXPECT_EQ(liveness_of(other, self), Liveness::kDead) << "its number was given away again";
+  other = self;
+  other.boot = "before";
+  EXPECT_EQ(liveness_of(other, self), Liveness::kDead) << "the machine has started anew";
+  other.host = "elsewhere";
+  EXPECT_EQ(liveness_of(other, self), Liveness::kUnknown);
+  other = self;
+  other.pid_space = "a container";
+  EXPECT_EQ(liveness_of(other, self), Liveness::kUnknown);
+  EXPECT_FALSE(parse_holder("{\"host\": 3}"));
+}
+
+TEST_F(Directory, SettingAsideKeepsTheLock) {
+  for (const auto kind : std::initializer_list<DirectoryLock::FileLock>{flock, no_locks}) {
+    fs::remove_all(dir_);
+    RunDirectory mine(dir_, kind);
+    mine.lock();
+    EXPECT_EQ(mine.set_aside(), "") << "there was nothing";
+    std::ofstream(dir_ / "config.toml") << "old";
+    const fs::path aside = mine.set_aside();
+    EXPECT_THAT(aside.string(), HasSubstr("run.old-"));
+    EXPECT_EQ(read(aside / "config.toml"), "old");
+    EXPECT_FALSE(fs::exists(aside / ".lock.held")) << "nobody holds it";
+    EXPECT_FALSE(fs::exists(dir_ / "config.toml"));
+    EXPECT_THAT(refusal(kind), HasSubstr("another process is training")) << "in the new one";
+    RunDirectory old(aside, kind);
+    EXPECT_NO_THROW(old.lock()) << "nobody holds the old one";
+  }
+}
+
+using ashlar::testing::RunFixture;
+using ashlar::testing::ShellResult;
+
+// What the run directory and its neighbours hold, with sizes; the lock is opened by all who try.
+std::string everything(const RunFixture& run) {
+  return ashlar::testing::run_shell("cd " + ashlar::testing::shell_quote(run.dir().string()) +
+                                    "; find r* -not -name '.lock*' -printf '%p %s\\n' | sort")
+      .out;
+}
+
+TEST(Restart, AStartThatFailsMovesNothing) {
+  const RunFixture run;
+  const std::string train = "train tiny.toml run.dir=r train.steps=3 schedule.warmup_steps=1 ";
+  ASSERT_EQ(run.ashlar(train).code, 0);
+  const std::string before = everything(run);
+  EXPECT_THAT(before, HasSubstr("r/checkpoints/step-00000003"));
+  for (const char* wrong : {"model.n_heads=5", "data.path=nowhere", "mesh.tensor=2", "run.init_from=nowhere"}) {
+    const ShellResult r = run.ashlar(train + "--restart " + wrong);
+    EXPECT_EQ(r.code, 2) << wrong << r.err;
+    EXPECT_EQ(everything(run), before) << wrong;
+  }
+#ifndef __SANITIZE_ADDRESS__
+  const ShellResult r =
+      ashlar::testing::run_shell("cd " + ashlar::testing::shell_quote(run.dir().string()) + "; ulimit -v 4000000; " +
+                                 ashlar::testing::shell_quote(ASHLAR_BINARY) + " " + train +
+                                 "--restart model.d_model=16384 model.d_ff=65536 model.n_heads=128");
+  EXPECT_EQ(r.code, 6) << r.err;
+  EXPECT_EQ(everything(run), before) << "out of memory";
+#endif
+  const ShellResult good = run.ashlar(train + "--restart");
+  ASSERT_EQ(good.code, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("the earlier run is now r.old-1"));
+  EXPECT_THAT(everything(run), AllOf(HasSubstr("r.old-1/checkpoints/step-00000003"), HasSubstr("r/metrics.jsonl")));
+}
+
+TEST(Restart, BesideALiveRunIsRefusedAndMovesNothing) {
+  const RunFixture run;
+  const pid_t live = run.start("train tiny.toml run.dir=r train.steps=100000000 checkpoint.every=0", "log");
+  for (int i = 0; i < 5000 && run.exact_metrics("r").empty(); ++i) usleep(2000);
+  const ShellResult r = run.ashlar("train tiny.toml run.dir=r --restart");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(r.err, HasSubstr("another process is training in r: process " + std::to_string(live)));
+  EXPECT_FALSE(fs::exists(run.dir() / "r.old-1"));
+  EXPECT_TRUE(fs::exists(run.dir() / "r/metrics.jsonl"));
+  kill(live, SIGTERM);
+  EXPECT_EQ(RunFixture::wait_for(live), 76);
+  EXPECT_FALSE(fs::is_empty(run.dir() / "r/checkpoints")) << "it saved where it always did";
+}
+
+}  // namespace
+}  // namespace ashlar::training
