@@ -37,7 +37,11 @@ std::vector<BuildJournal::Entry> BuildJournal::read() const {
     int part = 0;
     Entry entry{};
     ShardInfo& info = entry.info;
-    fields >> part >> entry.shard >> info.tokens >> info.documents >> info.bytes >> info.crc32;
+    std::string digest;
+    fields >> part >> entry.shard >> info.tokens >> info.documents >> info.bytes >> info.crc32 >> digest;
+    const std::optional<Digest> tokens = digest_from_hex(digest);
+    if (!tokens) continue;  // of an earlier version
+    info.digest = *tokens;
     entry.part = part == 0 ? Part::kTrain : Part::kValidation;
     info.file = shard_file(entry.part, entry.shard);
     const std::string path = join(directory_, info.file);
@@ -51,7 +55,7 @@ std::vector<BuildJournal::Entry> BuildJournal::read() const {
 void BuildJournal::add(const Entry& entry) {
   const ShardInfo& info = entry.info;
   const std::string line = str_cat(static_cast<int>(entry.part), " ", entry.shard, " ", info.tokens, " ",
-                                   info.documents, " ", info.bytes, " ", info.crc32);
+                                   info.documents, " ", info.bytes, " ", info.crc32, " ", info.digest.hex());
   // The newline in front ends a line that a kill has torn.
   io::append_durably(path_, str_cat("\n", line, " ", hex32(io::crc32(line)), "\n"));
 }

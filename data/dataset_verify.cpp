@@ -1,5 +1,7 @@
 #include "data/dataset_verify.h"
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "core/base/error.h"
@@ -28,10 +30,13 @@ class Verifier {
     }
     for (const Part part : kParts) {
       int64_t tokens = 0, documents = 0;
+      Place place{part, 0, 0};
       for (const ShardInfo& info : manifest.part(part).shards) {
-        check_file(info, manifest);
+        check_file(info, manifest, place);
         tokens += info.tokens;
         documents += info.documents;
+        ++place.index;
+        place.first_chunk += (info.tokens + kChunkTokens - 1) / kChunkTokens;
       }
       if (tokens != manifest.part(part).tokens || documents != manifest.part(part).documents) {
         add(str_cat("manifest.json: the counts of the ", name_of(part), " part are not the sums of its shards"));
@@ -40,11 +45,16 @@ class Verifier {
   }
 
  private:
+  struct Place {
+    Part part;
+    int64_t index, first_chunk;
+  };
+
   void add(const std::string& line) {
     if (report_.damage.size() < kMaxLines) report_.damage.push_back(line);
   }
 
-  void check_file(const ShardInfo& info, const Manifest& manifest) {
+  void check_file(const ShardInfo& info, const Manifest& manifest, const Place& place) {
     const std::string path = (std::filesystem::path(directory_) / info.file).string();
     ++report_.files;
     const size_t before = report_.damage.size();
@@ -58,7 +68,13 @@ class Verifier {
       return;
     }
     try {
-      check_chunks(ShardReader(path, info, manifest.wide), path, manifest);
+      const ShardReader reader({.path = path, .manifest = manifest, .part = place.part, .index = place.index});
+      const Digest digest = check_tokens(reader, path, manifest, place.first_chunk);
+      check_documents(reader, path);
+      if (!manifest.old_form() && report_.damage.size() == before && digest != info.digest) {
+        add(str_cat(path, ": its tokens have the digest ", digest.hex(), ", the manifest expects ", info.digest.hex(),
+                    "; restore the file or build the dataset again"));
+      }
     } catch (const Error& e) {
       add(e.what());
     }
@@ -69,8 +85,12 @@ class Verifier {
     }
   }
 
-  void check_chunks(const ShardReader& reader, const std::string& path, const Manifest& manifest) {
+  /// The digest of the tokens; meaningful when every chunk reads right.
+  Digest check_tokens(const ShardReader& reader, const std::string& path, const Manifest& manifest,
+                      int64_t first_chunk) {
+    Digest digest;
     std::vector<uint8_t> raw;
+    std::vector<uint32_t> ids;
     for (int64_t c = 0; c < reader.num_token_chunks(); ++c) {
       ++report_.chunks;
       try {
@@ -79,9 +99,16 @@ class Verifier {
         add(e.what());
         continue;
       }
-      const int64_t bad = count_outside(raw, manifest);
+      widen(raw, manifest.wide, ids);
+      digest += chunk_digest(first_chunk + c, std::span<const uint32_t>(ids));
+      const int64_t bad = std::count_if(ids.begin(), ids.end(),
+                                        [&](uint32_t id) { return id >= static_cast<uint32_t>(manifest.vocab_size); });
       if (bad > 0) add(str_cat(path, ": dataset tokens, chunk ", c, ": ", bad, " ids are outside the vocabulary"));
     }
+    return digest;
+  }
+
+  void check_documents(const ShardReader& reader, const std::string& path) {
     std::vector<int64_t> starts;
     int64_t last = -1;
     for (int64_t c = 0; c < reader.num_document_chunks(); ++c) {
@@ -101,15 +128,10 @@ class Verifier {
     }
   }
 
-  static int64_t count_outside(const std::vector<uint8_t>& raw, const Manifest& manifest) {
-    const size_t width = manifest.wide ? 4 : 2;
-    int64_t bad = 0;
-    for (size_t i = 0; i + width <= raw.size(); i += width) {
-      uint32_t id = raw[i] | (uint32_t{raw[i + 1]} << 8);
-      if (manifest.wide) id |= (uint32_t{raw[i + 2]} << 16) | (uint32_t{raw[i + 3]} << 24);
-      bad += id >= static_cast<uint32_t>(manifest.vocab_size) ? 1 : 0;
-    }
-    return bad;
+  static void widen(const std::vector<uint8_t>& raw, bool wide, std::vector<uint32_t>& ids) {
+    const size_t width = wide ? 4 : 2;
+    ids.assign(raw.size() / width, 0);
+    for (size_t i = 0; i < ids.size(); ++i) std::memcpy(&ids[i], raw.data() + i * width, width);
   }
 
   std::string directory_;

@@ -15,6 +15,13 @@ Hdf5Handle& Hdf5Handle::operator=(Hdf5Handle&& other) noexcept {
   return *this;
 }
 
+Hdf5Handle::~Hdf5Handle() {
+  if (id_ < 0) return;
+  const hid_t reasons = H5Eget_num(H5E_DEFAULT) > 0 ? H5Eget_current_stack() : -1;
+  close();
+  if (reasons >= 0) H5Eset_current_stack(reasons);
+}
+
 bool Hdf5Handle::close() {
   if (id_ < 0) return true;
   const Hdf5Quiet quiet;

@@ -16,7 +16,7 @@ class Hdf5Handle {
   Hdf5Handle(hid_t id, Closer closer) : id_(id), closer_(closer) {}
   Hdf5Handle(Hdf5Handle&& other) noexcept : id_(other.id_), closer_(other.closer_) { other.id_ = -1; }
   Hdf5Handle& operator=(Hdf5Handle&& other) noexcept;
-  ~Hdf5Handle() { close(); }
+  ~Hdf5Handle();  ///< keeps what hdf5_reason would say, which any other call of HDF5 forgets
 
   hid_t get() const { return id_; }
   bool valid() const { return id_ >= 0; }

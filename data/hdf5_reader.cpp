@@ -1,4 +1,5 @@
 #include "data/hdf5_handle.h"
+#include "data/hdf5_identity.h"
 #include "data/hdf5_shard.h"
 
 #include <algorithm>
@@ -19,14 +20,7 @@ Error damaged(const std::string& path, std::string_view what, std::string_view r
   return damaged_error("data", path, ": ", what, ": ", reason, "; restore the file or build the dataset again");
 }
 
-Hdf5Handle open_file(const std::string& path, const ShardInfo& info) {
-  std::error_code error;
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  if (error) throw damaged_error("data", path, " cannot be opened: ", error.message(), "; the manifest lists it");
-  if (bytes != info.bytes) {
-    throw damaged(path, bytes < info.bytes ? "truncated" : "too long",
-                  str_cat("the manifest says ", info.bytes, " bytes, the file has ", bytes));
-  }
+Hdf5Handle open_file(const std::string& path) {
   hbool_t threadsafe = false;
   H5is_library_threadsafe(&threadsafe);
   if (!threadsafe) {
@@ -36,8 +30,36 @@ Hdf5Handle open_file(const std::string& path, const ShardInfo& info) {
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   // Shards never change once they have their name, and some file systems refuse locks.
   H5Pset_file_locking(access.get(), false, true);
-  Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-  if (!file.valid()) throw damaged(path, "the file cannot be opened", hdf5_reason());
+  return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose};
+}
+
+/// The file, when it is the one that the manifest means.
+Hdf5Handle open_shard(const ShardReader::Args& args) {
+  const ShardInfo& info = args.manifest.part(args.part).shards[static_cast<size_t>(args.index)];
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(args.path, error));
+  if (error)
+    throw damaged_error("data", args.path, " is missing: ", error.message(),
+                        "; the manifest lists it; restore the file or build the dataset again");
+  Hdf5Handle file = open_file(args.path);
+  const std::string reason = file.valid() ? "" : hdf5_reason();
+  // What the file is comes first: a whole shard of another place has another size, yet is neither truncated nor long.
+  const auto found = file.valid() && !args.manifest.old_form() ? read_identity(file) : std::nullopt;
+  const ShardIdentity expected{std::string(name_of(args.part)), args.index, info.digest};
+  if (found && *found != expected) {
+    throw damaged_error("data", args.path, ": the manifest expects ", expected.text(), ", the file is ", found->text(),
+                        ": another shard, or one of another dataset; restore the file or build the dataset again");
+  }
+  if (bytes != info.bytes) {
+    throw damaged(args.path, bytes < info.bytes ? "truncated" : "too long",
+                  str_cat("the manifest says ", info.bytes, " bytes, the file has ", bytes));
+  }
+  if (!file.valid()) throw damaged(args.path, "the file cannot be opened", reason);
+  if (!found && !args.manifest.old_form()) {
+    throw damaged(
+        args.path, "it does not say which shard it is",
+        str_cat("the manifest expects ", expected.text(), "; the file is damaged, or of a dataset of the old form"));
+  }
   return file;
 }
 
@@ -94,15 +116,15 @@ struct ShardReader::Impl {
   OpenDataset tokens, documents;
 };
 
-ShardReader::ShardReader(const std::string& path, const ShardInfo& info, bool wide)
-    : impl_(new Impl{.path = path, .wide = wide}) {
+ShardReader::ShardReader(const Args& args) : impl_(new Impl{.path = args.path, .wide = args.manifest.wide}) {
   const Hdf5Quiet quiet;
   Impl& r = *impl_;
-  r.file = open_file(path, info);
-  r.tokens = open_dataset(r.file, "tokens", wide ? H5T_STD_U32LE : H5T_STD_U16LE, path);
-  r.documents = open_dataset(r.file, "documents", H5T_STD_U64LE, path);
+  const ShardInfo& info = args.manifest.part(args.part).shards[static_cast<size_t>(args.index)];
+  r.file = open_shard(args);
+  r.tokens = open_dataset(r.file, "tokens", r.wide ? H5T_STD_U32LE : H5T_STD_U16LE, r.path);
+  r.documents = open_dataset(r.file, "documents", H5T_STD_U64LE, r.path);
   if (r.tokens.size != info.tokens || r.tokens.chunk != kChunkTokens || r.documents.size != info.documents) {
-    throw damaged(path, "shape",
+    throw damaged(r.path, "shape",
                   str_cat("the manifest says ", info.tokens, " tokens and ", info.documents,
                           " documents, the file has ", r.tokens.size, " and ", r.documents.size));
   }

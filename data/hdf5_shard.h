@@ -11,11 +11,20 @@
 namespace ashlar::data {
 
 /// Writes one shard: `tokens` [n] uint16 or uint32, chunks of kChunkTokens, Fletcher32; `documents` [d] uint64, where
-/// documents begin, counted from the shard's first token, Fletcher32. In H5F_LIBVER_LATEST, whose metadata is under
-/// checksums; without time stamps, so equal content gives equal bytes. The file is not durable before publish_file.
+/// documents begin, counted from the shard's first token, Fletcher32; and its identity. In H5F_LIBVER_LATEST, whose
+/// metadata is under checksums; without time stamps, so equal content gives equal bytes. The file is not durable before
+/// publish_file.
 class ShardWriter {
  public:
-  ShardWriter(const std::string& path, int64_t tokens, bool wide);
+  struct Args {
+    std::string path;
+    Part part = Part::kTrain;
+    int64_t index = 0;        ///< of the shard in its part
+    int64_t first_chunk = 0;  ///< number in the part of its first chunk
+    int64_t tokens = 0;
+    bool wide = false;
+  };
+  explicit ShardWriter(const Args& args);
   ~ShardWriter();  ///< abandons what was not finished; the file stays
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
@@ -24,7 +33,8 @@ class ShardWriter {
   void add_document(int64_t start);  ///< ascending
   int64_t tokens_written() const;
   int64_t documents_written() const;
-  void finish();  ///< all tokens are there; writes the rest and closes
+  void finish();                 ///< all tokens are there; writes the rest and closes
+  const Digest& digest() const;  ///< of the tokens, once finished
 
  private:
   struct Impl;
@@ -34,8 +44,15 @@ class ShardWriter {
 /// Reads one shard by whole chunks. Throws damaged-data errors that name file, dataset and chunk.
 class ShardReader {
  public:
-  /// Compares the file's size, the shape and the type with the manifest.
-  ShardReader(const std::string& path, const ShardInfo& info, bool wide);
+  struct Args {
+    std::string path;
+    const Manifest& manifest;
+    Part part;
+    int64_t index;
+  };
+  /// Compares the file with its entry in the manifest: what it says it is (part, index, token digest; the old form says
+  /// nothing), then size, shape and type.
+  explicit ShardReader(const Args& args);
   ~ShardReader();
   ShardReader(const ShardReader&) = delete;
   ShardReader& operator=(const ShardReader&) = delete;

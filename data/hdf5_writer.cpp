@@ -1,4 +1,5 @@
 #include "data/hdf5_handle.h"
+#include "data/hdf5_identity.h"
 #include "data/hdf5_shard.h"
 
 #include <algorithm>
@@ -67,13 +68,12 @@ void write_range(const Hdf5Handle& dataset, hid_t memory_type, hsize_t start, hs
 }  // namespace
 
 struct ShardWriter::Impl {
-  std::string path;
-  int64_t tokens = 0;
-  bool wide = false;
+  Args args;
+  Digest digest;
   Hdf5Handle file, token_set, document_set;
-  std::vector<uint16_t> narrow_chunk;
-  std::vector<uint32_t> wide_chunk;
-  std::vector<uint64_t> documents;  ///< not yet written
+  std::vector<uint32_t> chunk;
+  std::vector<uint16_t> narrow_chunk;  ///< as it is stored
+  std::vector<uint64_t> documents;     ///< not yet written
   int64_t in_chunk = 0, written = 0, documents_flushed = 0;
   bool failed = true;  ///< true while HDF5 works, so that a failure leaves it so
 
@@ -86,9 +86,15 @@ struct ShardWriter::Impl {
 
   void flush_chunk() {
     if (in_chunk == 0) return;
-    const void* data = wide ? static_cast<const void*>(wide_chunk.data()) : narrow_chunk.data();
-    write_range(token_set, wide ? H5T_NATIVE_UINT32 : H5T_NATIVE_UINT16, static_cast<hsize_t>(written - in_chunk),
-                static_cast<hsize_t>(in_chunk), data, path);
+    const void* data = chunk.data();
+    if (!args.wide) {
+      std::copy_n(chunk.begin(), in_chunk, narrow_chunk.begin());
+      data = narrow_chunk.data();
+    }
+    write_range(token_set, args.wide ? H5T_NATIVE_UINT32 : H5T_NATIVE_UINT16, static_cast<hsize_t>(written - in_chunk),
+                static_cast<hsize_t>(in_chunk), data, args.path);
+    const int64_t number = args.first_chunk + (written - in_chunk) / kChunkTokens;
+    digest += chunk_digest(number, std::span(chunk).first(static_cast<size_t>(in_chunk)));
     in_chunk = 0;
   }
 
@@ -96,26 +102,25 @@ struct ShardWriter::Impl {
     if (documents.empty()) return;
     const auto start = static_cast<hsize_t>(documents_flushed);
     const hsize_t size = start + documents.size();
-    check(H5Dset_extent(document_set.get(), &size), path);
-    write_range(document_set, H5T_NATIVE_UINT64, start, documents.size(), documents.data(), path);
+    check(H5Dset_extent(document_set.get(), &size), args.path);
+    write_range(document_set, H5T_NATIVE_UINT64, start, documents.size(), documents.data(), args.path);
     documents_flushed = static_cast<int64_t>(size);
     documents.clear();
   }
 };
 
-ShardWriter::ShardWriter(const std::string& path, int64_t tokens, bool wide) : impl_(std::make_unique<Impl>()) {
-  impl_->path = path;
-  impl_->tokens = tokens;
-  impl_->wide = wide;
-  ASHLAR_CHECK(tokens > 0, path, ": ", tokens, " tokens");
+ShardWriter::ShardWriter(const Args& args) : impl_(std::make_unique<Impl>()) {
+  impl_->args = args;
+  const std::string& path = args.path;
+  ASHLAR_CHECK(args.tokens > 0, path, ": ", args.tokens, " tokens");
   const Hdf5Quiet quiet;
   impl_->file = create_file(path);
   // Room for whole chunks: HDF5 wants a fixed maximum of at least one chunk, and only a fixed one gives the compact
   // index.
   const auto chunk = static_cast<hsize_t>(kChunkTokens);
-  const auto size = static_cast<hsize_t>(tokens);
+  const auto size = static_cast<hsize_t>(args.tokens);
   const DatasetShape token_shape{.name = "tokens",
-                                 .type = wide ? H5T_STD_U32LE : H5T_STD_U16LE,
+                                 .type = args.wide ? H5T_STD_U32LE : H5T_STD_U16LE,
                                  .size = size,
                                  .max_size = (size + chunk - 1) / chunk * chunk,
                                  .chunk = chunk};
@@ -126,11 +131,8 @@ ShardWriter::ShardWriter(const std::string& path, int64_t tokens, bool wide) : i
                                     .max_size = H5S_UNLIMITED,
                                     .chunk = static_cast<hsize_t>(kDocumentsChunk)};
   impl_->document_set = create_dataset(impl_->file, document_shape, path);
-  if (wide) {
-    impl_->wide_chunk.resize(kChunkTokens);
-  } else {
-    impl_->narrow_chunk.resize(kChunkTokens);
-  }
+  impl_->chunk.resize(kChunkTokens);
+  if (!args.wide) impl_->narrow_chunk.resize(kChunkTokens);
   impl_->failed = false;
 }
 
@@ -138,16 +140,13 @@ ShardWriter::~ShardWriter() = default;
 
 void ShardWriter::append(std::span<const int32_t> tokens) {
   Impl& w = *impl_;
-  ASHLAR_CHECK(w.written + static_cast<int64_t>(tokens.size()) <= w.tokens, w.path, ": more tokens than ", w.tokens);
+  ASHLAR_CHECK(w.written + static_cast<int64_t>(tokens.size()) <= w.args.tokens, w.args.path, ": more tokens than ",
+               w.args.tokens);
   const Hdf5Quiet quiet;
   w.failed = true;
   while (!tokens.empty()) {
     const auto n = std::min(tokens.size(), static_cast<size_t>(kChunkTokens - w.in_chunk));
-    if (w.wide) {
-      for (size_t i = 0; i < n; ++i) w.wide_chunk[w.in_chunk + i] = static_cast<uint32_t>(tokens[i]);
-    } else {
-      for (size_t i = 0; i < n; ++i) w.narrow_chunk[w.in_chunk + i] = static_cast<uint16_t>(tokens[i]);
-    }
+    for (size_t i = 0; i < n; ++i) w.chunk[w.in_chunk + i] = static_cast<uint32_t>(tokens[i]);
     w.in_chunk += static_cast<int64_t>(n);
     w.written += static_cast<int64_t>(n);
     tokens = tokens.subspan(n);
@@ -165,6 +164,8 @@ void ShardWriter::add_document(int64_t start) {
   w.failed = false;
 }
 
+const Digest& ShardWriter::digest() const { return impl_->digest; }
+
 int64_t ShardWriter::tokens_written() const { return impl_->written; }
 
 int64_t ShardWriter::documents_written() const {
@@ -173,14 +174,17 @@ int64_t ShardWriter::documents_written() const {
 
 void ShardWriter::finish() {
   Impl& w = *impl_;
-  ASHLAR_CHECK(w.written == w.tokens, w.path, ": ", w.written, " of ", w.tokens, " tokens");
+  ASHLAR_CHECK(w.written == w.args.tokens, w.args.path, ": ", w.written, " of ", w.args.tokens, " tokens");
   const Hdf5Quiet quiet;
   w.failed = true;
   w.flush_chunk();
   w.flush_documents();
+  if (!write_identity(w.file, {std::string(name_of(w.args.part)), w.args.index, w.digest})) {
+    throw write_failed(w.args.path);
+  }
   // Closing writes the metadata: the disk may be full only now.
   const bool good = w.token_set.close() && w.document_set.close() && w.file.close();
-  if (!good) throw write_failed(w.path);
+  if (!good) throw write_failed(w.args.path);
   w.failed = false;
 }
 

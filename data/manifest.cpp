@@ -2,10 +2,13 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
 
 #include "core/base/error.h"
 #include "core/base/hex.h"
 #include "core/io/checksum.h"
+#include "data/fingerprint.h"
 
 namespace ashlar::data {
 namespace {
@@ -14,19 +17,35 @@ using nlohmann::json;
 
 constexpr std::string_view kFormat = "ashlar.dataset";
 
-json part_json(const PartInfo& part) {
-  json shards = json::array();
-  for (const ShardInfo& s : part.shards) {
-    shards.push_back({{"file", s.file},
-                      {"tokens", s.tokens},
-                      {"documents", s.documents},
-                      {"bytes", s.bytes},
-                      {"crc32", hex32(s.crc32)}});
-  }
-  return {{"tokens", part.tokens}, {"documents", part.documents}, {"shards", shards}};
+std::string path_in(const std::string& directory) {
+  return (std::filesystem::path(directory) / "manifest.json").string();
 }
 
-PartInfo part_from(const json& j) {
+json part_json(const PartInfo& part, bool digests) {
+  json shards = json::array();
+  Digest sum;
+  for (const ShardInfo& s : part.shards) {
+    json entry = {{"file", s.file},
+                  {"tokens", s.tokens},
+                  {"documents", s.documents},
+                  {"bytes", s.bytes},
+                  {"crc32", hex32(s.crc32)}};
+    if (digests) entry["digest"] = s.digest.hex();
+    sum += s.digest;
+    shards.push_back(std::move(entry));
+  }
+  json j = {{"tokens", part.tokens}, {"documents", part.documents}, {"shards", std::move(shards)}};
+  if (digests) j["digest"] = sum.hex();
+  return j;
+}
+
+Digest digest_from(const json& j) {
+  const std::optional<Digest> digest = digest_from_hex(j.get_ref<const std::string&>());
+  if (!digest) throw std::invalid_argument("no digest");
+  return *digest;
+}
+
+PartInfo part_from(const json& j, bool digests) {
   PartInfo part;
   part.tokens = j.at("tokens");
   part.documents = j.at("documents");
@@ -37,7 +56,8 @@ PartInfo part_from(const json& j) {
     info.documents = s.at("documents");
     info.bytes = s.at("bytes");
     info.crc32 = static_cast<uint32_t>(std::stoul(s.at("crc32").get<std::string>(), nullptr, 16));
-    part.shards.push_back(info);
+    if (digests) info.digest = digest_from(s.at("digest"));
+    part.shards.push_back(std::move(info));
   }
   return part;
 }
@@ -45,7 +65,7 @@ PartInfo part_from(const json& j) {
 json body(const Manifest& m) {
   json j;
   j["format"] = kFormat;
-  j["version"] = Manifest::kVersion;
+  j["version"] = m.version;
   j["tokenizer"] = json::parse(m.tokenizer_json);
   j["tokenizer_hash"] = m.tokenizer_hash;
   j["vocab_size"] = m.vocab_size;
@@ -57,17 +77,34 @@ json body(const Manifest& m) {
                  {"files", m.source_files},
                  {"bytes", m.source_bytes},
                  {"empty_documents", m.source_empty_documents}};
-  for (const Part p : kParts) j["parts"][std::string(name_of(p))] = part_json(m.part(p));
+  for (const Part p : kParts) j["parts"][std::string(name_of(p))] = part_json(m.part(p), !m.old_form());
+  if (!m.old_form()) {
+    const Fingerprint print = fingerprint_of(m);
+    j["fingerprint"] = {{"tokenizer", print.tokenizer}, {"tokens", print.tokens}};
+  }
   return j;
 }
 
-std::string sealed_text(json j) {
-  j["checksum"] = hex32(io::crc32(j.dump(1)));
-  return j.dump(1) + "\n";
+// Keys are sorted, so the checksum stands on the second line: it is of the text without that line and without the last
+// line break.
+constexpr std::string_view kOpen = "{\n", kSealBegin = " \"checksum\": \"", kSealEnd = "\",\n";
+
+std::string sealed_text(const json& j) {
+  const std::string text = j.dump(1);
+  return str_cat(kOpen, kSealBegin, hex32(io::crc32(text)), kSealEnd, text.substr(kOpen.size()), "\n");
+}
+
+// Without making the text again from what it says: a dataset of 150,000 shards has tens of megabytes of it.
+bool seal_holds(std::string_view text) {
+  const size_t rest = kOpen.size() + kSealBegin.size() + 8 + kSealEnd.size();
+  if (text.size() <= rest || text.back() != '\n') return false;
+  const uint32_t crc = io::crc32(text.substr(rest, text.size() - 1 - rest), io::crc32(kOpen));
+  return text.substr(0, rest) == str_cat(kOpen, kSealBegin, hex32(crc), kSealEnd);
 }
 
 Manifest from(const json& j) {
   Manifest m;
+  m.version = j.at("version");
   m.tokenizer_json = j.at("tokenizer").dump();
   m.tokenizer_hash = j.at("tokenizer_hash");
   m.vocab_size = j.at("vocab_size");
@@ -79,7 +116,7 @@ Manifest from(const json& j) {
   m.source_files = j.at("source").at("files");
   m.source_bytes = j.at("source").at("bytes");
   m.source_empty_documents = j.at("source").at("empty_documents");
-  for (const Part p : kParts) m.part(p) = part_from(j.at("parts").at(std::string(name_of(p))));
+  for (const Part p : kParts) m.part(p) = part_from(j.at("parts").at(std::string(name_of(p))), !m.old_form());
   return m;
 }
 
@@ -89,8 +126,8 @@ std::string_view name_of(Part part) { return part == Part::kTrain ? "train" : "v
 
 std::string manifest_text(const Manifest& manifest) { return sealed_text(body(manifest)); }
 
-Manifest read_manifest(const std::string& directory) {
-  const std::string path = (std::filesystem::path(directory) / "manifest.json").string();
+std::string read_manifest_text(const std::string& directory) {
+  const std::string path = path_in(directory);
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
     throw input_error("data", "no dataset at ", directory, "; make one with: ashlar data build INPUT... --out ",
@@ -100,7 +137,11 @@ Manifest read_manifest(const std::string& directory) {
     throw input_error("data", directory, " holds no manifest.json: not a dataset, or its build was not finished",
                       " (run the same `ashlar data build` again to continue it)");
   }
-  const std::string text = io::read_text_file(path, io::kAnySize);
+  return io::read_text_file(path, io::kAnySize);
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& directory) {
+  const std::string path = path_in(directory);
   const json j = json::parse(text, nullptr, false);
   if (!j.is_object())
     throw damaged_error("data", path, " is not the JSON object that was written; rebuild the dataset");
@@ -109,15 +150,14 @@ Manifest read_manifest(const std::string& directory) {
   if (j.value("format", json()) != kFormat && !j.contains("checksum")) {
     throw input_error("data", path, ": format is ", j.value("format", json()).dump(), ", expected \"", kFormat, "\"");
   }
+  // Holds for every version to come.
+  if (!seal_holds(text)) throw damaged_error("data", damaged);
   try {
-    // Holds for every version to come: the checksum is of the file without it, and nothing but this layout is right.
-    json rest = j;
-    rest.erase("checksum");
-    if (sealed_text(std::move(rest)) != text) throw damaged_error("data", damaged);
-    if (j.at("format") != kFormat || j.at("version") != Manifest::kVersion) {
-      throw input_error("data", path, ": format ", j.at("format").dump(), " version ", j.at("version").dump(),
-                        ", this program reads \"", kFormat, "\" version ", Manifest::kVersion,
-                        "; use a newer ashlar or build the dataset again");
+    const json& version = j.at("version");
+    if (j.at("format") != kFormat || (version != Manifest::kVersion && version != Manifest::kOldVersion)) {
+      throw input_error("data", path, ": format ", j.at("format").dump(), " version ", version.dump(),
+                        ", this program reads \"", kFormat, "\" versions ", Manifest::kOldVersion, " and ",
+                        Manifest::kVersion, "; use a newer ashlar or build the dataset again");
     }
     return from(j);
   } catch (const std::logic_error&) {

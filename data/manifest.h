@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/digest.h"
+
 namespace ashlar::data {
 
 /// The two parts of a dataset. The validation part is read in order, the train part through the sampler.
@@ -22,6 +24,7 @@ struct ShardInfo {
   int64_t documents = 0;  ///< documents that begin in this shard
   int64_t bytes = 0;      ///< size of the file
   uint32_t crc32 = 0;     ///< of the whole file
+  Digest digest;          ///< of its tokens, see chunk_digest; zero in the old form
 };
 
 struct PartInfo {
@@ -32,7 +35,10 @@ struct PartInfo {
 
 /// `manifest.json`: what a dataset is. Written last, so a directory with a manifest is complete.
 struct Manifest {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
+  static constexpr int kOldVersion = 1;  ///< without digests: read, never written by a build
+
+  int version = kVersion;
 
   std::string tokenizer_json;
   std::string tokenizer_hash;
@@ -49,13 +55,21 @@ struct Manifest {
 
   const PartInfo& part(Part p) const { return parts[static_cast<int>(p)]; }
   PartInfo& part(Part p) { return parts[static_cast<int>(p)]; }
+  bool old_form() const { return version == kOldVersion; }
 };
 
 /// The exact bytes of manifest.json, its own checksum included. Deterministic.
 std::string manifest_text(const Manifest& manifest);
 
-/// Reads DIR/manifest.json. Missing: input error. Any byte that is not what `manifest_text` would write: damaged data.
-/// Newer version or another format: input error that says which was found.
-Manifest read_manifest(const std::string& directory);
+/// The bytes of DIR/manifest.json. Missing: input error.
+std::string read_manifest_text(const std::string& directory);
+
+/// What those bytes say. Any byte that is not what `manifest_text` would write: damaged data. Newer version or another
+/// format: input error that says which was found. `directory` is for the errors.
+Manifest parse_manifest(const std::string& text, const std::string& directory);
+
+inline Manifest read_manifest(const std::string& directory) {
+  return parse_manifest(read_manifest_text(directory), directory);
+}
 
 }  // namespace ashlar::data

@@ -51,7 +51,12 @@ void PartWriter::feed(int64_t position, std::span<const int32_t> tokens, std::sp
     if (write && writer_ == nullptr) {
       ASHLAR_CHECK(position + at == begin, "shard ", shard, " opened at ", position + at);
       const auto path = io::partial_path(std::filesystem::path(args_.directory) / shard_file(args_.part, shard));
-      writer_ = std::make_unique<ShardWriter>(path.string(), shard_end(shard) - begin, args_.wide);
+      writer_ = std::make_unique<ShardWriter>(ShardWriter::Args{.path = path.string(),
+                                                                .part = args_.part,
+                                                                .index = shard,
+                                                                .first_chunk = begin / kChunkTokens,
+                                                                .tokens = shard_end(shard) - begin,
+                                                                .wide = args_.wide});
     }
     if (write) writer_->append(tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(stop - at)));
     for (; next_start < starts.size() && starts[next_start] < stop; ++next_start) {
@@ -69,6 +74,7 @@ void PartWriter::close_shard(int64_t shard) {
   info.file = shard_file(args_.part, shard);
   info.tokens = writer_->tokens_written();
   info.documents = writer_->documents_written();
+  info.digest = writer_->digest();
   writer_.reset();
   publishing_shard_ = shard;
   publishing_ = std::async(std::launch::async, [directory = std::filesystem::path(args_.directory), info]() mutable {

@@ -18,27 +18,48 @@ std::string path_of(const std::string& directory, const std::string& file) {
 
 }  // namespace
 
-TokenDataset::TokenDataset(const std::string& directory)
-    : directory_(directory),
-      manifest_(read_manifest(directory)),
-      tokenizer_(tokenizer_from_json(manifest_.tokenizer_json)) {
+TokenDataset::TokenDataset(const std::string& directory) : TokenDataset(directory, read_manifest_text(directory)) {}
+
+TokenDataset::TokenDataset(const std::string& directory, const std::string& manifest_text)
+    : TokenDataset(directory, std::make_shared<const Manifest>(parse_manifest(manifest_text, directory))) {}
+
+TokenDataset::TokenDataset(std::string directory, std::shared_ptr<const Manifest> manifest)
+    : directory_(std::move(directory)),
+      manifest_(std::move(manifest)),
+      tokenizer_(tokenizer_from_json(manifest_->tokenizer_json)) {
   for (const Part part : kParts) {
-    int64_t chunks = 0;
-    for (const ShardInfo& info : manifest_.part(part).shards) {
-      first_chunk_[static_cast<int>(part)].push_back(chunks);
-      chunks += (info.tokens + kChunkTokens - 1) / kChunkTokens;
-      const std::string path = path_of(directory_, info.file);
-      std::error_code error;
-      const auto bytes = std::filesystem::file_size(path, error);
-      if (error) throw damaged_error("data", path, " is missing: ", error.message(), "; the manifest lists it");
-      if (static_cast<int64_t>(bytes) != info.bytes) {
-        throw damaged_error("data", path, ": ", static_cast<int64_t>(bytes) < info.bytes ? "truncated" : "too long",
-                            ": the manifest says ", info.bytes, " bytes, the file has ", bytes,
-                            "; restore the file or build the dataset again");
-      }
-    }
-    first_chunk_[static_cast<int>(part)].push_back(chunks);
+    std::vector<int64_t>& first = first_chunk_[static_cast<int>(part)];
+    first.push_back(0);
+    for (const ShardInfo& info : manifest_->part(part).shards)
+      first.push_back(first.back() + (info.tokens + kChunkTokens - 1) / kChunkTokens);
   }
+}
+
+std::vector<std::string> TokenDataset::remarks() const {
+  if (!manifest_->old_form()) return {};
+  return {str_cat(directory_, " is a dataset of the old form, without digests: a shard of another dataset of its size ",
+                  "would not be noticed, and its identity is that of its files; build it again to have both")};
+}
+
+std::unique_ptr<TokenDataset> TokenDataset::reopened() const {
+  return std::unique_ptr<TokenDataset>(new TokenDataset(directory_, manifest_));
+}
+
+int64_t TokenDataset::num_shards() const {
+  return static_cast<int64_t>(manifest_->part(Part::kTrain).shards.size() +
+                              manifest_->part(Part::kValidation).shards.size());
+}
+
+void TokenDataset::check_shard(int64_t shard) const {
+  const auto train = static_cast<int64_t>(manifest_->part(Part::kTrain).shards.size());
+  ASHLAR_CHECK(shard >= 0 && shard < num_shards(), "shard ", shard, " of ", num_shards());
+  make_reader(shard < train ? Part::kTrain : Part::kValidation, shard < train ? shard : shard - train);
+}
+
+std::unique_ptr<ShardReader> TokenDataset::make_reader(Part part, int64_t shard) const {
+  const ShardInfo& info = manifest_->part(part).shards[static_cast<size_t>(shard)];
+  return std::make_unique<ShardReader>(
+      ShardReader::Args{.path = path_of(directory_, info.file), .manifest = *manifest_, .part = part, .index = shard});
 }
 
 TokenDataset::~TokenDataset() = default;
@@ -51,8 +72,7 @@ ShardReader& TokenDataset::open_shard(Part part, int64_t shard) {
     return *open_.back().reader;
   }
   if (open_.size() >= kMaxOpenShards) open_.erase(open_.begin());
-  const ShardInfo& info = manifest_.part(part).shards[shard];
-  open_.push_back({part, shard, std::make_unique<ShardReader>(path_of(directory_, info.file), info, manifest_.wide)});
+  open_.push_back({part, shard, make_reader(part, shard)});
   return *open_.back().reader;
 }
 
@@ -64,7 +84,7 @@ std::span<const int32_t> TokenDataset::read_chunk(Part part, int64_t chunk) {
   const int64_t shard = std::upper_bound(first.begin(), first.end(), chunk) - first.begin() - 1;
   const int64_t local = chunk - first[shard];
   open_shard(part, shard).read_tokens(local, raw_);
-  chunk_tokens_.resize(raw_.size() / (manifest_.wide ? 4 : 2));
+  chunk_tokens_.resize(raw_.size() / (manifest_->wide ? 4 : 2));
   uint32_t largest = 0;
   const auto widen = [&]<typename Id>(Id) {
     for (size_t i = 0; i < chunk_tokens_.size(); ++i) {
@@ -74,15 +94,15 @@ std::span<const int32_t> TokenDataset::read_chunk(Part part, int64_t chunk) {
       chunk_tokens_[i] = static_cast<int32_t>(id);
     }
   };
-  if (manifest_.wide) {
+  if (manifest_->wide) {
     widen(uint32_t{});
   } else {
     widen(uint16_t{});
   }
-  if (largest >= static_cast<uint32_t>(manifest_.vocab_size)) {
-    throw damaged_error("data", path_of(directory_, manifest_.part(part).shards[shard].file),
+  if (largest >= static_cast<uint32_t>(manifest_->vocab_size)) {
+    throw damaged_error("data", path_of(directory_, manifest_->part(part).shards[shard].file),
                         ": dataset tokens, chunk ", local, ": id ", largest, " is outside the vocabulary of ",
-                        manifest_.vocab_size);
+                        manifest_->vocab_size);
   }
   cached_part_ = part;
   cached_chunk_ = chunk;

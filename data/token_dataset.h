@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/fingerprint.h"
 #include "data/manifest.h"
 #include "data/tokenizer.h"
 
@@ -13,20 +14,28 @@ namespace ashlar::data {
 
 class ShardReader;
 
-/// A dataset opened for reading. Opening reads the manifest and looks at each shard's size; shards are opened when
-/// first read. Every read is of whole chunks, each under its checksum: a damaged chunk or a truncated shard is a
-/// damaged-data error (exit code 3) that names file, dataset and chunk. Not for use by two threads at once.
+/// A dataset opened for reading. Opening reads the manifest and touches no shard: those are opened, and compared with
+/// the manifest, when first read. Every read is of whole chunks, each under its checksum: a damaged chunk, a truncated
+/// shard or one that belongs elsewhere is a damaged-data error (exit code 3) that names file, dataset and chunk. Not
+/// for use by two threads at once.
 class TokenDataset {
  public:
   explicit TokenDataset(const std::string& directory);
+  /// The same with the bytes of its manifest.json at hand, read by someone else.
+  TokenDataset(const std::string& directory, const std::string& manifest_text);
   ~TokenDataset();
   TokenDataset(const TokenDataset&) = delete;
   TokenDataset& operator=(const TokenDataset&) = delete;
 
   const std::string& directory() const { return directory_; }
-  const Manifest& manifest() const { return manifest_; }
+  const Manifest& manifest() const { return *manifest_; }
+  Fingerprint fingerprint() const { return fingerprint_of(*manifest_); }
+  /// One line each of what its user should know and cannot mend by reading: that it is of the old form.
+  std::vector<std::string> remarks() const;
+  /// Another reader of the same dataset, for another thread, with the manifest shared.
+  std::unique_ptr<TokenDataset> reopened() const;
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  int64_t tokens(Part part) const { return manifest_.part(part).tokens; }
+  int64_t tokens(Part part) const { return manifest_->part(part).tokens; }
   int64_t num_chunks(Part part) const { return (tokens(part) + kChunkTokens - 1) / kChunkTokens; }
 
   /// The tokens of chunk `chunk` of a part: kChunkTokens of them, fewer in the last. Ids at or above the vocabulary are
@@ -36,6 +45,12 @@ class TokenDataset {
   /// Copies tokens [first, first + out.size()) of a part; the chunk last used is kept, so reading on in order costs one
   /// read per chunk.
   void read(Part part, int64_t first, std::span<int32_t> out);
+
+  /// Shards of both parts together, the train part's first: what check_shard counts.
+  int64_t num_shards() const;
+  /// Opens one shard and compares it with the manifest, without its chunks: damaged error when it is missing, truncated
+  /// or another shard than it should be. Nothing stays open.
+  void check_shard(int64_t shard) const;
 
   /// Positions in the part's stream where documents begin, of one shard.
   std::vector<int64_t> read_document_starts(Part part, int64_t shard);
@@ -49,10 +64,12 @@ class TokenDataset {
     int64_t shard;
     std::unique_ptr<ShardReader> reader;
   };
+  TokenDataset(std::string directory, std::shared_ptr<const Manifest> manifest);
+  std::unique_ptr<ShardReader> make_reader(Part part, int64_t shard) const;
   ShardReader& open_shard(Part part, int64_t shard);
 
   std::string directory_;
-  Manifest manifest_;
+  std::shared_ptr<const Manifest> manifest_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<int64_t> first_chunk_[2];  ///< first chunk of each shard, and one past the end
   std::vector<OpenShard> open_;          ///< most recently used last, few

@@ -234,18 +234,21 @@ void print_first_tokens(data::TokenDataset& dataset, int64_t n, std::ostream& ou
   out << "first " << n << " tokens: " << ids_text << "\nas text: " << text << "\n";
 }
 
-int run_inspect(std::span<const std::string> args, std::ostream& out) {
+int run_inspect(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
   Arguments given("data inspect", args);
   const bool entropies = given.flag("--entropy");
   const int64_t tokens = given.integer("--tokens", 64, 0, 1'000'000);
   const std::string directory = only_directory(given);
   data::TokenDataset dataset(directory);
+  for (const std::string& remark : dataset.remarks()) err << "warning: " << remark << std::endl;
   const data::Manifest& m = dataset.manifest();
-  out << dataset.directory() << ": dataset version " << data::Manifest::kVersion << ", tokenizer "
-      << dataset.tokenizer().identity() << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size
-      << ", end of document " << m.eod_id << ", " << (m.wide ? "uint32" : "uint16") << "\n";
+  out << dataset.directory() << ": dataset version " << m.version << ", tokenizer " << dataset.tokenizer().identity()
+      << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size << ", end of document " << m.eod_id << ", "
+      << (m.wide ? "uint32" : "uint16") << "\n";
   out << "  source     " << m.source_files << " files, " << size_text(m.source_bytes) << ", "
       << m.source_empty_documents << " empty documents left out\n";
+  const data::Fingerprint print = dataset.fingerprint();
+  out << "  fingerprint tokenizer " << print.tokenizer << ", tokens " << print.tokens << "\n";
   print_counts(m, out);
   out << "  validation "
       << (m.validation_rule == "documents" ? "whole documents"
@@ -285,7 +288,7 @@ int run_data_command(std::span<const std::string> args, std::ostream& out, std::
   }
   const std::span<const std::string> rest = args.subspan(1);
   if (args[0] == "build") return run_build(rest, out, err);
-  if (args[0] == "inspect") return run_inspect(rest, out);
+  if (args[0] == "inspect") return run_inspect(rest, out, err);
   if (args[0] == "verify") return run_verify(rest, out, err);
   throw input_error("data", "unknown subcommand \"", args[0], "\"; choose build, inspect or verify");
 }

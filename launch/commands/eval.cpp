@@ -102,6 +102,7 @@ int run_eval_command(std::span<const std::string> words, comm::Bootstrap& bootst
   const training::LoadedModel m = training::load_model(a.load, ranks, log);
   std::optional<data::ValidationStream> stream;
   comm::together(ranks, [&] { stream.emplace(open_stream(a, m)); });
+  for (const std::string& remark : stream->dataset().remarks()) log.warn(remark);
   const auto begin = std::chrono::steady_clock::now();
   const LossStats stats = training::evaluate(*m.engine, *stream);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

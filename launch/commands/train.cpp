@@ -60,6 +60,7 @@ int run_train_command(std::span<const std::string> words, const training::Signal
     for (const auto& source : raw.data_sources()) {
       try {
         datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});
+        for (const std::string& remark : datasets.back().dataset->remarks()) log.warn(remark);
         if (!facts.dataset_vocab_size) facts.dataset_vocab_size = datasets.back().dataset->tokenizer().vocab_size();
       } catch (const Error& error) {
         if (error.code() != ExitCode::kInput) throw;

@@ -199,7 +199,7 @@ TEST_F(Damage, NewerVersionIsRefused) {
   const std::string file = path() + "/manifest.json";
   const std::string text = read_all(file);
   std::string newer = text;
-  newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
+  newer.replace(newer.find("\"version\": 2"), 12, "\"version\": 3");
   write_all(file, newer);
   EXPECT_THAT([&] { read_manifest(path()); }, ::testing::ThrowsMessage<Error>(HasSubstr("checksum")));
   write_all(file, resealed(newer));
@@ -208,7 +208,7 @@ TEST_F(Damage, NewerVersionIsRefused) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::kInput);
-    EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("version 2"), HasSubstr("version 1")));
+    EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("version 3"), HasSubstr("versions 1 and 2")));
   }
   write_all(file, "{\"format\": \"something.else\"}");
   try {

@@ -49,7 +49,12 @@ void write_dataset(const std::string& directory, const DatasetSpec& spec) {
       shard.file = str_cat(name_of(part), "-0000", k, ".h5");
       shard.tokens = n;
       const std::string path = directory + "/" + shard.file;
-      ShardWriter writer(path, n, spec.wide);
+      ShardWriter writer({.path = path,
+                          .part = part,
+                          .index = static_cast<int64_t>(k),
+                          .first_chunk = done / kChunkTokens,
+                          .tokens = n,
+                          .wide = spec.wide});
       writer.append(std::span(all).subspan(static_cast<size_t>(done), static_cast<size_t>(n)));
       for (int64_t i = 0; i < n; ++i) {
         const bool begins = done + i == 0 || all[done + i - 1] == m.eod_id;
@@ -57,6 +62,7 @@ void write_dataset(const std::string& directory, const DatasetSpec& spec) {
       }
       shard.documents = writer.documents_written();
       writer.finish();
+      shard.digest = writer.digest();
       const io::FileSum sum = io::sum_file(path);
       shard.bytes = sum.bytes;
       shard.crc32 = sum.crc32;

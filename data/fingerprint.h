@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "data/manifest.h"
+
+namespace ashlar::data {
+
+/// What a dataset is by its contents: two datasets with equal fingerprints give a run the same samples and the same
+/// tokenizer, wherever they lie, whenever and on however many threads they were built, and however they are cut into
+/// shards.
+struct Fingerprint {
+  std::string tokenizer;  ///< 32 hex digits of the tokenizer's canonical JSON
+  std::string tokens;     ///< 32 hex digits of the token stream of each part: ids, document ends, counts
+
+  bool operator==(const Fingerprint&) const = default;
+};
+
+/// Of a dataset of the old form (manifest version 1), which holds no digest of its tokens, `tokens` is "old:" and a
+/// digest of the sizes and checksums of its shards: equal for equal files, and never equal to that of a new dataset.
+Fingerprint fingerprint_of(const Manifest& manifest);
+
+/// `tokenizer` of a fingerprint, from what Tokenizer::to_json gives.
+std::string tokenizer_fingerprint(const std::string& tokenizer_json);
+
+}  // namespace ashlar::data
