@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
+#include "launch/training/datasets.h"
 #include "launch/training/trainer.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
@@ -70,6 +71,7 @@ int run_train_command(std::span<const std::string> words, const training::Signal
     resolved = config::resolve(raw, facts);
   });
   check_same_configuration(ranks, resolved.config);
+  training::check_shards(ranks, datasets);
   training::Trainer trainer({.resolved = resolved,
                              .datasets = std::move(datasets),
                              .bootstrap = bootstrap,
