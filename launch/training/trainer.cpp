@@ -61,7 +61,8 @@ Trainer::Trainer(TrainerArgs args)
       memory_(std::move(args.memory)),
       log_(args.log),
       mesh_(ranks_, shape_of(config_.mesh), config_.model.n_kv_heads),
-      directory_(config_.run.dir) {
+      directory_(config_.run.dir),
+      retention_(config_.run.dir, first_rank_ ? config_.checkpoint.keep : 0) {
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_run_directory();
   naming_the_lost(watch_.get(), [&] { set_up(args); });
@@ -147,7 +148,7 @@ checkpoint::LoadArgs Trainer::load_args(checkpoint::CheckpointReader& reader) {
 }
 
 bool Trainer::restore() {
-  for (const auto& path : checkpoint::remove_leftovers(directory_.path(), ranks_))
+  for (const auto& path : checkpoint::remove_leftovers(directory_.path(), log_, ranks_))
     log_.info(str_cat("removed ", path.string(), ", left by a killed process"));
   const auto found = checkpoint::newest_good(directory_.path(), log_, ranks_);
   if (!found) return false;
@@ -167,6 +168,7 @@ bool Trainer::restore() {
   engine_->share_weights();
   metadata_ = reader.metadata();
   step_ = saved_step_ = state.step;
+  retention_.trust(*found);
   tokens_ = state.tokens;
   log_.info(str_cat("continuing from ", found->path.string(), " at step ", step_));
   return true;
@@ -268,11 +270,15 @@ void Trainer::save() {
                                                   .philox_step = static_cast<uint64_t>(step_)},
                                         .config_toml = config_toml_,
                                         .tokenizer_json = tokenizer_json_,
-                                        .metadata = metadata_,
-                                        .keep = config_.checkpoint.keep});
+                                        .metadata = metadata_});
   saved_step_ = step_;
   log_.info(str_cat("saved ", saved.path.string(), " (", human_bytes(saved.bytes), " in ",
                     absl::StrFormat("%.1f", saved.seconds), " s)"));
+  retention_.start(step_);
+}
+
+void Trainer::say(const checkpoint::Retention::Report& report) {
+  for (const std::string& warning : report.warnings) log_.warn(warning);
 }
 
 std::optional<SignalWatch::Request> Trainer::stop_request() {
@@ -309,18 +315,21 @@ ExitCode Trainer::train() {
     for (const double ms : recent_ms_) mean_ms += ms / static_cast<double>(recent_ms_.size());
     row.eta_sec = mean_ms / 1e3 * static_cast<double>(c.train.steps - step_);
     report(row);
+    say(retention_.poll());
     if (c.log.stats_every > 0 && step_ % c.log.stats_every == 0) write_statistics();
     if (c.train.eval_every > 0 && step_ % c.train.eval_every == 0) validate();
     if (c.checkpoint.every > 0 && step_ % c.checkpoint.every == 0) save();
   }
   if (stop) {
     save();
+    say(retention_.wait());
     log_.info(
         str_cat(stop->name, ": stopped after step ", step_, " of ", c.train.steps, "; the same command continues"));
     return stop->code;
   }
   validate();
   save();
+  say(retention_.wait());
   log_.info(
       str_cat("memory: ", memory_.report(*backend_), "; peak of the process ", human_bytes(peak_resident_bytes())));
   return ExitCode::kDone;

@@ -15,6 +15,7 @@
 #include "launch/training/run_directory.h"
 #include "launch/training/signals.h"
 #include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/retention.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/mesh/mesh.h"
 
@@ -62,6 +63,7 @@ class Trainer {
   void write_statistics();
   void validate();
   void save();
+  void say(const checkpoint::Retention::Report& report);
   void check_state();  ///< throws Error(kNonFinite) when a weight or moment is not finite
   std::optional<SignalWatch::Request> stop_request();  ///< of any rank, the same on all
 
@@ -74,7 +76,8 @@ class Trainer {
   MemoryLedger memory_;
   Log& log_;
   mesh::Mesh mesh_;
-  RunDirectory directory_;  ///< locked by rank 0
+  RunDirectory directory_;           ///< locked by rank 0
+  checkpoint::Retention retention_;  ///< rank 0's works
   std::unique_ptr<RankWatch> watch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;

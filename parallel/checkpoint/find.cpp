@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
+#include "parallel/checkpoint/partial.h"
 #include "parallel/checkpoint/reader.h"
-#include "parallel/checkpoint/writer.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/together.h"
 
@@ -53,14 +53,6 @@ std::vector<Found> list_folder(const std::filesystem::path& folder) {
   return found;
 }
 
-void verify(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path / kManifestFile, error)) {
-    throw damaged_error("checkpoint", io::printable(path.string()), " has no ", kManifestFile);
-  }
-  CheckpointReader(path).verify();
-}
-
 std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& log) {
   std::vector<Found> found = list_folder(folder);
   if (found.empty()) return std::nullopt;
@@ -78,6 +70,14 @@ std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& lo
 }
 
 }  // namespace
+
+void verify(const std::filesystem::path& path, const std::function<bool()>& cancelled) {
+  std::error_code error;
+  if (!std::filesystem::exists(path / kManifestFile, error)) {
+    throw damaged_error("checkpoint", io::printable(path.string()), " has no ", kManifestFile);
+  }
+  CheckpointReader(path).verify(cancelled);
+}
 
 std::string directory_name(int64_t step) { return absl::StrFormat("step-%08d", step); }
 
@@ -104,19 +104,24 @@ std::filesystem::path resolve(const std::filesystem::path& path, Log& log) {
                     " which is neither; name one of those");
 }
 
-std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir) {
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log) {
   const std::filesystem::path folder = checkpoints_dir(run_dir);
   std::vector<std::filesystem::path> removed;
-  for (const Found& partial : entries(folder, kPartialSuffix)) {
-    remove_tree(partial.path);
-    removed.push_back(partial.path);
-  }
+  const auto remove_ours = [&](const std::filesystem::path& path) {
+    if (is_ours(path)) {
+      remove_tree(path);
+      removed.push_back(path);
+    } else {
+      log.warn(str_cat(io::printable(path.string()), " has a name of unfinished checkpoints but no ", kMarkerFile,
+                       " in it, so this program did not write it and leaves it as it is; move it away"));
+    }
+  };
+  for (const Found& partial : entries(folder, kPartialSuffix)) remove_ours(partial.path);
   for (const Found& old : entries(folder, kReplacedSuffix)) {
     const std::filesystem::path final_path = folder / directory_name(old.step);
     std::error_code error;
     if (std::filesystem::exists(final_path, error)) {
-      remove_tree(old.path);
-      removed.push_back(old.path);
+      remove_ours(old.path);
     } else {
       rename_path(old.path, final_path);
     }
@@ -148,10 +153,11 @@ std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm:
   return broadcast_paths(ranks, found).front();
 }
 
-std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, comm::Communicator& ranks) {
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
+                                                    comm::Communicator& ranks) {
   std::vector<std::filesystem::path> removed;
   comm::together(ranks, [&] {
-    if (ranks.rank() == 0) removed = remove_leftovers(run_dir);
+    if (ranks.rank() == 0) removed = remove_leftovers(run_dir, log);
   });
   return broadcast_paths(ranks, removed);
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,15 +34,21 @@ std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log)
 /// `checkpoints` folder (newest good one). Input error that says what was looked for when it is neither.
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log);
 
-/// Removes what killed processes left (`step-N.partial`; `step-N.replaced` beside its successor) and gives a
-/// checkpoint that lost its name half-way through a replacement its name back. Returns what was removed. For the owner
-/// of the run directory only: at start, and before each save, which calls it.
-std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir);
+/// Reads every byte of a checkpoint and compares it with its checksum. Damaged error at the first difference, input
+/// error as CheckpointReader. Returns early when `cancelled` says so.
+void verify(const std::filesystem::path& checkpoint, const std::function<bool()>& cancelled = {});
+
+/// Removes what killed processes of this program left (`step-N.partial`; `step-N.replaced` beside its successor) and
+/// gives a checkpoint that lost its name half-way through a replacement its name back. A directory of such a name
+/// without the marker of ours is left as it is, with a warning. Returns what was removed. For the owner of the run
+/// directory only, at start.
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log);
 
 /// The same for many ranks, called by all of them: rank 0 looks (and logs) alone, all get its answer or its error.
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::Communicator& ranks);
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::Communicator& ranks);
-std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, comm::Communicator& ranks);
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
+                                                    comm::Communicator& ranks);
 
 /// Rank 0's paths, on all ranks.
 std::vector<std::filesystem::path> broadcast_paths(comm::Communicator& ranks,

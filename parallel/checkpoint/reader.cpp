@@ -208,8 +208,11 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
   }
 }
 
-void CheckpointReader::verify() {
-  for (size_t i = 0; i < files_.size(); ++i) file(static_cast<int64_t>(i)).verify();
+void CheckpointReader::verify(const std::function<bool()>& cancelled) {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (cancelled && cancelled()) return;
+    file(static_cast<int64_t>(i)).verify();
+  }
 }
 
 }  // namespace ashlar::checkpoint

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,8 +46,8 @@ class CheckpointReader {
   void read_block(const TensorRecord& tensor, const Block& block, std::span<std::byte> out);
 
   /// Reads every byte of every file and compares it with its checksum; checks every file's header against the
-  /// manifest. Throws at the first damage.
-  void verify();
+  /// manifest. Throws at the first damage. Returns early when `cancelled` says so.
+  void verify(const std::function<bool()>& cancelled = {});
 
  private:
   class File;

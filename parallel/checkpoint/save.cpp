@@ -12,6 +12,8 @@
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/partial.h"
+#include "parallel/checkpoint/retention.h"
 #include "parallel/checkpoint/writer.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/together.h"
@@ -106,42 +108,13 @@ void check_visible(const std::filesystem::path& directory) {
                     "share");
 }
 
-/// Removes all but the newest `keep` checkpoints of at most `step`. Each loses its name first, so that a half removed
-/// one is never taken for whole.
-void retire(const SaveArgs& args, std::vector<std::filesystem::path>& removed) {
-  if (args.keep == 0) return;
-  std::vector<Found> found = list(args.run_dir);
-  std::erase_if(found, [&](const Found& f) { return f.step > args.state.step; });
-  const auto excess = static_cast<int64_t>(found.size()) - args.keep;
-  for (int64_t i = 0; i < excess; ++i) {
-    const std::filesystem::path& path = found[static_cast<size_t>(i)].path;
-    const std::filesystem::path partial = partial_path(path);
-    rename_path(path, partial);
-    remove_tree(partial);
-    removed.push_back(path);
-  }
-}
-
 /// `path` as an absolute one without a trailing slash, so that a suffix makes a sibling.
 std::filesystem::path sibling_base(const std::filesystem::path& path) {
   std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
   return absolute.has_filename() ? absolute : absolute.parent_path();
 }
 
-/// The partial directory of a killed import may be removed; a user's directory that happens to have its name may not.
-void check_partial_is_ours(const std::filesystem::path& dir) {
-  const std::filesystem::path partial = partial_path(dir);
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(partial, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with(name_of(Group::kWeights)) || name.starts_with(kManifestFile)) continue;
-    throw input_error("checkpoint", "writing needs the name ", io::printable(partial.string()), ", which holds ",
-                      io::printable(name), "; rename that directory or choose another output");
-  }
-}
-
 void check_free(const std::filesystem::path& dir) {
-  check_partial_is_ours(dir);
   std::error_code error;
   if (!std::filesystem::exists(dir, error)) return;
   if (!std::filesystem::is_directory(dir, error) || !std::filesystem::is_empty(dir, error)) {
@@ -163,10 +136,7 @@ Saved save(const Ctx& ctx, const SaveArgs& args) {
   };
   // 1. One directory for all.
   std::optional<PartialDirectory> directory;  // rank 0's, which removes it when any rank fails
-  on_rank_0([&] {
-    saved.removed = remove_leftovers(args.run_dir);
-    directory.emplace(saved.path);
-  });
+  on_rank_0([&] { directory.emplace(saved.path); });
   comm::together(args.ranks, [&] { check_visible(partial_path(saved.path)); });
   // 2. Each rank its files.
   std::string list;
@@ -180,7 +150,12 @@ Saved save(const Ctx& ctx, const SaveArgs& args) {
                       .metadata = args.metadata};
     for (const std::string& text : lists) add_part(manifest, parse_part(text));
     saved.bytes = manifest.total_bytes() + directory->commit(manifest);
-    retire(args, saved.removed);
+    if (args.keep == 0) return;
+    Retention retention(args.run_dir, args.keep);
+    retention.start(args.state.step);
+    Retention::Report report = retention.wait();
+    saved.removed = std::move(report.removed);
+    saved.warnings = std::move(report.warnings);
   });
   saved.bytes = comm::broadcast_value(args.ranks, saved.bytes, 0);
   saved.seconds = comm::broadcast_value(args.ranks, seconds_since(start), 0);

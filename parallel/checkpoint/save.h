@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,14 +28,15 @@ struct SaveArgs {
   std::string_view config_toml;
   std::string_view tokenizer_json;
   io::Metadata metadata;
-  int64_t keep = 0;  ///< newest checkpoints to keep, this one included; 0 = all
+  int64_t keep = 0;  ///< newest good checkpoints to keep, this one included; 0 = all, for a Retention or for ever
 };
 
 struct Saved {
   std::filesystem::path path;
   int64_t bytes = 0;  ///< of all files, manifest included
   double seconds = 0;
-  std::vector<std::filesystem::path> removed;  ///< leftovers of killed processes, and older checkpoints by `keep`
+  std::vector<std::filesystem::path> removed;  ///< older checkpoints by `keep`
+  std::vector<std::string> warnings;           ///< rank 0's, of damaged ones among them
 };
 
 /// Writes one checkpoint; called by all ranks with the same state, texts and `keep`, and returns the same on all of
@@ -43,8 +45,7 @@ struct Saved {
 /// memory is bounded by 16 MiB, whatever the model, and on rank 0 by the manifest.
 /// The directory has the suffix `.partial` until every file is durable and is then renamed, so a process killed at any
 /// moment leaves the checkpoints of before, or those and the new one. A checkpoint of the same step is replaced.
-/// Retention comes after the new one is durable; it counts steps up to state.step and never touches later ones (they
-/// are damaged ones that this run went back behind).
+/// Retention comes last and as Retention does it: only checkpoints that verify in full count, the new one among them.
 /// Errors of any rank are thrown by all, as comm::SharedError: full disk or size limit exit 6, a directory that is
 /// unwritable or not visible to every rank exit 2; what was there before stays, the partial directory is removed. The
 /// process must ignore SIGXFSZ to get EFBIG instead of a signal.

@@ -1,15 +1,10 @@
 #include "parallel/checkpoint/writer.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
-#include "core/io/atomic_file.h"
-#include "core/io/posix_file.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -84,60 +79,6 @@ void add_part(Manifest& manifest, const Manifest& part) {
       record.slices.push_back(std::move(slice));
     }
   }
-}
-
-std::filesystem::path partial_path(std::filesystem::path final_path) { return final_path += kPartialSuffix; }
-
-void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) {
-    throw io::system_error("checkpoint", str_cat("rename ", io::printable(from.string()), " to"), to, errno);
-  }
-}
-
-void remove_tree(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) throw io::system_error("checkpoint", "remove", path, error.value());
-}
-
-PartialDirectory::PartialDirectory(std::filesystem::path final_path)
-    : final_(std::move(final_path)), partial_(partial_path(final_)) {
-  std::error_code error;
-  existing_ = final_.parent_path();
-  while (!existing_.empty() && !std::filesystem::exists(existing_, error)) existing_ = existing_.parent_path();
-  io::create_directories(final_.parent_path());
-  remove_tree(partial_);
-  std::filesystem::create_directory(partial_, error);
-  if (error) throw io::system_error("checkpoint", "create directory", partial_, error.value());
-}
-
-PartialDirectory::~PartialDirectory() {
-  if (committed_) return;
-  std::error_code ignored;  // a destructor may run because the disk is failing; a leftover is removed by the next save
-  std::filesystem::remove_all(partial_, ignored);
-}
-
-int64_t PartialDirectory::commit(const Manifest& manifest) {
-  const std::string text = manifest_text(manifest);
-  io::write_file_atomically(partial_ / kManifestFile, text);
-  std::filesystem::path replaced = final_;
-  replaced += kReplacedSuffix;
-  std::error_code error;
-  const bool replaces = std::filesystem::exists(final_, error);
-  if (replaces) rename_path(final_, replaced);
-  try {
-    rename_path(partial_, final_);
-  } catch (const Error&) {
-    if (replaces) rename_path(replaced, final_);
-    throw;
-  }
-  committed_ = true;
-  // Up to the first directory that was there before: a new run directory must survive a power cut too.
-  std::filesystem::path parent = final_.parent_path();
-  for (; parent != existing_; parent = parent.parent_path()) io::sync_directory(parent);
-  io::sync_directory(parent);
-  if (replaces) remove_tree(replaced);
-  return static_cast<int64_t>(text.size());
 }
 
 }  // namespace ashlar::checkpoint

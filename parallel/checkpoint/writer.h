@@ -47,36 +47,4 @@ void add_file(Manifest& manifest, const WrittenFile& file);
 /// Adds the files and tensors of another list. Bug as add_file.
 void add_part(Manifest& manifest, const Manifest& part);
 
-/// FINAL.partial.
-std::filesystem::path partial_path(std::filesystem::path final_path);
-
-/// A directory that appears under its final name whole or not at all: files go to `FINAL.partial`.
-class PartialDirectory {
- public:
-  /// Creates FINAL.partial, empty; one left by a killed process is removed first.
-  explicit PartialDirectory(std::filesystem::path final_path);
-  ~PartialDirectory();  ///< removes what was not committed
-  PartialDirectory(const PartialDirectory&) = delete;
-  PartialDirectory& operator=(const PartialDirectory&) = delete;
-
-  const std::filesystem::path& path() const { return partial_; }
-
-  /// Writes the manifest, renames the directory, makes the name durable. What stood under the final name is moved
-  /// aside as FINAL.replaced and removed when the new one is in place. Returns the size of the manifest.
-  int64_t commit(const Manifest& manifest);
-
- private:
-  std::filesystem::path final_;
-  std::filesystem::path partial_;
-  std::filesystem::path existing_;  // nearest ancestor that was there before
-  bool committed_ = false;
-};
-
-inline constexpr std::string_view kPartialSuffix = ".partial";
-inline constexpr std::string_view kReplacedSuffix = ".replaced";
-
-/// Renames, with the error naming both. Removes a tree, with the error naming it.
-void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
-void remove_tree(const std::filesystem::path& path);
-
 }  // namespace ashlar::checkpoint

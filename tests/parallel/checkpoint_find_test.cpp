@@ -9,6 +9,8 @@
 #include "core/base/log.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/partial.h"
+#include "parallel/checkpoint/retention.h"
 #include "parallel/checkpoint/save.h"
 #include "tests/parallel/checkpoint_fixture.h"
 #include "tests/support/scratch_dir.h"
@@ -73,6 +75,20 @@ TEST_F(CheckpointFind, KeepsTheNewestAndNeverTouchesLaterSteps) {
   EXPECT_THAT(folder(), ElementsAre("step-100000000"));
 }
 
+TEST_F(CheckpointFind, ADamagedOneIsNotKeptInPlaceOfAGoodOne) {
+  save_at(10);
+  save_at(20);
+  damage(20);
+  const Saved saved = save_at(30, 2);
+  EXPECT_THAT(saved.removed, ElementsAre());
+  EXPECT_THAT(steps(), ElementsAre(10, 20, 30)) << "20 is damaged: 10 and 30 are the two that count";
+  ASSERT_EQ(saved.warnings.size(), 1U);
+  EXPECT_THAT(saved.warnings[0], AllOf(HasSubstr("step-00000020"), HasSubstr("chunk 0"), HasSubstr("not counted")));
+  // The next good one makes two without it.
+  EXPECT_THAT(save_at(40, 2).removed, ElementsAre(step_dir(10), step_dir(20)));
+  EXPECT_THAT(steps(), ElementsAre(30, 40));
+}
+
 TEST_F(CheckpointFind, SavingAStepAgainReplacesIt) {
   save_at(10);
   save_at(20);
@@ -90,23 +106,53 @@ TEST_F(CheckpointFind, SavingAStepAgainReplacesIt) {
   EXPECT_EQ(loaded.all_bytes(), model_.all_bytes());
 }
 
-TEST_F(CheckpointFind, LeftoversGoAtTheNextSaveAndAtStart) {
+TEST_F(CheckpointFind, LeftoversGoAtStart) {
   save_at(10);
-  const auto leave = [&] {
-    fs::copy(step_dir(10), step_dir(20).string() + ".partial");
-    fs::copy(step_dir(10), step_dir(10).string() + ".replaced");
-  };
-  leave();
+  for (const std::string& left : {step_dir(20).string() + ".partial", step_dir(10).string() + ".replaced"}) {
+    fs::copy(step_dir(10), left);
+    mark(left);
+  }
+  fs::create_directories(step_dir(40).string() + ".partial");  // killed between making and marking it
   spit(run() / "checkpoints" / "notes.partial", "the user's");
   fs::create_directories(run() / "checkpoints" / "step-abc.partial");
   EXPECT_THAT(steps(), ElementsAre(10)) << "none of these is a checkpoint";
-  EXPECT_THAT(save_at(30).removed,
-              ElementsAre(step_dir(20).string() + ".partial", step_dir(10).string() + ".replaced"));
-  EXPECT_THAT(folder(), ElementsAre("notes.partial", "step-00000010", "step-00000030", "step-abc.partial"));
-  leave();
-  EXPECT_EQ(remove_leftovers(run()).size(), 2U);
-  EXPECT_THAT(folder(), ElementsAre("notes.partial", "step-00000010", "step-00000030", "step-abc.partial"));
-  EXPECT_TRUE(remove_leftovers(dir_.path() / "absent").empty());
+  EXPECT_EQ(remove_leftovers(run(), log_).size(), 3U);
+  EXPECT_THAT(log_.warnings(), ElementsAre());
+  EXPECT_THAT(folder(), ElementsAre("notes.partial", "step-00000010", "step-abc.partial"));
+  EXPECT_TRUE(remove_leftovers(dir_.path() / "absent", log_).empty());
+}
+
+TEST_F(CheckpointFind, WhatSomebodyElsePutThereStays) {
+  save_at(10);
+  const std::string partial = step_dir(20).string() + ".partial", replaced = step_dir(10).string() + ".replaced";
+  for (const std::string& theirs : {partial, replaced}) fs::copy(step_dir(10), theirs);
+  EXPECT_TRUE(remove_leftovers(run(), log_).empty());
+  ASSERT_EQ(log_.warnings().size(), 2U);
+  EXPECT_THAT(log_.warnings()[0], AllOf(HasSubstr("step-00000020.partial"), HasSubstr("leaves it as it is")));
+  EXPECT_EQ(error_of([&] { save_at(20); }).code(), ExitCode::kInput);
+  EXPECT_THAT(folder(), ElementsAre("step-00000010", "step-00000010.replaced", "step-00000020.partial"));
+}
+
+TEST_F(CheckpointFind, RetentionReadsAgainWhatHasChanged) {
+  Retention retention(run(), 2);
+  for (const int64_t step : {10, 20}) {
+    save_at(step);
+    retention.trust({step_dir(step), step});  // as if all ranks had verified it
+  }
+  retention.start(20);
+  EXPECT_THAT(retention.wait().removed, ElementsAre());
+  save_at(30);
+  damage(20);
+  retention.start(30);
+  Retention::Report report = retention.wait();
+  EXPECT_THAT(report.removed, ElementsAre()) << "20 has changed since it was verified";
+  EXPECT_EQ(report.warnings.size(), 1U);
+  damage(30);
+  retention.start(30);
+  report = retention.wait();
+  EXPECT_THAT(report.removed, ElementsAre());
+  EXPECT_EQ(report.warnings.size(), 1U) << "what was said of 20 is not said again";
+  EXPECT_THAT(steps(), ElementsAre(10, 20, 30));
 }
 
 TEST_F(CheckpointFind, AReplacementCutShortLosesNothing) {
@@ -116,7 +162,7 @@ TEST_F(CheckpointFind, AReplacementCutShortLosesNothing) {
   const auto found = newest_good(run(), log_);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->path, step_dir(10).string() + ".replaced");
-  EXPECT_TRUE(remove_leftovers(run()).empty());
+  EXPECT_TRUE(remove_leftovers(run(), log_).empty());
   EXPECT_EQ(newest_good(run(), log_)->path, step_dir(10));
 }
 

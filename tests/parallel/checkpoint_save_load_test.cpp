@@ -1,11 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -224,21 +228,66 @@ TEST(CheckpointWriteTensors, KeepsTheSourceAndRefusesWhatIsThere) {
   testing::spit(dir.file("plain"), "x");
   EXPECT_EQ(error_of([&] { write_vector(dir.file("plain"), io::FileDType::kBF16, bytes); }).code(), ExitCode::kInput);
 
-  // An empty directory, also written with a slash, is filled; the leftover of a killed import is not in the way.
+  // An empty directory, also written with a slash, is filled.
   fs::create_directories(dir.path() / "empty");
-  fs::create_directories(dir.path() / "empty.partial");
-  testing::spit(dir.file("empty.partial/weights-00000.safetensors.partial"), "half");
   write_vector(dir.path() / "empty" / "", io::FileDType::kBF16, bytes);
   CheckpointReader(dir.path() / "empty").verify();
   EXPECT_FALSE(fs::exists(dir.path() / "empty.partial"));
+}
 
-  // A user's directory of that name is: it stays.
-  fs::create_directories(dir.path() / "mine.partial");
-  testing::spit(dir.file("mine.partial/thesis.txt"), "years");
-  const Error mine = error_of([&] { write_vector(dir.path() / "mine", io::FileDType::kBF16, bytes); });
-  EXPECT_EQ(mine.code(), ExitCode::kInput);
-  EXPECT_THAT(mine.what(), HasSubstr("thesis.txt"));
-  EXPECT_EQ(testing::slurp(dir.file("mine.partial/thesis.txt")), "years");
+TEST(CheckpointWriteTensors, APartialDirectoryOfSomebodyElseStays) {
+  const ScratchDir dir;
+  const std::string bytes = bytes_from(std::vector<uint16_t>{1, 2, 3});
+  // Names such as ours prove nothing: only the marker does.
+  for (const char* name : {"thesis.txt", "weights-00000.safetensors", "manifest.json"}) {
+    fs::create_directories(dir.path() / "mine.partial");
+    testing::spit(dir.path() / "mine.partial" / name, "years");
+    const Error mine = error_of([&] { write_vector(dir.path() / "mine", io::FileDType::kBF16, bytes); });
+    EXPECT_EQ(mine.code(), ExitCode::kInput);
+    EXPECT_THAT(mine.what(), AllOf(HasSubstr("mine.partial"), HasSubstr("rename or remove it")));
+    EXPECT_EQ(testing::slurp(dir.path() / "mine.partial" / name), "years");
+    EXPECT_FALSE(fs::exists(dir.path() / "mine"));
+    fs::remove_all(dir.path() / "mine.partial");
+  }
+  testing::spit(dir.file("mine.partial"), "a file");
+  EXPECT_EQ(error_of([&] { write_vector(dir.path() / "mine", io::FileDType::kBF16, bytes); }).code(), ExitCode::kInput);
+  EXPECT_EQ(testing::slurp(dir.file("mine.partial")), "a file");
+}
+
+TEST(CheckpointWriteTensors, KilledAtAnyMomentAndRunAgainIsWhole) {
+  const ScratchDir dir;
+  const fs::path out = dir.path() / "out";
+  const std::string bytes(4000, 'b');
+  // A source that is killed at each of its steps, and once before the first file.
+  for (int kill_at = 0; kill_at <= 4; ++kill_at) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int part = 0;
+      const TensorSource source{.tensors = {{.name = "x", .dtype = io::FileDType::kU8, .shape = {4000}}},
+                                .produce = [&](const io::TensorSpec&, const TensorSource::Emit& emit) {
+                                  for (size_t at = 0; at < 4000; at += 1000) {
+                                    if (part++ == kill_at) ::kill(::getpid(), SIGKILL);
+                                    emit(std::as_bytes(std::span(bytes)).subspan(at, 1000));
+                                  }
+                                }};
+      write_tensors({.dir = out, .source = source});
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(fs::exists(out), kill_at == 4);
+    if (kill_at < 4) {
+      EXPECT_TRUE(fs::exists(dir.path() / "out.partial"));
+    }
+  }
+  CheckpointReader(out).verify();
+  EXPECT_FALSE(fs::exists(dir.path() / "out.partial"));
+  // Killed between making the directory and marking it.
+  fs::create_directories(dir.path() / "again.partial");
+  write_vector(dir.path() / "again", io::FileDType::kBF16, bytes_from(std::vector<uint16_t>{1, 2, 3}));
+  for (const auto& entry : fs::directory_iterator(dir.path() / "again")) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << "the marker stays behind";
+  }
 }
 
 TEST(CheckpointWriteTensors, ASourceThatFailsLeavesNothing) {

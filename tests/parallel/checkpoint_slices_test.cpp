@@ -7,6 +7,7 @@
 
 #include "core/io/atomic_file.h"
 #include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/partial.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/checkpoint/writer.h"
 #include "tests/parallel/checkpoint_fixture.h"

@@ -1,0 +1,69 @@
+#include "parallel/checkpoint/job.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+/// For as long as it lives, threads that start take no signals but those that their own faults raise.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS}) ::sigdelset(&all, fault);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// On Linux a priority is a thread's own. A system that refuses leaves it as it is: that costs speed only.
+void give_way() {
+  constexpr int kNice = 5;
+  const auto self = static_cast<id_t>(::syscall(SYS_gettid));
+  static_cast<void>(::setpriority(PRIO_PROCESS, self, kNice));
+}
+
+}  // namespace
+
+Job::~Job() {
+  cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Job::start(Work work) {
+  ASHLAR_CHECK(!started(), "a job was started twice");
+  ended_ = cancel_ = false;
+  thrown_ = nullptr;
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this, work = std::move(work)] {
+    give_way();
+    try {
+      work([this] { return cancel_.load(std::memory_order_relaxed); });
+    } catch (...) {
+      thrown_ = std::current_exception();
+    }
+    ended_.store(true, std::memory_order_release);
+  });
+}
+
+void Job::take() {
+  ASHLAR_CHECK(started(), "no job was started");
+  thread_.join();
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+}
+
+}  // namespace ashlar::checkpoint

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <thread>
+
+namespace ashlar::checkpoint {
+
+/// One piece of work on a thread of its own: writing, reading back, deleting. The thread takes no signal that can be
+/// sent to the process, gives way to computing threads, and must not communicate. One owner thread.
+class Job {
+ public:
+  /// What the work asks from time to time: true when nobody wants its result any more, then it returns or throws.
+  using Cancelled = std::function<bool()>;
+  using Work = std::function<void(const Cancelled& cancelled)>;
+
+  Job() = default;
+  ~Job();  ///< cancels and waits
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  /// Begins; the last one must have been finished with `take`.
+  void start(Work work);
+  bool started() const { return thread_.joinable(); }  ///< and not taken yet
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  void cancel() { cancel_.store(true, std::memory_order_relaxed); }
+  /// Waits for its end and throws what it threw.
+  void take();
+
+ private:
+  std::thread thread_;
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> cancel_{false};
+  std::exception_ptr thrown_;
+};
+
+}  // namespace ashlar::checkpoint
