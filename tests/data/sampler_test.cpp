@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -132,6 +134,34 @@ TEST(WindowOrder, FirstGroupIsSpreadOverTheStream) {
     const double mean = std::accumulate(chunks.begin(), chunks.end(), 0.0) / static_cast<double>(chunks.size());
     // 64 uniform draws from [0, 6400): mean 3200, standard deviation 6400/sqrt(12*64) = 231.
     EXPECT_NEAR(mean, 3200, 5 * 231);
+  }
+}
+
+/// Level one: which chunks come first is drawn anew in every epoch and for every seed, among the chunks with a window
+/// more and among the others alike.
+TEST(WindowOrder, ChunksOfTheFirstGroupAreDrawnAnewEachEpoch) {
+  for (const int64_t T : {100, 64}) {  // 64 does not divide 1000: chunks of 15 and of 16 windows
+    const WindowOrder order("d", 6400 * 1000 + 1, T, 1000, 3), other("d", 6400 * 1000 + 1, T, 1000, 4);
+    const auto first_group = [](const WindowOrder& o, int64_t epoch) {
+      std::map<int64_t, std::set<int64_t>> by_windows;
+      for (int64_t i = epoch * o.windows(); o.at(i).group == 0; ++i) {
+        const int64_t chunk = o.at(i).chunk;
+        by_windows[o.first_window(chunk + 1) - o.first_window(chunk)].insert(chunk);
+      }
+      return by_windows;
+    };
+    auto first = first_group(order, 0);
+    EXPECT_EQ(first.size(), 1000 % T == 0 ? 1U : 2U);
+    for (auto& drawn : {first_group(order, 1), first_group(order, 7), first_group(other, 0)}) {
+      for (const auto& [windows, chunks] : drawn) {
+        std::vector<int64_t> both;
+        std::set_intersection(chunks.begin(), chunks.end(), first[windows].begin(), first[windows].end(),
+                              std::back_inserter(both));
+        ASSERT_GT(chunks.size(), 20U);
+        // One in a hundred of all chunks, at most 64: 0.64 in common on average, nine with probability below 1e-7.
+        EXPECT_LE(both.size(), 8U) << "T " << T << ", chunks of " << windows << " windows";
+      }
+    }
   }
 }
 

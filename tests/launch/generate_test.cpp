@@ -1,9 +1,11 @@
 // Generation: the cache changes nothing, sampling does what it says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/make_backend.h"
+#include "launch/training/decoder.h"
 #include "launch/training/generator.h"
 #include "parallel/mesh/lone_rank.h"
 
@@ -69,6 +71,47 @@ TEST(Generate, SeedDecides) {
   EXPECT_NE(run(tiny.engine, options, true), first);
 }
 
+// A model whose weights are all zero finds every id equally likely: what is drawn shows the random numbers alone.
+TEST(Generate, EveryTokenHasARandomNumberOfItsOwn) {
+  const auto backend = kernels::make_cpu_backend({.threads = 1});
+  const auto stream = backend->make_stream();
+  mesh::LoneRank lone;
+  model::ModelConfig config = config_of(model::Topology::kSerial, model::PosType::kNone);
+  config.n_layers = 1;
+  Engine engine(*backend, *stream, lone.mesh, {.model = config, .seed = 5, .sequence_length = 512});
+  constexpr int64_t kDrawn = 620;
+  const auto ids = run(engine, {.prompt = {3}, .new_tokens = kDrawn, .sampling = {.temperature = 1, .seed = 1}}, true);
+  std::vector<int> counts(31, 0);
+  int64_t repeats = 0;
+  for (size_t n = 0; n < ids.size(); ++n) {
+    ++counts[ids[n]];
+    repeats += n > 0 && ids[n] == ids[n - 1];
+  }
+  double chi2 = 0;
+  for (const int c : counts) chi2 += (c - 20.0) * (c - 20.0) / 20.0;
+  EXPECT_LT(chi2, 67);     // 30 degrees of freedom: above it once in 10^4 seeds
+  EXPECT_LT(repeats, 42);  // 20 expected, deviation 4.4: five of them
+}
+
+// When the learned positions are full, the newest half of the text is kept, and read again from position 0.
+TEST(Generate, KeepsTheNewestHalfOfAFullContext) {
+  for (const bool cache : {true, false}) {
+    Tiny tiny(config_of(model::Topology::kSerial, model::PosType::kLearned), DType::kFloat64);
+    const std::vector<int32_t> prompt{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9};  // 15: three more than positions
+    const auto got = run(tiny.engine, {.prompt = prompt, .new_tokens = 30, .sampling = {.temperature = 0}}, cache);
+    std::vector<int32_t> context(prompt.end() - 12, prompt.end());
+    for (size_t n = 0; n < got.size(); ++n) {
+      SCOPED_TRACE(n);
+      std::vector<double> logits = Decoder(tiny.engine, 12, false).next_logits(context);
+      logits.resize(31);
+      const auto likeliest = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      ASSERT_EQ(got[n], likeliest);
+      context.push_back(likeliest);
+      if (context.size() > 12) context.erase(context.begin(), context.end() - 6);
+    }
+  }
+}
+
 TEST(Generate, StopsAtTheStopId) {
   Tiny tiny(config_of(model::Topology::kSerial, model::PosType::kRope), DType::kFloat32);
   GenerateOptions options{.prompt = {3}, .new_tokens = 400, .sampling = {.temperature = 1, .seed = 1}};
@@ -102,6 +145,9 @@ TEST(Sampling, DrawInverts) {
   EXPECT_EQ(draw(p, 0.5), 2);
   EXPECT_EQ(draw(p, 0.76), 3);
   EXPECT_EQ(draw(p, 1.0), 3);
+  // Rounding may leave the sum below the number: what has no probability is not drawn then either.
+  EXPECT_EQ(draw(std::vector<double>{0.5, 0.4999, 0}, 0.99999), 1);
+  EXPECT_EQ(draw(std::vector<double>{0, 1}, 0.0), 1);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
-// tests/layouts/mutants.sh reads its table; what it does with a mutant, its own runs show.
+// tests/mutants/mutants.sh reads its tables, and what it makes of a run of tests; what it does with a mutant in full,
+// its own runs show.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "tests/support/scratch_dir.h"
 #include "tests/support/shell.h"
@@ -21,10 +24,10 @@ class Mutants : public ::testing::Test {
   ShellResult run(const std::string& arguments, const std::string& table = "") {
     std::string script = "export ASHLAR_BUILD_DIR=" + shell_quote(scratch_.path().string()) + "\n";
     if (!table.empty()) {
-      std::ofstream(scratch_.file("table")) << table;
-      script += "export ASHLAR_MUTANTS=" + shell_quote(scratch_.file("table")) + "\n";
+      std::ofstream(scratch_.file("some.txt")) << table;
+      script += "export ASHLAR_MUTANTS=" + shell_quote(scratch_.path().string()) + "\n";
     }
-    return run_shell(script + shell_quote(ASHLAR_SOURCE_DIR "/tests/layouts/mutants.sh") + " " + arguments);
+    return run_shell(script + shell_quote(ASHLAR_SOURCE_DIR "/tests/mutants/mutants.sh") + " " + arguments);
   }
   testing::ScratchDir scratch_;
 };
@@ -32,24 +35,107 @@ class Mutants : public ::testing::Test {
 TEST_F(Mutants, FitTheSources) {
   const ShellResult result = run("--list");
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_GE(std::count(result.out.begin(), result.out.end(), '\n'), 100);
+  EXPECT_GE(std::count(result.out.begin(), result.out.end(), '\n'), 350);
+  // Every table is one of a suite, for ./check --long.
+  int tables = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(ASHLAR_SOURCE_DIR "/tests/mutants")) {
+    if (entry.path().extension() != ".txt") continue;
+    ++tables;
+    EXPECT_TRUE(std::filesystem::exists(ASHLAR_SOURCE_DIR "/tests" / entry.path().stem())) << entry.path();
+  }
+  EXPECT_GE(tables, 5);
 }
 
 TEST_F(Mutants, AreRefusedWhereTheirTextIsNotThereOnce) {
-  const std::string head = "@ LICENSE\n= some_name\n";
+  const std::string head = "@ LICENSE\n% core - *\n= some_name\n";
   for (const std::string text : {"- not in that file\n", "- the\n", "+ nothing to replace\n"}) {
     const ShellResult result = run("--list", head + text);
     EXPECT_EQ(result.code, 70) << text;
-    EXPECT_THAT(result.err, HasSubstr("mutant some_name")) << text;
+    EXPECT_THAT(result.err, HasSubstr("mutant some_name of LICENSE")) << text;
     EXPECT_THAT(result.err, HasSubstr("out of date")) << text;
   }
 }
 
+const char* const kLine = "- TERMS AND CONDITIONS FOR USE, REPRODUCTION\n";
+
+TEST_F(Mutants, AreRefusedWhereTheyChangeNothingOrNoTestIsNamed) {
+  const std::string same = "+ TERMS AND CONDITIONS FOR USE, REPRODUCTION\n";
+  EXPECT_THAT(run("--list", std::string("@ LICENSE\n% core - *\n= some_name\n") + kLine + same).err,
+              HasSubstr("changes nothing"));
+  EXPECT_THAT(run("--list", std::string("@ LICENSE\n= some_name\n") + kLine).err, HasSubstr("no test is named"));
+  EXPECT_THAT(run("--list", std::string("@ LICENSE\n% core\n= some_name\n") + kLine).err,
+              HasSubstr("no test is named"));
+}
+
 TEST_F(Mutants, AreFoundByName) {
   EXPECT_EQ(run("--list --from no_such_name").code, 2);
-  const std::string table = "@ LICENSE\n= some_name\n- TERMS AND CONDITIONS FOR USE, REPRODUCTION\n";
+  EXPECT_EQ(run("--list no_such_table").code, 2);
+  const std::string table = std::string("@ LICENSE\n% core - *\n= some_name\n") + kLine;
   EXPECT_EQ(run("--list --only some_name", table).out, "some_name LICENSE\n");
   EXPECT_EQ(run("--list --only other_name", table).code, 2);
+}
+
+TEST_F(Mutants, TakeTheRunsOfTheirTableOrTheirOwn) {
+  const std::string table =
+      "@ LICENSE\n% core - A*\n% data - B*\n= both\n- TERMS AND CONDITIONS FOR USE, REPRODUCTION\n"
+      "= own\n% hf - C*\n- TERMS AND CONDITIONS FOR USE, REPRODUCTION\n"
+      "@ LICENSE\n% mpi 2 D*\n= ranks 4 8\n- TERMS AND CONDITIONS FOR USE, REPRODUCTION\n";
+  ASSERT_EQ(run("--list", table).code, 0);
+  const auto runs = [&](const std::string& name) {
+    std::ifstream in(scratch_.path() / "mutants/table" / name / "runs");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_EQ(runs("both"), "core - A*\ndata - B*\n");
+  EXPECT_EQ(runs("own"), "hf - C*\n");
+  EXPECT_EQ(runs("ranks"), "mpi 4 D*\nmpi 8 D*\n");
+}
+
+// What one run of tests says about a mutant, with programs that stand in for the mutant and for what it was made from.
+class Verdicts : public ::testing::Test {
+ protected:
+  /// `mutant` and `original` are what the test program does in bash, inside a test that is named T.one.
+  std::string verdict(const std::string& mutant, const std::string& original = "pass") {
+    const std::string begin =
+        "#!/bin/bash\nfail() { echo 'x.cpp:1: Failure'; echo '[  FAILED  ] T.one (0 ms)'; exit 1; }\n"
+        "pass() { echo '[       OK ] T.one (0 ms)'; echo '[  PASSED  ] 1 test.'; }\n"
+        "start() { echo '[ RUN      ] T.one'; }\n";
+    std::filesystem::create_directories(scratch_.path() / "tree/build/tests");
+    std::filesystem::create_directories(scratch_.path() / "baseline");
+    for (const auto& [file, body] :
+         {std::pair{"tree/build/tests/test_some", mutant}, {"baseline/test_some", original}}) {
+      const std::filesystem::path path = scratch_.path() / file;
+      std::ofstream(path) << begin << (body == "nothing" ? "exit 3" : "start; " + body) << "\n";
+      std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    }
+    const ShellResult result = run_shell(
+        "set -euo pipefail\nroot=" + shell_quote(ASHLAR_SOURCE_DIR) +
+        "\nwork=" + shell_quote(scratch_.path().string()) +
+        "\ntree=$work/tree\n. $root/launch/scripts/common.sh\n. $root/tests/mutants/outcome.sh\nspare_seconds=0\n"
+        "limits['some - *']=1\nverdict=MISSED how=\npasses some - '*' || true\necho \"$verdict\"\n");
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  }
+  testing::ScratchDir scratch_;
+};
+
+TEST_F(Verdicts, OnlyWhatTheMutantDoesCounts) {
+  EXPECT_EQ(verdict("pass"), "MISSED\n");
+  EXPECT_EQ(verdict("fail"), "caught\n");
+  EXPECT_EQ(verdict("kill -SEGV $$"), "crash\n");
+  EXPECT_EQ(verdict("sleep 60"), "hang\n");
+}
+
+TEST_F(Verdicts, WhatHappensWithoutTheMutantTooIsNoProof) {
+  for (const char* both : {"fail", "kill -SEGV $$", "nothing"}) EXPECT_EQ(verdict(both, both), "BROKEN\n") << both;
+  EXPECT_EQ(verdict("sleep 60", "sleep 60"), "BROKEN\n");
+}
+
+TEST_F(Verdicts, ACrashThatDoesNotComeBackIsNoProof) {
+  const std::string once = scratch_.file("once");
+  EXPECT_EQ(verdict("if [ -e " + once + " ]; then pass; else touch " + once + "; kill -SEGV $$; fi"), "BROKEN\n");
+  // What runs the tests is missing: no test begins.
+  EXPECT_EQ(verdict("pass", "nothing"), "MISSED\n");
+  EXPECT_EQ(verdict("nothing"), "BROKEN\n");
 }
 
 }  // namespace

@@ -1,0 +1,154 @@
+// From the configuration to the weights: what a step of the optimizer does with each of its keys, by hand, for every
+// role that a tensor can have.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "kernels/make_backend.h"
+#include "launch/config/run_config.h"
+#include "launch/training/engine.h"
+#include "launch/training/engine_options.h"
+#include "parallel/mesh/lone_rank.h"
+#include "tests/parallel/model_fixture.h"
+
+namespace ashlar::training {
+namespace {
+
+using ashlar::testing::host_values;
+
+// Tables of tokens and positions, matrices, biases, norms; a head of its own.
+const char* const kModel = R"(
+[run]
+dtype = "fp64"
+[model]
+d_model = 8
+n_layers = 1
+n_heads = 2
+d_ff = 12
+[vocab]
+size = 11
+[pos]
+type = "learned"
+[norm]
+type = "layernorm"
+affine = "scale_bias"
+[ffn]
+gated = false
+[bias]
+qkv = true
+attn_out = true
+ffn = true
+lm_head = true
+[train]
+steps = 10
+sequence_length = 6
+global_batch = 1
+[data]
+path = "none"
+[optimizer]
+lr = 0.5
+beta1 = 0.7
+beta2 = 0.8
+eps = 0.125
+weight_decay = 0.25
+clip = 3.0
+)";
+
+struct TinyRun {
+  explicit TinyRun(const std::string& override_text)
+      : config(config::resolve(config::parse_config(kModel, "update.toml", {override_text}), {}).config),
+        engine(*backend, *stream, lone.mesh, engine_options(config)) {
+    engine.initialize();
+  }
+  std::map<std::string, std::vector<double>> values() {
+    std::map<std::string, std::vector<double>> all;
+    for (const auto& ref : engine.store().pieces())
+      all[ref.piece->name] = host_values(engine.ctx(), nn::ParameterStore::of(engine.store().values(), ref));
+    return all;
+  }
+  /// Gives every element of every gradient this value.
+  void set_gradients(double value) {
+    engine.ctx().backend.fill({.dst = engine.store().grads().mut_view(), .value = value}, engine.ctx().stream);
+  }
+
+  config::RunConfig config;
+  std::unique_ptr<Backend> backend = kernels::make_cpu_backend({.threads = 1});
+  std::unique_ptr<Stream> stream = backend->make_stream();
+  mesh::LoneRank lone;
+  Engine engine;
+};
+
+// A step without a gradient leaves nothing but the decay: matrices always, norms and biases never, tables by key.
+TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
+  for (const bool tables : {true, false}) {
+    TinyRun run(tables ? "optimizer.decay_embeddings=true" : "optimizer.decay_embeddings=false");
+    const auto before = run.values();
+    // Norms start as ones and biases as zeros: a decay of zero would not show.
+    run.engine.ctx().backend.fill({.dst = run.engine.store().values().mut_view(), .value = 3}, *run.stream);
+    run.set_gradients(0);
+    StepResult result;
+    run.engine.update(result, 0, 0.5);
+    run.engine.wait_weights();
+    std::map<nn::Role, int> seen;
+    for (const auto& ref : run.engine.store().pieces()) {
+      const nn::Role role = ref.piece->role;
+      ++seen[role];
+      const bool table = role == nn::Role::kEmbedding || role == nn::Role::kPosition;
+      const bool decays = role == nn::Role::kMatrix || (table && tables);
+      for (const double x : host_values(run.engine.ctx(), nn::ParameterStore::of(run.engine.store().values(), ref)))
+        ASSERT_EQ(x, decays ? 3 * (1 - 0.5 * 0.25) : 3) << ref.piece->name << ", decay_embeddings " << tables;
+    }
+    EXPECT_EQ(seen.size(), 5U) << "each role stands in the model";
+    for (const char* name : {"embed.tokens.weight", "embed.positions.weight", "head.weight", "norm_final.bias"})
+      EXPECT_TRUE(before.contains(name)) << name;
+  }
+}
+
+// Two steps with gradients that are all the same number: lr, betas, their corrections, eps, decay and clipping, each a
+// value of its own.
+TEST(Update, UsesEveryKeyOfTheOptimizer) {
+  TinyRun run("optimizer.decay_embeddings=true");
+  auto expected = run.values();
+  std::map<std::string, double> decay;
+  for (const auto& ref : run.engine.store().pieces()) {
+    const nn::Role role = ref.piece->role;
+    decay[ref.piece->name] = role == nn::Role::kNorm || role == nn::Role::kBias ? 0 : 0.25;
+  }
+  double m = 0, v = 0;
+  const double gradients[] = {0.5, -2.0}, norms[] = {2.0, 12.0}, lrs[] = {0.5, 0.0625};
+  for (int64_t step = 0; step < 2; ++step) {
+    run.set_gradients(gradients[step]);
+    StepResult result;
+    result.grad_norm = norms[step];
+    run.engine.update(result, step, lrs[step]);
+    run.engine.wait_weights();
+    const double clip = step == 0 ? 1.0 : 3.0 / 12.0;  // the first norm is below optimizer.clip
+    EXPECT_EQ(result.clip_scale, clip);
+    const double g = gradients[step] * clip;
+    m = 0.7 * m + (1 - 0.7) * g;
+    v = 0.8 * v + (1 - 0.8) * g * g;
+    const double m_hat = m / (1 - std::pow(0.7, step + 1)), v_hat = v / (1 - std::pow(0.8, step + 1));
+    for (auto& [name, values] : expected) {
+      for (double& w : values) w = w - lrs[step] * decay[name] * w - lrs[step] * m_hat / (std::sqrt(v_hat) + 0.125);
+    }
+    for (const auto& [name, values] : run.values()) {
+      ASSERT_EQ(values.size(), expected[name].size());
+      // A dozen roundings in fp64, of numbers below 2.
+      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[name][i], 32 * 0x1p-53) << name;
+    }
+  }
+}
+
+TEST(Update, InitialWeightsAreTheSeedsOwn) {
+  const auto first = TinyRun("run.seed=1").values(), second = TinyRun("run.seed=2").values();
+  for (const auto& [name, values] : first) {
+    const bool constant = std::all_of(values.begin(), values.end(), [&](double x) { return x == values[0]; });
+    EXPECT_EQ(values == second.at(name), constant) << name;
+  }
+  EXPECT_EQ(first, TinyRun("run.seed=1").values());
+}
+
+}  // namespace
+}  // namespace ashlar::training

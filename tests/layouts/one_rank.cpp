@@ -1,0 +1,336 @@
+#include "tests/layouts/one_rank.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/base/philox.h"
+#include "launch/training/engine.h"
+#include "parallel/comm/host.h"
+#include "tests/layouts/compare.h"
+#include "tests/parallel/model_fixture.h"
+
+namespace ashlar::testing {
+namespace {
+
+constexpr int64_t kStep = 3;
+
+/// The whole model on this rank, and the micro-batches of all replicas.
+class OneRank {
+ public:
+  explicit OneRank(const LayoutCase& c) : case_(c), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
+    for (int64_t m = 0; m < c.mesh.data * c.micro_batches; ++m) {
+      sources_.push_back(std::make_unique<TinyModel>(c.config, c.dtype, c.B, c.T, 1, 93 + c.seed + m));
+      TinyModel& source = *sources_.back();
+      if (c.documents) source.doc_start() = documents(m);
+      const std::vector<int32_t>& targets = source.targets();
+      const int64_t valid = std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+      batches_.push_back({.view = source.batch(), .first_sample = 40 + m * c.B, .valid_targets = valid});
+      valid_targets_ += valid;
+    }
+    whole_.scalars().inv_valid_tokens = 1.0 / static_cast<double>(valid_targets_);
+  }
+
+  /// Sums of a forward pass; with dropout and main gradients when training.
+  LossStats run(int64_t step, bool gradients, bool dropout) {
+    whole_.scalars().philox_step = step;
+    Ctx ctx = whole_.ctx();
+    ctx.recompute = case_.recompute;
+    ctx.dropout = {.enabled = dropout, .seed = case_.seed};
+    LossStats stats;
+    whole_.store().begin_step();
+    for (const auto& batch : batches_) {
+      Tape tape(whole_.backend(), ctx.stream);
+      Ctx c = ctx;
+      if (gradients) c.tape = &tape;
+      c.dropout.first_sample = batch.first_sample;
+      c.dropout.sequence_length = case_.T;
+      const model::Stage& stage = whole_.stage();
+      stage.loss(c, stage.blocks(c, stage.embed(c, batch.view), batch.view), batch.view, stats);
+      if (gradients) tape.backward();
+    }
+    return stats;
+  }
+
+  void update(int64_t step, double clip_scale) {
+    if (!optimizer_)
+      optimizer_.emplace(whole_.ctx(), whole_.store(), case_.optimizer, nn::SlabParts::whole(whole_.store()));
+    StepScalars& s = whole_.scalars();
+    s.lr = case_.lr;
+    s.beta1_correction = 1 - std::pow(case_.optimizer.beta1, step + 1);
+    s.beta2_correction = 1 - std::pow(case_.optimizer.beta2, step + 1);
+    s.clip_scale = clip_scale;
+    optimizer_->step(whole_.ctx());
+  }
+
+  std::map<std::string, std::vector<double>> values() const { return all_of(whole_.store().values()); }
+  std::map<std::string, std::vector<double>> gradients() const { return all_of(whole_.store().grads()); }
+  double gradient_norm() { return optim::grad_norm(whole_.ctx(), whole_.store(), whole_.store().grads()).norm; }
+  std::span<const pipeline::MicroBatch> of_replica(int64_t index) const {
+    return std::span(batches_).subspan(index * case_.micro_batches, case_.micro_batches);
+  }
+  const nn::ParameterStore& store() const { return whole_.store(); }
+  int64_t valid_targets() const { return valid_targets_; }
+
+ private:
+  std::map<std::string, std::vector<double>> all_of(const Tensor& slab) const {
+    std::map<std::string, std::vector<double>> all;
+    for (const auto& ref : whole_.store().pieces())
+      all[ref.piece->name] = whole_.host(nn::ParameterStore::of(slab, ref));
+    return all;
+  }
+  /// About every fifth token begins a document.
+  std::vector<int32_t> documents(int64_t m) const {
+    std::vector<int32_t> starts;
+    for (int64_t n = 0; n < case_.B * case_.T; ++n) {
+      const auto t = static_cast<int32_t>(n % case_.T);
+      const bool begins = t == 0 || Philox::block(case_.seed, 7, m * case_.B * case_.T + n)[0] % 5 == 0;
+      starts.push_back(begins ? t : starts.back());
+    }
+    return starts;
+  }
+
+  const LayoutCase& case_;
+  std::vector<std::unique_ptr<TinyModel>> sources_;
+  std::vector<pipeline::MicroBatch> batches_;
+  int64_t valid_targets_ = 0;
+  TinyModel whole_;
+  std::optional<optim::Optimizer> optimizer_;
+};
+
+std::vector<double> part_of(const std::vector<double>& global, const nn::PieceRange& range) {
+  const std::vector<double> part = slice_of(global, *range.ref->piece);
+  return {part.begin() + range.first, part.begin() + range.first + range.size};
+}
+
+/// How far two first steps of AdamW may lie apart whose gradients do. Both moments start at zero, so a clipped gradient
+/// x moves a weight by u(x) = a x / (s |x| + eps), which grows with x: over an interval it changes most at an end.
+class UpdateBound {
+ public:
+  UpdateBound(const LayoutCase& c, double clip_scale, double clip_error)
+      : a_(c.lr * (1 - c.optimizer.beta1) / (1 - std::pow(c.optimizer.beta1, kStep + 1))),
+        s_(std::sqrt((1 - c.optimizer.beta2) / (1 - std::pow(c.optimizer.beta2, kStep + 1)))),
+        eps_(c.optimizer.eps),
+        clip_scale_(clip_scale),
+        clip_error_(clip_error),
+        roundoff_(c.dtype == DType::kFloat64 ? 0x1p-53 : 0x1p-24) {}
+
+  /// `weight` after the update; a gradient that may be off by `error`.
+  double of(double weight, double gradient, double error) const {
+    const double x = clip_scale_ * gradient;
+    const double off = clip_scale_ * error + std::abs(x) * clip_error_;
+    const double change = std::max(u(x + off) - u(x), u(x) - u(x - off));
+    // A dozen roundings between gradient and update on either side, and two of the weight.
+    return change + roundoff_ * (24 * (std::abs(u(x)) + change) + 4 * std::abs(weight));
+  }
+
+ private:
+  double u(double x) const { return a_ * x / (s_ * std::abs(x) + eps_); }
+
+  double a_, s_, eps_, clip_scale_, clip_error_, roundoff_;
+};
+
+void expect_within(const std::string& name, const std::vector<double>& got, const std::vector<double>& expected,
+                   const std::vector<double>& bounds) {
+  ASSERT_EQ(got.size(), expected.size()) << name;
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], expected[i], bounds[i]) << name << ", element " << i << " of this rank's part";
+}
+
+/// The comparison, in the order of a step. `exact`: only layers are divided.
+class Comparison {
+ public:
+  Comparison(comm::Communicator& ranks, const LayoutCase& c)
+      : case_(c),
+        ranks_(ranks),
+        exact_(c.mesh.tensor == 1 && c.mesh.data == 1),
+        bound_(c.dtype == DType::kFloat64 ? 1e-11 : 2e-5),
+        mesh_(ranks, c.mesh, c.config.n_kv_heads),
+        one_(c),
+        stats_(one_.run(kStep, true, true)),
+        norm_(one_.gradient_norm()),
+        gradients_(one_.gradients()),
+        engine_(*backend_, *stream_, mesh_,
+                {.model = c.config,
+                 .dtype = c.dtype,
+                 .optimizer = c.optimizer,
+                 .clip = c.clip * norm_,
+                 .recompute = c.recompute,
+                 .seed = c.seed,
+                 .sequence_length = c.T,
+                 .sequence_parallel = c.sequence_parallel,
+                 .schedule = c.schedule,
+                 .virtual_stages = c.virtual_stages,
+                 .bucket_elems = c.bucket_elems,
+                 .after_action = [this](const pipeline::Action& a) { done_.push_back(a); }}),
+        mine_(one_.of_replica(mesh_.at().data)) {
+    double squares = 0;
+    for (const auto& [name, values] : gradients_) squares += norm_of(values) * norm_of(values);
+    all_ = std::sqrt(squares);
+    engine_.initialize();
+  }
+
+  void gradients() {
+    engine_.forward_backward(mine_, kStep);
+    EXPECT_GT(engine_.replicas().late_buckets(), 0) << "the first step teaches when buckets are complete";
+    EXPECT_EQ(done_, pipeline::make_schedule({.kind = case_.schedule,
+                                              .stages = case_.mesh.pipeline,
+                                              .micro_batches = case_.micro_batches,
+                                              .virtual_stages = case_.virtual_stages},
+                                             mesh_.at().pipeline));
+    // Once more, with buckets that leave during backward.
+    result_ = engine_.forward_backward(mine_, kStep);
+    EXPECT_EQ(engine_.replicas().late_buckets(), 0);
+
+    EXPECT_EQ(result_.valid_targets, one_.valid_targets());
+    EXPECT_EQ(result_.tokens, case_.mesh.data * case_.micro_batches * case_.B * case_.T);
+    const double valid = static_cast<double>(one_.valid_targets()), loss = stats_.loss / valid;
+    const double relative = exact_ ? 0 : bound_;
+    EXPECT_NEAR(result_.loss, loss, relative * loss);
+    EXPECT_NEAR(result_.z_loss, stats_.z_loss / valid, relative * loss);
+    EXPECT_NEAR(result_.mean_log_z, stats_.log_z / valid, relative * std::abs(stats_.log_z / valid));
+    EXPECT_NEAR(result_.max_log_z, stats_.max_log_z, relative * std::abs(stats_.max_log_z));
+    EXPECT_NEAR(result_.max_logit, stats_.max_logit, relative * std::abs(stats_.max_logit));
+    ASSERT_GT(all_, 0.01);
+    for (const nn::PieceRange& range : engine_.optimizer()->ranges()) {
+      const std::string& name = range.ref->piece->name;
+      const std::vector<double> got = values_of(engine_.store().grads().flat_range(range.slab_begin, range.size));
+      const std::vector<double> expected = part_of(gradients_.at(name), range);
+      if (const double share = gradient_bound(name); share == 0) {
+        EXPECT_EQ(got, expected) << name;
+      } else {
+        expect_close(name, got, expected, terms_of(name), all_, share);
+      }
+      for (size_t i = 0; i < got.size() && is_table(name); ++i)
+        EXPECT_TRUE(expected[i] != 0 || got[i] == 0) << name << " has a gradient for a row that no token reads";
+    }
+    expect_counted_once(ranks_, one_.store(), engine_.store(), engine_.optimizer()->ranges());
+    EXPECT_EQ(engine_.gradient_norm().squares.size(), one_.store().pieces().size());
+    EXPECT_NEAR(result_.grad_norm, norm_, exact_ && !case_.config.tied ? 0 : bound_ * norm_);
+  }
+
+  void update() {
+    one_.update(kStep, case_.clip);
+    engine_.update(result_, kStep, case_.lr);
+    // Its first forward reads weights that are still on their way; a second one finds them there.
+    LossStats arriving, there;
+    engine_.evaluate(mine_, arriving);
+    for (const auto& parameter : engine_.store().parameters())
+      EXPECT_EQ(parameter->weight.arrival, nullptr) << parameter->name << " was read before it was there";
+    engine_.wait_weights();
+    engine_.evaluate(mine_, there);
+    EXPECT_EQ(arriving.loss, there.loss);
+    EXPECT_EQ(arriving.z_loss, there.z_loss);
+    EXPECT_NEAR(result_.clip_scale, case_.clip, exact_ && !case_.config.tied ? 1e-15 : bound_);
+
+    const double scale = (1 - case_.optimizer.beta1) * case_.clip;  // of a first moment
+    for (const nn::PieceRange& range : engine_.optimizer()->ranges()) {
+      const std::string& name = range.ref->piece->name;
+      std::vector<double> moments = part_of(gradients_.at(name), range);
+      for (double& x : moments) x *= scale;
+      expect_close(name + ".m", values_of(engine_.optimizer()->m().of(range)), moments, scale * terms_of(name),
+                   scale * all_, bound_);
+    }
+
+    // Values: each rank has all of its slices, whoever computed them.
+    const UpdateBound bound(case_, case_.clip, bound_);
+    const auto updated = one_.values();
+    std::map<std::string, std::vector<double>> bounds;
+    for (const auto& [name, values] : updated) {
+      const std::vector<double>& gradient = gradients_.at(name);
+      const double error = gradient_bound(name) * std::max(terms_of(name), 1e-4 * all_);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const bool unread = gradient[i] == 0 && is_table(name);
+        bounds[name].push_back(bound.of(values[i], gradient[i], unread ? 0 : error));
+      }
+    }
+    for (const auto& ref : engine_.store().pieces()) {
+      const nn::Piece& piece = *ref.piece;
+      const std::vector<double> got = values_of(nn::ParameterStore::of(engine_.store().values(), ref));
+      const std::vector<double> expected = slice_of(updated.at(piece.name), piece);
+      if (exact_ && !case_.config.tied)
+        EXPECT_EQ(got, expected) << piece.name;
+      else
+        expect_within(piece.name, got, expected, slice_of(bounds.at(piece.name), piece));
+    }
+
+    // The loss behind the update: to first order its gradient times what the weights may differ by, twice for the rest.
+    const LossStats after = one_.run(kStep, true, false);
+    double moved = 0;
+    for (const auto& [name, gradient] : one_.gradients()) {
+      for (size_t i = 0; i < gradient.size(); ++i) moved += 2 * std::abs(gradient[i]) * bounds.at(name)[i];
+    }
+    const LossStats own = engine_.total(there);
+    const double valid = static_cast<double>(one_.valid_targets());
+    const double expected = (after.loss + after.z_loss) / valid;
+    EXPECT_NEAR((own.loss + own.z_loss) / valid, expected,
+                exact_ && !case_.config.tied ? 0 : moved + bound_ * expected);
+  }
+
+  void further_steps() {
+    for (int64_t step = kStep + 1; step <= kStep + case_.further_steps; ++step) {
+      const LossStats stats = one_.run(step, true, true);
+      training::StepResult result = engine_.forward_backward(mine_, step);
+      const double expected = stats.loss / static_cast<double>(one_.valid_targets());
+      // Where a gradient is noise its sign moves a weight, which moves the loss to second order.
+      const double later = case_.dtype == DType::kFloat64 ? 1e-9 : 2e-5;
+      ASSERT_NEAR(result.loss, expected, exact_ && !case_.config.tied ? 0 : later * expected) << "step " << step;
+      // engine.clip is what the first step's norm made it; a rank alone clips to the same.
+      const double norm = one_.gradient_norm();
+      one_.update(step, norm > case_.clip * norm_ ? case_.clip * norm_ / norm : 1.0);
+      engine_.update(result, step, case_.lr);
+    }
+    engine_.wait_weights();
+  }
+
+ private:
+  std::vector<double> values_of(const Tensor& t) const { return host_values(engine_.ctx(), t); }
+  static bool is_table(const std::string& name) { return name.starts_with("embed."); }
+  /// The size of what adds up to a gradient: its norm, but a key bias has a true gradient of zero. What is left of it
+  /// is rounding of the same sums over rows that make the gradient of the key weight.
+  double terms_of(const std::string& name) const {
+    const size_t end = name.rfind("attn.k.bias");
+    const double norm = norm_of(gradients_.at(name));
+    return end == name.npos ? norm : std::max(norm, norm_of(gradients_.at(name.substr(0, end) + "attn.k.weight")));
+  }
+  /// As a share of the tensor's norm; 0: the same bits. A tied table adds up its two uses in the order of the schedule.
+  double gradient_bound(const std::string& name) const {
+    if (!exact_) return bound_;
+    if (!case_.config.tied || name != "embed.tokens.weight") return 0;
+    return case_.dtype == DType::kFloat64 ? 1e-11 : 2e-6;
+  }
+
+  const LayoutCase& case_;
+  comm::Communicator& ranks_;
+  const bool exact_;
+  const double bound_;
+  mesh::Mesh mesh_;
+  const std::unique_ptr<Backend> backend_ = kernels::make_cpu_backend({.threads = 1});
+  const std::unique_ptr<Stream> stream_ = backend_->make_stream();
+  OneRank one_;
+  LossStats stats_;
+  double norm_, all_ = 0;
+  std::map<std::string, std::vector<double>> gradients_;
+  pipeline::Stream done_;
+  training::Engine engine_;
+  std::span<const pipeline::MicroBatch> mine_;
+  training::StepResult result_;
+};
+
+}  // namespace
+
+void expect_numbers_of_one_rank(comm::Communicator& ranks, const LayoutCase& c) {
+  Comparison comparison(ranks, c);
+  const auto anybody_failed = [&] { return comm::max_of(ranks, int64_t{::testing::Test::HasFailure()}) != 0; };
+  comparison.gradients();
+  if (anybody_failed()) return;
+  comparison.update();
+  if (anybody_failed()) return;
+  comparison.further_steps();
+}
+
+}  // namespace ashlar::testing

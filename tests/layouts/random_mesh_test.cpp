@@ -1,0 +1,163 @@
+// Meshes, models and batches drawn at random, each against one rank: what no table of layouts thought of. A number is a
+// case: `ASHLAR_MESH=17 ./check --only layouts` runs number 17 alone, and a failure prints the number and what it drew.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "core/base/philox.h"
+#include "core/base/strings.h"
+#include "parallel/tensor/tensor_parallel.h"
+#include "tests/layouts/meshes.h"
+#include "tests/layouts/one_rank.h"
+#include "tests/support/long_form.h"
+#include "tests/support/ranks/ranks.h"
+
+namespace ashlar::testing {
+namespace {
+
+/// Draws that are a pure function of a number.
+class Draw {
+ public:
+  explicit Draw(uint64_t number) : number_(number) {}
+
+  int64_t from(int64_t low, int64_t high) { return low + static_cast<int64_t>(word() % (high - low + 1)); }
+  bool once_in(int64_t n) { return from(1, n) == 1; }
+  template <typename T>
+  T of(std::initializer_list<T> choices) {
+    return choices.begin()[from(0, static_cast<int64_t>(choices.size()) - 1)];
+  }
+
+ private:
+  uint32_t word() { return Philox::block(2026, number_, drawn_++)[0]; }
+
+  uint64_t number_, drawn_ = 0;
+};
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> all;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) all.push_back(d);
+  return all;
+}
+
+int64_t divisor_of(Draw& draw, int64_t n) {
+  const std::vector<int64_t> all = divisors(n);
+  return all[draw.from(0, static_cast<int64_t>(all.size()) - 1)];
+}
+
+/// A mesh of 2 to `most` ranks and what runs on it.
+void draw_mesh(Draw& draw, int64_t most, LayoutCase& c) {
+  const int64_t ranks = draw.from(2, most);
+  c.mesh.tensor = divisor_of(draw, ranks);
+  c.mesh.pipeline = divisor_of(draw, ranks / c.mesh.tensor);
+  c.mesh.data = ranks / c.mesh.tensor / c.mesh.pipeline;
+  using enum pipeline::ScheduleKind;
+  c.schedule = draw.of({kGpipe, k1F1B, kInterleaved, kZbH1});
+  if (c.schedule == kInterleaved && c.mesh.pipeline > 1) c.virtual_stages = draw.from(1, 3);
+  const int64_t chunks = c.mesh.pipeline * c.virtual_stages;
+  c.config.n_layers = chunks + draw.from(0, 3);
+  c.micro_batches = draw.from(1, 6);
+  c.B = draw.from(1, 3);
+  c.T = draw.from(3, 12);
+  c.sequence_parallel = c.mesh.tensor > 1 && draw.once_in(2);
+  if (c.sequence_parallel) c.B *= c.mesh.tensor / std::gcd(c.B * c.T, c.mesh.tensor);
+}
+
+/// Sizes that the tensor ranks divide, everything else at will.
+void draw_model(Draw& draw, LayoutCase& c) {
+  model::ModelConfig& m = c.config;
+  const int64_t tp = c.mesh.tensor;
+  m.d_model = draw.from(9, 40);
+  m.n_heads = tp * draw.from(1, 3);
+  // KV heads that the ranks divide, or that divide them.
+  std::vector<int64_t> kv_heads;
+  for (const int64_t n : divisors(m.n_heads))
+    if (n % tp == 0 || tp % n == 0) kv_heads.push_back(n);
+  m.n_kv_heads = kv_heads[draw.from(0, static_cast<int64_t>(kv_heads.size()) - 1)];
+  m.head_dim = draw.of<int64_t>({4, 8, 12});
+  m.d_ff = tp * draw.from(3, 12);
+  m.vocab_size = draw.from(11, 90);
+  m.vocab_pad_to = tp * draw.from(1, 2);
+  m.norm = {.type = draw.of({NormType::kRmsNorm, NormType::kLayerNorm}),
+            .affine = draw.of({model::NormAffine::kScale, model::NormAffine::kScaleBias, model::NormAffine::kNone}),
+            .eps = draw.of({1e-5, 1e-3})};
+  if (draw.once_in(2)) m.block = {.topology = model::Topology::kParallel, .parallel_norms = draw.of({1, 2})};
+  m.bias = {.qkv = draw.once_in(2), .attn_out = draw.once_in(2), .ffn = draw.once_in(2), .lm_head = draw.once_in(3)};
+  m.ffn.gated = draw.once_in(2);
+  // Not relu: a sum that rounds to the other side of its kink is no error.
+  m.ffn.act = draw.of({Activation::kSilu, Activation::kGeluErf, Activation::kGeluTanh});
+  m.pos.type = draw.of({model::PosType::kRope, model::PosType::kRope, model::PosType::kLearned, model::PosType::kNone});
+  if (m.pos.type == model::PosType::kLearned) m.pos.max_positions = c.T + draw.from(0, 5);
+  if (m.pos.type == model::PosType::kRope) {
+    m.rope = {.base = draw.of({1e4, 100.0}),
+              .dims = 2 * draw.from(1, m.head_dim / 2),
+              .style = draw.of({RopeStyle::kHalf, RopeStyle::kInterleaved})};
+  }
+  m.attn_scale = draw.of({0.5, 0.25});
+  if (draw.once_in(2)) {
+    m.dropout = {.embed = draw.of({0.0, 0.1}), .attn = draw.of({0.0, 0.2}), .resid = draw.of({0.0, 0.1})};
+  }
+  m.tied = draw.once_in(3);
+  m.loss.z_coef = draw.of({0.0, 1e-3});
+  m.init = {.scheme = model::InitScheme::kNormal, .std = 0.15, .residual_scale = draw.of({1.0, 0.5})};
+}
+
+LayoutCase drawn(uint64_t number, int64_t most_ranks) {
+  Draw draw(number);
+  LayoutCase c{.seed = 1000 + number};
+  draw_mesh(draw, most_ranks, c);
+  draw_model(draw, c);
+  c.dtype = draw.of({DType::kFloat64, DType::kFloat32});
+  c.recompute = draw.of({Recompute::kNone, Recompute::kSelective, Recompute::kBlock});
+  c.documents = draw.once_in(3);
+  c.bucket_elems = draw.from(50, 3000);
+  c.optimizer = {.beta1 = draw.of({0.9, 0.8}),
+                 .beta2 = draw.of({0.95, 0.999}),
+                 .weight_decay = draw.of({0.0, 0.1}),
+                 .decay_embeddings = draw.once_in(2)};
+  c.lr = 1e-3;
+  c.clip = draw.of({0.3, 0.9});
+  c.further_steps = 3;
+  return c;
+}
+
+std::string text_of(const LayoutCase& c) {
+  const model::ModelConfig& m = c.config;
+  return str_cat(name_of(c.mesh), c.sequence_parallel ? ", sequence parallel" : "", ", ", pipeline::name_of(c.schedule),
+                 " with ", c.virtual_stages, " chunks a stage, ", c.micro_batches, " micro-batches of ", c.B, " x ",
+                 c.T, ", ", name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads,
+                 " of ", m.head_dim, ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated" : "",
+                 ", vocabulary ", m.vocab_size, " padded to ", m.vocab_padded(), ", ", name_of(m.block.topology), " ",
+                 m.block.parallel_norms, ", positions ", name_of(m.pos.type), m.tied ? ", tied" : "",
+                 c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ",
+                 m.dropout.embed, " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems);
+}
+
+/// The numbers of this run: one that is named, 200 in the long form, else a few.
+std::pair<int, int> numbers() {
+  if (const char* one = std::getenv("ASHLAR_MESH")) return {std::atoi(one), std::atoi(one) + 1};
+  return {0, long_form() ? 200 : 6};
+}
+
+class RandomMesh : public ::testing::TestWithParam<int> {};
+
+// The long form takes eight ranks, on which meshes of 2 to 8 are drawn: ranks beyond the mesh make another of the same
+// kind if they suffice, or wait.
+TEST_P(RandomMesh, ComputesWhatOneRankDoes) {
+  comm::Communicator& world = bootstrap().world();
+  if (world.size() == 1 || (long_form() && world.size() < 8)) return;
+  const LayoutCase c = drawn(GetParam(), world.size());
+  SCOPED_TRACE(str_cat("ASHLAR_MESH=", GetParam(), " on ", world.size(), " ranks: ", text_of(c)));
+  ASSERT_EQ(tensor::slicing_problems(c.config, c.mesh.tensor), std::vector<std::string>{});
+  ASSERT_EQ(model::constraint_errors(c.config), std::vector<std::string>{});
+  const auto ranks = static_cast<int>(c.mesh.ranks());
+  const int number = world.rank() / ranks;
+  const auto group = world.split({.color = (number + 1) * ranks <= world.size() ? number : -1, .name = "mesh"});
+  if (group) expect_numbers_of_one_rank(*group, c);
+}
+
+INSTANTIATE_TEST_SUITE_P(Numbers, RandomMesh, ::testing::Range(numbers().first, numbers().second));
+
+}  // namespace
+}  // namespace ashlar::testing
