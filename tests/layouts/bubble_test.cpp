@@ -1,12 +1,17 @@
-// How long stages idle, measured, against what the simulator says for the same durations: first with sleeping in the
-// place of computing, then with a model. Other programs on the machine disturb a measurement: it is repeated until it
-// agrees, a few times.
+// How long stages idle. In virtual time, where a tensor carries the moment at which it was made: exactly what the order
+// of the actions and their durations give, on any machine. In real time, with sleeping in the place of computing and
+// then with a model: the median of all measurements within 3 points of the simulator's. Whether a machine can measure
+// that is found by a control experiment that exchanges nothing, before and after.
 #include <gtest/gtest.h>
 #include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "core/base/strings.h"
@@ -23,12 +28,12 @@ using Clock = std::chrono::steady_clock;
 using pipeline::ActionKind;
 
 constexpr double kPoints = 0.03;
+constexpr double kShare = 0.02;  ///< of a rank's time that others may take
 
 struct Computed {
   ActionKind kind;
   int64_t micro_batch, chunk;
   Clock::time_point start, end;
-  double cpu_seconds;
 
   double seconds() const { return std::chrono::duration<double>(end - start).count(); }
 };
@@ -60,11 +65,9 @@ class TimedRunner final : public pipeline::Runner {
  private:
   template <typename Compute>
   Tensor timed(Computed entry, const Compute& compute) {
-    const double cpu = cpu_seconds();
     entry.start = Clock::now();
     const Tensor result = compute();
     entry.end = Clock::now();
-    entry.cpu_seconds = cpu_seconds() - cpu;
     computed_.push_back(entry);
     return result;
   }
@@ -73,35 +76,105 @@ class TimedRunner final : public pipeline::Runner {
   std::vector<Computed> computed_;
 };
 
-/// Sleeps as long as computing should take.
-class SleepingRunner final : public pipeline::Runner {
- public:
-  SleepingRunner(const Ctx& ctx, const pipeline::ScheduleSpec& spec, const pipeline::Costs& costs, int64_t stage)
-      : ctx_(ctx), spec_(spec), costs_(costs), stage_(stage) {}
+double cost_of(const pipeline::Costs& costs, ActionKind kind, int64_t k) {
+  switch (kind) {
+    case ActionKind::kForward: return costs.forward[k];
+    case ActionKind::kBackward: return costs.backward_input[k] + costs.backward_weight[k];
+    case ActionKind::kBackwardInput: return costs.backward_input[k];
+    case ActionKind::kBackwardWeight: return costs.backward_weight[k];
+    case ActionKind::kTransfer: break;
+  }
+  return 0;
+}
 
-  Tensor forward(int64_t chunk, int64_t, const Tensor&, bool) override {
-    const int64_t k = pipeline::model_chunk(stage_, chunk, spec_.stages);
-    return sleep(costs_.forward[k], k < spec_.chunks() - 1);
+/// Takes durations instead of computing: either sleeps, or counts virtual time. Rows are one number, the moment at
+/// which they were made.
+class TimeRunner final : public pipeline::Runner {
+ public:
+  struct Args {
+    const Ctx& ctx;
+    const pipeline::ScheduleSpec& spec;
+    const pipeline::Costs& costs;
+    int64_t stage;
+    bool sleeps;
+  };
+  explicit TimeRunner(const Args& args) : args_(args) {}
+
+  Tensor forward(int64_t chunk, int64_t, const Tensor& input, bool) override {
+    const int64_t k = pipeline::model_chunk(args_.stage, chunk, args_.spec.stages);
+    return spend(ActionKind::kForward, k, input, k < args_.spec.chunks() - 1);
   }
-  Tensor backward(int64_t chunk, int64_t, const Tensor&, bool defer) override {
-    const int64_t k = pipeline::model_chunk(stage_, chunk, spec_.stages);
-    return sleep(costs_.backward_input[k] + (defer ? 0 : costs_.backward_weight[k]), k > 0);
+  Tensor backward(int64_t chunk, int64_t m, const Tensor& grad, bool defer) override {
+    const int64_t k = pipeline::model_chunk(args_.stage, chunk, args_.spec.stages);
+    if (defer) queued_.insert({chunk, m});
+    return spend(defer ? ActionKind::kBackwardInput : ActionKind::kBackward, k, grad, k > 0);
   }
-  void backward_weight(int64_t chunk, int64_t) override {
-    sleep(costs_.backward_weight[pipeline::model_chunk(stage_, chunk, spec_.stages)], false);
+  void backward_weight(int64_t chunk, int64_t m) override {
+    const int64_t k = pipeline::model_chunk(args_.stage, chunk, args_.spec.stages);
+    if (queued_.erase({chunk, m}) == 1) spend(ActionKind::kBackwardWeight, k, Tensor(), false);
   }
+
+  double now() const { return now_; }    ///< virtual
+  double busy() const { return busy_; }  ///< virtual
 
  private:
-  Tensor sleep(double seconds, bool makes_rows) const {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    return makes_rows ? ctx_.empty(ctx_.dtype, {1, 1}) : Tensor();
+  Tensor spend(ActionKind kind, int64_t k, const Tensor& input, bool makes_rows) {
+    const double seconds = cost_of(args_.costs, kind, k);
+    if (args_.sleeps) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    } else {
+      double arrived = 0;
+      if (input) args_.ctx.backend.copy_to_host(input.view(), &arrived, args_.ctx.stream);
+      now_ = std::max(now_, arrived) + seconds;
+      busy_ += seconds;
+    }
+    if (!makes_rows) return {};
+    const Tensor rows = args_.ctx.empty(args_.ctx.dtype, {1, 1});
+    args_.ctx.backend.copy_from_host(&now_, rows.mut_view(), args_.ctx.stream);
+    return rows;
   }
 
-  const Ctx& ctx_;
-  const pipeline::ScheduleSpec& spec_;
-  const pipeline::Costs& costs_;
-  const int64_t stage_;
+  const Args args_;
+  std::set<std::pair<int64_t, int64_t>> queued_;
+  double now_ = 0, busy_ = 0;
 };
+
+/// The end of the last action when each begins as soon as the one before it on its stage and the one whose rows it
+/// needs are done, from the lists of all stages alone.
+double end_of_dataflow(const pipeline::ScheduleSpec& spec, const pipeline::Costs& costs) {
+  std::vector<pipeline::Stream> streams = pipeline::make_schedules(spec);
+  std::vector<size_t> next(streams.size(), 0);
+  std::vector<double> clock(streams.size(), 0);
+  std::map<std::pair<int64_t, int64_t>, double> forwards, backwards;  // ends, by chunk of the model and micro-batch
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t p = 0; p < streams.size(); ++p) {
+      for (; next[p] < streams[p].size(); ++next[p], moved = true) {
+        const pipeline::Action& a = streams[p][next[p]];
+        if (a.kind == ActionKind::kTransfer) continue;
+        const int64_t k = pipeline::model_chunk(static_cast<int64_t>(p), a.chunk, spec.stages);
+        const bool is_forward = a.kind == ActionKind::kForward, needs_nothing = a.kind == ActionKind::kBackwardWeight;
+        auto& ends = is_forward ? forwards : backwards;
+        const int64_t before = is_forward ? k - 1 : k + 1;
+        double start = clock[p];
+        if (!needs_nothing && before >= 0 && before < spec.chunks()) {
+          const auto made = ends.find({before, a.micro_batch});
+          if (made == ends.end()) break;
+          start = std::max(start, made->second);
+        }
+        clock[p] = start + cost_of(costs, a.kind, k);
+        if (!needs_nothing) ends[{k, a.micro_batch}] = clock[p];
+      }
+    }
+  }
+  for (size_t p = 0; p < streams.size(); ++p) EXPECT_EQ(next[p], streams[p].size());
+  return *std::max_element(clock.begin(), clock.end());
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
 
 /// One step of a pipeline over `stages`, timed.
 struct Step {
@@ -144,13 +217,6 @@ struct Step {
     return 1 - comm::sum_of(stages, busy) / (static_cast<double>(spec.stages) * span);
   }
 
-  /// Whether each rank had a core while it computed.
-  bool undisturbed(const std::vector<Computed>& computed) const {
-    double wall = 0, cpu = 0;
-    for (const Computed& c : computed) wall += c.seconds(), cpu += c.cpu_seconds;
-    return comm::max_of(stages, wall / cpu) < 1.02;
-  }
-
   /// The simulator's, with a duration for each kind of each chunk.
   double simulated(const pipeline::Costs& costs) const {
     return pipeline::simulate(spec, pipeline::make_schedules(spec), costs).bubble_fraction;
@@ -185,39 +251,111 @@ class Bubble : public ::testing::TestWithParam<Case> {
             .micro_batches = 8,
             .virtual_stages = stages > 1 ? GetParam().virtual_stages : 1};
   }
+  /// The share by which sleeping takes longer than asked for where nothing else happens; of any rank, the median of a
+  /// few rows of sleeps.
+  static double oversleeping(comm::Communicator& stages, const pipeline::Costs& costs) {
+    std::vector<double> shares;
+    for (int run = 0; run < 5; ++run) {
+      stages.barrier().wait();
+      const Clock::time_point start = Clock::now();
+      double asked = 0;
+      for (int i = 0; i < 8; ++i) {
+        asked += costs.forward[0];
+        std::this_thread::sleep_for(std::chrono::duration<double>(costs.forward[0]));
+      }
+      shares.push_back(std::chrono::duration<double>(Clock::now() - start).count() / asked - 1);
+    }
+    return comm::max_of(stages, median(shares));
+  }
+
+  /// The share of its time that a rank waits for a core while all of them compute; the worst rank's median.
+  static double waiting_for_a_core(comm::Communicator& stages, TinyModel& model) {
+    std::vector<double> shares;
+    for (int run = 0; run < 7; ++run) {
+      stages.barrier().wait();
+      const double cpu = cpu_seconds();
+      const Clock::time_point start = Clock::now();
+      for (int i = 0; i < 4; ++i) model.loss_and_gradients(model.ctx());
+      const double wall = std::chrono::duration<double>(Clock::now() - start).count();
+      shares.push_back(1 - (cpu_seconds() - cpu) / wall);
+    }
+    return comm::max_of(stages, median(shares));
+  }
+
   const std::unique_ptr<Backend> backend_ = kernels::make_cpu_backend({.threads = 1});
   const std::unique_ptr<Stream> stream_ = backend_->make_stream();
 };
 
-TEST_P(Bubble, IsTheSimulatorsWhereStagesSleep) {
+/// Durations of a third of a stage's work on a micro-batch each, the same for all chunks or not.
+pipeline::Costs costs_of(const pipeline::ScheduleSpec& spec, double third, bool even) {
+  const double each = third / static_cast<double>(spec.virtual_stages);
+  pipeline::Costs costs = pipeline::Costs::uniform(spec, each, each, each);
+  for (int64_t k = 0; k < spec.chunks() && !even; ++k) {
+    costs.forward[k] *= k % 2 == 0 ? 1 : 1.5;
+    costs.backward_input[k] *= 1 + 0.25 * static_cast<double>(k);
+  }
+  return costs;
+}
+
+/// The table of parallel/pipeline/schedule.h, with a third of a unit for forward, input and weight part each.
+double time_of_theory(const pipeline::ScheduleSpec& spec) {
+  const auto P = static_cast<double>(spec.stages), M = static_cast<double>(spec.micro_batches),
+             V = static_cast<double>(spec.virtual_stages), third = 1.0 / 3;
+  switch (spec.kind) {
+    case pipeline::ScheduleKind::kForwardOnly: return (V * M + P - 1) * third / V;  // M >= P
+    case pipeline::ScheduleKind::kGpipe:
+    case pipeline::ScheduleKind::k1F1B: return M + P - 1;
+    case pipeline::ScheduleKind::kInterleaved: return (V * M + P - 1) / V;
+    case pipeline::ScheduleKind::kZbH1: return M + (P - 1) * 2 * third - (P - 1) * third;
+  }
+  return 0;
+}
+
+TEST_P(Bubble, IsExactlyThatOfTheScheduleInVirtualTime) {
   comm::Communicator& stages = bootstrap().world();
-  if (stages.size() > 4) return;  // the run on four ranks has measured it
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
-  const double each = GetParam().seconds / static_cast<double>(spec.virtual_stages);
-  const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat32};
+  const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
   const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {1, 1}};
   for (const bool even : {true, false}) {
-    pipeline::Costs costs = pipeline::Costs::uniform(spec, each, each, each);
-    for (int64_t k = 0; k < spec.chunks() && !even; ++k) {
-      costs.forward[k] *= k % 2 == 0 ? 1 : 1.5;
-      costs.backward_input[k] *= 1 + 0.25 * static_cast<double>(k);
-    }
-    const double expected = step.simulated(costs);
-    double closest = 1;
-    for (int attempt = 0; attempt < 12 && std::abs(closest - expected) > kPoints; ++attempt) {
-      SleepingRunner sleeping(ctx, spec, costs, stages.rank());
-      const double measured = step.bubble(step.run(sleeping));
-      if (std::abs(measured - expected) < std::abs(closest - expected)) closest = measured;
-    }
-    EXPECT_NEAR(closest, expected, kPoints) << (even ? "even" : "uneven");
+    const pipeline::Costs costs = costs_of(spec, 1.0 / 3, even);
+    TimeRunner runner({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = false});
+    step.run(runner);
+    const double time = comm::max_of(stages, runner.now()), busy = comm::sum_of(stages, runner.busy());
+    const double rounding = 1e-12 * time;  // a few hundred additions
+    EXPECT_NEAR(time, end_of_dataflow(spec, costs), rounding);
+    const pipeline::Simulation simulated = pipeline::simulate(spec, pipeline::make_schedules(spec), costs);
+    EXPECT_LE(time, simulated.time + rounding) << "a stage waits where the simulator's stages, which meet, do not";
+    if (!even) continue;
+    EXPECT_NEAR(time, time_of_theory(spec), rounding);
+    EXPECT_NEAR(1 - busy / (static_cast<double>(spec.stages) * time), simulated.bubble_fraction, 1e-12);
   }
 }
 
-// Two stages: each needs a core of its own. Where others take it from them, and no attempt agrees all the same, nothing
-// is known of the executor.
-TEST_P(Bubble, IsTheSimulatorsWhereStagesCompute) {
+// Sleeping takes no core. The control: the stages sleep as often and as long, and exchange nothing.
+TEST_P(Bubble, IsTheSimulatorsWhereStagesSleep) {
   comm::Communicator& stages = bootstrap().world();
-  if (stages.size() > 2) return;  // the run on two ranks has measured it
+  if (stages.size() == 1 || stages.size() > 4) return;  // alone nothing idles; four ranks have measured it for eight
+  const pipeline::ScheduleSpec spec = spec_of(stages.size());
+  const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
+  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {1, 1}};
+  const pipeline::Costs costs = costs_of(spec, GetParam().seconds, false);
+  const double before = oversleeping(stages, costs);
+  if (before > kPoints) GTEST_SKIP() << "this machine wakes sleepers late: by " << before << " of their time";
+  std::vector<double> measured;
+  for (int run = 0; run < 5; ++run) {
+    TimeRunner sleeping({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = true});
+    measured.push_back(step.bubble(step.run(sleeping)));
+  }
+  const double after = oversleeping(stages, costs);
+  if (after > kPoints) GTEST_SKIP() << "this machine wakes sleepers late: by " << after << " of their time";
+  EXPECT_NEAR(median(measured), step.simulated(costs), kPoints) << ::testing::PrintToString(measured);
+}
+
+// Two stages: each needs a core of its own. The control: the stages compute the same model at the same time, each for
+// itself.
+TEST_P(Bubble, SlowIsTheSimulatorsWhereStagesCompute) {
+  comm::Communicator& stages = bootstrap().world();
+  if (stages.size() != 2) return;
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
   constexpr int64_t kT = 128;
   model::ModelConfig config = config_of({.name = "Wide"});
@@ -237,27 +375,27 @@ TEST_P(Bubble, IsTheSimulatorsWhereStagesCompute) {
   const std::vector<pipeline::MicroBatch> batches(spec.micro_batches, {.view = source.batch()});
   const Ctx ctx = engine.ctx();
   const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {kT, config.d_model}};
-  double closest = 1;
-  int undisturbed = 0;
-  for (int attempt = 0; attempt < 30 && undisturbed < 25 && std::abs(closest) > kPoints; ++attempt) {
+  const double before = waiting_for_a_core(stages, source);
+  if (before > kShare) GTEST_SKIP() << "others use the cores of this machine: " << before << " of the time";
+  std::vector<double> differences;
+  for (int run = 0; run < 9; ++run) {
     engine.store().begin_step();
     LossStats stats;
     pipeline::ChunkRunner runner(ctx, engine.chunks(), batches, stats);
     const std::vector<Computed> computed = step.run(runner);
-    const double difference = step.bubble(computed) - step.simulated(step.mean_costs(computed));
-    if (std::abs(difference) < std::abs(closest)) closest = difference;
-    undisturbed += step.undisturbed(computed);
+    differences.push_back(step.bubble(computed) - step.simulated(step.mean_costs(computed)));
   }
-  if (std::abs(closest) > kPoints && undisturbed == 0) GTEST_SKIP() << "other programs use the cores of this machine";
-  EXPECT_NEAR(closest, 0.0, kPoints) << undisturbed << " attempts had the cores";
+  const double after = waiting_for_a_core(stages, source);
+  if (after > kShare) GTEST_SKIP() << "others use the cores of this machine: " << after << " of the time";
+  EXPECT_NEAR(median(differences), 0.0, kPoints) << ::testing::PrintToString(differences);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
-                         ::testing::Values(Case{pipeline::ScheduleKind::kForwardOnly, 1, 0.03},
-                                           Case{pipeline::ScheduleKind::kGpipe, 1, 0.01},
-                                           Case{pipeline::ScheduleKind::k1F1B, 1, 0.01},
-                                           Case{pipeline::ScheduleKind::kInterleaved, 2, 0.01},
-                                           Case{pipeline::ScheduleKind::kZbH1, 1, 0.01}),
+                         ::testing::Values(Case{pipeline::ScheduleKind::kForwardOnly, 1, 0.02},
+                                           Case{pipeline::ScheduleKind::kGpipe, 1, 0.006},
+                                           Case{pipeline::ScheduleKind::k1F1B, 1, 0.006},
+                                           Case{pipeline::ScheduleKind::kInterleaved, 2, 0.006},
+                                           Case{pipeline::ScheduleKind::kZbH1, 1, 0.006}),
                          [](const auto& at) {
                            std::string name(pipeline::name_of(at.param.kind));
                            std::erase(name, '-');
