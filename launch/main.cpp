@@ -40,7 +40,7 @@ int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootst
   std::_Exit(static_cast<int>(code));
 }
 
-int run(const std::vector<std::string>& words, const ashlar::training::SignalWatch& signals,
+int run(const std::vector<std::string>& words, ashlar::training::SignalWatch& signals,
         ashlar::comm::Bootstrap& bootstrap, ashlar::Log& log) {
   try {
     const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
@@ -66,8 +66,8 @@ int run(const std::vector<std::string>& words, const ashlar::training::SignalWat
 }  // namespace
 
 int main(int argc, char** argv) {
-  const ashlar::training::SignalWatch signals;  // before any thread exists
-  std::signal(SIGPIPE, SIG_IGN);                // a reader that went away is a failed write, reported where it happens
+  ashlar::training::SignalWatch signals;  // before any thread exists
+  std::signal(SIGPIPE, SIG_IGN);          // a reader that went away is a failed write, reported where it happens
   std::signal(SIGXFSZ, SIG_IGN);
   // Rank 0 speaks for all; what another rank warns of is its own.
   const int64_t rank = ashlar::launch::world_from_environment().rank;

@@ -13,7 +13,8 @@
 namespace ashlar::io {
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), partial_path_(partial_path(path_)) {
-  fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // O_NONBLOCK: something else of that name, a pipe, must not make the open wait.
+  fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
   if (fd_ < 0) throw system_error("file", "create", path_, errno);
 }
 

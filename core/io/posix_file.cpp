@@ -114,6 +114,14 @@ void sync_directory(const std::filesystem::path& path) {
   if (::fsync(directory.get()) != 0 && errno != EINVAL) throw system_error("file", "sync directory", name, errno);
 }
 
+void require_regular_file(const std::filesystem::path& path, std::string_view where) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
+  const char* what = S_ISFIFO(info.st_mode) ? "a pipe" : S_ISSOCK(info.st_mode) ? "a socket" : "a device";
+  throw input_error(where, path.string(), ": expected a regular file, got ", what,
+                    "; write what it brings into a file, and give that");
+}
+
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe must not wait for a writer; a regular file ignores it.
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -40,6 +40,10 @@ void sync_file(const std::filesystem::path& path);
 /// Makes the entries of a directory durable: a rename or a new file in it survives a power cut.
 void sync_directory(const std::filesystem::path& path);
 
+/// Before a library opens `path`, which would wait for the other end of a pipe: input error of `where` when there is
+/// something else than a regular file or a directory. What is not there is the library's to report.
+void require_regular_file(const std::filesystem::path& path, std::string_view where);
+
 /// A regular file open for positioned reads. Holds a descriptor, never maps the file, so a file that shrinks under the
 /// reader is an error with a name and not a signal. Reads from several threads at once are allowed.
 class InputFile {

@@ -70,7 +70,7 @@ const Command& find_command(const std::vector<Command>& all, const std::string& 
   throw input_error("ashlar", "unknown command ", name, "; did you mean ", nearest->name, "? ashlar --help lists all");
 }
 
-std::vector<Command> command_table(const training::SignalWatch& signals, comm::Bootstrap& bootstrap, Log& log) {
+std::vector<Command> command_table(training::SignalWatch& signals, comm::Bootstrap& bootstrap, Log& log) {
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
        [&](std::span<const std::string> words) { return run_train_command(words, signals, bootstrap, log); }, true,
@@ -118,7 +118,7 @@ bool asks_for_help(const std::string& word) { return word == "--help" || word ==
 
 }  // namespace
 
-int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+int run_command(const std::vector<std::string>& words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log) {
   const std::vector<Command> all = command_table(signals, bootstrap, log);
   const bool speaks = world_from_environment().rank == 0;

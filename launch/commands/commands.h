@@ -10,7 +10,7 @@
 namespace ashlar::launch {
 
 /// Runs `ashlar WORDS...` and returns its exit code. One table of subcommands makes dispatch and the overview.
-int run_command(const std::vector<std::string>& words, const training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+int run_command(const std::vector<std::string>& words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log);
 
 }  // namespace ashlar::launch

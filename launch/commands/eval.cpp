@@ -104,7 +104,7 @@ int run_eval_command(std::span<const std::string> words, comm::Bootstrap& bootst
   comm::together(ranks, [&] { stream.emplace(open_stream(a, m)); });
   for (const std::string& remark : stream->dataset().remarks()) log.warn(remark);
   const auto begin = std::chrono::steady_clock::now();
-  const LossStats stats = training::evaluate(*m.engine, *stream);
+  const LossStats stats = training::evaluate(*m.engine, *stream).value();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
   log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", loss, std::exp(loss),

@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/mpirun_line.h"
 
@@ -88,6 +89,7 @@ MpirunHere look_around() {
 }
 
 std::string read_hostfile(const std::string& name) {
+  io::require_regular_file(name, "launch");
   std::ifstream file(name);
   std::ostringstream text;
   if (!fs::is_regular_file(name) || !(text << file.rdbuf())) {

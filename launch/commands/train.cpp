@@ -1,5 +1,7 @@
 #include "launch/commands/train.h"
 
+#include <chrono>
+
 #include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
@@ -21,9 +23,17 @@ const char* const kTrainHelp =
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
     "  --restart           begin anew: an existing run directory is renamed to DIR.old-1, once the new run stands\n"
     "\n"
-    "SIGTERM, SIGINT and SIGUSR1 save a checkpoint and exit with 76, 77 and 75; the same command then continues.\n";
+    "SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and "
+    "75;\n"
+    "the same command then continues. A second signal leaves at once, and so does the first before the first step.\n";
 
 namespace {
+
+training::SignalWatch::Speaker speaker_of(const World& world) {
+  // As long as it takes to see that a rank is gone, on this machine or, where there are others, on one of them.
+  const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
+  return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience};
+}
 
 void check_same_configuration(comm::Communicator& ranks, const config::RunConfig& config) {
   const std::vector<uint64_t> hashes = comm::gather_values(ranks, config::config_hash(config));
@@ -40,10 +50,12 @@ void check_same_configuration(comm::Communicator& ranks, const config::RunConfig
 
 }  // namespace
 
-int run_train_command(std::span<const std::string> words, const training::SignalWatch& signals,
-                      comm::Bootstrap& bootstrap, Log& log) {
+int run_train_command(std::span<const std::string> words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+                      Log& log) {
   training::MemoryLedger memory;
-  const int64_t cores = widen_affinity(world_from_environment(), log);  // before MPI starts a thread
+  const World started = world_from_environment();
+  const int64_t cores = widen_affinity(started, log);  // before MPI starts a thread
+  signals.watch(speaker_of(started));
   comm::Communicator& ranks = bootstrap.world();
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;

@@ -11,8 +11,8 @@ namespace ashlar::launch {
 
 /// `ashlar train CONFIG [section.key=value ...] [--restart]`. All ranks call it. Returns the exit code;
 /// throws Error.
-int run_train_command(std::span<const std::string> words, const training::SignalWatch& signals,
-                      comm::Bootstrap& bootstrap, Log& log);
+int run_train_command(std::span<const std::string> words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+                      Log& log);
 
 extern const char* const kTrainHelp;
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/base/strings.h"
+#include "core/io/posix_file.h"
 #include "launch/config/raw_values.h"
 #include "toml++/toml.h"
 
@@ -268,6 +269,7 @@ RawConfig parse_config(const std::string& text, const std::string& name, const s
 }
 
 RawConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  io::require_regular_file(path, "config");
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (in) text << in.rdbuf();

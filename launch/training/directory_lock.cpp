@@ -117,6 +117,7 @@ DirectoryLock::DirectoryLock(fs::path dir, FileLock file_lock) : dir_(std::move(
       close(fd_);
       throw;
     }
+    write_text(fd_, to_text(this_process()));  // for whoever asks; the lock is the kernel's
     return;
   }
   take_held_file(std::strerror(errno));
@@ -135,10 +136,7 @@ bool DirectoryLock::take_file_lock(FileLock file_lock) {
     while (result != 0 && errno == EINTR);
     const int why = errno;
     // Its holder may have moved the directory away between our open and our lock.
-    if (result == 0 && same_file(fd_, path)) {
-      write_text(fd_, to_text(this_process()));  // for whoever asks; the lock is the kernel's
-      return true;
-    }
+    if (result == 0 && same_file(fd_, path)) return true;
     close(std::exchange(fd_, -1));
     if (result == 0) continue;
     if (why == EWOULDBLOCK) throw taken(dir_, parse_holder(text_of(path)));
@@ -148,6 +146,9 @@ bool DirectoryLock::take_file_lock(FileLock file_lock) {
 }
 
 void DirectoryLock::take_held_file(const std::string& why) {
+  // Of one that can lock files here this one sees no lock, but what it has written.
+  const std::optional<LockHolder> other = parse_holder(text_of(dir_ / kFile));
+  if (other && liveness_of(*other, this_process()) == Liveness::kAlive) throw taken(dir_, other);
   const fs::path path = dir_ / kHeldFile;
   int fd = -1;
   while ((fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0) {

@@ -1,5 +1,7 @@
 #include "launch/training/evaluation.h"
 
+#include "parallel/comm/host.h"
+
 namespace ashlar::training {
 
 std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slots) {
@@ -8,12 +10,18 @@ std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slo
   return batches;
 }
 
-LossStats evaluate(Engine& engine, data::BatchSource& stream) {
+std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, const std::function<int64_t()>& stop) {
   // Some at a time, so that every stage of a pipeline has work.
   std::vector<DeviceBatch> slots(4 * engine.mesh().shape().pipeline - 3);
   data::Batch batch;
   LossStats own;
-  for (bool more = true; more;) {
+  bool more = true;
+  while (true) {
+    // Replicas need not have as many batches; they ask as often.
+    double asked[] = {more ? 1.0 : 0.0, stop ? static_cast<double>(stop()) : 0.0};
+    if (stop) comm::max_all(engine.mesh().all(), asked);
+    if (asked[1] != 0) return std::nullopt;
+    if (asked[0] == 0) break;
     size_t n = 0;
     while (n < slots.size() && (more = stream.next(batch))) slots[n++].upload(engine.ctx(), batch);
     engine.evaluate(micro_batches(std::span(slots).first(n)), own);

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
+
 #include "data/batch_stream.h"
 #include "launch/training/engine.h"
 
@@ -9,6 +13,9 @@ namespace ashlar::training {
 std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slots);
 
 /// The loss over the rest of a stream, of all replicas together. Called by all ranks, each with its replica's stream.
-LossStats evaluate(Engine& engine, data::BatchSource& stream);
+/// `stop` is asked before each round of batches: when it returns other than 0 on any rank, all leave together and
+/// nothing is returned; it may be empty.
+std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream,
+                                  const std::function<int64_t()>& stop = nullptr);
 
 }  // namespace ashlar::training

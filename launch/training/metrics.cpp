@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
 #include "launch/training/memory.h"
 
 namespace ashlar::training {
@@ -71,6 +72,7 @@ std::string to_json(const MetricsRow& r) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps) : path_(path) {
+  io::require_regular_file(path, "metrics");
   if (std::filesystem::exists(path)) {
     std::string kept;
     std::ifstream in(path);

@@ -11,11 +11,6 @@ namespace ashlar::training {
 
 namespace {
 
-bool sigterm_waits() {
-  sigset_t pending;
-  return sigpending(&pending) == 0 && sigismember(&pending, SIGTERM) == 1;
-}
-
 // A rank that would have reported a loss, or has.
 bool reports(PeerState state) {
   return state == PeerState::kAlive || state == PeerState::kLeaving || state == PeerState::kGone;
@@ -45,8 +40,9 @@ Verdict judge(std::span<const PeerView> ranks, int64_t self) {
   return verdict;
 }
 
-PeerWatch::PeerWatch(RankBoard& board, const WatchTimes& times)
+PeerWatch::PeerWatch(RankBoard& board, const SignalWatch& signals, const WatchTimes& times)
     : board_(board),
+      signals_(signals),
       times_(times),
       peers_(static_cast<size_t>(board.page().ranks)),
       began_(Clock::now()),
@@ -91,7 +87,8 @@ void PeerWatch::look() {
     board_.flush();
     flushed_ = now;
   }
-  const bool stopping = sigterm_waits();
+  const auto request = signals_.pending();
+  const bool stopping = request && request->code == ExitCode::kSigterm;
   const int64_t self = board_.page().rank;
   std::vector<PeerView> views;
   for (int64_t rank = 0; rank < std::ssize(peers_); ++rank) {

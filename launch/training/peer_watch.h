@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launch/training/rank_board.h"
+#include "launch/training/signals.h"
 
 namespace ashlar::training {
 
@@ -49,11 +50,11 @@ struct WatchTimes {
 /// A thread that shows this rank alive and looks after the others; it never communicates. When one is lost or gone, the
 /// process ends with code 5 (kPeerLost): its main thread may wait for that rank for ever. One rank says on standard
 /// error which was lost, where, at what step, in what operation. Ranks that finish, are stopped by a debugger, or are
-/// told to stop (SIGTERM and its like must be blocked, as SignalWatch does) disturb nobody. Destroy it before the
+/// told to stop disturb nobody. Destroy it before the
 /// board.
 class PeerWatch {
  public:
-  explicit PeerWatch(RankBoard& board, const WatchTimes& times = {});
+  PeerWatch(RankBoard& board, const SignalWatch& signals, const WatchTimes& times = {});
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
   ~PeerWatch();
@@ -75,6 +76,7 @@ class PeerWatch {
   [[noreturn]] void leave(const Verdict& verdict);
 
   RankBoard& board_;
+  const SignalWatch& signals_;
   const WatchTimes times_;
   std::vector<Peer> peers_;
   const Clock::time_point began_;

@@ -13,14 +13,20 @@ namespace ashlar::training {
 
 /// Everything that names a rank which dies, in the order that its parts need.
 struct RankWatch {
+  RankWatch(const std::filesystem::path& run_dir, const RankInfo& info, comm::Communicator& world,
+            SignalWatch& signal_watch);
+  ~RankWatch();
+
+  SignalWatch& signals;
   RankBoard board;
   FatalSignals fatal{board.page()};
-  PeerWatch peers{board};
+  PeerWatch peers{board, signals};
 };
 
 /// Called by all ranks, on the main thread, when the run's directory stands; null where there is one rank. Destroy it
 /// before the communicators; what throws through its scope is taken for an error that main reports.
-std::unique_ptr<RankWatch> watch_ranks(const std::filesystem::path& run_dir, comm::Communicator& world);
+std::unique_ptr<RankWatch> watch_ranks(const std::filesystem::path& run_dir, comm::Communicator& world,
+                                       SignalWatch& signals);
 
 /// work(). When that fails because a peer is gone, the watch first names which one and ends the process: MPI only knows
 /// that somebody is. `watch` may be null.

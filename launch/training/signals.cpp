@@ -1,13 +1,19 @@
 #include "launch/training/signals.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
-#include <csignal>
 #include <ctime>
+#include <utility>
 
 namespace ashlar::training {
 
 namespace {
+
+using namespace std::chrono_literals;
+
+// A launcher may send one signal twice (to the job and to its step); no person does so quickly.
+constexpr auto kSameSignal = 300ms;
 
 sigset_t watched() {
   sigset_t set;
@@ -18,11 +24,35 @@ sigset_t watched() {
   return set;
 }
 
+ExitCode code_of(int signal) {
+  return signal == SIGTERM ? ExitCode::kSigterm : signal == SIGINT ? ExitCode::kSigint : ExitCode::kSigusr1;
+}
+
 }  // namespace
 
 SignalWatch::SignalWatch() {
   const sigset_t set = watched();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+SignalWatch::~SignalWatch() {
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void SignalWatch::watch(const Speaker& speaker) {
+  ASHLAR_CHECK(!thread_.joinable(), "signals are watched already");
+  speaker_ = speaker;
+  sigset_t all, before;
+  sigfillset(&all);  // of no other signal is this thread to know
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void SignalWatch::release() {
+  const sigset_t set = watched();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 SignalWatch::Request SignalWatch::request_of(ExitCode code) {
@@ -35,19 +65,83 @@ SignalWatch::Request SignalWatch::request_of(ExitCode code) {
 }
 
 std::optional<SignalWatch::Request> SignalWatch::pending() const {
+  const ExitCode code = request_;
+  if (code == ExitCode::kDone) return std::nullopt;
+  return request_of(code);
+}
+
+void SignalWatch::finish(ExitCode code) {
+  final_ = code;
+  point_ = StopPoint::kLeft;
+}
+
+void SignalWatch::before_leaving(std::function<void()> call) {
+  const std::lock_guard lock(leaving_);
+  before_leaving_ = std::move(call);
+}
+
+void SignalWatch::run() {
+  pthread_setname_np(pthread_self(), "signals");
   const sigset_t set = watched();
-  const timespec now{};
-  switch (sigtimedwait(&set, nullptr, &now)) {
-    case SIGTERM: return request_of(ExitCode::kSigterm);
-    case SIGINT: return request_of(ExitCode::kSigint);
-    case SIGUSR1: return request_of(ExitCode::kSigusr1);
-    default: return std::nullopt;
+  while (!stop_) {
+    const timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
+    siginfo_t info;
+    if (sigtimedwait(&set, &info, &pause) > 0) take(info);
+    if (answer_at_ && Clock::now() >= *answer_at_) {
+      answer_at_.reset();
+      answer();
+    }
   }
 }
 
-void SignalWatch::release() const {
-  const sigset_t set = watched();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+void SignalWatch::take(const siginfo_t& info) {
+  const ExitCode code = code_of(info.si_signo);
+  if (point_ == StopPoint::kLeft) leave(final_);
+  const bool launcher = info.si_code != SI_KERNEL && info.si_pid == getppid() && speaker_.ranks > 1;
+  const Clock::time_point now = Clock::now();
+  if (request_ != ExitCode::kDone) {
+    if (launcher && info.si_signo == first_signal_ && now - first_ < kSameSignal) return;
+    if (speaks_) say(str_cat(request_of(code).name, ": leaving at once; what the last checkpoint lacks is lost"));
+    leave(code);
+  }
+  first_ = now;
+  first_signal_ = info.si_signo;
+  speaks_ = speaker_.rank == 0 || !launcher;
+  request_ = code;
+  answer_at_ = now + (launcher ? speaker_.patience : 0ms);
+}
+
+void SignalWatch::answer() {
+  const Request request = request_of(request_);
+  const StopPoint point = point_;
+  constexpr const char* kSecond = "; a second signal leaves at once";
+  switch (point) {
+    case StopPoint::kStarting:
+      if (speaks_) say(str_cat(request.name, ": nothing to save before the first step; leaving"));
+      leave(request.code);
+    case StopPoint::kLeft: return;
+    default: break;
+  }
+  if (!speaks_) return;
+  const char* what = point == StopPoint::kStep         ? "stopping after this step, then saving"
+                     : point == StopPoint::kValidation ? "stopping after this batch of the validation, then saving"
+                                                       : "stopping when this checkpoint is saved";
+  say(str_cat(request.name, ": ", what, kSecond));
+}
+
+void SignalWatch::say(std::string_view what) const {
+  const std::string who =
+      speaker_.rank == 0 ? "" : str_cat("[rank ", speaker_.rank, " of ", speaker_.ranks, " on ", speaker_.host, "] ");
+  const std::string line = str_cat("ashlar: ", who, what, "\n");
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+void SignalWatch::leave(ExitCode code) {
+  {
+    const std::lock_guard lock(leaving_);
+    if (before_leaving_) before_leaving_();
+  }
+  _exit(static_cast<int>(code));
 }
 
 }  // namespace ashlar::training

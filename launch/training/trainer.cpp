@@ -140,7 +140,7 @@ void Trainer::open_run_directory() {
     if (!note.empty()) log_.warn(note);
   });
   comm::together(ranks_, [&] { directory_.check_visible(); });
-  comm::together(ranks_, [&] { watch_ = watch_ranks(directory_.path(), ranks_); });
+  comm::together(ranks_, [&] { watch_ = watch_ranks(directory_.path(), ranks_, signals_); });
 }
 
 checkpoint::LoadArgs Trainer::load_args(checkpoint::CheckpointReader& reader) {
@@ -225,7 +225,17 @@ void Trainer::validate() {
   if (!validation_ || validated_step_ == step_) return;
   const double begin = now_sec();
   validation_->rewind();
-  const LossStats stats = evaluate(*engine_, *validation_);
+  signals_.enter(StopPoint::kValidation);
+  const std::optional<LossStats> seen = evaluate(*engine_, *validation_, [&] {
+    const auto request = signals_.pending();
+    return request ? static_cast<int64_t>(request->code) : 0;
+  });
+  signals_.enter(StopPoint::kStep);
+  if (!seen) {
+    log_.info(str_cat("step ", step_, "  the validation was left before its end; its loss is not written"));
+    return;
+  }
+  const LossStats& stats = *seen;
   const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
   const double seconds = now_sec() - begin;
   if (!std::isfinite(loss)) {
@@ -257,6 +267,7 @@ void Trainer::check_state() {
 
 void Trainer::save() {
   if (saved_step_ == step_) return;
+  signals_.enter(StopPoint::kSave);
   check_state();
   const checkpoint::Saved saved =
       checkpoint::save(engine_->ctx(), {.ranks = ranks_,
@@ -274,6 +285,7 @@ void Trainer::save() {
   saved_step_ = step_;
   log_.info(str_cat("saved ", saved.path.string(), " (", human_bytes(saved.bytes), " in ",
                     absl::StrFormat("%.1f", saved.seconds), " s)"));
+  signals_.enter(StopPoint::kStep);
   retention_.start(step_);
 }
 
@@ -294,12 +306,17 @@ ExitCode Trainer::run() {
 
 ExitCode Trainer::train() {
   const auto& c = config_;
+  signals_.enter(StopPoint::kStep);
   if (step_ >= c.train.steps) {
     log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps,
                       " steps; raise train.steps to go on"));
   }
   const model::FlopsPerToken flops = model::flops_per_token(c.model, c.train.sequence_length);
   std::optional<SignalWatch::Request> stop;
+  const auto validate_if_due = [&] {
+    if (c.train.eval_every > 0 && step_ > 0 && step_ % c.train.eval_every == 0) validate();
+  };
+  validate_if_due();  // what a signal has cut short
   while (step_ < c.train.steps && !(stop = stop_request())) {
     MetricsRow row;
     row.result = step(row);
@@ -317,7 +334,7 @@ ExitCode Trainer::train() {
     report(row);
     say(retention_.poll());
     if (c.log.stats_every > 0 && step_ % c.log.stats_every == 0) write_statistics();
-    if (c.train.eval_every > 0 && step_ % c.train.eval_every == 0) validate();
+    validate_if_due();
     if (c.checkpoint.every > 0 && step_ % c.checkpoint.every == 0) save();
   }
   if (stop) {
@@ -325,11 +342,20 @@ ExitCode Trainer::train() {
     say(retention_.wait());
     log_.info(
         str_cat(stop->name, ": stopped after step ", step_, " of ", c.train.steps, "; the same command continues"));
+    signals_.finish(stop->code);
     return stop->code;
   }
   validate();
+  if ((stop = stop_request()) && validated_step_ != step_ && validation_) {
+    save();
+    say(retention_.wait());
+    log_.info(str_cat(stop->name, ": stopped after the last step; the same command validates and ends"));
+    signals_.finish(stop->code);
+    return stop->code;
+  }
   save();
   say(retention_.wait());
+  signals_.finish(ExitCode::kDone);
   log_.info(
       str_cat("memory: ", memory_.report(*backend_), "; peak of the process ", human_bytes(peak_resident_bytes())));
   return ExitCode::kDone;

@@ -32,7 +32,7 @@ struct TrainerArgs {
   const config::Resolved& resolved;             ///< the same on all ranks
   std::vector<data::WeightedDataset> datasets;  ///< those of data.path, in its order: the reader's from now on
   comm::Bootstrap& bootstrap;                   ///< knows the ranks of the run
-  const SignalWatch& signals;
+  SignalWatch& signals;                         ///< watched already
   MemoryLedger memory;
   Log& log;              ///< of this rank; what concerns all is said by rank 0
   bool restart = false;  ///< begin anew: what the run directory holds is set aside once nothing can fail any more
@@ -72,7 +72,7 @@ class Trainer {
   io::Metadata metadata_;  ///< of the checkpoint that the run came from, kept in its own
   comm::Communicator& ranks_;
   bool first_rank_;  ///< the one that logs and writes
-  const SignalWatch& signals_;
+  SignalWatch& signals_;
   MemoryLedger memory_;
   Log& log_;
   mesh::Mesh mesh_;

@@ -125,7 +125,9 @@ class Ranks : public ::testing::Test {
   int run(int64_t r, const std::vector<uint64_t>& machines, const Body& body) {
     std::freopen(scratch_.file("stderr").c_str(), "a", stderr);
     alarm(30);  // a rank that nothing ends fails its test
-    const SignalWatch signals;
+    SignalWatch signals;
+    signals.watch({.rank = r, .ranks = std::ssize(machines)});
+    signals.enter(StopPoint::kStep);
     try {
       RankBoard board(scratch_.path(),
                       {.rank = r,
@@ -135,7 +137,7 @@ class Ranks : public ::testing::Test {
                        .machine = machines[static_cast<size_t>(r)]},
                       nullptr);
       const FatalSignals fatal(board.page());
-      PeerWatch watch(board, kTimes);
+      PeerWatch watch(board, signals, kTimes);
       board.step(17);
       board.operation({.kind = comm::OperationKind::kBarrier, .number = static_cast<uint64_t>(10 + r)}, "world");
       Rank rank{r, signals, board, watch};
@@ -192,20 +194,15 @@ TEST_F(Ranks, AnExitWithoutGoodbyeIsADeath) {
   EXPECT_EQ(lines(), 1);
 }
 
-TEST_F(Ranks, AHealthyStopIsSilent) {
+TEST_F(Ranks, AHealthyStopIsAnsweredOnce) {
   start({1, 1, 2}, [](Rank& rank) {
-    sigset_t waiting;
-    do {
-      usleep(1000);
-      sigpending(&waiting);
-    } while (sigismember(&waiting, SIGTERM) == 0);
+    while (!rank.signals.pending()) usleep(1000);
     usleep(500'000);  // until the end of a step
-    const auto request = rank.signals.pending();
-    return request ? static_cast<int>(request->code) : 1;
+    return static_cast<int>(rank.signals.pending()->code);
   });
   for (const pid_t pid : pids_) kill(pid, SIGTERM);
   EXPECT_THAT(codes(), ElementsAre(76, 76, 76));
-  EXPECT_EQ(said(), "");
+  EXPECT_EQ(said(), "ashlar: SIGTERM: stopping after this step, then saving; a second signal leaves at once\n");
 }
 
 TEST_F(Ranks, OneThatHasFinishedIsNotMissed) {

@@ -125,7 +125,8 @@ TEST_F(Board, AFolderThatCannotBeWrittenIsNamed) {
 
 TEST_F(Board, OneRankNeedsNone) {
   comm::SelfComm alone("world");
-  EXPECT_EQ(watch_ranks(dir_, alone), nullptr);
+  SignalWatch signals;
+  EXPECT_EQ(watch_ranks(dir_, alone, signals), nullptr);
   EXPECT_FALSE(std::filesystem::exists(dir_));
 }
 

@@ -90,6 +90,12 @@ TEST_F(Directory, WithoutLocksAKilledHolderIsReplaced) {
   EXPECT_FALSE(fs::exists(dir_ / ".lock.held.claim"));
 }
 
+TEST_F(Directory, WhoCannotLockSeesWhoCan) {
+  RunDirectory mine(dir_);
+  mine.lock();
+  EXPECT_THAT(refusal(no_locks), HasSubstr("another process is training"));
+}
+
 TEST_F(Directory, AHolderOnAnotherMachineIsNotJudged) {
   fs::create_directory(dir_);
   LockHolder far = this_process();

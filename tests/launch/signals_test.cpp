@@ -1,0 +1,153 @@
+// Signals are answered within a second, whatever the run is at; a second one leaves at once; nothing waits for a pipe.
+#include "launch/training/signals.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+#include "core/base/strings.h"
+#include "tests/launch/run_fixture.h"
+
+namespace ashlar::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Signals : public ::testing::Test {
+ protected:
+  // Until the log of the run has `text`; seconds, or more than `limit`.
+  double wait_for(const std::string& text, double limit) const {
+    const auto start = Clock::now();
+    while (run_.read("log").find(text) == std::string::npos && seconds_since(start) < limit) usleep(5000);
+    return seconds_since(start);
+  }
+  int code_of(pid_t pid, double limit) const {
+    const auto start = Clock::now();
+    const int code = RunFixture::wait_for(pid);
+    EXPECT_LT(seconds_since(start), limit);
+    return code;
+  }
+  const RunFixture run_;
+};
+
+constexpr double kAnswer = 1.0, kLeave = 1.0;
+// A step of half a minute or more.
+const std::string kSlowStep =
+    "train tiny.toml run.dir=r model.d_model=256 model.n_heads=4 model.d_ff=1024 model.n_layers=8 "
+    "train.sequence_length=256 train.global_batch=512 train.micro_batch=1 train.eval_every=0 checkpoint.every=0";
+
+TEST_F(Signals, ASlowFirstStepAnswersAndASecondSignalLeavesWithItsCode) {
+  const std::pair<int, int> kinds[] = {{SIGINT, 77}, {SIGUSR1, 75}};
+  for (const auto& [signal, code] : kinds) {
+    fs::remove(run_.dir() / "log");
+    const pid_t pid = run_.start(kSlowStep, "log");
+    ASSERT_LT(wait_for("mfu is measured", 30), 30) << run_.read("log");
+    usleep(300'000);  // into the step
+    kill(pid, SIGTERM);
+    EXPECT_LT(wait_for("ashlar: SIGTERM: stopping after this step, then saving; a second signal leaves at once", 9),
+              kAnswer)
+        << run_.read("log");
+    kill(pid, signal);
+    EXPECT_EQ(code_of(pid, kLeave), code);
+    EXPECT_THAT(run_.read("log"), HasSubstr(": leaving at once; what the last checkpoint lacks is lost"));
+  }
+}
+
+TEST_F(Signals, RanksAnswerOnceAndLeaveTogether) {
+  const pid_t pid = run_.start("launch -np 2 " + kSlowStep + " mesh.data=2", "log");
+  ASSERT_LT(wait_for("mfu is measured", 30), 30) << run_.read("log");
+  usleep(500'000);
+  kill(pid, SIGUSR1);
+  EXPECT_LT(wait_for("ashlar: SIGUSR1: stopping after this step", 9), kAnswer) << run_.read("log");
+  usleep(500'000);
+  kill(pid, SIGUSR1);
+  EXPECT_EQ(code_of(pid, 3), 75) << "mpirun itself needs a moment";
+  const std::string log = run_.read("log");
+  EXPECT_EQ(log.find("stopping after"), log.rfind("stopping after")) << "rank 0 answers for all: " << log;
+  EXPECT_THAT(log, Not(HasSubstr("died")));
+}
+
+TEST_F(Signals, OneRankThatIsToldTellsTheOthersAfterTheStep) {
+  const pid_t pid = run_.start(
+      "launch -np 2 train tiny.toml run.dir=r mesh.data=2 train.steps=1000000 train.eval_every=0 checkpoint.every=0",
+      "log");
+  ASSERT_LT(wait_for("step       5/", 30), 30) << run_.read("log");
+  const ShellResult told = run_shell(str_cat("pkill -TERM -o -P ", pid));  // its oldest child is a rank
+  EXPECT_EQ(told.code, 0);
+  EXPECT_EQ(code_of(pid, 5), 76) << run_.read("log");
+  EXPECT_THAT(run_.read("log"),
+              AllOf(HasSubstr("SIGTERM: stopping after this step"), HasSubstr("saved r/checkpoints")));
+}
+
+TEST_F(Signals, AStartLeavesWithTheFirst) {
+  // Before, while and after it opens its data: never later than a second.
+  for (const int ms : {0, 5, 15, 30, 60}) {
+    fs::remove_all(run_.dir() / "r");
+    const pid_t pid = run_.start(kSlowStep, "log");
+    usleep(40'000 + static_cast<unsigned>(ms) * 1000);
+    kill(pid, SIGTERM);
+    usleep(100'000);
+    kill(pid, SIGTERM);
+    const int code = code_of(pid, kLeave);
+    EXPECT_TRUE(code == 76 || code == 128 + SIGTERM) << code << " (before main the signal's own action)";
+  }
+}
+
+TEST_F(Signals, ALongValidationEndsAtABatchAndIsDoneLater) {
+  const std::string words =
+      "train tiny.toml run.dir=r train.steps=4 train.eval_every=2 schedule.warmup_steps=1 train.micro_batch=1 "
+      "checkpoint.every=0 train.global_batch=1 train.eval_batches=";
+  // One validation of all 300 batches that there are, slow enough to be met by the signal.
+  const std::string slow = words + "0 model.d_model=128 model.n_heads=4 model.d_ff=512 model.n_layers=10";
+  const pid_t pid = run_.start(slow, "log");
+  ASSERT_LT(wait_for("step 2/4", 60), 60) << run_.read("log");
+  kill(pid, SIGTERM);
+  EXPECT_LT(wait_for("SIGTERM: stopping after", 9), kAnswer);
+  EXPECT_EQ(code_of(pid, 20), 76) << run_.read("log");
+  EXPECT_THAT(run_.read("log"), HasSubstr("the validation was left before its end; its loss is not written"));
+  EXPECT_TRUE(run_.metric("r", "val_loss").empty());
+  EXPECT_EQ(run_.metric("r", "loss").size(), 2u);
+  const ShellResult again = run_.ashlar(slow);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(run_.metric("r", "val_loss").size(), 2u) << "what was cut short comes first";
+}
+
+TEST_F(Signals, NothingWaitsForAPipe) {
+  const auto refused = [&](const std::string& pipe, const std::string& words, const std::string& said) {
+    fs::remove(run_.dir() / pipe);
+    ASSERT_EQ(mkfifo((run_.dir() / pipe).c_str(), 0600), 0) << pipe;
+    const ShellResult r = run_shell("cd " + shell_quote(run_.dir().string()) + " && timeout 5 " +
+                                    shell_quote(ASHLAR_BINARY) + " " + words);
+    EXPECT_EQ(r.code, 2) << words << r.err;
+    EXPECT_THAT(r.err, HasSubstr(said)) << words;
+    fs::remove(run_.dir() / pipe);
+  };
+  refused("c.toml", "train c.toml",
+          "ashlar: [config] c.toml: expected a regular file, got a pipe; write what it brings");
+  refused("c.toml", "params c.toml", "expected a regular file, got a pipe");
+  refused("hosts", "launch -np 2 --hostfile hosts train tiny.toml", "[launch] hosts: expected a regular file");
+  fs::create_directory(run_.dir() / "d");
+  refused("d/manifest.json", "train tiny.toml data.path=d", "expected a regular file");
+  fs::create_directory(run_.dir() / "r");
+  const std::string train = "train tiny.toml train.steps=2 schedule.warmup_steps=1 run.dir=r";
+  refused("r/metrics.jsonl", train, "[metrics] r/metrics.jsonl: expected a regular file");
+  refused("r/.lock", train, "r/.lock which is no regular file");
+  const ShellResult r = run_shell("cd " + shell_quote(run_.dir().string()) + " && timeout 5 " +
+                                  shell_quote(ASHLAR_BINARY) + " train <(cat tiny.toml) run.dir=s");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(r.err, HasSubstr("expected a regular file, got a pipe"));
+}
+
+}  // namespace
+}  // namespace ashlar::testing
