@@ -8,6 +8,8 @@
 namespace ashlar::data {
 namespace {
 
+constexpr int64_t kMostRows = int64_t{1} << 40;  ///< of one micro-batch of all indices together
+
 void check_options(const StreamOptions& o) {
   ASHLAR_CHECK(o.sequence_length > 0 && o.micro_batch > 0 && o.vocab_size > 0, "T = ", o.sequence_length,
                ", B = ", o.micro_batch, ", V = ", o.vocab_size);
@@ -119,20 +121,25 @@ int64_t TrainStream::max_resident_bytes() const {
   return bytes;
 }
 
-ValidationStream::ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_batches)
-    : options_(options), dataset_(std::make_unique<TokenDataset>(path)) {
+ValidationStream::ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options,
+                                   int64_t max_batches)
+    : options_(options), dataset_(std::move(dataset)) {
   check_options(options_);
   check_vocabulary(*dataset_, options_);
   ASHLAR_CHECK(max_batches >= 0, "max_batches ", max_batches);
   const int64_t tokens = dataset_->tokens(Part::kValidation);
   if (tokens < 2) {
-    throw input_error("data", path, " has ", tokens,
+    throw input_error("data", dataset_->directory(), " has ", tokens,
                       " tokens in its validation part, at least 2 are needed; build it with a", " larger --validation");
   }
-  windows_ = (tokens - 1 + options_.sequence_length - 1) / options_.sequence_length;
-  if (max_batches > 0) windows_ = std::min(windows_, max_batches * options_.micro_batch);
-  const int64_t rows = options_.micro_batch * options_.dp_size;
-  num_batches_ = (windows_ + rows - 1) / rows;
+  const auto ceil_div = [](int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); };
+  windows_ = ceil_div(tokens - 1, options_.sequence_length);
+  // Asked this way round because max_batches * micro_batch may be beyond 64 bits: many batches are the whole part.
+  if (max_batches > 0 && max_batches < ceil_div(windows_, options_.micro_batch))
+    windows_ = max_batches * options_.micro_batch;
+  ASHLAR_CHECK(options_.micro_batch <= kMostRows / options_.dp_size, "micro_batch ", options_.micro_batch, ", dp_size ",
+               options_.dp_size);
+  num_batches_ = ceil_div(windows_, options_.micro_batch * options_.dp_size);
 }
 
 bool ValidationStream::next(Batch& batch) {
@@ -141,11 +148,12 @@ bool ValidationStream::next(Batch& batch) {
   resize_batch(batch, B, T, options_.documents);
   batch.first_sample = (step_ * options_.dp_size + options_.dp_index) * B;
   for (int64_t b = 0; b < B; ++b) {
-    const int64_t first = (batch.first_sample + b) * T;
-    const int64_t left = dataset_->tokens(Part::kValidation) - first;
-    row_.resize(static_cast<size_t>(std::clamp<int64_t>(left, 0, T + 1)));
-    if (batch.first_sample + b >= windows_) row_.clear();
-    dataset_->read(Part::kValidation, row_.empty() ? 0 : first, row_);
+    row_.clear();
+    if (batch.first_sample + b < windows_) {
+      const int64_t first = (batch.first_sample + b) * T;
+      row_.resize(static_cast<size_t>(std::min(dataset_->tokens(Part::kValidation) - first, T + 1)));
+      dataset_->read(Part::kValidation, first, row_);
+    }
     fill_row(batch, b, row_, dataset_->manifest().eod_id, options_.documents);
   }
   fill_order(batch, static_cast<int32_t>(options_.vocab_size), counts_);

@@ -82,7 +82,9 @@ class TrainStream final : public BatchSource {
 /// index gets num_batches() batches; rows past the end have no counted target. Needs at least two tokens.
 class ValidationStream final : public BatchSource {
  public:
-  ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_batches = 0);
+  ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options, int64_t max_batches = 0);
+  ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_batches = 0)
+      : ValidationStream(std::make_unique<TokenDataset>(path), options, max_batches) {}
 
   bool next(Batch& batch) override;
   void rewind() { step_ = 0; }

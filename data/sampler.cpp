@@ -1,8 +1,9 @@
 #include "data/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
-#include <numeric>
 
 #include "core/base/error.h"
 #include "core/base/philox.h"
@@ -15,6 +16,69 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 uint64_t mix(uint64_t a, uint64_t b) {
   const Philox::Counter c = Philox::block(a, 0x6173686c6172ULL, b);
   return (uint64_t{c[1]} << 32) | c[0];
+}
+
+__extension__ typedef unsigned __int128 Wide;
+
+Wide gcd(Wide a, Wide b) { return b == 0 ? a : gcd(b, a % b); }
+
+/// digits * 10^exponent, the shortest decimal number that reads as the weight: what someone typed. At most 17 digits,
+/// the last not zero.
+struct Decimal {
+  uint64_t digits = 0;
+  int exponent = 0;
+};
+
+Decimal decimal(double weight) {
+  std::array<char, 40> text{};
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), weight, std::chars_format::scientific);
+  ASHLAR_CHECK(error == std::errc(), "weight ", weight);
+  const char* const e = std::find(text.data(), end, 'e');
+  Decimal d;
+  // from_chars takes no plus sign.
+  std::from_chars(e + (e[1] == '+' ? 2 : 1), end, d.exponent);
+  for (const char* c = text.data(); c < e; ++c) {
+    if (*c != '.') d.digits = d.digits * 10 + static_cast<uint64_t>(*c - '0');
+  }
+  if (e - text.data() > 2) d.exponent -= static_cast<int>(e - text.data()) - 2;  // digits behind the point
+  while (d.digits % 10 == 0) {
+    d.digits /= 10;
+    ++d.exponent;
+  }
+  return d;
+}
+
+/// The smallest integers in the ratio of the weights; none when they take more than 128 bits.
+std::vector<Wide> whole_weights(const std::vector<double>& weights) {
+  constexpr int kMostPlaces = 21;  // 1e17 * 1e21 < 2^127
+  std::vector<Decimal> decimals;
+  for (const double w : weights) decimals.push_back(decimal(w));
+  const auto lower = [](const Decimal& a, const Decimal& b) { return a.exponent < b.exponent; };
+  const int unit = std::min_element(decimals.begin(), decimals.end(), lower)->exponent;
+  std::vector<Wide> whole;
+  Wide divisor = 0;
+  for (const Decimal& d : decimals) {
+    if (d.exponent - unit > kMostPlaces) return {};
+    Wide w = d.digits;
+    for (int place = unit; place < d.exponent; ++place) w *= 10;
+    divisor = gcd(w, divisor);
+    whole.push_back(w);
+  }
+  for (Wide& w : whole) w /= divisor;
+  return whole;
+}
+
+/// [0, w0, w0 + w1, ...]; empty when there is nothing to add or the sum is beyond 2^62.
+std::vector<int64_t> cumulative(const std::vector<Wide>& whole) {
+  std::vector<int64_t> prefix;
+  if (!whole.empty()) prefix.push_back(0);
+  for (const Wide w : whole) {
+    const Wide sum = static_cast<Wide>(prefix.back()) + w;
+    if (sum > Wide{1} << 62) return {};
+    prefix.push_back(static_cast<int64_t>(sum));
+  }
+  return prefix;
 }
 
 /// Level one has two permutations an epoch (chunks with one window more, and the others), level two one a group.
@@ -98,34 +162,25 @@ WindowAddress WindowOrder::at(int64_t sample) const {
 Mixture::Mixture(const std::vector<std::string>& names, const std::vector<double>& weights) {
   ASHLAR_CHECK(names.size() == weights.size(), names.size(), " names, ", weights.size(), " weights");
   if (weights.empty()) throw input_error("data", "data.path names no dataset; give at least one");
-  double sum = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!std::isfinite(weights[i]) || weights[i] <= 0) {
       throw input_error("data", "the weight of ", names[i], " is ", weights[i],
                         "; weights must be finite and above zero");
     }
-    sum += weights[i];
   }
-  // A weight is a decimal number that someone typed: the smallest power of ten that makes all of them whole keeps
-  // ratios such as 0.7 : 0.3 or 1 : 2 exact. Weights that are no short decimals are rounded to 2^-40 of the sum.
-  double scale = 1;
-  const auto whole = [&](double w) { return std::abs(w * scale - std::round(w * scale)) <= 1e-6; };
-  while (scale < 1e10 && !std::all_of(weights.begin(), weights.end(), whole)) scale *= 10;
-  if (scale >= 1e10 || sum * scale > 0x1p52) scale = 0x1p40 / sum;
-  std::vector<int64_t> counts;
-  int64_t divisor = 0;
-  for (const double w : weights) {
-    counts.push_back(std::max<int64_t>(1, std::llround(w * scale)));
-    divisor = std::gcd(divisor, counts.back());
-  }
-  prefix_.push_back(0);
-  for (const int64_t c : counts) prefix_.push_back(prefix_.back() + c / divisor);
+  prefix_ = cumulative(whole_weights(weights));
+  if (!prefix_.empty()) return;
+  const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
+  throw input_error("data", "the weights of ", names[least - weights.begin()], " (", *least, ") and ",
+                    names[most - weights.begin()], " (", *most, ") are too far apart, or have too many digits: the",
+                    " whole numbers in the ratio of all weights add up to more than 2^62 = 4.6e18, so shares could not",
+                    " be exact to the sample; leave out the smallest source or round the weights");
 }
 
 int64_t Mixture::left_count(int64_t samples, int64_t lo, int64_t mid, int64_t hi) const {
   const int64_t left = prefix_[mid] - prefix_[lo], total = prefix_[hi] - prefix_[lo];
-  __extension__ typedef __int128 Wide;
-  return static_cast<int64_t>((Wide{2} * samples * left + total) / (Wide{2} * total));
+  const auto s = static_cast<Wide>(samples), l = static_cast<Wide>(left), t = static_cast<Wide>(total);
+  return static_cast<int64_t>((2 * s * l + t) / (2 * t));
 }
 
 MixtureAddress Mixture::at(int64_t sample) const {

@@ -66,12 +66,13 @@ struct MixtureAddress {
 };
 
 /// Mixture by weight, exact to the sample and O(log datasets) at any position: a binary tree over the datasets, each
-/// node giving floor(s*left/total + 1/2) of its first s samples to its left half. Weights are read as decimal numbers
-/// and become integers (others are rounded to 2^-40 of their sum); wherever s*weight/sum is whole for all datasets at
-/// once, the counts are exactly those, and in between they are off by at most half a sample a level.
+/// node giving floor(s*left/total + 1/2) of its first s samples to its left half. Weights are the decimal numbers that
+/// were typed and become the smallest integers in their ratio; wherever s*weight/sum is whole for all datasets at once,
+/// the counts are exactly those, and in between they are off by at most half a sample a level.
 class Mixture {
  public:
-  /// `names` only for error texts. No dataset, a weight that is not finite and positive: input error.
+  /// `names` only for error texts. No dataset, a weight that is not finite and positive, or weights whose integers add
+  /// up to more than 2^62 (some are about 1e18 times others): input error.
   Mixture(const std::vector<std::string>& names, const std::vector<double>& weights);
 
   MixtureAddress at(int64_t sample) const;

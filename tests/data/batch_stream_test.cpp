@@ -216,6 +216,12 @@ TEST_F(Streams, ValidationCoversEveryTargetOnceOnAnyMesh) {
     }
   }
   EXPECT_EQ(ValidationStream(path(), options(10, 2), 7).num_batches(), 7);
+  // As many batches as anybody may ask for are the whole part, whatever multiplying them with the batch would give.
+  for (const int64_t dp : {1, 3}) {
+    const int64_t whole = ValidationStream(path(), options(10, 4, 0, dp)).num_batches();
+    for (const int64_t many : {int64_t{1} << 61, int64_t{1} << 62, (int64_t{1} << 62) + 1, INT64_MAX / 4, INT64_MAX})
+      EXPECT_EQ(ValidationStream(path(), options(10, 4, 0, dp), many).num_batches(), whole) << many;
+  }
 }
 
 TEST_F(Streams, ErrorsAreNamed) {

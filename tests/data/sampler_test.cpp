@@ -201,7 +201,12 @@ TEST(Mixture, ExactToTheSample) {
                            {{1, 1, 1}, 3, {1, 1, 1}},
                            {{0.5, 0.25, 0.125, 0.125}, 8, {4, 2, 1, 1}},
                            {{1, 2, 3, 4, 5, 6, 7}, 28, {1, 2, 3, 4, 5, 6, 7}},
-                           {{0.001, 0.999}, 1000, {1, 999}}};
+                           {{0.001, 0.999}, 1000, {1, 999}},
+                           {{1, 1e-3}, 1001, {1000, 1}},
+                           {{2e300, 1e300}, 3, {2, 1}},
+                           {{3e-300, 1e-300}, 4, {3, 1}},
+                           {{0.1, 0.2}, 3, {1, 2}},
+                           {{1e-7, 3e-7, 4e-7}, 8, {1, 3, 4}}};
   for (const Weights& c : cases) {
     const auto n = static_cast<int64_t>(c.weights.size());
     const Mixture mixture(std::vector<std::string>(c.weights.size(), "d"), c.weights);
@@ -223,13 +228,76 @@ TEST(Mixture, ExactToTheSample) {
   }
 }
 
+/// Small weights next to large ones: each share is exact wherever it can be, at any position.
+TEST(Mixture, SmallSharesAreExact) {
+  for (const double small : {1e-6, 1e-7, 3e-9, 1e-15, 2.5e-17}) {
+    const Mixture mixture({"large", "small"}, {1, small});
+    // Of s samples s / period, rounded, are the small one's.
+    const double period = (1 + small) / small;
+    EXPECT_EQ(mixture.at(0).dataset, 0) << small;
+    EXPECT_EQ(mixture.count(1000, 1), 0) << small;
+    for (const double k : {1.0, 2.0, 7.0}) {
+      const double at = k * period;
+      if (at > 0x1p58) continue;
+      for (const double around : {0.8, 1.3})
+        EXPECT_EQ(mixture.count(static_cast<int64_t>(at * around), 1), std::llround(k * around)) << small;
+    }
+  }
+  const int64_t period = 1'000'001;
+  const Mixture million({"large", "small"}, {1, 1e-6});
+  EXPECT_EQ(million.count(period, 1), 1);
+  EXPECT_EQ(million.count(1000 * period, 1), 1000);
+  EXPECT_EQ(million.count(1000 * period, 0), 1'000'000'000);
+  // The very position where the count changes, and both sides of it.
+  const int64_t far = int64_t{1} << 55;
+  const int64_t before = million.count(far, 1);
+  EXPECT_EQ(before, far / period + (far % period > period / 2 ? 1 : 0));
+}
+
+TEST(Mixture, ManySources) {
+  constexpr int64_t kSources = 10'000;
+  std::vector<double> weights;
+  for (int64_t d = 0; d < kSources; ++d) weights.push_back(static_cast<double>(1 + d % 10) / 10);
+  const Mixture mixture(std::vector<std::string>(kSources, "d"), weights);
+  const int64_t period = kSources / 10 * 55;
+  for (int64_t d = 0; d < kSources; ++d) ASSERT_EQ(mixture.count(7 * period, d), 7 * (1 + d % 10));
+}
+
+/// How the weights are written does not matter, and ratios of whole numbers have the order they always had.
+TEST(Mixture, OrderIsThatOfTheRatio) {
+  const std::vector<std::string> names = {"a", "b", "c"};
+  const Mixture plain(names, {7, 2, 1}), tenths(names, {0.7, 0.2, 0.1}), large(names, {70e9, 20e9, 10e9});
+  std::string order;
+  for (int64_t s = 0; s < 1000; ++s) {
+    const MixtureAddress a = plain.at(s);
+    if (s < 20) order += names[static_cast<size_t>(a.dataset)];
+    for (const Mixture* m : {&tenths, &large}) {
+      ASSERT_EQ(m->at(s).dataset, a.dataset);
+      ASSERT_EQ(m->at(s).sample, a.sample);
+    }
+  }
+  EXPECT_EQ(order, "abaaacaabaabaaacaaba") << "what runs before this version saw";
+}
+
 TEST(Mixture, FarPositionsAndOddWeights) {
   const Mixture mixture({"a", "b"}, {std::sqrt(2.0), std::acos(-1.0)});
   const int64_t far = int64_t{1} << 50;
   const double share = std::sqrt(2.0) / (std::sqrt(2.0) + std::acos(-1.0));
-  // Weights are kept to 2^-40 of the sum.
-  EXPECT_NEAR(static_cast<double>(mixture.count(far, 0)) / static_cast<double>(far), share, 0x1p-40);
+  EXPECT_NEAR(static_cast<double>(mixture.count(far, 0)) / static_cast<double>(far), share, 0x1p-52);
   EXPECT_EQ(mixture.count(far, 0) + mixture.count(far, 1), far);
+}
+
+TEST(Mixture, WeightsBeyondAnyExactShareAreRefused) {
+  for (const auto& [large, small] : {std::pair(1e300, 1e-300), {1.0, 1e-19}, {1e9, 1.0000000001e-10}, {1e25, 1.0}}) {
+    try {
+      Mixture({"the/large", "the/small"}, {large, small});
+      FAIL() << large << ", " << small;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::kInput);
+      EXPECT_THAT(e.what(), ::testing::AllOf(::testing::HasSubstr("the/large"), ::testing::HasSubstr("the/small"),
+                                             ::testing::HasSubstr("2^62")));
+    }
+  }
 }
 
 TEST(Mixture, BadWeightsAreNamed) {
