@@ -56,11 +56,20 @@ bool blank(std::string_view line) { return line.find_first_not_of(" \t\r") == st
 
 }  // namespace
 
-int64_t BlockReader::read(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const {
-  return sources_.files[block.file].json_lines ? read_lines(block, visit) : read_text(block, visit);
+int64_t BlockReader::read(const Block& block, const Check& check, const Visit& visit) const {
+  return sources_.files[block.file].json_lines ? read_lines(block, check, visit) : read_text(block, check, visit);
 }
 
-int64_t BlockReader::read_text(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const {
+Digest BlockReader::digest(const Block& block) const {
+  const SourceFile& source = sources_.files[block.file];
+  if (source.json_lines) return digest_of(load_lines(io::InputFile(source.path), block).bytes);
+  Digest digest;
+  read_text(
+      block, [&](const Digest& d) { digest = d; }, [](const DocumentPiece&) {});
+  return digest;
+}
+
+int64_t BlockReader::read_text(const Block& block, const Check& check, const Visit& visit) const {
   constexpr int64_t kCutContext = 4;
   const SourceFile& source = sources_.files[block.file];
   const io::InputFile file(source.path);
@@ -74,21 +83,22 @@ int64_t BlockReader::read_text(const Block& block, const std::function<void(cons
   }
   const size_t start = block.begin == 0 ? 0 : first_cut(cut_rule_, bytes);
   const size_t stop = last ? nominal : nominal + first_cut(cut_rule_, std::string_view(bytes).substr(nominal));
+  const std::string_view text = std::string_view(bytes).substr(start, std::max(start, stop) - start);
+  check(digest_of(text));
   try {
-    visit({.text = std::string_view(bytes).substr(start, std::max(start, stop) - start),
-           .begins = block.begin == 0,
-           .ends = last});
+    visit({.text = text, .begins = block.begin == 0, .ends = last});
   } catch (const TextError& e) {
     throw place_error(source, block.begin + static_cast<int64_t>(start + e.offset), e.reason);
   }
   return 0;
 }
 
-int64_t BlockReader::read_lines(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const {
+int64_t BlockReader::read_lines(const Block& block, const Check& check, const Visit& visit) const {
   const SourceFile& source = sources_.files[block.file];
   const io::InputFile file(source.path);
   const Loaded loaded = load_lines(file, block);
   const std::string_view all = loaded.bytes;
+  check(digest_of(all));
   std::string text;
   int64_t empty = 0;
   for (size_t at = 0; at < all.size();) {

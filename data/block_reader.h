@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "data/build_plan.h"
+#include "data/digest.h"
 #include "data/source_list.h"
 #include "data/tokenizer.h"
 
@@ -25,14 +26,20 @@ class BlockReader {
   BlockReader(const SourceList& sources, CutRule cut_rule, std::string text_field)
       : sources_(sources), cut_rule_(cut_rule), text_field_(std::move(text_field)) {}
 
-  /// Calls `visit` for each piece of the block in order and returns the number of documents without text, which are
-  /// left out. A TextError, from the lines themselves or thrown by `visit` with an offset in the piece's text, becomes
-  /// an input error with file, line and byte offset.
-  int64_t read(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const;
+  using Visit = std::function<void(const DocumentPiece&)>;
+  using Check = std::function<void(const Digest&)>;
+
+  /// Calls `check` with the digest of the block's bytes, then `visit` for each piece in order, and returns the number
+  /// of documents without text, which are left out. All blocks of a file together have each of its bytes once. A
+  /// TextError, from the lines themselves or thrown by `visit` with an offset in the piece's text, becomes an input
+  /// error with file, line and byte offset.
+  int64_t read(const Block& block, const Check& check, const Visit& visit) const;
+  /// The same without looking into the bytes.
+  Digest digest(const Block& block) const;
 
  private:
-  int64_t read_text(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const;
-  int64_t read_lines(const Block& block, const std::function<void(const DocumentPiece&)>& visit) const;
+  int64_t read_text(const Block& block, const Check& check, const Visit& visit) const;
+  int64_t read_lines(const Block& block, const Check& check, const Visit& visit) const;
   Error place_error(const SourceFile& file, int64_t offset, const std::string& reason) const;
 
   const SourceList& sources_;

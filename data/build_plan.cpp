@@ -11,7 +11,7 @@
 namespace ashlar::data {
 namespace {
 
-constexpr std::string_view kPlanFormat = "ashlar.build.1";
+constexpr std::string_view kPlanFormat = "ashlar.build.2";
 
 }  // namespace
 
@@ -45,6 +45,8 @@ void PlanBuilder::add(int64_t block, const BlockCount& count) {
     document_ += piece.ends ? 1 : 0;
   }
   plan_.empty_documents += count.empty_documents;
+  b.digested = count.digest ? 1 : 0;
+  b.digest = count.digest.value_or(Digest{});
 }
 
 void PlanBuilder::finish() {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "data/manifest.h"
@@ -18,12 +20,15 @@ struct Block {
   int64_t first_document = 0;    ///< index of the document that its first token belongs to
   int64_t stream_start = 0;      ///< tokens of all documents before it
   int64_t validation_start = 0;  ///< of these, tokens of the validation part
+  int64_t digested = 0;          ///< 1 when its text was read to be counted
+  Digest digest;                 ///< of that text
 };
+static_assert(std::has_unique_object_representations_v<Block>);  // it is written as its bytes
 
 /// Everything that decides what each shard will hold; made before the first shard is written, so that shards can be
 /// written by any number of threads, and again after a kill, with the same bytes.
 struct BuildPlan {
-  std::string fingerprint;
+  std::string fingerprint;  ///< of options and sizes; the text is told apart by the blocks' digests
   std::string tokenizer_json;
   SplitRule rule = SplitRule::kNone;
   double share = 0;
@@ -54,6 +59,7 @@ struct BlockCount {
   };
   std::vector<Piece> pieces;
   int64_t empty_documents = 0;
+  std::optional<Digest> digest;  ///< of the text, when it was read
 };
 
 /// Fills the plan from the counts of its blocks, given in order, then `finish`.

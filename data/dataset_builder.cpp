@@ -4,17 +4,18 @@
 #include <bit>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/base/hex.h"
-#include "core/base/philox.h"
 #include "core/io/atomic_file.h"
-#include "core/io/checksum.h"
 #include "core/io/posix_file.h"
 #include "data/block_reader.h"
+#include "data/build_claim.h"
 #include "data/build_journal.h"
 #include "data/build_plan.h"
+#include "data/digest.h"
 #include "data/ordered_parallel.h"
 #include "data/output_folder.h"
 #include "data/part_writer.h"
@@ -24,14 +25,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A file held another text than before.
+struct SourceChanged {
+  std::string what;  ///< the file, and where
+};
+
 class Builder {
  public:
   explicit Builder(const BuildOptions& options)
       : options_(options),
         folder_(options.out),
+        claim_(folder_),
         threads_(options.threads > 0 ? options.threads
-                                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
-        journal_(options.out) {}
+                                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
 
   BuildReport run();
 
@@ -43,77 +49,78 @@ class Builder {
     if (options_.progress) options_.progress({phase, bytes, sources_.bytes});
   }
   std::string fingerprint() const;
-  bool settle_with_earlier_dataset(const std::string& fingerprint);
-  void remove_unfinished();
-  void make_plan(const std::string& fingerprint);
+  void compare_with_finished(const Manifest& old);
+  bool take_up_plan();
+  void make_plan();
+  void check_block(int64_t block, const Digest& digest) const;
+  bool text_known(const BuildJournal::Entry& entry) const;
   void check_space(int64_t bytes) const;
   struct Encoded {
+    Digest digest;  ///< of the block's text
     std::vector<int32_t> tokens[2];
     std::vector<int64_t> starts[2];
   };
   Encoded encode(int64_t block, const BlockReader& reader, const PartWriter* writers) const;
   void write_parts();
+  void plan_and_write();
 
   const BuildOptions& options_;
   OutputFolder folder_;
+  BuildClaim claim_;
   int threads_;
-  BuildJournal journal_;
+  std::string fingerprint_;
+  bool resumed_ = false;  ///< the plan is that of an earlier process
   SourceList sources_;
   BuildPlan plan_;
   std::unique_ptr<Tokenizer> tokenizer_;
   BuildReport result_;
 };
 
+/// Of options and sizes: what can be told without reading.
 std::string Builder::fingerprint() const {
-  uint64_t hash = site_of(str_cat("build 1 ", options_.tokenizer, " ", std::bit_cast<uint64_t>(options_.validation),
-                                  " ", options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes));
-  for (const SourceFile& f : sources_.files) {
-    hash = site_of(str_cat(hash, " ", f.shown, " ", f.bytes, " ", f.modified_ns, " ", f.json_lines ? 1 : 0));
-    // Standard input has no name or time of its own.
-    if (f.shown != f.path) hash = site_of(str_cat(hash, " ", io::sum_file(f.path).crc32));
-  }
-  return hex64(hash);
+  std::string text = str_cat("build 2 ", options_.tokenizer, " ", std::bit_cast<uint64_t>(options_.validation), " ",
+                             options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes);
+  for (const SourceFile& f : sources_.files) text += str_cat(" ", f.bytes, f.json_lines ? " lines" : "");
+  return digest_of(text).hex();
 }
 
-bool Builder::settle_with_earlier_dataset(const std::string& fingerprint) {
-  if (!fs::exists(folder_.at("manifest.json"))) return false;
-  if (options_.overwrite) {
-    fs::remove(folder_.at("manifest.json"));
-    io::sync_directory(options_.out);
-    remove_unfinished();
-    return false;
-  }
-  const Manifest old = read_manifest(options_.out);
-  if (old.source_fingerprint != fingerprint) {
-    throw input_error("data build", options_.out, " already holds a dataset made of other inputs or options;",
-                      " choose another --out, or replace it with --overwrite");
-  }
+Digest digest_of_all(const std::vector<Digest>& blocks) { return digest_of(std::as_bytes(std::span(blocks))); }
+
+void Builder::compare_with_finished(const Manifest& old) {
+  const auto refuse = [&](const char* why) {
+    throw input_error("data build", options_.out, " already holds a dataset ", why,
+                      "; choose another --out, or replace it with --overwrite");
+  };
+  if (old.old_form()) refuse("of the old form, which does not tell the text that it was made of");
+  if (old.source_fingerprint != fingerprint_) refuse("made of other inputs or options");
+  const std::vector<Block> blocks = cut_into_blocks(sources_, options_.block_bytes);
+  const BlockReader reader(sources_, make_corpus_scan(options_.tokenizer)->cut_rule(), options_.text_field);
+  std::vector<Digest> digests;
+  int64_t done = 0;
+  ordered_parallel(
+      threads_, static_cast<int64_t>(blocks.size()), [&](int64_t i, int) { return reader.digest(blocks[i]); },
+      [&](int64_t i, const Digest& digest) {
+        digests.push_back(digest);
+        done += blocks[i].end - blocks[i].begin;
+        report(BuildProgress::Phase::kCount, done);
+      });
+  if (digest_of_all(digests).hex() != old.source_digest)
+    refuse("made of other text: as many bytes with the same options, but not the same bytes");
   result_.manifest = old;
   result_.already_complete = true;
-  return true;
 }
 
-void Builder::remove_unfinished() {
-  journal_.remove();
-  for (const fs::directory_entry& entry : fs::directory_iterator(options_.out)) {
-    const std::string name = entry.path().filename().string();
-    for (const Part part : kParts) {
-      const bool shard =
-          name.starts_with(str_cat(name_of(part), "-")) && (name.ends_with(".h5") || name.ends_with(".h5.partial"));
-      if (shard) fs::remove(entry.path());
-    }
-  }
-  fs::remove(folder_.at("build.plan"));
+bool Builder::take_up_plan() {
+  if (!fs::exists(folder_.at("build.plan"))) return false;
+  plan_ = parse_plan(io::read_text_file(folder_.at("build.plan"), io::kAnySize));
+  if (plan_.fingerprint == fingerprint_) return true;
+  note(str_cat(options_.out, " held an unfinished build of other inputs or options; starting over"));
+  return false;
 }
 
-void Builder::make_plan(const std::string& fingerprint) {
-  if (fs::exists(folder_.at("build.plan"))) {
-    plan_ = parse_plan(io::read_text_file(folder_.at("build.plan"), io::kAnySize));
-    if (plan_.fingerprint == fingerprint) return;
-    note(str_cat(options_.out, " held an unfinished build of other inputs or options; starting over"));
-    remove_unfinished();
-  }
-  plan_ = BuildPlan{.fingerprint = fingerprint, .shard_tokens = options_.shard_tokens};
+void Builder::make_plan() {
+  claim_.remove_unfinished();
+  plan_ = BuildPlan{.fingerprint = fingerprint_, .shard_tokens = options_.shard_tokens};
   plan_.blocks = cut_into_blocks(sources_, options_.block_bytes);
   std::vector<std::unique_ptr<CorpusScan>> scans;
   for (int w = 0; w < threads_; ++w) scans.push_back(make_corpus_scan(options_.tokenizer));
@@ -129,9 +136,11 @@ void Builder::make_plan(const std::string& fingerprint) {
       counted.pieces.push_back({.tokens = block.end - block.begin + (last ? 1 : 0), .ends = last});
       return counted;
     }
-    counted.empty_documents = reader.read(block, [&](const DocumentPiece& piece) {
-      counted.pieces.push_back({.tokens = scan.add(piece.text) + (piece.ends ? 1 : 0), .ends = piece.ends});
-    });
+    counted.empty_documents = reader.read(
+        block, [&](const Digest& digest) { counted.digest = digest; },
+        [&](const DocumentPiece& piece) {
+          counted.pieces.push_back({.tokens = scan.add(piece.text) + (piece.ends ? 1 : 0), .ends = piece.ends});
+        });
     return counted;
   };
   ordered_parallel(threads_, static_cast<int64_t>(plan_.blocks.size()), count,
@@ -144,6 +153,33 @@ void Builder::make_plan(const std::string& fingerprint) {
   for (int w = 1; w < threads_; ++w) scans[0]->merge(*scans[w]);
   plan_.tokenizer_json = scans[0]->finish()->to_json();
   io::write_file_atomically(folder_.at("build.plan"), serialise_plan(plan_));
+}
+
+/// Throws when a block holds another text than it did for the plan or for an earlier process.
+void Builder::check_block(int64_t i, const Digest& digest) const {
+  const Block& block = plan_.blocks[i];
+  const Digest* noted = claim_.journal().block(i);
+  if ((block.digested == 0 || block.digest == digest) && (noted == nullptr || *noted == digest)) return;
+  throw SourceChanged{str_cat(sources_.files[block.file].shown, " (bytes ", block.begin, " to ", block.end, ")")};
+}
+
+/// Whether the text of every block that went into a finished shard is on record, so that this run will compare it.
+bool Builder::text_known(const BuildJournal::Entry& entry) const {
+  const int64_t begin = entry.shard * plan_.shard_tokens, end = begin + entry.info.tokens;
+  const auto blocks = static_cast<int64_t>(plan_.blocks.size());
+  int64_t low = 0, high = blocks;  // the first block that ends behind the begin
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (plan_.part_start(entry.part, middle + 1) > begin) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  for (int64_t i = low; i < blocks && plan_.part_start(entry.part, i) < end; ++i) {
+    if (plan_.blocks[i].digested == 0 && claim_.journal().block(i) == nullptr) return false;
+  }
+  return true;
 }
 
 void Builder::check_space(int64_t bytes) const {
@@ -165,11 +201,18 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, const Par
     needed[p] = writers[p].needs(begin, end);
     if (needed[p]) out.tokens[p].reserve(static_cast<size_t>(end - begin));
   }
-  if (!needed[0] && !needed[1]) return out;
+  const auto check = [&](const Digest& digest) {
+    check_block(i, digest);
+    out.digest = digest;
+  };
+  if (!needed[0] && !needed[1]) {
+    check(reader.digest(block));
+    return out;
+  }
   const int32_t eod = tokenizer_->eod_id();
   const bool tail = plan_.rule == SplitRule::kTail;
   int64_t document = block.first_document;
-  reader.read(block, [&](const DocumentPiece& piece) {
+  reader.read(block, check, [&](const DocumentPiece& piece) {
     // Under the tail rule everything goes to the first list and is parted below.
     const int p = !tail && plan_.rule != SplitRule::kNone && is_validation_document(plan_.share, document) ? 1 : 0;
     document += piece.ends ? 1 : 0;
@@ -197,9 +240,13 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, const Par
 void Builder::write_parts() {
   tokenizer_ = tokenizer_from_json(plan_.tokenizer_json);
   const bool wide = tokenizer_->vocab_size() > 65536;
-  PartWriter writers[2] = {PartWriter({options_.out, Part::kTrain, plan_, wide, journal_}),
-                           PartWriter({options_.out, Part::kValidation, plan_, wide, journal_})};
-  for (const BuildJournal::Entry& entry : journal_.read()) {
+  BuildJournal& journal = claim_.journal();
+  PartWriter writers[2] = {PartWriter({options_.out, Part::kTrain, plan_, wide, journal}),
+                           PartWriter({options_.out, Part::kValidation, plan_, wide, journal})};
+  for (const Part part : kParts) journal.name_shards(part, plan_.num_shards(part));
+  result_.shards_kept = 0;
+  for (const BuildJournal::Entry& entry : journal.finished_shards()) {
+    if (!text_known(entry)) continue;
     writers[static_cast<int>(entry.part)].mark_done(entry.shard, entry.info);
     ++result_.shards_kept;
   }
@@ -207,17 +254,19 @@ void Builder::write_parts() {
   check_space(missing * (wide ? 4 : 2) + missing / 50 + (plan_.documents < 4096 ? 1 : 8) * int64_t{262'144});
   const BlockReader reader(sources_, tokenizer_->cut_rule(), options_.text_field);
   int64_t done = 0;
+  std::vector<Digest> digests;
   const auto produce = [&](int64_t i, int) { return encode(i, reader, writers); };
   ordered_parallel(threads_, static_cast<int64_t>(plan_.blocks.size()), produce,
                    [&](int64_t i, const Encoded& encoded) {
+                     journal.note_block(i, encoded.digest);
+                     digests.push_back(encoded.digest);
                      for (const Part part : kParts) {
                        const int p = static_cast<int>(part);
                        const int64_t begin = plan_.part_start(part, i), end = plan_.part_start(part, i + 1);
                        if (!writers[p].needs(begin, end)) continue;
                        if (static_cast<int64_t>(encoded.tokens[p].size()) != end - begin) {
-                         throw input_error("data build", sources_.files[plan_.blocks[i].file].shown,
-                                           " changed while it was read: ", end - begin, " tokens at first, now ",
-                                           encoded.tokens[p].size(), "; run the build again when it is at rest");
+                         throw SourceChanged{str_cat(sources_.files[plan_.blocks[i].file].shown, " (", end - begin,
+                                                     " tokens at first, now ", encoded.tokens[p].size(), ")")};
                        }
                        writers[p].feed(begin, encoded.tokens[p], encoded.starts[p]);
                      }
@@ -225,6 +274,8 @@ void Builder::write_parts() {
                      report(BuildProgress::Phase::kWrite, done);
                    });
   Manifest& m = result_.manifest;
+  m = Manifest{};
+  m.source_digest = digest_of_all(digests).hex();
   for (const Part part : kParts) {
     PartInfo& info = m.part(part);
     info.shards = writers[static_cast<int>(part)].finish();
@@ -240,28 +291,55 @@ void Builder::write_parts() {
   m.wide = wide;
 }
 
+void Builder::plan_and_write() {
+  resumed_ = take_up_plan();
+  try {
+    if (!resumed_) make_plan();
+    write_parts();
+  } catch (const SourceChanged& changed) {
+    if (!resumed_) {
+      throw input_error("data build", changed.what, " changed while it was read; run the build again when it is at",
+                        " rest");
+    }
+    note(str_cat(changed.what, " is not the text that the unfinished build in ", options_.out,
+                 " was reading; starting over"));
+    fs::remove(folder_.at("build.plan"));
+    plan_and_write();
+  }
+}
+
 BuildReport Builder::run() {
   const auto stdins = std::count(options_.inputs.begin(), options_.inputs.end(), "-");
   if (stdins > 1)
     throw input_error("data build", "standard input (-) is named ", stdins, " times; it can be read once");
-  if (stdins == 1) spool_descriptor(options_.stdin_descriptor, folder_.spool());
+  std::optional<Manifest> old;
+  if (fs::exists(folder_.at("manifest.json")))
+    old = options_.overwrite ? manifest_to_replace(folder_) : read_manifest(options_.out);
+  const bool only_compares = old && !options_.overwrite && stdins == 0;  // and so takes no name
+  if (!only_compares) claim_.refuse_foreign(old ? &*old : nullptr);
+  if (stdins == 1) {
+    claim_.begin();
+    spool_descriptor(options_.stdin_descriptor, folder_.spool());
+  }
   sources_ = list_sources(options_.inputs, options_.format, options_.out, folder_.spool());
   result_.other_entries = sources_.other_entries;
-  const std::string print = fingerprint();
-  if (!settle_with_earlier_dataset(print)) {
-    make_plan(print);
-    write_parts();
+  fingerprint_ = fingerprint();
+  if (old && !options_.overwrite) {
+    compare_with_finished(*old);
+  } else {
+    claim_.begin();
+    if (old) claim_.remove_dataset(*old);
+    plan_and_write();
     Manifest& m = result_.manifest;
     m.validation_share = options_.validation;
     m.validation_rule = name_of(plan_.rule);
-    m.source_fingerprint = print;
+    m.source_fingerprint = fingerprint_;
     m.source_files = static_cast<int64_t>(sources_.files.size());
     m.source_bytes = sources_.bytes;
     m.source_empty_documents = plan_.empty_documents + sources_.empty_files;
     io::write_file_atomically(folder_.at("manifest.json"), manifest_text(m));
   }
-  std::error_code ignored;
-  for (const char* leftover : {"build.plan", "build.journal"}) fs::remove(folder_.at(leftover), ignored);
+  claim_.finish();
   return result_;
 }
 

@@ -80,6 +80,7 @@ json body(const Manifest& m) {
   for (const Part p : kParts) j["parts"][std::string(name_of(p))] = part_json(m.part(p), !m.old_form());
   if (!m.old_form()) {
     const Fingerprint print = fingerprint_of(m);
+    j["source"]["digest"] = m.source_digest;
     j["fingerprint"] = {{"tokenizer", print.tokenizer}, {"tokens", print.tokens}};
   }
   return j;
@@ -113,6 +114,7 @@ Manifest from(const json& j) {
   m.validation_share = j.at("validation").at("share");
   m.validation_rule = j.at("validation").at("rule");
   m.source_fingerprint = j.at("source").at("fingerprint");
+  if (!m.old_form()) m.source_digest = j.at("source").at("digest");
   m.source_files = j.at("source").at("files");
   m.source_bytes = j.at("source").at("bytes");
   m.source_empty_documents = j.at("source").at("empty_documents");

@@ -47,7 +47,8 @@ struct Manifest {
   bool wide = false;  ///< tokens stored as uint32 rather than uint16
   double validation_share = 0;
   std::string validation_rule;     ///< "documents", "tail" or "none"
-  std::string source_fingerprint;  ///< of inputs and options; equal means a rebuild would change nothing
+  std::string source_fingerprint;  ///< of options and the sizes of the inputs
+  std::string source_digest;       ///< of their text; both equal: a rebuild would change nothing. Empty in the old form
   int64_t source_files = 0;
   int64_t source_bytes = 0;
   int64_t source_empty_documents = 0;  ///< left out because they hold no text

@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "core/base/error.h"
-#include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
 
 namespace ashlar::data {
@@ -34,10 +33,6 @@ OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
 }
 
 OutputFolder::~OutputFolder() {
-  if (fd_ >= 0) {
-    ::unlink(spool().c_str());
-    ::unlink(io::partial_path(spool()).c_str());  // of a killed build
-  }
   for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // refuses a folder with something in it
   // The lock goes last: a build that starts now must not lose the folder while it is at work.
   if (fd_ >= 0) ::close(fd_);

@@ -18,7 +18,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return (uint64_t{c[1]} << 32) | c[0];
 }
 
-__extension__ typedef unsigned __int128 Wide;
+using Wide = unsigned __int128;
 
 Wide gcd(Wide a, Wide b) { return b == 0 ? a : gcd(b, a % b); }
 

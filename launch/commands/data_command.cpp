@@ -25,7 +25,8 @@ constexpr const char* kHelp = R"(ashlar data: make, look at and check token data
 
   ashlar data build INPUT... --out DIR [options]
       INPUT: text files (one document each), folders (all files below, sorted), JSONL files (.jsonl, .ndjson: one document
-      a line), or - for standard input. Killed and run again with the same arguments it goes on where it was.
+      a line), or - for standard input. Killed and run again with the same arguments it goes on where it was, if the text
+      is the same to the byte. Files in DIR that no build of ours made are never deleted or overwritten.
       --out DIR            folder of the dataset (required)
       --tokenizer KIND     bytes (default) or characters
       --validation SHARE   share of the validation part, 0 to 0.9 (default 0.1); whole documents from 20 documents on,
@@ -39,7 +40,8 @@ constexpr const char* kHelp = R"(ashlar data: make, look at and check token data
       counts, tokenizer, the first N tokens (default 64) as text; with --entropy the unigram entropy of the validation part
       and the entropy of held-out bigrams, in nats a token
   ashlar data verify DIR
-      reads every byte against its checksums; exit code 3 names each damaged file, dataset and chunk
+      reads every byte against its checksums, and each shard's place and tokens against the manifest; exit code 3 names
+      each damaged file, dataset and chunk, and each shard that belongs elsewhere
 )";
 
 /// One directory and nothing else.

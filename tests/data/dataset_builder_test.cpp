@@ -373,7 +373,7 @@ TEST_F(Builds, KilledAtAnyMomentEndsAsUnbroken) {
               continued, planned);
 }
 
-TEST_F(Builds, ResumeKeepsShardsAndReadsOnlyWhatItNeeds) {
+TEST_F(Builds, ResumeKeepsShards) {
   BuildOptions o = options({put("one.txt", random_text(500'000, 40))}, "unbroken");
   o.shard_tokens = kChunkTokens;
   build_dataset(o);

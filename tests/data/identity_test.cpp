@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 
 #include "core/base/error.h"
@@ -223,9 +223,9 @@ TEST_F(Identity, ShardsAreOpenedOnDemand) {
     }
     return files;
   };
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   TokenDataset dataset(set, text);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(dataset.num_shards(), kShards + 1);
   EXPECT_EQ(dataset.fingerprint(), fingerprint_of(m));
   const auto second = dataset.reopened();
@@ -239,9 +239,9 @@ TEST_F(Identity, ShardsAreOpenedOnDemand) {
   EXPECT_THAT(damage_of([&] { dataset.read_chunk(Part::kTrain, kShards - 1); }), HasSubstr("train-149999.h5"));
   EXPECT_EQ(opened(), 0);
   ::close(watch);
-  std::printf("a manifest of %.0f MB and %d shards is opened in %.2f s\n", static_cast<double>(text.size()) / 1e6,
-              static_cast<int>(kShards), seconds);
-  RecordProperty("seconds", str_cat(seconds));
+  EXPECT_LT(seconds, 10) << "0.5 s on a core of 2023, some times that under the sanitizers";
+  std::printf("a manifest of %.0f MB and %d shards is opened in %.2f s of a core\n",
+              static_cast<double>(text.size()) / 1e6, static_cast<int>(kShards), seconds);
 }
 
 }  // namespace
