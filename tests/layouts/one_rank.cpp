@@ -214,7 +214,7 @@ class Comparison {
   }
 
   void update() {
-    one_.update(kStep, case_.clip);
+    one_.update(kStep, case_.clip * norm_ / norm_);  // rounded as the engine does it
     engine_.update(result_, kStep, case_.lr);
     // Its first forward reads weights that are still on their way; a second one finds them there.
     LossStats arriving, there;
