@@ -48,9 +48,13 @@ while [ $# -gt 0 ]; do
 done
 [ ${#tables[@]} -gt 0 ] || tables=("$folder"/*.txt)
 
+# A list disturbs no run that is under way.
 work=$build_dir/mutants
+if [ "$list" -eq 1 ]; then work=$build_dir/mutants-list; fi
 tree=$work/tree
 mkdir -p "$work" || fail 6 "cannot make the folder $work"
+exec 9>"$work/lock"
+flock -n 9 || fail 2 "another run works in $work; wait for it, or give this one a folder in ASHLAR_BUILD_DIR"
 . "$here/outcome.sh"
 
 # read_tables FILE...: a folder $work/table/NAME for each mutant with what its table says of it: old, new, runs; lines

@@ -82,7 +82,7 @@ TEST_F(Mutants, TakeTheRunsOfTheirTableOrTheirOwn) {
       "@ LICENSE\n% mpi 2 D*\n= ranks 4 8\n- TERMS AND CONDITIONS FOR USE, REPRODUCTION\n";
   ASSERT_EQ(run("--list", table).code, 0);
   const auto runs = [&](const std::string& name) {
-    std::ifstream in(scratch_.path() / "mutants/table" / name / "runs");
+    std::ifstream in(scratch_.path() / "mutants-list/table" / name / "runs");
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
   EXPECT_EQ(runs("both"), "core - A*\ndata - B*\n");
