@@ -13,7 +13,6 @@
 #include "core/base/error.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/timing.h"
-#include "parallel/comm/host.h"
 
 namespace ashlar::launch {
 namespace {
@@ -75,12 +74,16 @@ double quartile_seconds(comm::Communicator& comm, double budget, Buffer& input, 
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   timed();
-  const double first = std::max(1e-7, comm::max_of(comm, std::min(timed(), timed())));
-  std::vector<double> times(static_cast<size_t>(std::clamp(budget / first, 8.0, 5000.0)));
+  const auto max_all = [&](std::span<double> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    const MutView view{values.data(), DType::kFloat64, 1, count, count};
+    comm.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}).wait();
+  };
+  double first = std::min(timed(), timed());
+  max_all({&first, 1});
+  std::vector<double> times(static_cast<size_t>(std::clamp(budget / std::max(1e-7, first), 8.0, 5000.0)));
   for (double& time : times) time = timed();
-  const auto count = static_cast<int64_t>(times.size());
-  const MutView view{times.data(), DType::kFloat64, 1, count, count};
-  comm.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}).wait();
+  max_all(times);
   return quantile(std::move(times), 0.25);
 }
 

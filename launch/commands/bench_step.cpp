@@ -163,7 +163,7 @@ void print_comparison(std::ostream& out, const StepArguments& a, std::span<const
 
 int run_bench_step(std::span<const std::string> words, comm::Bootstrap& bootstrap, std::ostream& out) {
   StepArguments arguments;
-  comm::together(bootstrap.world(), [&] { arguments = parse(words, bootstrap); });
+  comm::together(bootstrap.control(), [&] { arguments = parse(words, bootstrap); });
   std::vector<std::unique_ptr<StepBench>> benches;
   for (const Variant& variant : arguments.variants)
     benches.push_back(std::make_unique<StepBench>(variant.config, bootstrap));

@@ -138,7 +138,7 @@ int run_command(const std::vector<std::string>& words, training::SignalWatch& si
   }
   if (!found.asks_for_signals) signals.release();
   if (found.by_all_ranks || !comm::launched_by_mpi()) return found.run(rest);
-  comm::Communicator& ranks = bootstrap.world();
+  comm::ControlPlane& ranks = bootstrap.control();
   int code = 0;
   comm::together(ranks, [&] { code = ranks.rank() == 0 ? found.run(rest) : 0; });
   return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));

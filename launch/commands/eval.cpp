@@ -96,10 +96,10 @@ data::ValidationStream open_stream(const EvalArguments& a, const training::Loade
 }  // namespace
 
 int run_eval_command(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log) {
-  comm::Communicator& ranks = bootstrap.world();
+  comm::ControlPlane& ranks = bootstrap.control();
   EvalArguments a;
   comm::together(ranks, [&] { a = parse(words); });
-  const training::LoadedModel m = training::load_model(a.load, ranks, log);
+  const training::LoadedModel m = training::load_model(a.load, bootstrap, log);
   std::optional<data::ValidationStream> stream;
   comm::together(ranks, [&] { stream.emplace(open_stream(a, m)); });
   for (const std::string& remark : stream->dataset().remarks()) log.warn(remark);

@@ -113,10 +113,10 @@ std::vector<int32_t> read_prompt(const GenerateArguments& a, const training::Loa
 }  // namespace
 
 int run_generate_command(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log) {
-  comm::Communicator& ranks = bootstrap.world();
+  comm::ControlPlane& ranks = bootstrap.control();
   GenerateArguments a;
   comm::together(ranks, [&] { a = parse(words); });
-  const training::LoadedModel m = training::load_model(a.load, ranks, log);
+  const training::LoadedModel m = training::load_model(a.load, bootstrap, log);
   training::GenerateOptions& options = a.generate;
   comm::together(ranks, [&] { options.prompt = read_prompt(a, m); });
   if (m.tokenizer && !a.through_documents) options.stop_id = m.tokenizer->eod_id();

@@ -35,7 +35,7 @@ training::SignalWatch::Speaker speaker_of(const World& world) {
   return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience};
 }
 
-void check_same_configuration(comm::Communicator& ranks, const config::RunConfig& config) {
+void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig& config) {
   const std::vector<uint64_t> hashes = comm::gather_values(ranks, config::config_hash(config));
   for (size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;
@@ -56,7 +56,7 @@ int run_train_command(std::span<const std::string> words, training::SignalWatch&
   const World started = world_from_environment();
   const int64_t cores = widen_affinity(started, log);  // before MPI starts a thread
   signals.watch(speaker_of(started));
-  comm::Communicator& ranks = bootstrap.world();
+  comm::ControlPlane& ranks = bootstrap.control();
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
   bool restart = false;

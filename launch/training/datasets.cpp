@@ -5,7 +5,7 @@
 
 namespace ashlar::training {
 
-void check_shards(comm::Communicator& ranks, const std::vector<data::WeightedDataset>& datasets) {
+void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets) {
   comm::together(ranks, [&] {
     int64_t first = ranks.rank();  // of this dataset: the ranks go round over all datasets
     for (const data::WeightedDataset& d : datasets) {

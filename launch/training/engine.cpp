@@ -33,7 +33,7 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     plan_ = zero::make_plan(store_, {.ranks = mesh.shape().data, .bucket_elems = options_.bucket_elems});
     optimizer_.emplace(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.at().data));
     replicas_.emplace(plan_, store_, mesh.data());
-    norms_.emplace(store_, mesh.all());
+    norms_.emplace(store_, mesh.all(), mesh.control());
   }
   for (const auto& chunk : chunks_) chunk->make_tables(ctx_, options_.sequence_length);
 }
@@ -76,18 +76,16 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
 
 StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step) {
   // 1. One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
-  struct Counts {
-    int64_t tokens = 0, valid_targets = 0;
-  } mine;
+  int64_t counts[2] = {};  // tokens, valid targets: those of each replica once
   for (const pipeline::MicroBatch& batch : micro_batches) {
-    mine.tokens += batch.view.rows();
-    mine.valid_targets += batch.valid_targets;
+    if (!mesh_.first_stage() || mesh_.at().tensor != 0) continue;
+    counts[0] += batch.view.rows();
+    counts[1] += batch.valid_targets;
   }
+  mesh_.control().reduce({.label = "counts of a step", .int_sums = counts}).wait();
   StepResult result;
-  for (const Counts& replica : comm::gather_values(mesh_.data(), mine)) {
-    result.tokens += replica.tokens;
-    result.valid_targets += replica.valid_targets;
-  }
+  result.tokens = counts[0];
+  result.valid_targets = counts[1];
   const double valid = static_cast<double>(std::max<int64_t>(result.valid_targets, 1));
   scalars_.inv_valid_tokens = 1.0 / valid;
   scalars_.philox_step = static_cast<uint64_t>(step);
@@ -147,16 +145,17 @@ void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossS
 
 LossStats Engine::total(const LossStats& stats) const {
   // Every tensor rank of the last stage has the same sums, the other stages have none.
-  LossStats sum;
-  for (const LossStats& part : comm::gather_values(mesh_.all(), mesh_.at().tensor == 0 ? stats : LossStats{})) {
-    sum.loss += part.loss;
-    sum.z_loss += part.z_loss;
-    sum.log_z += part.log_z;
-    sum.max_log_z = std::max(sum.max_log_z, part.max_log_z);
-    sum.max_logit = std::max(sum.max_logit, part.max_logit);
-    sum.valid += part.valid;
-  }
-  return sum;
+  const LossStats mine = mesh_.at().tensor == 0 ? stats : LossStats{};
+  double sums[] = {mine.loss, mine.z_loss, mine.log_z};
+  double maxima[] = {mine.max_log_z, mine.max_logit};
+  int64_t valid[] = {mine.valid};
+  mesh_.control().reduce({.label = "losses", .sums = sums, .maxima = maxima, .int_sums = valid}).wait();
+  return {.loss = sums[0],
+          .z_loss = sums[1],
+          .log_z = sums[2],
+          .max_log_z = maxima[0],
+          .max_logit = maxima[1],
+          .valid = valid[0]};
 }
 
 std::vector<double> Engine::residual_rms(const pipeline::MicroBatch& batch) {
@@ -166,7 +165,7 @@ std::vector<double> Engine::residual_rms(const pipeline::MicroBatch& batch) {
     const bool counted = options_.sequence_parallel || mesh_.at().tensor == 0;
     if (counted) rms[layers] = optim::sum_squares(ctx_, rows);
   });
-  comm::sum_all(mesh_.all(), rms);
+  comm::sum_all(mesh_.control(), rms);
   const double elements = static_cast<double>(mesh_.shape().data * batch.view.rows() * options_.model.d_model);
   for (double& value : rms) value = std::sqrt(value / elements);
   return rms;

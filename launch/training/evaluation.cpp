@@ -19,7 +19,7 @@ std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, con
   while (true) {
     // Replicas need not have as many batches; they ask as often.
     double asked[] = {more ? 1.0 : 0.0, stop ? static_cast<double>(stop()) : 0.0};
-    if (stop) comm::max_all(engine.mesh().all(), asked);
+    if (stop) comm::max_all(engine.mesh().control(), asked);
     if (asked[1] != 0) return std::nullopt;
     if (asked[0] == 0) break;
     size_t n = 0;

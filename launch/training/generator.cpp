@@ -6,7 +6,6 @@
 #include <span>
 
 #include "launch/training/decoder.h"
-#include "parallel/comm/host.h"
 
 namespace ashlar::training {
 
@@ -70,7 +69,7 @@ void generate(Engine& engine, const GenerateOptions& o, const std::function<void
       id = draw(sampling_distribution(logits, config.vocab_size, o.sampling), uniform);
     }
     comm::Communicator& stages = engine.mesh().pipeline();
-    comm::broadcast_bytes(stages, std::as_writable_bytes(std::span(&id, 1)), stages.size() - 1);
+    stages.broadcast({.data = {&id, DType::kInt32, 1, 1, 1}, .root = stages.size() - 1}).wait();
     emit(id);
     if (id == o.stop_id) return;
     if (static_cast<int64_t>(context.size()) == capacity) {

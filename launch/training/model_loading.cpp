@@ -52,7 +52,8 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
                     model.n_layers, " stages; start another number of ranks");
 }
 
-LoadedModel load_model(const LoadOptions& options, comm::Communicator& ranks, Log& log) {
+LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, Log& log) {
+  comm::ControlPlane& ranks = bootstrap.control();
   LoadedModel m;
   m.checkpoint = checkpoint::resolve(options.path, log, ranks);
   checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(m.checkpoint, ranks);
@@ -75,7 +76,7 @@ LoadedModel load_model(const LoadOptions& options, comm::Communicator& ranks, Lo
   });
   m.backend = kernels::make_cpu_backend({.threads = static_cast<int>(options.threads), .log = &log});
   m.stream = m.backend->make_stream();
-  m.mesh = std::make_unique<mesh::Mesh>(ranks, shape, engine.model.n_kv_heads);
+  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, engine.model.n_kv_heads);
   m.engine = std::make_unique<Engine>(*m.backend, *m.stream, *m.mesh, engine);
   checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
   return m;

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "data/tokenizer.h"
 #include "launch/training/engine.h"
+#include "parallel/comm/bootstrap.h"
 
 namespace ashlar::training {
 
@@ -44,6 +45,6 @@ struct LoadOptions {
 };
 
 /// Called by all ranks. Input error for another path, dtype or model; damaged error for a damaged checkpoint.
-LoadedModel load_model(const LoadOptions& options, comm::Communicator& ranks, Log& log);
+LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, Log& log);
 
 }  // namespace ashlar::training

@@ -5,7 +5,7 @@
 
 namespace ashlar::training {
 
-RankWatch::RankWatch(const std::filesystem::path& run_dir, const RankInfo& info, comm::Communicator& world,
+RankWatch::RankWatch(const std::filesystem::path& run_dir, const RankInfo& info, comm::ControlPlane& world,
                      SignalWatch& signal_watch)
     : signals(signal_watch), board(run_dir, info, world.engine()) {
   signals.before_leaving([this] { board.leave(RankState::kFailed); });
@@ -13,7 +13,7 @@ RankWatch::RankWatch(const std::filesystem::path& run_dir, const RankInfo& info,
 
 RankWatch::~RankWatch() { signals.before_leaving(nullptr); }
 
-std::unique_ptr<RankWatch> watch_ranks(const std::filesystem::path& run_dir, comm::Communicator& world,
+std::unique_ptr<RankWatch> watch_ranks(const std::filesystem::path& run_dir, comm::ControlPlane& world,
                                        SignalWatch& signals) {
   if (world.size() == 1) return nullptr;
   uint64_t job = new_job();

@@ -55,12 +55,12 @@ Trainer::Trainer(TrainerArgs args)
     : config_(args.resolved.config),
       config_toml_(config::to_toml(config_)),
       tokenizer_json_(args.datasets.front().dataset->tokenizer().to_json()),
-      ranks_(args.bootstrap.world()),
+      ranks_(args.bootstrap.control()),
       first_rank_(ranks_.rank() == 0),
       signals_(args.signals),
       memory_(std::move(args.memory)),
       log_(args.log),
-      mesh_(ranks_, shape_of(config_.mesh), config_.model.n_kv_heads),
+      mesh_(args.bootstrap.world(), shape_of(config_.mesh), config_.model.n_kv_heads),
       directory_(config_.run.dir),
       retention_(config_.run.dir, first_rank_ ? config_.checkpoint.keep : 0) {
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));

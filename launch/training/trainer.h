@@ -70,7 +70,7 @@ class Trainer {
   config::RunConfig config_;
   std::string config_toml_, tokenizer_json_;
   io::Metadata metadata_;  ///< of the checkpoint that the run came from, kept in its own
-  comm::Communicator& ranks_;
+  comm::ControlPlane& ranks_;
   bool first_rank_;  ///< the one that logs and writes
   SignalWatch& signals_;
   MemoryLedger memory_;

@@ -129,7 +129,7 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
   return removed;
 }
 
-std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::Communicator& ranks) {
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks) {
   std::vector<std::filesystem::path> path;
   int64_t step = 0;
   comm::together(ranks, [&] {
@@ -145,7 +145,7 @@ std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log,
   return Found{.path = path.front(), .step = step};
 }
 
-std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::Communicator& ranks) {
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks) {
   std::vector<std::filesystem::path> found;
   comm::together(ranks, [&] {
     if (ranks.rank() == 0) found.push_back(resolve(path, log));
@@ -154,7 +154,7 @@ std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm:
 }
 
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
-                                                    comm::Communicator& ranks) {
+                                                    comm::ControlPlane& ranks) {
   std::vector<std::filesystem::path> removed;
   comm::together(ranks, [&] {
     if (ranks.rank() == 0) removed = remove_leftovers(run_dir, log);
@@ -162,7 +162,7 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
   return broadcast_paths(ranks, removed);
 }
 
-std::vector<std::filesystem::path> broadcast_paths(comm::Communicator& ranks,
+std::vector<std::filesystem::path> broadcast_paths(comm::ControlPlane& ranks,
                                                    const std::vector<std::filesystem::path>& paths) {
   std::string text;
   for (const std::filesystem::path& path : paths) text += path.string() + '\0';  // no path has a zero in it

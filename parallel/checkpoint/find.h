@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/log.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/control_plane.h"
 
 namespace ashlar::checkpoint {
 
@@ -45,13 +45,13 @@ void verify(const std::filesystem::path& checkpoint, const std::function<bool()>
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log);
 
 /// The same for many ranks, called by all of them: rank 0 looks (and logs) alone, all get its answer or its error.
-std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::Communicator& ranks);
-std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::Communicator& ranks);
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks);
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
-                                                    comm::Communicator& ranks);
+                                                    comm::ControlPlane& ranks);
 
 /// Rank 0's paths, on all ranks.
-std::vector<std::filesystem::path> broadcast_paths(comm::Communicator& ranks,
+std::vector<std::filesystem::path> broadcast_paths(comm::ControlPlane& ranks,
                                                    const std::vector<std::filesystem::path>& paths);
 
 }  // namespace ashlar::checkpoint

@@ -27,23 +27,23 @@ std::vector<int64_t> dims_of(const Shape& shape) {
 }
 
 /// The tensors of the model, by name: the pieces of all ranks, each once.
-std::vector<ExpectedTensor> gather_model(comm::Communicator& ranks, const nn::ParameterStore& store) {
-  std::string mine;
+std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::ParameterStore& store) {
+  std::vector<std::string> lines;
   for (const auto& ref : store.pieces()) {
     const std::vector<int64_t> dims = dims_of(ref.piece->global_shape);
-    mine += str_cat(dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.piece->name, "\n");
+    lines.push_back(str_cat(dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.piece->name));
   }
   std::map<std::string, std::vector<int64_t>> all;
-  for (std::string& text : comm::gather_texts(ranks, mine)) {
-    std::istringstream in(std::move(text));
-    for (size_t num_dims = 0; in >> num_dims;) {
-      std::vector<int64_t> dims(num_dims);
-      for (int64_t& dim : dims) in >> dim;
-      std::string name;
-      std::getline(in.ignore(), name);
-      const auto at = all.emplace(name, dims).first;
-      ASHLAR_CHECK(at->second == dims, "ranks differ in the shape of ", name);
-    }
+  for (std::string& line : comm::unite_texts(ranks, std::move(lines))) {
+    std::istringstream in(std::move(line));
+    size_t num_dims = 0;
+    in >> num_dims;
+    std::vector<int64_t> dims(num_dims);
+    for (int64_t& dim : dims) in >> dim;
+    std::string name;
+    std::getline(in.ignore(), name);
+    const auto at = all.emplace(name, dims).first;
+    ASHLAR_CHECK(at->second == dims, "ranks differ in the shape of ", name);
   }
   std::vector<ExpectedTensor> model;
   for (const auto& [name, shape] : all) model.push_back({name, shape});
@@ -160,7 +160,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
                     "; use the configuration it was trained with");
 }
 
-CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Communicator& ranks) {
+CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   std::optional<CheckpointReader> reader;
   comm::together(ranks, [&] { reader.emplace(path); });
   return std::move(*reader);

@@ -9,7 +9,7 @@
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/checkpoint/reader.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/control_plane.h"
 
 namespace ashlar::checkpoint {
 
@@ -24,10 +24,10 @@ struct ExpectedTensor {
 void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model);
 
 /// Called by all ranks: opens a checkpoint on each. Errors of any rank are thrown by all.
-CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Communicator& ranks);
+CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks);
 
 struct LoadArgs {
-  comm::Communicator& ranks;  ///< that hold the model together, each its own pieces; SelfComm for one
+  comm::ControlPlane& ranks;  ///< that hold the model together, each its own pieces; one rank: that of a LoneRank
   CheckpointReader& reader;   ///< this rank's, of the same checkpoint on all
   nn::ParameterStore& store;
   optim::Optimizer* optimizer = nullptr;

@@ -14,13 +14,13 @@
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/checkpoint/manifest.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/control_plane.h"
 
 namespace ashlar::checkpoint {
 
 /// What to save and where. Everything is read only and must outlive the call.
 struct SaveArgs {
-  comm::Communicator& ranks;      ///< all ranks of the run, each with its own pieces; SelfComm for one
+  comm::ControlPlane& ranks;      ///< all ranks of the run, each with its own pieces; one rank: that of a LoneRank
   std::filesystem::path run_dir;  ///< the checkpoint becomes RUN_DIR/checkpoints/step-00001234
   const nn::ParameterStore& store;
   const optim::Optimizer* optimizer = nullptr;  ///< null: the values in their storage dtype, no moments; one replica

@@ -62,6 +62,7 @@ void Bootstrap::start() {
   if (world_ != nullptr) return;
   if (!launched_by_mpi()) {
     world_ = std::make_unique<SelfComm>("world");
+    control_ = std::make_unique<ControlPlane>(*world_, "control");
     return;
   }
   set_openmpi_defaults();
@@ -80,11 +81,17 @@ void Bootstrap::start() {
   ASHLAR_MPI(MPI_Comm_size(machine, &local_size_));
   ASHLAR_MPI(MPI_Comm_free(&machine));
   world_ = make_world("world", Tuning{});
+  control_ = std::make_unique<ControlPlane>(*world_, "control");
 }
 
 Communicator& Bootstrap::world() {
   start();
   return *world_;
+}
+
+ControlPlane& Bootstrap::control() {
+  start();
+  return *control_;
 }
 
 std::unique_ptr<Communicator> Bootstrap::make_world(const std::string& name, const Tuning& tuning) {
@@ -117,6 +124,7 @@ Bootstrap::~Bootstrap() {
   if (mpi_ == nullptr) return;
   const bool leave = std::uncaught_exceptions() > 0 || mpi_->engine->abandoned();
   if (leave) mpi_->engine->abandon();
+  control_.reset();
   world_.reset();
   mpi_->engine->forget();
   mpi_.reset();

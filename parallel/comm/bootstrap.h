@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/control_plane.h"
 #include "parallel/comm/tuning.h"
 
 namespace ashlar::comm {
@@ -26,6 +27,8 @@ class Bootstrap {
 
   /// All ranks of the run, as "world". The first call is one that all ranks make.
   Communicator& world();
+  /// Host values of all ranks, as "control".
+  ControlPlane& control();
   /// Another communicator of all ranks, cut into messages in another way. Called by all ranks.
   std::unique_ptr<Communicator> make_world(const std::string& name, const Tuning& tuning);
 
@@ -42,6 +45,7 @@ class Bootstrap {
 
   std::unique_ptr<Mpi> mpi_;  ///< null without a launcher, or before the first call
   std::unique_ptr<Communicator> world_;
+  std::unique_ptr<ControlPlane> control_;
   int local_rank_ = 0, local_size_ = 1;
 };
 

@@ -181,7 +181,7 @@ Communicator::OperationPtr CheckedComm::make_barrier() {
 
 std::unique_ptr<Communicator> CheckedComm::make_split(const Split& args) {
   std::unique_ptr<Communicator> part = shared_->inner->split(args);
-  if (part == nullptr) return nullptr;
+  if (part == nullptr || args.control) return part;
   return std::make_unique<CheckedComm>(std::move(part));
 }
 

@@ -98,9 +98,7 @@ void Communicator::note(OperationInfo info) {
 
 Work Communicator::launch(OperationPtr operation) {
   if (operation == nullptr) return {};
-  operation->info_ = last_;
-  operation->communicator_ = name_;
-  engine_->submit(operation);
+  engine_->submit(operation, last_, name_);
   return {engine_, std::move(operation)};
 }
 

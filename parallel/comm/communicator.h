@@ -57,6 +57,7 @@ struct Split {
   int color = 0;  ///< ranks of one color form a communicator; negative: none
   int key = 0;    ///< order of the ranks in it; equal keys keep the order of the parent
   std::string name;
+  bool control = false;  ///< for the messages of a control plane: counted apart, not checked
 };
 
 /// A handle on an operation under way. Movable. One that is destroyed early waits; but when an exception is passing,
@@ -142,6 +143,7 @@ class Communicator {
   const OperationInfo& issuing() const { return last_; }
 
  private:
+  friend class ControlPlane;  // its messages are steps of its own operations
   void note(OperationInfo info);
   Work launch(OperationPtr operation);
   void check_peer(int peer) const;

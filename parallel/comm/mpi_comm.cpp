@@ -77,7 +77,9 @@ std::unique_ptr<Communicator> MpiComm::make_split(const Split& args) {
     ASHLAR_MPI(MPI_Comm_free(&part));
     return std::make_unique<SelfComm>(args.name, group_->engine);
   }
-  return make(part, args.name, group_->tuning, group_->engine, group_->staging);
+  auto group = std::make_shared<MpiGroup>(part, group_->tuning, group_->engine, group_->staging);
+  if (args.control) group->traffic = &group_->engine->control_traffic();
+  return std::unique_ptr<Communicator>(new MpiComm(args.name, std::move(group)));
 }
 
 }  // namespace ashlar::comm

@@ -46,6 +46,7 @@ MpiGroup::MpiGroup(MPI_Comm owned, const Tuning& how, std::shared_ptr<ProgressEn
       tuning(how),
       engine(std::move(shared_engine)),
       staging(std::move(shared_staging)),
+      traffic(&engine->data_traffic()),
       collectives(how.first_number) {
   ASHLAR_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
   ASHLAR_MPI(MPI_Comm_rank(comm, &rank));

@@ -37,6 +37,7 @@ struct MpiGroup {
   Tuning tuning;
   std::shared_ptr<ProgressEngine> engine;
   std::shared_ptr<StagingPool> staging;
+  Traffic* traffic;                ///< the engine's, which counts what is sent here
   uint64_t collectives;            ///< the number of the next one
   std::vector<uint64_t> sent;      ///< the number of the next message, by receiver
   std::vector<uint64_t> received;  ///< and by sender

@@ -22,6 +22,8 @@ void MpiMessages::send(const MpiGroup& group, const void* data, int64_t bytes, i
     requests_.push_back(MPI_REQUEST_NULL);
     expected_.push_back(-1);
     ASHLAR_MPI(MPI_Isend(static_cast<const char*>(data) + at, count, MPI_BYTE, to, tag, group.comm, &requests_.back()));
+    ++group.traffic->messages;
+    group.traffic->bytes += count;
   });
 }
 

@@ -16,6 +16,10 @@ std::string_view name_of(OperationKind kind) {
     case OperationKind::kRecv: return "recv";
     case OperationKind::kSendRecv: return "send_recv";
     case OperationKind::kBarrier: return "barrier";
+    case OperationKind::kHostReduce: return "host reduce";
+    case OperationKind::kHostBroadcast: return "host broadcast";
+    case OperationKind::kHostGather: return "host gather";
+    case OperationKind::kHostUnite: return "host unite";
   }
   throw Bug("[comm] unknown kind of operation");
 }
@@ -26,12 +30,20 @@ std::string_view describe(const OperationInfo& info, std::string_view communicat
   if (info.kind == OperationKind::kNone) return text.text();
   if (info.kind == OperationKind::kAllReduce) text.add(info.op == ReduceOp::kSum ? " sum" : " max");
   const auto add_vector = [&](DType dtype, int64_t size) { text.add(name_of(dtype)).add("[").add(size).add("]"); };
-  if (info.kind != OperationKind::kBarrier) {
+  const bool host = info.kind >= OperationKind::kHostReduce;
+  if (host) {
+    if (info.label[0] != '\0') text.add(" '").add(info.label.data()).add("'");
+    if (info.size > 0) text.add(" of ").add(info.size).add(" bytes");
+  } else if (info.kind != OperationKind::kBarrier) {
     text.add(" ");
     add_vector(info.dtype, info.size);
   }
   switch (info.kind) {
-    case OperationKind::kBroadcast: text.add(" from root ").add(info.peer); break;
+    case OperationKind::kBroadcast:
+    case OperationKind::kHostBroadcast: text.add(" from root ").add(info.peer); break;
+    case OperationKind::kHostGather:
+      if (info.peer >= 0) text.add(" to root ").add(info.peer);
+      break;
     case OperationKind::kSend: text.add(" to ").add(info.peer); break;
     case OperationKind::kRecv: text.add(" from ").add(info.peer); break;
     case OperationKind::kSendRecv:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -21,6 +22,11 @@ enum class OperationKind : uint8_t {
   kRecv,
   kSendRecv,
   kBarrier,
+  // Of a ControlPlane:
+  kHostReduce,
+  kHostBroadcast,
+  kHostGather,
+  kHostUnite,
 };
 std::string_view name_of(OperationKind kind);  ///< "all_reduce", ...
 
@@ -32,12 +38,16 @@ struct OperationInfo {
   OperationKind kind = OperationKind::kNone;
   ReduceOp op{};                  ///< of an all_reduce
   DType dtype = DType::kFloat32;  ///< of a send_recv: of what is sent
-  int64_t size = 0;               ///< elements of the whole vector; of a message for send, recv and send_recv
-  int peer = -1;                  ///< root of a broadcast, receiver of a send, sender of a recv
+  /// Elements of the whole vector; of a message for send, recv and send_recv; bytes on a control plane, where ranks
+  /// must agree on them.
+  int64_t size = 0;
+  int peer = -1;  ///< root of a broadcast or gather, receiver of a send, sender of a recv
   DType recv_dtype = DType::kFloat32;
   int64_t recv_size = 0;  ///< send_recv: elements received
   int recv_peer = -1;     ///< send_recv: from whom
   uint64_t number = 0;    ///< operations of this communicator on this rank before this one
+  using Label = std::array<char, 24>;
+  Label label{};  ///< on a control plane: what the operation is for, ended by a zero
 };
 
 /// Like "all_reduce sum fp32[4096] on tensor, operation 12".
@@ -65,7 +75,6 @@ class Operation {
 
  private:
   friend class ProgressEngine;
-  friend class Communicator;
   State state_ = State::kPending;
   std::exception_ptr failure_;
   OperationInfo info_;

@@ -42,7 +42,10 @@ void ProgressEngine::check_owner() const {
   ASHLAR_CHECK(std::this_thread::get_id() == owner_, "communication from a second thread");
 }
 
-void ProgressEngine::submit(const std::shared_ptr<Operation>& operation) {
+void ProgressEngine::submit(const std::shared_ptr<Operation>& operation, const OperationInfo& info,
+                            const std::shared_ptr<const std::string>& communicator) {
+  operation->info_ = info;
+  operation->communicator_ = communicator;
   check_owner();
   ASHLAR_CHECK(!abandoned_, operation->text(), " after communication was given up");
   if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));

@@ -13,6 +13,12 @@
 
 namespace ashlar::comm {
 
+/// What this rank has sent to others.
+struct Traffic {
+  int64_t messages = 0;
+  int64_t bytes = 0;
+};
+
 /// Everything under way on this rank. All communicators split from one world share one engine: whoever waits for one
 /// operation drives all of them, so that ranks which wait on different communicators cannot hold each other up.
 /// One thread only, the one that made it (Bug otherwise), except `last_operation`.
@@ -20,8 +26,9 @@ class ProgressEngine {
  public:
   ProgressEngine() : owner_(std::this_thread::get_id()) {}
 
-  /// Starts `operation`; keeps it until it is complete.
-  void submit(const std::shared_ptr<Operation>& operation);
+  /// Starts `operation`, which is `info` on `communicator`; keeps it until it is complete.
+  void submit(const std::shared_ptr<Operation>& operation, const OperationInfo& info,
+              const std::shared_ptr<const std::string>& communicator);
   /// Advances everything under way. What fails is thrown here, and again by whoever waits for it. A failure that a
   /// destructor had to swallow is thrown by the next call.
   void progress();
@@ -48,6 +55,9 @@ class ProgressEngine {
   /// The last operation issued on this rank, described. Any thread may ask: a watchdog reads it while the owner waits.
   std::string last_operation() const;
 
+  Traffic& data_traffic() { return data_traffic_; }        ///< of communicators
+  Traffic& control_traffic() { return control_traffic_; }  ///< of control planes
+
  private:
   void check_owner() const;
   void drop_finished();
@@ -59,6 +69,7 @@ class ProgressEngine {
   bool abandoned_ = false;
   bool running_ = false;
   Observer observer_;
+  Traffic data_traffic_, control_traffic_;
 
   mutable std::mutex noted_mutex_;
   OperationInfo noted_;

@@ -1,9 +1,7 @@
 #include "parallel/comm/together.h"
 
-#include <algorithm>
 #include <new>
 #include <string>
-#include <vector>
 
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/host.h"
@@ -30,25 +28,29 @@ Failure attempt(const std::function<void()>& part) {
 
 }  // namespace
 
-void together(Communicator& ranks, const std::function<void()>& part) {
+void together(ControlPlane& ranks, const std::function<void()>& part) {
   if (ranks.size() == 1) return part();  // the type of the exception is kept
   const Failure mine = attempt(part);
-  const std::vector<ExitCode> codes = gather_values(ranks, mine.code);
-  const auto failed = std::find_if(codes.begin(), codes.end(), [](ExitCode c) { return c != ExitCode::kDone; });
-  if (failed == codes.end()) return;
+  const bool failed = mine.code != ExitCode::kDone;
+  int64_t first = failed ? ranks.rank() : ranks.size();
+  ranks.reduce({.label = "together", .int_minima = {&first, 1}}).wait();
+  if (first == ranks.size()) return;
 
-  const std::vector<std::string> texts = gather_texts(ranks, mine.text);
-  const std::vector<std::string> hosts = gather_texts(ranks, Bootstrap::host_name());
-  const auto first = static_cast<size_t>(failed - codes.begin());
-  const auto same = std::count(texts.begin(), texts.end(), texts[first]);
-  const auto others = ranks.size() - std::count(codes.begin(), codes.end(), ExitCode::kDone) - same;
+  // The lowest of them speaks.
+  const auto speaker = static_cast<int>(first);
+  const ExitCode code = broadcast_value(ranks, mine.code, speaker);
+  const std::string said = broadcast_text(ranks, mine.text, speaker);
+  const std::string host = broadcast_text(ranks, Bootstrap::host_name(), speaker);
+  int64_t counts[] = {failed && mine.text == said, failed && mine.text != said};
+  ranks.reduce({.label = "together's failures", .int_sums = counts}).wait();
+  const auto [same, others] = counts;
   // An Error says `[where] text`.
-  const size_t bracket = texts[first].find("] ");
-  const std::string where = texts[first].substr(1, bracket - 1);
-  const std::string text = texts[first].substr(bracket + 2);
-  if (same == ranks.size()) throw SharedError(*failed, where, text);
-  throw SharedError(*failed, where,
-                    str_cat("rank ", first, " of ", ranks.size(), " on ", hosts[first], ": ", text,
+  const size_t bracket = said.find("] ");
+  const std::string where = said.substr(1, bracket - 1);
+  const std::string text = said.substr(bracket + 2);
+  if (same == ranks.size()) throw SharedError(code, where, text);
+  throw SharedError(code, where,
+                    str_cat("rank ", first, " of ", ranks.size(), " on ", host, ": ", text,
                             others == 0 ? "" : str_cat("; ranks with other errors: ", others)));
 }
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/control_plane.h"
 
 namespace ashlar::comm {
 
@@ -18,8 +18,9 @@ class SharedError : public Error {
 /// a SharedError with the code and text of the lowest of those ranks: the text alone when all failed with it, otherwise
 /// like `[io] rank 3 of 8 on node7: cannot write ...; ranks with other errors: 2`. With one rank exceptions pass
 /// unchanged.
-///   A part may communicate, but a rank that fails must not leave others waiting for it, nor operations under way. Bug,
+///   Where nobody fails it costs one reduction of a number. A part may communicate, but a rank that fails must not
+///   leave others waiting for it, nor operations under way. Bug,
 /// Error(kPeerLost) and other exceptions pass at once on their rank, whose process is expected to end.
-void together(Communicator& ranks, const std::function<void()>& part);
+void together(ControlPlane& ranks, const std::function<void()>& part);
 
 }  // namespace ashlar::comm

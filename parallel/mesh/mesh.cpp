@@ -50,7 +50,7 @@ int64_t kv_sharing_ranks(int64_t tensor, int64_t n_kv_heads) {
 }
 
 Mesh::Mesh(comm::Communicator& world, const MeshShape& shape, int64_t n_kv_heads)
-    : world_(world), shape_(shape), at_(coordinates_of(shape, world.rank())) {
+    : world_(world), control_(world, "mesh control"), shape_(shape), at_(coordinates_of(shape, world.rank())) {
   ASHLAR_CHECK(shape.ranks() == world.size(), "a mesh of ", shape.ranks(), " ranks over ", world.size());
   // Ranks of one color form a group: those that differ only along the axes of the group. Keys follow the axes, pipeline
   // before data before tensor, as the order of the world does.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/control_plane.h"
 
 namespace ashlar::mesh {
 
@@ -57,6 +58,7 @@ class Mesh {
   bool last_stage() const { return at_.pipeline == shape_.pipeline - 1; }
 
   comm::Communicator& all() { return world_; }               ///< every rank, as ranked by the launcher
+  comm::ControlPlane& control() { return control_; }         ///< host values of every rank
   comm::Communicator& tensor() { return *tensor_; }          ///< one layer's slices; rank = at().tensor
   comm::Communicator& data() { return *data_; }              ///< replicas of the same slices; rank = at().data
   comm::Communicator& pipeline() { return *pipeline_; }      ///< the stages; rank = at().pipeline
@@ -67,6 +69,7 @@ class Mesh {
 
  private:
   comm::Communicator& world_;
+  comm::ControlPlane control_;
   MeshShape shape_;
   Coordinates at_;
   std::unique_ptr<comm::Communicator> tensor_, data_, pipeline_, model_, kv_sharers_, ends_;

@@ -4,20 +4,20 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <sstream>
+#include <utility>
 
 #include "parallel/comm/host.h"
 
 namespace ashlar::zero {
 
-GlobalNorm::GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all) : store_(store), all_(all) {
-  std::string mine;  // lines "name elements"
-  for (const auto& ref : store.pieces()) mine += str_cat(ref.piece->name, " ", ref.piece->global_shape.size(), "\n");
+GlobalNorm::GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all, comm::ControlPlane& control)
+    : store_(store), all_(all) {
+  std::vector<std::string> lines;  // "name elements"
+  for (const auto& ref : store.pieces()) lines.push_back(str_cat(ref.piece->name, " ", ref.piece->global_shape.size()));
   std::map<std::string, int64_t> all_pieces;
-  for (const std::string& text : comm::gather_texts(all, mine)) {
-    std::istringstream lines(text);
-    std::string name;
-    for (int64_t elements = 0; lines >> name >> elements;) all_pieces.emplace(name, elements);
+  for (const std::string& line : comm::unite_texts(control, std::move(lines))) {
+    const size_t space = line.rfind(' ');
+    all_pieces.emplace(line.substr(0, space), std::stoll(line.substr(space + 1)));
   }
   for (const auto& [name, elements] : all_pieces) {
     names_.push_back(name);
@@ -34,7 +34,9 @@ optim::GradNorm GlobalNorm::of(const Ctx& ctx, std::span<const nn::PieceRange> r
   result.squares.assign(names_.size(), 0.0);
   for (size_t i = 0; i < mine.size(); ++i)
     if (store_.pieces()[i].piece->counted) result.squares[place_[i]] = mine[i];
-  comm::sum_all(all_, result.squares);
+  const auto size = static_cast<int64_t>(result.squares.size());
+  const MutView squares{result.squares.data(), DType::kFloat64, 1, size, size};
+  all_.all_reduce({.in = squares, .out = squares, .op = comm::ReduceOp::kSum}).wait();
   if (const auto bad = optim::first_non_finite(result.squares)) result.first_non_finite = names_[*bad];
   result.norm = std::sqrt(std::accumulate(result.squares.begin(), result.squares.end(), 0.0));
   return result;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/optim/optimizer.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/control_plane.h"
 
 namespace ashlar::zero {
 
@@ -12,8 +12,8 @@ namespace ashlar::zero {
 /// global-name order, in fp64. On pipelines alone the same bits as one rank.
 class GlobalNorm {
  public:
-  /// Called by all ranks of `all`, which must outlive it, like the store.
-  GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all);
+  /// Called by all ranks of `all`, which must outlive it, like the store. `control` is of the same ranks.
+  GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all, comm::ControlPlane& control);
 
   /// Called by all ranks: the norm of what `ranges` (this rank's, of its counted pieces and of copies) say of `slab`.
   /// `squares` are those of names().

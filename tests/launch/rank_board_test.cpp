@@ -125,8 +125,9 @@ TEST_F(Board, AFolderThatCannotBeWrittenIsNamed) {
 
 TEST_F(Board, OneRankNeedsNone) {
   comm::SelfComm alone("world");
+  comm::ControlPlane ranks(alone, "control");
   SignalWatch signals;
-  EXPECT_EQ(watch_ranks(dir_, alone, signals), nullptr);
+  EXPECT_EQ(watch_ranks(dir_, ranks, signals), nullptr);
   EXPECT_FALSE(std::filesystem::exists(dir_));
 }
 

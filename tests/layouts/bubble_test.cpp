@@ -212,9 +212,9 @@ struct Step {
     };
     double busy = 0;
     for (const Computed& c : computed) busy += c.seconds();
-    const double span =
-        comm::max_of(stages, seconds(computed.back().end)) + comm::max_of(stages, -seconds(computed.front().start));
-    return 1 - comm::sum_of(stages, busy) / (static_cast<double>(spec.stages) * span);
+    const double span = comm::max_of(bootstrap().control(), seconds(computed.back().end)) +
+                        comm::max_of(bootstrap().control(), -seconds(computed.front().start));
+    return 1 - comm::sum_of(bootstrap().control(), busy) / (static_cast<double>(spec.stages) * span);
   }
 
   /// The simulator's, with a duration for each kind of each chunk.
@@ -232,7 +232,8 @@ struct Step {
       of[pipeline::model_chunk(stages.rank(), c.chunk, spec.stages)] +=
           c.seconds() / static_cast<double>(spec.micro_batches);
     }
-    for (auto* of : {&costs.forward, &costs.backward_input, &costs.backward_weight}) comm::sum_all(stages, *of);
+    for (auto* of : {&costs.forward, &costs.backward_input, &costs.backward_weight})
+      comm::sum_all(bootstrap().control(), *of);
     return costs;
   }
 };
@@ -265,7 +266,7 @@ class Bubble : public ::testing::TestWithParam<Case> {
       }
       shares.push_back(std::chrono::duration<double>(Clock::now() - start).count() / asked - 1);
     }
-    return comm::max_of(stages, median(shares));
+    return comm::max_of(bootstrap().control(), median(shares));
   }
 
   /// The share of its time that a rank waits for a core while all of them compute; the worst rank's median.
@@ -279,7 +280,7 @@ class Bubble : public ::testing::TestWithParam<Case> {
       const double wall = std::chrono::duration<double>(Clock::now() - start).count();
       shares.push_back(1 - (cpu_seconds() - cpu) / wall);
     }
-    return comm::max_of(stages, median(shares));
+    return comm::max_of(bootstrap().control(), median(shares));
   }
 
   const std::unique_ptr<Backend> backend_ = kernels::make_cpu_backend({.threads = 1});
@@ -320,7 +321,8 @@ TEST_P(Bubble, IsExactlyThatOfTheScheduleInVirtualTime) {
     const pipeline::Costs costs = costs_of(spec, 1.0 / 3, even);
     TimeRunner runner({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = false});
     step.run(runner);
-    const double time = comm::max_of(stages, runner.now()), busy = comm::sum_of(stages, runner.busy());
+    const double time = comm::max_of(bootstrap().control(), runner.now()),
+                 busy = comm::sum_of(bootstrap().control(), runner.busy());
     const double rounding = 1e-12 * time;  // a few hundred additions
     EXPECT_NEAR(time, end_of_dataflow(spec, costs), rounding);
     const pipeline::Simulation simulated = pipeline::simulate(spec, pipeline::make_schedules(spec), costs);

@@ -71,27 +71,28 @@ class CheckpointOfAll : public ::testing::Test {
                                                   .keep = keep});
   }
   static void load(OnMesh& into, const fs::path& from) {
-    checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(from, *into.group);
-    checkpoint::load_training(
-        into.engine.ctx(),
-        {.ranks = *into.group, .reader = reader, .store = into.engine.store(), .optimizer = into.engine.optimizer()});
+    checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(from, into.mesh.control());
+    checkpoint::load_training(into.engine.ctx(), {.ranks = into.mesh.control(),
+                                                  .reader = reader,
+                                                  .store = into.engine.store(),
+                                                  .optimizer = into.engine.optimizer()});
     into.engine.share_weights();
     into.engine.wait_weights();
   }
   /// What is in the folder of checkpoints, once all ranks have come here.
   std::vector<std::string> folder() {
-    world_.barrier().wait();
+    comm::meet(world_);
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(checkpoints())) names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
-    world_.barrier().wait();
+    comm::meet(world_);
     return names;
   }
   fs::path checkpoints() const { return checkpoint::checkpoints_dir(run_); }
   /// By rank 0, before anybody goes on.
   void by_one(const std::function<void()>& action) {
     if (world_.rank() == 0) action();
-    world_.barrier().wait();
+    comm::meet(world_);
   }
   /// A bit of a tensor in the middle of a file.
   static void damage(const fs::path& path) {
@@ -107,7 +108,7 @@ class CheckpointOfAll : public ::testing::Test {
     return str_cat("rank ", rank, " of ", ranks_, " on ", comm::Bootstrap::host_name(), ": ");
   }
 
-  comm::Communicator& world_ = bootstrap().world();
+  comm::ControlPlane& world_ = bootstrap().control();
   const int ranks_ = world_.size();
   SharedDir dir_{world_};
   const fs::path run_ = dir_.path() / "run";

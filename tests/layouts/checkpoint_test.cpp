@@ -31,7 +31,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   model::ModelConfig config = config_of(axes);
   config.n_layers = 9;  // eight stages divide it unevenly
   const bool interleaved = turn % 2 == 1;
-  comm::Communicator& world = bootstrap().world();
+  comm::ControlPlane& world = bootstrap().control();
   const std::vector<mesh::MeshShape> shapes = meshes(world.size());
   const bool few = world.size() <= 4;
   const size_t third = turn % 3, other_third = turn / 3 % 3;
@@ -52,7 +52,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
     OnMesh a(shapes[from], config, dtype, interleaved);
     EXPECT_EQ(a.num_elements(), elements);
     a.fill(element);
-    const checkpoint::Saved saved = checkpoint::save(a.engine.ctx(), {.ranks = *a.group,
+    const checkpoint::Saved saved = checkpoint::save(a.engine.ctx(), {.ranks = a.mesh.control(),
                                                                       .run_dir = run_dir(from, a.number),
                                                                       .store = a.engine.store(),
                                                                       .optimizer = a.engine.optimizer(),
@@ -62,7 +62,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
       bytes += static_cast<int64_t>(entry.file_size());
     EXPECT_EQ(saved.bytes, bytes);
   }
-  world.barrier().wait();
+  comm::meet(world);
 
   // 2. loaded on each other
   for (size_t to = 0; to < shapes.size(); ++to) {
@@ -74,12 +74,14 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
       b->fill([](uint64_t, int64_t, int64_t) { return -77.0; });
       const int other = b->number % static_cast<int>(world.size() / shapes[from].ranks());
       Log log([](std::string_view) {});
-      const auto found = checkpoint::newest_good(run_dir(from, other), log, *b->group);
+      const auto found = checkpoint::newest_good(run_dir(from, other), log, b->mesh.control());
       ASSERT_TRUE(found.has_value());
-      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, *b->group);
-      const checkpoint::TrainingState state = checkpoint::load_training(
-          b->engine.ctx(),
-          {.ranks = *b->group, .reader = reader, .store = b->engine.store(), .optimizer = b->engine.optimizer()});
+      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, b->mesh.control());
+      const checkpoint::TrainingState state =
+          checkpoint::load_training(b->engine.ctx(), {.ranks = b->mesh.control(),
+                                                      .reader = reader,
+                                                      .store = b->engine.store(),
+                                                      .optimizer = b->engine.optimizer()});
       EXPECT_EQ(state, (checkpoint::TrainingState{.step = 3, .tokens = 5}));
       b->engine.share_weights();
       b->engine.wait_weights();

@@ -9,6 +9,7 @@
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/comm/host.h"
+#include "parallel/mesh/mesh.h"
 #include "parallel/zero/global_norm.h"
 
 namespace ashlar::testing {
@@ -39,13 +40,13 @@ inline void expect_close(const std::string& name, const std::vector<double>& got
 }
 
 /// Every element of the model is counted on exactly one rank, within `ranges`.
-inline void expect_counted_once(comm::Communicator& world, const nn::ParameterStore& whole,
-                                const nn::ParameterStore& part, std::span<const nn::PieceRange> ranges) {
+inline void expect_counted_once(mesh::Mesh& mesh, const nn::ParameterStore& whole, const nn::ParameterStore& part,
+                                std::span<const nn::PieceRange> ranges) {
   int64_t elements = 0, held = 0;
   for (const auto& ref : whole.pieces()) elements += ref.piece->global_shape.size();
   for (const auto& range : ranges) held += range.ref->piece->counted ? range.size : 0;
-  EXPECT_EQ(comm::sum_of(world, held), elements);
-  EXPECT_EQ(zero::GlobalNorm(part, world).names().size(), whole.pieces().size());
+  EXPECT_EQ(comm::sum_of(mesh.control(), held), elements);
+  EXPECT_EQ(zero::GlobalNorm(part, mesh.all(), mesh.control()).names().size(), whole.pieces().size());
 }
 
 }  // namespace ashlar::testing

@@ -97,7 +97,7 @@ struct OnMesh {
   int64_t num_elements() {
     int64_t held = 0;
     for (const auto& range : engine.optimizer()->ranges()) held += range.ref->piece->counted ? range.size : 0;
-    return comm::sum_of(*group, held);
+    return comm::sum_of(mesh.control(), held);
   }
 
   std::vector<std::pair<nn::SlabTensor, std::string>> slabs() {

@@ -146,7 +146,6 @@ class Comparison {
  public:
   Comparison(comm::Communicator& ranks, const LayoutCase& c)
       : case_(c),
-        ranks_(ranks),
         exact_(c.mesh.tensor == 1 && c.mesh.data == 1),
         bound_(c.dtype == DType::kFloat64 ? 1e-11 : 2e-5),
         mesh_(ranks, c.mesh, c.config.n_kv_heads),
@@ -174,6 +173,7 @@ class Comparison {
     engine_.initialize();
   }
 
+  comm::ControlPlane& ranks() { return mesh_.control(); }
   void gradients() {
     engine_.forward_backward(mine_, kStep);
     EXPECT_GT(engine_.replicas().late_buckets(), 0) << "the first step teaches when buckets are complete";
@@ -208,7 +208,7 @@ class Comparison {
       for (size_t i = 0; i < got.size() && is_table(name); ++i)
         EXPECT_TRUE(expected[i] != 0 || got[i] == 0) << name << " has a gradient for a row that no token reads";
     }
-    expect_counted_once(ranks_, one_.store(), engine_.store(), engine_.optimizer()->ranges());
+    expect_counted_once(mesh_, one_.store(), engine_.store(), engine_.optimizer()->ranges());
     EXPECT_EQ(engine_.gradient_norm().squares.size(), one_.store().pieces().size());
     EXPECT_NEAR(result_.grad_norm, norm_, exact_ && !case_.config.tied ? 0 : bound_ * norm_);
   }
@@ -305,7 +305,6 @@ class Comparison {
   }
 
   const LayoutCase& case_;
-  comm::Communicator& ranks_;
   const bool exact_;
   const double bound_;
   mesh::Mesh mesh_;
@@ -325,7 +324,9 @@ class Comparison {
 
 void expect_numbers_of_one_rank(comm::Communicator& ranks, const LayoutCase& c) {
   Comparison comparison(ranks, c);
-  const auto anybody_failed = [&] { return comm::max_of(ranks, int64_t{::testing::Test::HasFailure()}) != 0; };
+  const auto anybody_failed = [&] {
+    return comm::max_of(comparison.ranks(), int64_t{::testing::Test::HasFailure()}) != 0;
+  };
   comparison.gradients();
   if (anybody_failed()) return;
   comparison.update();

@@ -59,7 +59,7 @@ class ResumeOnAnyMesh : public ::testing::TestWithParam<int64_t> {};
 // Every pair of meshes; models rotate over those that save. The long form takes three models each, 20 losses more, and
 // eight ranks too.
 TEST_P(ResumeOnAnyMesh, SlowGoesOnAsIfItHadStayed) {
-  comm::Communicator& world = bootstrap().world();
+  comm::ControlPlane& world = bootstrap().control();
   const int64_t turn = GetParam();
   const std::vector<mesh::MeshShape> shapes = meshes(world.size());
   const SharedDir dir(world);
@@ -79,14 +79,14 @@ TEST_P(ResumeOnAnyMesh, SlowGoesOnAsIfItHadStayed) {
     OnMesh a(shapes[from], model(from), DType::kFloat32, false);
     a.engine.initialize();
     train(a.engine, 0, kBefore);
-    checkpoint::save(a.engine.ctx(), {.ranks = *a.group,
+    checkpoint::save(a.engine.ctx(), {.ranks = a.mesh.control(),
                                       .run_dir = run_dir(from, a.number),
                                       .store = a.engine.store(),
                                       .optimizer = a.engine.optimizer(),
                                       .state = {.step = kBefore}});
     stayed[from] = train(a.engine, kBefore, kBefore + steps_after());
   }
-  world.barrier().wait();
+  comm::meet(world);
   for (size_t from = 0; from < shapes.size(); ++from) {
     if (!chosen(from)) continue;
     for (size_t to = 0; to < shapes.size(); ++to) {
@@ -94,12 +94,12 @@ TEST_P(ResumeOnAnyMesh, SlowGoesOnAsIfItHadStayed) {
       OnMesh b(shapes[to], model(from), DType::kFloat32, true);
       const int other = b.number % static_cast<int>(world.size() / shapes[from].ranks());
       Log log([](std::string_view) {});
-      const auto found = checkpoint::newest_good(run_dir(from, other), log, *b.group);
+      const auto found = checkpoint::newest_good(run_dir(from, other), log, b.mesh.control());
       ASSERT_TRUE(found.has_value());
-      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, *b.group);
+      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, b.mesh.control());
       checkpoint::load_training(
           b.engine.ctx(),
-          {.ranks = *b.group, .reader = reader, .store = b.engine.store(), .optimizer = b.engine.optimizer()});
+          {.ranks = b.mesh.control(), .reader = reader, .store = b.engine.store(), .optimizer = b.engine.optimizer()});
       b.engine.share_weights();
       const std::vector<double> moved = train(b.engine, kBefore, kBefore + steps_after());
       ASSERT_EQ(moved.size(), stayed[from].size());

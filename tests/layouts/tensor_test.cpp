@@ -56,8 +56,9 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
     EXPECT_EQ(part.values(piece.name), slice_of(whole.values(piece.name), piece)) << piece.name << " starts otherwise";
     expect_close(piece.name, part.gradient(piece.name), slice_of(reference, piece), norm_of(reference), all, bound);
   }
-  expect_counted_once(world, whole.store(), part.store(), ranges);
-  const double norm = zero::GlobalNorm(part.store(), world).of(part.ctx(), ranges, {.data = part.store().grads()}).norm;
+  expect_counted_once(mesh, whole.store(), part.store(), ranges);
+  const double norm =
+      zero::GlobalNorm(part.store(), world, mesh.control()).of(part.ctx(), ranges, {.data = part.store().grads()}).norm;
   EXPECT_NEAR(norm, all, bound * all);
 }
 

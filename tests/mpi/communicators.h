@@ -63,6 +63,7 @@ class OnEachKind : public ::testing::TestWithParam<Kind> {
   int64_t large() const { return up_to(40001 + (GetParam() == Kind::kWorld ? 1200000 / ranks_ : 0)); }
 
   std::unique_ptr<comm::Communicator> comm_;
+  comm::ControlPlane control_{*comm_, "control"};
   const int rank_, ranks_;
 };
 

@@ -166,7 +166,8 @@ TEST_P(InFlight, SplitsWorkAloneAndTogether) {
     EXPECT_EQ(y.differing([&](int64_t i) { return sum_at<float>(ranks_, i, 4); }), 0);
     const auto alone = part->split({.color = part->rank(), .key = 0, .name = "alone"});
     EXPECT_EQ(alone->size(), 1);
-    EXPECT_EQ(comm::sum_of(*alone, int64_t{rank_}), rank_);
+    comm::ControlPlane control(*alone, "control");
+    EXPECT_EQ(comm::sum_of(control, int64_t{rank_}), rank_);
   }
 }
 

@@ -10,7 +10,14 @@
 namespace ashlar::testing {
 namespace {
 
-using comm::gather_values;
+/// The values of a group's ranks.
+std::vector<int64_t> gather_values(comm::Communicator& group, int64_t value) {
+  std::vector<int64_t> values(static_cast<size_t>(group.size()));
+  const MutView one{&value, DType::kInt32, 1, 2, 2};
+  const MutView all{values.data(), DType::kInt32, 1, 2 * group.size(), 2 * group.size()};
+  group.all_gather({.in = one, .out = all}).wait();
+  return values;
+}
 using mesh::MeshShape;
 
 TEST(MeshGroups, HoldTheRanksThatDifferOnlyAlongTheirAxes) {

@@ -19,8 +19,8 @@ using ::testing::HasSubstr;
 
 class Together : public OnEachKind {
  protected:
-  Outcome of(const std::function<void()>& part) const {
-    return outcome_of(*comm_, [&] { together(*comm_, part); });
+  Outcome of(const std::function<void()>& part) {
+    return outcome_of(control_, [&] { together(control_, part); });
   }
   std::string prefix(int rank) const {
     return str_cat("rank ", rank, " of ", ranks_, " on ", comm::Bootstrap::host_name(), ": ");
@@ -62,7 +62,7 @@ TEST_P(Together, TheLowestSpeaksForThoseThatFailDifferently) {
 
 TEST_P(Together, NoMemoryIsAResourceError) {
   if (ranks_ == 1) {
-    EXPECT_THROW(together(*comm_, [] { throw std::bad_alloc(); }), std::bad_alloc);
+    EXPECT_THROW(together(control_, [] { throw std::bad_alloc(); }), std::bad_alloc);
     return;
   }
   const Outcome outcome = of([&] {
@@ -74,7 +74,7 @@ TEST_P(Together, NoMemoryIsAResourceError) {
 
 TEST_P(Together, AnInnerOnePassesAsItIs) {
   const Outcome outcome = of([&] {
-    together(*comm_, [&] {
+    together(control_, [&] {
       if (rank_ == ranks_ - 1) throw input_error("x", "wrong");
     });
     ADD_FAILURE() << "the inner one throws on all ranks";
@@ -85,8 +85,9 @@ TEST_P(Together, AnInnerOnePassesAsItIs) {
 TEST_P(Together, AnInnerOneOfSomeRanksIsSharedWithAll) {
   if (ranks_ < 2) return;
   const auto group = comm_->split({.color = rank_ == 0 ? 0 : 1, .key = rank_, .name = "group"});
+  comm::ControlPlane control(*group, "control of a group");
   const Outcome outcome = of([&] {
-    together(*group, [&] {
+    together(control, [&] {
       if (rank_ > 0) throw input_error("x", "wrong");
     });
   });
@@ -95,7 +96,7 @@ TEST_P(Together, AnInnerOneOfSomeRanksIsSharedWithAll) {
 
 TEST_P(Together, APartMayCommunicate) {
   const Outcome outcome = of([&] {
-    const int64_t sum = comm::sum_of(*comm_, int64_t{rank_});
+    const int64_t sum = comm::sum_of(control_, int64_t{rank_});
     if (rank_ == ranks_ - 1) throw input_error("x", "sum ", sum);
   });
   EXPECT_THAT(outcome.text, HasSubstr(str_cat("sum ", ranks_ * (ranks_ - 1) / 2)));
@@ -103,7 +104,7 @@ TEST_P(Together, APartMayCommunicate) {
 
 TEST_P(Together, BugsPassAtOnce) {
   // All ranks have it, else the others would wait for the launcher.
-  EXPECT_THROW(together(*comm_, [] { throw Bug("broken"); }), Bug);
+  EXPECT_THROW(together(control_, [] { throw Bug("broken"); }), Bug);
   EXPECT_EQ(of([] { throw input_error("x", "later"); }).text, "[x] later");
 }
 

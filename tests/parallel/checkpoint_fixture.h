@@ -12,6 +12,7 @@
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/checkpoint/manifest.h"
+#include "parallel/comm/control_plane.h"
 #include "parallel/comm/self_comm.h"
 
 namespace ashlar::testing {
@@ -29,7 +30,7 @@ class CheckpointModel {
   const Ctx& ctx() const { return *ctx_; }
   nn::ParameterStore& store() { return store_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
-  comm::Communicator& ranks() { return ranks_; }
+  comm::ControlPlane& ranks() { return ranks_; }
 
   /// Master (or values), m and v of every piece from raw random bits: NaN payloads, denormals and -0 included.
   void randomize(uint64_t seed);
@@ -47,7 +48,8 @@ class CheckpointModel {
   void build(DType dtype, bool training);
   void set(const Tensor& slab, const nn::ParameterStore::PieceRef& ref, const std::string& bytes) const;
 
-  comm::SelfComm ranks_{"ranks"};
+  comm::SelfComm self_{"ranks"};
+  comm::ControlPlane ranks_{self_, "ranks"};
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Ctx> ctx_;

@@ -225,7 +225,7 @@ NamedValues LoadedEngine::gather(const nn::SlabTensor& slab) {
       }
     }
   }
-  for (auto& [name, whole] : values) comm::sum_all(mesh_->all(), whole);  // each element is one rank's
+  for (auto& [name, whole] : values) comm::sum_all(mesh_->control(), whole);  // each element is one rank's
   return values;
 }
 
@@ -255,7 +255,7 @@ std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
     for (int64_t n = 0; n < N && mesh_->at().tensor == 0; ++n)
       std::copy_n(mine.begin() + n * z.cols(), V, all.begin() + (mesh_->at().data * N + n) * V);
   }
-  comm::sum_all(mesh_->all(), all);  // each row is one rank's
+  comm::sum_all(mesh_->control(), all);  // each row is one rank's
   return all;
 }
 

@@ -97,8 +97,8 @@ class Watchdog {
 /// A test passes when it passes on every rank.
 class EveryRank : public ::testing::EmptyTestEventListener {
  public:
-  EveryRank(std::unique_ptr<comm::Communicator> results, Watchdog& watchdog)
-      : results_(std::move(results)), watchdog_(watchdog) {}
+  EveryRank(comm::Communicator& world, Watchdog& watchdog)
+      : results_(std::make_unique<comm::ControlPlane>(world, "results")), watchdog_(watchdog) {}
 
  private:
   void OnTestStart(const ::testing::TestInfo& test) override {
@@ -118,7 +118,7 @@ class EveryRank : public ::testing::EmptyTestEventListener {
     }
   }
 
-  std::unique_ptr<comm::Communicator> results_;
+  std::unique_ptr<comm::ControlPlane> results_;
   Watchdog& watchdog_;
 };
 
@@ -131,8 +131,7 @@ int run(int argc, char** argv) {
     delete listeners.Release(listeners.default_result_printer());
     delete listeners.Release(listeners.default_xml_generator());
   }
-  auto every_rank =
-      std::make_unique<EveryRank>(world.split({.color = 0, .key = world.rank(), .name = "results"}), watchdog);
+  auto every_rank = std::make_unique<EveryRank>(world, watchdog);
   // Last appended is first told of the end of a test: before it is printed.
   listeners.Append(every_rank.get());
   const int code = RUN_ALL_TESTS();

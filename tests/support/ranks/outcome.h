@@ -17,7 +17,7 @@ struct Outcome {
 
 /// What a call that all ranks make throws. It must be the same line on all of them: a SharedError, unless there is but
 /// one rank.
-inline Outcome outcome_of(comm::Communicator& ranks, const std::function<void()>& call) {
+inline Outcome outcome_of(comm::ControlPlane& ranks, const std::function<void()>& call) {
   Outcome outcome;
   bool shared = false;
   try {

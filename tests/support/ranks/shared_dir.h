@@ -12,12 +12,12 @@ namespace ashlar::testing {
 /// A fresh directory that all ranks share; removed when all of them have left its scope.
 class SharedDir {
  public:
-  explicit SharedDir(comm::Communicator& ranks) : ranks_(ranks) {
+  explicit SharedDir(comm::ControlPlane& ranks) : ranks_(ranks) {
     if (ranks.rank() == 0) dir_.emplace();
     path_ = comm::broadcast_text(ranks, dir_ ? dir_->path().string() : "", 0);
   }
   ~SharedDir() {
-    if (std::uncaught_exceptions() == 0) ranks_.barrier().wait();
+    if (std::uncaught_exceptions() == 0) comm::meet(ranks_);
   }
   SharedDir(const SharedDir&) = delete;
   SharedDir& operator=(const SharedDir&) = delete;
@@ -25,7 +25,7 @@ class SharedDir {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  comm::Communicator& ranks_;
+  comm::ControlPlane& ranks_;
   std::optional<ScratchDir> dir_;  // rank 0's
   std::filesystem::path path_;
 };
