@@ -41,6 +41,14 @@ TEST(Schedules, EndsAreWhatTheySay) {
   EXPECT_DOUBLE_EQ(inverse.lr(100000), 0.2);
 }
 
+TEST(Schedules, NoDecayStepsAreADropAtOnce) {
+  EXPECT_DOUBLE_EQ(make(ScheduleKind::kLinear, 0).lr(9), 2.0);
+  for (const auto kind : {ScheduleKind::kLinear, ScheduleKind::kCosine})
+    EXPECT_NEAR(make(kind, 0).lr(10), 0.2, 1e-15) << name_of(kind);
+  EXPECT_DOUBLE_EQ(make(ScheduleKind::kWsd, 0).lr(99), 2.0);
+  EXPECT_NEAR(make(ScheduleKind::kWsd, 0).lr(100), 0.2, 1e-15);
+}
+
 TEST(Schedules, NoWarmUp) {
   Schedule s = make(ScheduleKind::kCosine, 100);
   s.warmup_steps = 0;

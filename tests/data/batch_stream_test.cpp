@@ -155,6 +155,17 @@ TEST_F(Streams, MixturesDrawByWeight) {
   }
 }
 
+TEST_F(Streams, EntriesOfAMixtureHaveOrdersOfTheirOwn) {
+  TrainStream stream(opened({{path(), 1}, {path(), 1}}), options(100, 2), 5, 0);  // in turn
+  int64_t equal = 0;
+  Batch batch;
+  for (int64_t i = 0; i < 100; ++i) {
+    stream.next(batch);
+    equal += ids_of(batch, 0) == ids_of(batch, 1) ? 1 : 0;
+  }
+  EXPECT_LE(equal, 2) << "the same dataset twice would give every window twice in a row";
+}
+
 TEST_F(Streams, DocumentMaskingByHand) {
   //                 0  1  2    3    4  5    6  7  8
   const Row tokens{10, 11, 256, 256, 12, 256, 13, 14, 15};

@@ -165,6 +165,25 @@ TEST(WindowOrder, ChunksOfTheFirstGroupAreDrawnAnewEachEpoch) {
   }
 }
 
+/// Level two: the windows of a group are drawn anew in every epoch, for every group and seed, also where there is only
+/// one chunk to choose from.
+TEST(WindowOrder, WindowsOfAGroupAreDrawnAnewEachEpochAndGroup) {
+  const WindowOrder one("d", 60'000, 64, 65536, 3), other("d", 60'000, 64, 65536, 4);
+  int64_t same_epoch = 0, same_seed = 0;
+  for (int64_t i = 0; i < one.windows(); ++i) {
+    same_epoch += one.at(i).window == one.at(one.windows() + i).window ? 1 : 0;
+    same_seed += one.at(i).window == other.at(i).window ? 1 : 0;
+  }
+  EXPECT_LE(same_epoch, 7);  // one expected of any two permutations; eight with probability 1e-5
+  EXPECT_LE(same_seed, 7);
+
+  // Groups of 640 windows in chunks of ten: where in its chunk each stands tells whether two groups have one order.
+  const WindowOrder groups("d", 3 * 6400 + 1, 10, 100, 3);
+  int64_t same_place = 0;
+  for (int64_t i = 0; i < 640; ++i) same_place += groups.at(i).window % 10 == groups.at(640 + i).window % 10 ? 1 : 0;
+  EXPECT_LT(same_place, 110);  // 64 expected, deviation 7.6
+}
+
 TEST(WindowOrder, TooFewTokensIsNamed) {
   try {
     WindowOrder("some/dataset", 128, 128, 65536, 1);

@@ -196,6 +196,7 @@ class Comparison {
     EXPECT_NEAR(result_.max_log_z, stats_.max_log_z, relative * std::abs(stats_.max_log_z));
     EXPECT_NEAR(result_.max_logit, stats_.max_logit, relative * std::abs(stats_.max_logit));
     ASSERT_GT(all_, 0.01);
+    EXPECT_NEAR(norm_, all_, 1e-12 * all_) << "the norm of one rank, against its gradients added up here";
     for (const nn::PieceRange& range : engine_.optimizer()->ranges()) {
       const std::string& name = range.ref->piece->name;
       const std::vector<double> got = values_of(engine_.store().grads().flat_range(range.slab_begin, range.size));
