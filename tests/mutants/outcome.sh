@@ -35,7 +35,7 @@ run_tests() {
   local command=("$executable")
   if [ "$ranks" != - ]; then command=("$root/launch/scripts/with_ranks.sh" "$ranks" "$executable"); fi
   began=$(now_us)
-  ASHLAR_TEST_SECONDS=$limit nice -n 19 setsid "${command[@]}" --gtest_color=no --gtest_filter="$filter" \
+  ASHLAR_TEST_SECONDS=$limit nice -n 5 setsid "${command[@]}" --gtest_color=no --gtest_filter="$filter" \
     </dev/null >"$tests_log" 2>&1 &
   tests_pid=$!
   while kill -0 "$tests_pid" 2>/dev/null && ! grep -qsE "$failure" "$tests_log"; do
