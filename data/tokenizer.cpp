@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/hex.h"
 #include "core/base/philox.h"
+#include "core/io/json.h"
 #include "data/bytes_tokenizer.h"
 #include "data/characters_tokenizer.h"
 #include "data/utf8.h"
@@ -46,7 +47,12 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json json;
+  io::reading_json(
+      [&](const std::string& sentence) {
+        return input_error("tokenizer", "expected a JSON object with a \"kind\"; ", sentence);
+      },
+      [&] { json = nlohmann::json::parse(text); });
   if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) {
     throw input_error("tokenizer", "expected a JSON object with a \"kind\", got ", text.substr(0, 60));
   }

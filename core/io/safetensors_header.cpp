@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "core/io/json.h"
 #include "core/io/safetensors.h"
 
 namespace ashlar::io {
@@ -135,16 +136,11 @@ Metadata parse_metadata(const nlohmann::json& value) {
 SafetensorsHeader parse(std::string_view json, int64_t data_begin, int64_t file_bytes) {
   if (json.empty() || json.front() != '{') malformed("the header does not begin with '{'");
   DuplicateKeys duplicates;
-  nlohmann::json root;
-  try {
-    root = nlohmann::json::parse(json.begin(), json.end(),
-                                 [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-                                   if (event == nlohmann::json::parse_event_t::key) duplicates.see(depth, value);
-                                   return true;
-                                 });
-  } catch (const nlohmann::json::parse_error& error) {
-    malformed("the header is not valid JSON at byte ", error.byte);
-  }
+  const nlohmann::json root = nlohmann::json::parse(
+      json.begin(), json.end(), [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+        if (event == nlohmann::json::parse_event_t::key) duplicates.see(depth, value);
+        return true;
+      });
   SafetensorsHeader header;
   for (const auto& [name, value] : root.items()) {
     if (name == "__metadata__") {
@@ -217,12 +213,18 @@ int64_t TensorSpec::num_bytes() const { return num_elems() * size_of(dtype); }
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_begin, int64_t file_bytes,
                                            const std::filesystem::path& file) {
+  const auto damaged = [&](const std::string& text) {
+    return damaged_error("safetensors", printable(file.string()), " is not a valid safetensors file: ", text,
+                         "; fetch or write it again");
+  };
+  SafetensorsHeader header;
   try {
-    return parse(json, data_begin, file_bytes);
+    reading_json([&](const std::string& sentence) { return damaged(str_cat("in the header, ", sentence)); },
+                 [&] { header = parse(json, data_begin, file_bytes); });
   } catch (const Malformed& problem) {
-    throw damaged_error("safetensors", printable(file.string()), " is not a valid safetensors file: ", problem.text,
-                        "; fetch or write it again");
+    throw damaged(problem.text);
   }
+  return header;
 }
 
 }  // namespace ashlar::io

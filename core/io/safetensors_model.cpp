@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/io/json.h"
 #include "core/io/posix_file.h"
 
 namespace ashlar::io {
@@ -17,8 +18,10 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
                          "; fetch or write it again");
   };
   const std::string text = read_text_file(path);
-  const nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
-  if (root.is_discarded() || !root.is_object()) throw damaged("it is not a JSON object");
+  nlohmann::json root;
+  reading_json([&](const std::string& sentence) { return damaged(sentence); },
+               [&] { root = nlohmann::json::parse(text); });
+  if (!root.is_object()) throw damaged("it is not a JSON object");
   if (!root.contains("weight_map") || !root["weight_map"].is_object()) throw damaged("weight_map is not an object");
   std::map<std::string, std::string> map;
   for (const auto& [tensor, file] : root["weight_map"].items()) {

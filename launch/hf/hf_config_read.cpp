@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "launch/hf/common_keys.h"
 #include "launch/hf/config_reader.h"
@@ -515,23 +516,26 @@ Family family_of(const nlohmann::json& root, const std::string& name) {
 
 HfConfig parse_hf_config(const std::string& json, const std::string& name,
                          const std::vector<std::string>& ignored_keys) {
-  const nlohmann::json root = nlohmann::json::parse(json, nullptr, false);
-  if (root.is_discarded() || !root.is_object()) {
-    throw input_error("hf", io::printable(name), " is not a JSON object; expected a Hugging Face config.json");
-  }
   HfConfig config;
-  config.family = family_of(root, name);
   std::vector<std::string> errors;
-  Import import(root, config, errors);
-  import.read();
-  for (const std::string& key : ignored_keys) {
-    if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", io::printable(key), ", is not there"));
-  }
-  for (const std::string& key : import.reader().unread_keys()) {
-    if (std::find(ignored_keys.begin(), ignored_keys.end(), key) != ignored_keys.end()) continue;
-    import.reader().refuse(key.c_str(), class_name(config.family),
-                           " is not known to read this key; if it changes nothing, say so with --ignore-key ", key);
-  }
+  const auto no_config = [&](const std::string& sentence) {
+    return input_error("hf", io::printable(name), ": ", sentence, "; expected the config.json of a Hugging Face model");
+  };
+  io::reading_json(no_config, [&] {
+    const nlohmann::json root = nlohmann::json::parse(json);
+    if (!root.is_object()) throw no_config("it is not a JSON object");
+    config.family = family_of(root, name);
+    Import import(root, config, errors);
+    import.read();
+    for (const std::string& key : ignored_keys) {
+      if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", io::printable(key), ", is not there"));
+    }
+    for (const std::string& key : import.reader().unread_keys()) {
+      if (std::find(ignored_keys.begin(), ignored_keys.end(), key) != ignored_keys.end()) continue;
+      import.reader().refuse(key.c_str(), class_name(config.family),
+                             " is not known to read this key; if it changes nothing, say so with --ignore-key ", key);
+    }
+  });
   if (errors.empty()) errors = model::constraint_errors(config.model);
   if (!errors.empty()) throw input_error("hf", io::printable(name), ": ", joined(errors));
   return config;

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "core/base/error.h"
 #include "core/base/hex.h"
+#include "core/io/json.h"
 #include "core/io/posix_file.h"
 
 namespace ashlar::checkpoint {
@@ -202,6 +203,10 @@ Manifest manifest_from(const Json& root) {
   manifest.config_toml = field<std::string>(root, "config_toml");
   manifest.tokenizer_json = field<std::string>(root, "tokenizer_json");
   manifest.metadata = field<io::Metadata>(root, "metadata");
+  if (root.contains("data")) {
+    for (const Json& value : list_field(root, "data"))
+      manifest.data.push_back({field<std::string>(value, "tokenizer"), field<std::string>(value, "tokens")});
+  }
   std::unordered_map<std::string, int64_t> file_index;
   for (const Json& value : list_field(root, "files")) {
     FileRecord file = file_from(value);
@@ -226,6 +231,8 @@ Json to_json(const Manifest& manifest) {
   root["version"] = kVersion;
   root["state"] = manifest.state ? to_json(*manifest.state) : Json(nullptr);
   root["metadata"] = manifest.metadata;
+  for (const DataRecord& source : manifest.data)
+    root["data"].push_back({{"tokenizer", source.tokenizer}, {"tokens", source.tokens}});
   Json files = Json::array();
   for (const FileRecord& file : manifest.files) files.push_back(to_json(file));
   root["files"] = std::move(files);
@@ -307,26 +314,31 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
                         expected.substr(kChecksumOpen.size(), kChecksumDigits), ", its first line says ",
                         io::printable(text.substr(kChecksumOpen.size(), kChecksumDigits)), "; use an older checkpoint");
   }
+  const auto invalid = [&](const std::string& problem) {
+    return damaged_error("checkpoint", io::printable(path.string()), " is not a valid manifest: ", problem,
+                         "; use an older checkpoint");
+  };
+  Manifest manifest;
   try {
-    const Json root = Json::parse(text.begin(), text.end(), nullptr, false);
-    if (root.is_discarded()) contradiction("it is not valid JSON");
-    const auto format = field<std::string>(root, "format");
-    if (format != kFormat) {
-      throw input_error("checkpoint", "expected format ", kFormat, ", got ", io::printable(format), " in ",
-                        io::printable(path.string()), "; name a checkpoint or a run directory");
-    }
-    const int64_t version = count_field(root, "version");
-    if (version > kVersion) {
-      throw input_error("checkpoint", io::printable(path.string()), " has version ", version,
-                        ", this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
-    }
-    Manifest manifest = manifest_from(root);
-    for (const TensorRecord& tensor : manifest.tensors) check_tiling(tensor);
-    return manifest;
+    io::reading_json(invalid, [&] {
+      const Json root = Json::parse(text.begin(), text.end());
+      const auto format = field<std::string>(root, "format");
+      if (format != kFormat) {
+        throw input_error("checkpoint", "expected format ", kFormat, ", got ", io::printable(format), " in ",
+                          io::printable(path.string()), "; name a checkpoint or a run directory");
+      }
+      const int64_t version = count_field(root, "version");
+      if (version > kVersion) {
+        throw input_error("checkpoint", io::printable(path.string()), " has version ", version,
+                          ", this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
+      }
+      manifest = manifest_from(root);
+      for (const TensorRecord& tensor : manifest.tensors) check_tiling(tensor);
+    });
   } catch (const Contradiction& problem) {
-    throw damaged_error("checkpoint", io::printable(path.string()), " is not a valid manifest: ", problem.text,
-                        "; use an older checkpoint");
+    throw invalid(problem.text);
   }
+  return manifest;
 }
 
 }  // namespace ashlar::checkpoint

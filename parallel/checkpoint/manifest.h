@@ -27,6 +27,12 @@ struct TrainingState {
   bool operator==(const TrainingState&) const = default;
 };
 
+/// What one source of a run's data holds: digests of its tokenizer and of its tokens, no path and no time.
+struct DataRecord {
+  std::string tokenizer, tokens;
+  bool operator==(const DataRecord&) const = default;
+};
+
 /// A block of the matrix view [rows, cols] of a global tensor: rows = product of all extents but the last, cols = the
 /// last (a vector is one row, a scalar 1x1).
 struct Block {
@@ -66,6 +72,7 @@ struct Manifest {
   std::string config_toml;             ///< the resolved configuration
   std::string tokenizer_json;          ///< the tokenizer's own text; empty when there is none
   io::Metadata metadata;
+  std::vector<DataRecord> data;  ///< of the run's sources, in their order; empty: an import, or from before it was kept
   std::vector<FileRecord> files;
   std::vector<TensorRecord> tensors;  ///< ordered by name; names are unique over both groups
 

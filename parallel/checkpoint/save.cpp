@@ -147,7 +147,8 @@ Saved save(const Ctx& ctx, const SaveArgs& args) {
     Manifest manifest{.state = args.state,
                       .config_toml = std::string(args.config_toml),
                       .tokenizer_json = std::string(args.tokenizer_json),
-                      .metadata = args.metadata};
+                      .metadata = args.metadata,
+                      .data = args.data};
     for (const std::string& text : lists) add_part(manifest, parse_part(text));
     saved.bytes = manifest.total_bytes() + directory->commit(manifest);
     if (args.keep == 0) return;

@@ -28,6 +28,7 @@ struct SaveArgs {
   std::string_view config_toml;
   std::string_view tokenizer_json;
   io::Metadata metadata;
+  std::vector<DataRecord> data;  ///< what the run reads
   int64_t keep = 0;  ///< newest good checkpoints to keep, this one included; 0 = all, for a Retention or for ever
 };
 

@@ -101,6 +101,7 @@ TEST(Safetensors, EveryMalformedHeaderIsNamed) {
       {" {}", "does not begin with '{'"},
       {"{", "not valid JSON"},
       {"{}x", "not valid JSON"},
+      {"{\"a\":1e999}", "a number or place is out of range: number overflow parsing '1e999'"},
       {"{\"a\":\xff}", "not valid JSON"},
       {R"({"a":1})", "'a' is not described by an object"},
       {R"({"a":{"dtype":"F32","shape":[1]}})", "'data_offsets' is missing"},
@@ -282,7 +283,9 @@ TEST(SafetensorsModel, ShardsReadAsOneModel) {
     EXPECT_EQ(error.code(), code) << text;
     EXPECT_THAT(error.what(), HasSubstr(expected)) << text;
   };
-  expect_bad("nonsense", "not a JSON object", ExitCode::kDamagedData);
+  expect_bad("nonsense", "not valid JSON", ExitCode::kDamagedData);
+  expect_bad("[]", "not a JSON object", ExitCode::kDamagedData);
+  expect_bad("{\"weight_map\": 1e999}", "out of range", ExitCode::kDamagedData);
   expect_bad(R"({"metadata":{}})", "weight_map", ExitCode::kDamagedData);
   expect_bad(R"({"weight_map":{}})", "empty", ExitCode::kDamagedData);
   expect_bad(R"({"weight_map":{"x":3}})", "not a string", ExitCode::kDamagedData);

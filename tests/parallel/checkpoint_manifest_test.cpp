@@ -23,6 +23,7 @@ Manifest sample() {
   m.config_toml = "[run]\nseed = 5 # \"caf\xc3\xa9\"\n";
   m.tokenizer_json = R"({"type":"bytes"})";
   m.metadata = {{"by", "test"}, {"note", "two\nlines"}};
+  m.data = {{"aa", "bb"}, {"aa", "cc"}};
   m.files.push_back({"weights-00000.safetensors",
                      {.chunk_bytes = 1 << 20, .total_bytes = (1 << 20) + 7, .crcs = {0xdeadbeef, 0x00000001}}});
   m.files.push_back({"weights-00001.safetensors", {.chunk_bytes = 1 << 20, .total_bytes = 3, .crcs = {0xffffffff}}});
@@ -55,6 +56,7 @@ TEST(CheckpointManifest, RoundTripsEveryField) {
   EXPECT_EQ(got.config_toml, m.config_toml);
   EXPECT_EQ(got.tokenizer_json, m.tokenizer_json);
   EXPECT_EQ(got.metadata, m.metadata);
+  EXPECT_EQ(got.data, m.data);
   ASSERT_EQ(got.files.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(got.files[i].name, m.files[i].name);
@@ -73,6 +75,10 @@ TEST(CheckpointManifest, RoundTripsEveryField) {
   Manifest weights_only = m;
   weights_only.state.reset();
   EXPECT_FALSE(parse_manifest(manifest_text(weights_only), kPath).state.has_value());
+  Manifest of_before = m;
+  of_before.data.clear();
+  EXPECT_EQ(manifest_text(of_before).find("\"data\""), std::string::npos);
+  EXPECT_TRUE(parse_manifest(manifest_text(of_before), kPath).data.empty());
 }
 
 TEST(CheckpointManifest, EveryFlippedBitAndEveryTruncationIsFound) {
@@ -134,6 +140,8 @@ TEST(CheckpointManifest, ContradictionsUnderAGoodChecksumAreNamed) {
       {"\"state\"", "\"stage\"", "'state' is missing"},
       {"\"config_toml\"", "\"config_json\"", "'config_toml' is missing"},
       {"\"by\": \"test\"", "\"by\": 5", "'metadata' has the wrong type"},
+      {"\"data\": [", "\"data\": 5, \"x\": [", "'data' is not a list"},
+      {"\"tokenizer\": \"aa\"", "\"tokenizer\": 1", "'tokenizer' has the wrong type"},
       {"\"tensors\": [", "\"tensors\": 5, \"x\": [", "'tensors' is not a list"},
       {"\"name\": \"weights-00000.safetensors\"", "\"name\": \"../00000.safetensors\"", "not a plain name"},
       {"\"name\": \"weights-00001.safetensors\"", "\"name\": \"weights-00000.safetensors\"", "listed twice"},
