@@ -12,6 +12,7 @@
 #include "launch/commands/step_bench.h"
 #include "launch/commands/timing.h"
 #include "launch/training/memory.h"
+#include "launch/training/run_identity.h"
 #include "parallel/comm/together.h"
 
 namespace ashlar::launch {
@@ -44,7 +45,8 @@ std::vector<std::string> alternatives(const std::string& compare) {
 
 config::RunConfig resolve(const std::string& file, const std::vector<std::string>& overrides,
                           comm::Bootstrap& bootstrap) {
-  const config::RawConfig raw = config::read_config(file, overrides);
+  config::RawConfig raw = config::read_config(file, overrides);
+  training::take_start(raw);
   config::Facts facts{.ranks = bootstrap.world().size(),
                       .local_ranks = bootstrap.local_size(),
                       .hardware_threads = cpu::detect_cpu().cores,

@@ -6,6 +6,7 @@
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/training/datasets.h"
+#include "launch/training/run_identity.h"
 #include "launch/training/trainer.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
@@ -19,6 +20,9 @@ const char* const kTrainHelp =
     "Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and "
     "checkpoints/.\n"
     "When it holds a checkpoint, the run continues from the newest good one, to the bit as if it had never stopped.\n"
+    "Its data must hold the same tokens, wherever they lie (data.allow_change permits others). A new run starts from "
+    "the\n"
+    "weights of another with run.init_from, whose model it takes; keys that differ are refused (run.init_change).\n"
     "\n"
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
     "  --restart           begin anew: an existing run directory is renamed to DIR.old-1, once the new run stands\n"
@@ -57,8 +61,7 @@ int run_train_command(std::span<const std::string> words, training::SignalWatch&
   const int64_t cores = widen_affinity(started, log);  // before MPI starts a thread
   signals.watch(speaker_of(started));
   comm::ControlPlane& ranks = bootstrap.control();
-  config::Resolved resolved;
-  std::vector<data::WeightedDataset> datasets;
+  std::optional<config::RawConfig> raw;
   bool restart = false;
   comm::together(ranks, [&] {
     Arguments arguments("train", words);
@@ -68,19 +71,41 @@ int run_train_command(std::span<const std::string> words, training::SignalWatch&
     if (files.size() != 1)
       throw input_error("train", "expected one configuration file, got ", files.size(),
                         "; usage: ashlar train CONFIG [section.key=value ...]");
-    config::RawConfig raw = config::read_config(files[0], overrides);
+    raw = config::read_config(files[0], overrides);
+  });
+  // What has been decided already: by the run itself, else by the checkpoint that it starts from.
+  const std::optional<std::string> init_from = raw->init_from();
+  const std::optional<training::Origin> own = restart ? std::nullopt : training::find_origin(raw->run_dir(), ranks);
+  const std::optional<training::Origin> start =
+      own || !init_from ? std::nullopt : training::find_origin(*init_from, ranks);
+  config::Resolved resolved;
+  std::vector<data::WeightedDataset> datasets;
+  comm::together(ranks, [&] {
     config::Facts facts{.ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = cores};
-    for (const auto& source : raw.data_sources()) {
+    std::vector<config::DerivedValue> taken;
+    if (own && init_from)
+      taken = config::take_model(*raw, own->config.model, own->path.string(), config::Differing::kStays);
+    if (start) taken = config::take_model(*raw, start->config.model, start->path.string(), config::Differing::kError);
+    if (init_from && !own && !start)
+      throw input_error("config", "run.init_from = ", *init_from,
+                        ": expected a checkpoint, an import or a run directory with checkpoints, got none");
+    for (const auto& source : raw->data_sources()) {
       try {
         datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});
         for (const std::string& remark : datasets.back().dataset->remarks()) log.warn(remark);
         if (!facts.dataset_vocab_size) facts.dataset_vocab_size = datasets.back().dataset->tokenizer().vocab_size();
       } catch (const Error& error) {
         if (error.code() != ExitCode::kInput) throw;
-        raw.add_error(error.what());
+        raw->add_error(error.what());
       }
     }
-    resolved = config::resolve(raw, facts);
+    if (const std::string problem = training::mixture_problem(datasets); !problem.empty()) raw->add_error(problem);
+    resolved = config::resolve(*raw, facts);
+    resolved.derived.insert(resolved.derived.end(), taken.begin(), taken.end());
+    const std::vector<checkpoint::DataRecord> records = training::data_records(datasets);
+    const training::StartedRun compared{.config = resolved.config, .data = records};
+    if (own) training::check_continuation(*own, compared);  // what it has to say follows when it is loaded
+    if (start) training::check_start(*start, compared).say(log);
   });
   check_same_configuration(ranks, resolved.config);
   training::check_shards(ranks, datasets);

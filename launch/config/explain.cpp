@@ -1,5 +1,7 @@
 #include "launch/config/explain.h"
 
+#include <algorithm>
+
 #include "core/base/strings.h"
 #include "launch/config/schema.h"
 
@@ -51,8 +53,17 @@ std::string explain(std::string_view what) {
   const std::string_view section = dot == what.npos ? "" : what.substr(0, dot);
   const std::string_view key = dot == what.npos ? what : what.substr(dot + 1);
   if (const KeySpec* spec = find_key(section, key)) return explain_spec(*spec);
-  throw input_error("explain", "expected a key, a section or all, got `", what, "`; did you mean ",
-                    nearest_key(section, key), "?");
+  // A word alone may be a section or a key; one before a dot is a section.
+  const std::string near_section = nearest_section(section.empty() ? what : section);
+  const std::string near_key = nearest_key(section, key);
+  std::string guess = near_key.empty() ? section_guess(section) : str_cat("did you mean ", near_key, "?");
+  if (section.empty()) {
+    const std::string_view name = std::string_view(near_key).substr(near_key.find('.') + 1);
+    const size_t far = name.starts_with(what) && what.size() >= 4 ? 1 : edit_distance(name, what);
+    const bool section_is_nearer = !near_section.empty() && edit_distance(near_section, what) <= far;
+    if (section_is_nearer || far > std::max<size_t>(1, what.size() / 3)) guess = section_guess(what);
+  }
+  throw input_error("explain", "expected a key, a section or all, got `", what, "`; ", guess);
 }
 
 std::string schema_markdown() {

@@ -13,15 +13,18 @@
 namespace ashlar::config {
 
 /// A value of the type its key asks for, range and words already checked. kNumber is always double.
-using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>>;
+using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
+                           std::vector<std::string>>;
 
 struct RawValues {
   explicit RawValues(std::string file_name);
+  std::string run_dir() const;  ///< given, else derived from the file's name; empty when refused
 
   std::string name;                         ///< of the file, in messages
   std::vector<std::optional<Value>> given;  ///< by index of schema()
   std::vector<uint8_t> bad;                 ///< given, but refused: an error stands in `errors`
   std::vector<std::string> errors;
+  bool is_toml = true;  ///< false: the file could not be read at all, so that nothing can be said about its keys
 };
 
 /// The default of a Need::kDefault key as a value.

@@ -12,8 +12,8 @@
 namespace ashlar::config {
 namespace {
 
-constexpr size_t kMostShown = 60;       // characters of a wrong value repeated in its error
-constexpr int kMostSyntaxErrors = 400;  // lines set aside before the rest of a file is given up
+constexpr size_t kMostShown = 60;         // characters of a wrong value repeated in its error
+constexpr size_t kMostSyntaxErrors = 40;  // values set aside before the rest of a file is given up
 
 template <typename T>
 std::string shown(const T& node) {
@@ -109,6 +109,15 @@ std::optional<Value> read_typed(const toml::node& node, const KeySpec& spec, std
         if (list.size() == array->size()) return list;
       }
       break;
+    case KeyType::kKeyList:
+      if (const auto v = node.value_exact<std::string>()) return std::vector<std::string>{*v};
+      if (const toml::array* array = node.as_array()) {
+        std::vector<std::string> list;
+        for (const auto& item : *array)
+          if (const auto v = item.value_exact<std::string>()) list.push_back(*v);
+        if (list.size() == array->size()) return list;
+      }
+      break;
     case KeyType::kSources:
       if (const auto v = node.value_exact<std::string>(); v && !v->empty()) return std::vector<DataSource>{{*v, 1.0}};
       if (const toml::array* array = node.as_array()) return read_sources(*array, spec, place, errors);
@@ -134,7 +143,10 @@ void set_value(RawValues& raw, const KeySpec& spec, const toml::node& node, std:
 
 void unknown_key(RawValues& raw, std::string_view section, std::string_view key, std::string_view place) {
   const std::string name = section.empty() ? std::string(key) : str_cat(section, ".", key);
-  raw.errors.push_back(str_cat(name, ": unknown key; did you mean ", nearest_key(section, key), "? (", place, ")"));
+  const std::string nearest = nearest_key(section, key);
+  raw.errors.push_back(nearest.empty()
+                           ? str_cat(name, ": unknown section; expected one of ", section_list(), " (", place, ")")
+                           : str_cat(name, ": unknown key; did you mean ", nearest, "? (", place, ")"));
 }
 
 bool known_section(std::string_view name) {
@@ -157,42 +169,63 @@ std::string subject_of_line(const std::vector<std::string>& lines, size_t line) 
   return section.empty() ? key : str_cat(section, ".", key);
 }
 
-/// Parses; a line that is no TOML is reported, set aside, and the rest parsed again, so that all errors come at once.
+/// A line that is no TOML.
+struct SyntaxError {
+  size_t line = 0;                ///< counted from 0
+  const KeySpec* spec = nullptr;  ///< the key whose value it spoils; null: what follows cannot be trusted either
+  std::string text;
+};
+
+SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::string>& lines,
+                            const std::string& file) {
+  const std::string description(e.description());
+  SyntaxError error{.line = e.source().begin.line == 0 ? 0 : e.source().begin.line - 1};
+  error.line = std::min(error.line, lines.empty() ? size_t{0} : lines.size() - 1);
+  while (error.line > 0 && trimmed(lines[error.line]).empty())
+    --error.line;  // an empty value is noticed on a later line
+  if (lines.empty() || trimmed(lines[error.line]).empty()) {
+    error.text = str_cat(file, ": not a TOML file: ", description);
+    return error;
+  }
+  const std::string& line = lines[error.line];
+  const std::string subject = subject_of_line(lines, error.line);
+  const std::string place = str_cat(file, ":", error.line + 1);
+  if (const size_t dot = subject.find('.'); dot != subject.npos)
+    error.spec = find_key(subject.substr(0, dot), subject.substr(dot + 1));
+  std::string got = trimmed(line);
+  if (const size_t equals = got.find('='); equals != got.npos) got = trimmed(got.substr(equals + 1));
+  if (got.empty()) got = "(empty)";
+  error.text = error.spec != nullptr ? str_cat(value_error(*error.spec, got, place), "; not TOML: ", description)
+                                     : str_cat(subject.empty() ? trimmed(line) : subject, ": expected TOML, got `",
+                                               trimmed(line), "`; ", description, " (", place, ")");
+  return error;
+}
+
+/// Parses. A value that is no TOML is reported, its line set aside, and the rest parsed again, so that all errors come
+/// at once; where that does not lead to a file that reads, the first error is the only one.
 toml::table parse_text(RawValues& raw, const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
-  for (int attempt = 0; attempt < kMostSyntaxErrors; ++attempt) {
+  std::vector<SyntaxError> found;
+  while (found.size() < kMostSyntaxErrors) {
     std::string joined;
     for (const std::string& line : lines) joined += line + "\n";
     try {
-      return toml::parse(joined, raw.name);
+      toml::table table = toml::parse(joined, raw.name);
+      for (SyntaxError& error : found) {
+        raw.bad[index_of(*error.spec)] = 1;
+        raw.errors.push_back(std::move(error.text));
+      }
+      return table;
     } catch (const toml::parse_error& e) {
-      size_t line = e.source().begin.line == 0 ? 0 : e.source().begin.line - 1;
-      line = std::min(line, lines.empty() ? size_t{0} : lines.size() - 1);
-      while (line > 0 && trimmed(lines[line]).empty()) --line;  // an empty value is noticed on a later line
-      if (lines.empty() || trimmed(lines[line]).empty()) {
-        raw.errors.push_back(str_cat(raw.name, ": not a TOML file: ", std::string(e.description())));
-        return {};
-      }
-      const std::string subject = subject_of_line(lines, line);
-      const std::string place = str_cat(raw.name, ":", line + 1);
-      const size_t dot = subject.find('.');
-      const KeySpec* spec = dot == subject.npos ? nullptr : find_key(subject.substr(0, dot), subject.substr(dot + 1));
-      std::string got = trimmed(lines[line]);
-      if (const size_t equals = got.find('='); equals != got.npos) got = trimmed(got.substr(equals + 1));
-      if (got.empty()) got = "(empty)";
-      if (spec != nullptr) {
-        raw.bad[index_of(*spec)] = 1;
-        raw.errors.push_back(str_cat(value_error(*spec, got, place), "; not TOML: ", std::string(e.description())));
-      } else {
-        raw.errors.push_back(str_cat(subject.empty() ? trimmed(lines[line]) : subject, ": expected TOML, got `",
-                                     trimmed(lines[line]), "`; ", std::string(e.description()), " (", place, ")"));
-      }
-      lines[line].clear();
+      found.push_back(syntax_error_of(e, lines, raw.name));
+      if (found.back().spec == nullptr) break;
+      lines[found.back().line].clear();
     }
   }
-  raw.errors.push_back(str_cat(raw.name, ": not a TOML file; more than ", kMostSyntaxErrors, " lines do not read"));
+  raw.is_toml = false;
+  raw.errors.push_back(std::move(found.front().text));
   return {};
 }
 
@@ -216,8 +249,8 @@ void read_table(RawValues& raw, const toml::table& root) {
         unknown_key(raw, section, key.str(), place_of(node));
     }
     if (table->empty() && !known_section(section))
-      raw.errors.push_back(str_cat("[", section, "]: unknown section; did you mean ", nearest_key(section, ""), "? (",
-                                   place_of(section_node), ")"));
+      raw.errors.push_back(
+          str_cat("[", section, "]: unknown section; ", section_guess(section), " (", place_of(section_node), ")"));
   }
 }
 
@@ -248,7 +281,8 @@ void read_override(RawValues& raw, const std::string& argument) {
     return;
   }
   // Words and paths need no quotes on a command line; what is no TOML is taken as text.
-  const bool texts = spec->type == KeyType::kString || spec->type == KeyType::kWord || spec->type == KeyType::kSources;
+  const bool texts = spec->type == KeyType::kString || spec->type == KeyType::kKeyList ||
+                     spec->type == KeyType::kWord || spec->type == KeyType::kSources;
   if (!texts || text.front() == '"' || text.front() == '\'' || text.front() == '[') {
     try {
       const toml::table parsed = toml::parse(str_cat("value = ", text));
@@ -294,6 +328,13 @@ std::vector<DataSource> RawConfig::data_sources() const {
 void RawConfig::add_error(std::string_view text) {
   if (const size_t end = text.find("] "); text.starts_with('[') && end != text.npos) text.remove_prefix(end + 2);
   values_->errors.push_back(str_cat("data.path: ", text));
+}
+
+std::string RawConfig::run_dir() const { return values_->run_dir(); }
+
+std::optional<std::string> RawConfig::init_from() const {
+  const auto& value = values_->given[key_index("run.init_from")];
+  return value ? std::optional(std::get<std::string>(*value)) : std::nullopt;
 }
 
 bool RawConfig::given(std::string_view key) const { return values_->given[key_index(key)].has_value(); }

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
+#include <string>
 
+#include "absl/strings/str_format.h"
 #include "launch/config/resolver.h"
 #include "parallel/tensor/tensor_parallel.h"
 
@@ -10,11 +13,15 @@ namespace {
 
 RunSection resolve_run(Resolver& r) {
   RunSection run;
-  const std::string stem = std::filesystem::path(r.raw().name).stem().string();
-  run.dir =
-      r.derive("run.dir", str_cat("runs/", stem.empty() ? "run" : stem), {}, "runs/ and the name of the config file");
+  run.dir = r.derive("run.dir", r.raw().run_dir(), {}, "runs/ and the name of the config file");
+  if (r.sound({"run.dir"}) && !r.given("run.dir")) {
+    if (auto error = check_value(schema()[key_index("run.dir")], run.dir, "derived from the file's name"))
+      r.error(*error);
+  }
   run.seed = r.integer("run.seed");
   if (r.given("run.init_from")) run.init_from = r.word("run.init_from");
+  run.init_change = r.get<std::vector<std::string>>("run.init_change");
+  r.only_when("run.init_change", r.given("run.init_from"), {"run.init_from"});
   run.device = r.choose("run.device", {Device::kCpu});
   const std::string dtype = r.word("run.dtype");
   for (const DType type : {DType::kBFloat16, DType::kFloat32, DType::kFloat64})
@@ -106,14 +113,47 @@ void check_mesh(Resolver& r, const RunConfig& c) {
             " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
 }
 
+/// Numbers that a real number can be and the accumulate type A cannot: AdamW would divide 0 by 0, or do nothing.
+template <typename A>
+void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char* type) {
+  using Limits = std::numeric_limits<A>;
+  for (const char* key : {"optimizer.beta1", "optimizer.beta2"}) {
+    if (r.sound({key, "run.dtype"}) && static_cast<A>(r.number(key)) >= A{1})
+      r.error(key, " = ", value_text(r.value_of(key)), ": expected at most ",
+              value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it is 1 in ", type,
+              ", where the moments are kept, and a mean that forgets nothing grows without bound; lower it");
+  }
+  if (r.sound({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
+    r.error("optimizer.lr = ", value_text(o.lr), ": expected at least ", value_text(static_cast<double>(Limits::min())),
+            ", the smallest number that ", type, " holds in full: no weight would change; raise it");
+  if (!r.sound({"optimizer.beta2", "run.dtype"}) || o.beta2 >= 1) return;
+  // A gradient below this leaves no trace in v, and its step is m / eps. (rounded up to two digits)
+  const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - o.beta2));
+  const double least = std::stod(absl::StrFormat("%.1e", 1.05 * trace));
+  if (r.sound({"optimizer.eps"}) && o.eps < least)
+    r.error("optimizer.eps = ", value_text(o.eps), ": expected at least ", value_text(least),
+            ", since squares of smaller gradients vanish in ", type,
+            ", where the second moment v is kept: the step m / ",
+            "(sqrt(v) + eps) would have no bound, and be 0 / 0 where eps vanishes too; raise it");
+  if (r.sound({"optimizer.clip"}) && o.clip > 0 && o.clip < least)
+    r.error("optimizer.clip = ", value_text(o.clip), ": expected 0 (off) or at least ", value_text(least),
+            ", since squares of gradients that small vanish in ", type, "; raise it");
+}
+
 OptimizerSection resolve_optimizer(Resolver& r) {
-  return {.lr = r.number("optimizer.lr"),
-          .beta1 = r.number("optimizer.beta1"),
-          .beta2 = r.number("optimizer.beta2"),
-          .eps = r.number("optimizer.eps"),
-          .weight_decay = r.number("optimizer.weight_decay"),
-          .decay_embeddings = r.flag("optimizer.decay_embeddings"),
-          .clip = r.number("optimizer.clip")};
+  const OptimizerSection o = {.lr = r.number("optimizer.lr"),
+                              .beta1 = r.number("optimizer.beta1"),
+                              .beta2 = r.number("optimizer.beta2"),
+                              .eps = r.number("optimizer.eps"),
+                              .weight_decay = r.number("optimizer.weight_decay"),
+                              .decay_embeddings = r.flag("optimizer.decay_embeddings"),
+                              .clip = r.number("optimizer.clip")};
+  if (r.facts().purpose == Purpose::kModel) return o;  // of a run that is over
+  if (r.word("run.dtype") == "fp64")
+    check_optimizer_numbers<double>(r, o, "fp64");
+  else
+    check_optimizer_numbers<float>(r, o, "fp32");
+  return o;
 }
 
 ScheduleSection resolve_schedule(Resolver& r, int64_t steps) {
@@ -152,6 +192,7 @@ DataSection resolve_data(Resolver& r, model::PosType pos) {
   data.sources = r.get<std::vector<DataSource>>("data.path");
   data.document_mask = r.flag("data.document_mask");
   data.restart_positions = r.flag("data.restart_positions");
+  data.allow_change = r.flag("data.allow_change");
   // false may always stand; true asks for the mask and for positions.
   if (data.restart_positions)
     r.only_when("data.restart_positions", data.document_mask && pos != model::PosType::kNone,
@@ -162,6 +203,7 @@ DataSection resolve_data(Resolver& r, model::PosType pos) {
 }  // namespace
 
 Resolved resolve(const RawConfig& raw, const Facts& facts) {
+  if (!raw.values().is_toml) throw ConfigError(raw.errors());
   Resolver r(raw.values(), facts);
   RunConfig c;
   c.run = resolve_run(r);

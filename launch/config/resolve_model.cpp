@@ -90,19 +90,25 @@ void resolve_positions(Resolver& r, ModelConfig& m) {
                          str_cat("integer part of head_dim * rope.fraction ", fraction));
 }
 
+}  // namespace
+
+double attention_scale(const std::string& rule, const ModelConfig& m) {
+  const auto head_dim = static_cast<double>(m.head_dim);
+  if (rule == "1/head_dim") return 1.0 / head_dim;
+  if (rule == "(d_model/n_heads)^-0.5")
+    return 1.0 / std::sqrt(static_cast<double>(m.d_model) / static_cast<double>(m.n_heads));
+  return 1.0 / std::sqrt(head_dim);
+}
+
+namespace {
+
 void resolve_attention_scale(Resolver& r, ModelConfig& m) {
   if (const Value value = r.value_of("attn.scale"); const double* scale = std::get_if<double>(&value)) {
     m.attn_scale = *scale;
     return;
   }
   const std::string rule = r.word("attn.scale");
-  const auto head_dim = static_cast<double>(m.head_dim);
-  if (rule == "1/head_dim")
-    m.attn_scale = 1.0 / head_dim;
-  else if (rule == "(d_model/n_heads)^-0.5")
-    m.attn_scale = 1.0 / std::sqrt(static_cast<double>(m.d_model) / static_cast<double>(m.n_heads));
-  else
-    m.attn_scale = 1.0 / std::sqrt(head_dim);
+  m.attn_scale = attention_scale(rule, m);
   r.record("attn.scale", m.attn_scale, {"model.head_dim", "model.d_model", "model.n_heads"}, rule);
 }
 

@@ -78,4 +78,7 @@ class Resolver {
 
 model::ModelConfig resolve_model(Resolver& r);
 
+/// The value of attn.scale for a rule of its words, e.g. `head_dim^-0.5`.
+double attention_scale(const std::string& rule, const model::ModelConfig& m);
+
 }  // namespace ashlar::config

@@ -30,6 +30,7 @@ struct RunSection {
   std::string dir;
   int64_t seed = 0;
   std::optional<std::string> init_from;  ///< checkpoint to take weights from
+  std::vector<std::string> init_change;  ///< model keys that may differ from it
   Device device = Device::kCpu;
   DType dtype = DType::kBFloat16;  ///< storage: bf16, fp32 or fp64
   int64_t threads = 1;             ///< of each rank
@@ -88,6 +89,7 @@ struct DataSection {
   std::vector<DataSource> sources;  ///< one of weight 1, or a mixture; weights as given, not normalised
   bool document_mask = false;       ///< no attention across documents, no target across an end of document
   bool restart_positions = false;   ///< positions count from the start of the document
+  bool allow_change = false;        ///< other data than a checkpoint says is told, not refused
   bool operator==(const DataSection&) const = default;
 };
 
@@ -163,6 +165,8 @@ class RawConfig {
 
   /// Sources of data.path, empty when absent or wrong. For opening the dataset before resolve().
   std::vector<DataSource> data_sources() const;
+  std::string run_dir() const;                   ///< given or derived; empty when wrong
+  std::optional<std::string> init_from() const;  ///< absent when not given, or wrong
   /// Reports what is wrong with the dataset of data.path together with all other errors. A `[where] ` before the text
   /// is dropped.
   void add_error(std::string_view text);
@@ -188,6 +192,17 @@ RawConfig read_config(const std::string& path, const std::vector<std::string>& o
 /// The same from text; `name` stands for the file in messages and gives run.dir its default.
 RawConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides);
 
+/// What becomes of a key that is given and differs from the checkpoint's.
+enum class Differing : uint8_t {
+  kError,  ///< an error naming both values, unless run.init_change has the key
+  kStays,  ///< nothing: check_resume is the judge
+};
+
+/// Gives each model key that `raw` leaves open the value of `stored`, the model of the checkpoint `where`; returns
+/// those keys, as they are to be printed. For a run that starts from a checkpoint, and for such a run continued.
+std::vector<DerivedValue> take_model(RawConfig& raw, const model::ModelConfig& stored, const std::string& where,
+                                     Differing differing);
+
 /// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
 Resolved resolve(const RawConfig& raw, const Facts& facts);
 
@@ -201,6 +216,9 @@ std::string to_toml(const RunConfig& config);
 /// ConfigError.
 std::string model_to_toml(const model::ModelConfig& config);
 model::ModelConfig model_from_toml(const std::string& text, const std::string& name);
+
+/// `KEY = "TEXT"` as a line of the key's section; throws ConfigError when the schema refuses the text.
+std::string value_line(const std::string& key, const std::string& text);
 
 /// A stable 64-bit hash of every key and value but run.threads (machines of a job may differ): equal on all ranks that
 /// run one configuration.

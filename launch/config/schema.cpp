@@ -42,6 +42,14 @@ bool quoted_type(const KeySpec& s) {
 
 std::string KeySpec::name() const { return str_cat(section, ".", key); }
 
+bool is_model_key(const KeySpec& spec) {
+  static constexpr std::string_view kModelSections[] = {"model", "vocab", "norm", "block", "bias", "ffn",
+                                                        "pos",   "rope",  "attn", "embed", "head"};
+  const bool padding = spec.name() == "vocab.pad_to";  // rows that no checkpoint holds
+  return !padding &&
+         std::find(std::begin(kModelSections), std::end(kModelSections), spec.section) != std::end(kModelSections);
+}
+
 const KeySpec* find_key(std::string_view section, std::string_view key) {
   for (const KeySpec& spec : schema())
     if (spec.key == key && spec.section == section) return &spec;
@@ -71,7 +79,36 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string nearest_section(std::string_view name) {
+  std::string_view best;
+  size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;  // further away is another word
+  for (const SectionDoc& s : sections()) {
+    const std::string_view known = s.section;
+    size_t distance = edit_distance(known, name);
+    if (name.size() >= 3 && (known.starts_with(name) || name.starts_with(known)))
+      distance = std::min<size_t>(distance, 1);
+    if (distance < best_distance) best = known, best_distance = distance;
+  }
+  return std::string(best);
+}
+
+std::string section_list() {
+  std::string list;
+  for (const SectionDoc& s : sections()) list += str_cat(list.empty() ? "" : ", ", s.section);
+  return list;
+}
+
+std::string section_guess(std::string_view name) {
+  const std::string near = nearest_section(name);
+  return near.empty() ? str_cat("expected one of ", section_list()) : str_cat("did you mean the section ", near, "?");
+}
+
 std::string nearest_key(std::string_view section, std::string_view key) {
+  if (!section.empty() && nearest_section(section).empty()) {
+    bool known_key = false;
+    for (const KeySpec& spec : schema()) known_key = known_key || spec.key == key;
+    if (!known_key) return "";
+  }
   const KeySpec* best = nullptr;
   size_t best_distance = 0;
   for (const KeySpec& spec : schema()) {
@@ -94,6 +131,7 @@ std::string expectation(const KeySpec& s) {
     case KeyType::kString: return "a text that is not empty";
     case KeyType::kWord: return str_cat(split_words(s.words).size() == 1 ? "" : "one of ", word_list(s));
     case KeyType::kNumberOrWord: return str_cat("a number ", range_text(s), *s.words == 0 ? "" : ", or ", word_list(s));
+    case KeyType::kKeyList: return "a list of model keys, not empty";
     case KeyType::kIntList: return str_cat("a list of integers ", range_text(s), ", not empty");
     case KeyType::kSources: return "a path, or a list of {path = \"...\", weight = 1.0}";
   }

@@ -18,6 +18,7 @@ enum class KeyType : uint8_t {
   kWord,          ///< one of `words`
   kNumberOrWord,  ///< a number in range, or one of `words`
   kIntList,
+  kKeyList,  ///< names of model keys; one alone needs no brackets
   kSources,  ///< data.path: a string, or a list of {path, weight}
 };
 
@@ -65,14 +66,24 @@ struct SectionDoc {
 std::span<const KeySpec> schema();
 std::span<const SectionDoc> sections();  ///< in the order in which they are written
 
+/// True for the keys that say what the weights of a model mean, which a run takes from the checkpoint it starts from.
+/// Its own stay dropout, loss and initial values.
+bool is_model_key(const KeySpec& spec);
+
 /// The entry of a key, or null.
 const KeySpec* find_key(std::string_view section, std::string_view key);
 size_t index_of(const KeySpec& spec);  ///< its place in schema()
 /// For names written in this program: throws Bug when the schema lacks it.
 size_t key_index(std::string_view name);
 
-/// The known key that a misspelt one most likely means: the same key of another section, else the least edits.
+/// The known key that a misspelt one most likely means: the same key of another section, else the least edits. Empty
+/// for a section that is none and is not like one either, unless the key is known: any guess would be a wild one.
 std::string nearest_key(std::string_view section, std::string_view key);
+/// The section that a misspelt name means; empty when none is near.
+std::string nearest_section(std::string_view name);
+std::string section_list();  ///< "run, model, ..."
+/// "did you mean the section rope?", or "expected one of run, model, ...".
+std::string section_guess(std::string_view name);
 
 /// What a value must be, e.g. `an integer from 1 to 1048576` or `one of relu, silu`. Served values only.
 std::string expectation(const KeySpec& spec);

@@ -51,7 +51,11 @@ constexpr KeySpec kSchema[] = {
      .doc = "Seed of initial weights, dropout and data order; each random number is a pure function of it."},
     {.section = "run", .key = "init_from", .type = kString, .need = kOptional,
      .example = "\"runs/first/checkpoints/step-1000\"", .fixed = true,
-     .doc = "Checkpoint whose weights the run starts from, with a fresh optimizer. Absent: random weights."},
+     .doc = "Checkpoint, run directory or import whose weights the run starts from, with a fresh optimizer. Model keys "
+            "that are not given are taken from it; one that differs is an error. Absent: random weights."},
+    {.section = "run", .key = "init_change", .type = KeyType::kKeyList, .need = kOptional,
+     .when = "run.init_from is given", .example = "[\"rope.base\"]",
+     .doc = "Model keys that may differ from those of run.init_from. Shapes of weights must still agree."},
     {.section = "run", .key = "device", .type = kWord, .fallback = "cpu", .words = "cpu",
      .unserved = "cuda|emulated",
      .doc = "What computes: the processor, an NVIDIA GPU, or the GPU kernels emulated on the processor."},
@@ -354,8 +358,10 @@ constexpr KeySpec kSchema[] = {
 
     // ---- data
     {.section = "data", .key = "path", .type = KeyType::kSources, .need = Need::kTrain, .example = "\"data/text\"",
-     .fixed = true,
-     .doc = "Dataset directory made by `ashlar data build`, or a mixture: a list of {path = \"...\", weight = 1.0}."},
+     .doc = "Dataset directory made by `ashlar data build`, or a mixture: a list of {path = \"...\", weight = 1.0}. A run "
+            "that is continued needs the same tokens, tokenizers and weights, wherever they lie."},
+    {.section = "data", .key = "allow_change", .type = kBool, .fallback = "false",
+     .doc = "Go on with other data, or from weights of another tokenizer, than a checkpoint says: it is told, not refused."},
     {.section = "data", .key = "document_mask", .type = kBool, .fallback = "false", .fixed = true, .doc =
      "No attention across documents packed in one sequence; the target after an end of document is not counted."},
     {.section = "data", .key = "restart_positions", .type = kBool, .fallback = "false",

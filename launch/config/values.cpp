@@ -1,7 +1,11 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "core/base/strings.h"
+#include "core/io/posix_file.h"
+#include "data/utf8.h"
 #include "launch/config/raw_values.h"
 
 namespace ashlar::config {
@@ -37,6 +41,22 @@ bool in_range(const KeySpec& s, double v) {
   return (s.low_open ? v > s.low : v >= s.low) && (s.high_open ? v < s.high : v <= s.high);
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const int bytes = data::next_code_point(text).bytes;
+    if (bytes == 0) return false;
+    text.remove_prefix(static_cast<size_t>(bytes));
+  }
+  return true;
+}
+
+/// Names of files may be any bytes; TOML, manifests and metrics are UTF-8.
+std::string not_utf8(std::string_view key, std::string_view text, std::string_view place) {
+  return str_cat(key, " = ", io::printable(text),
+                 ": expected UTF-8, as the run's config.toml and checkpoints are, got ",
+                 "other bytes; rename it, or reach it through a link (", place, ")");
+}
+
 bool has_word(const char* words, std::string_view word) {
   for (const std::string_view w : split_words(words))
     if (w == word) return true;
@@ -47,6 +67,14 @@ bool has_word(const char* words, std::string_view word) {
 
 RawValues::RawValues(std::string file_name)
     : name(std::move(file_name)), given(schema().size()), bad(schema().size(), 0) {}
+
+std::string RawValues::run_dir() const {
+  const size_t index = key_index("run.dir");
+  if (given[index]) return std::get<std::string>(*given[index]);
+  if (bad[index] != 0) return "";
+  const std::string stem = std::filesystem::path(name).stem().string();
+  return str_cat("runs/", stem.empty() ? "run" : stem);
+}
 
 Value fallback_value(const KeySpec& s) {
   const std::string_view text = s.fallback;
@@ -73,6 +101,7 @@ Value fallback_value(const KeySpec& s) {
       if (text.size() > 2 && std::from_chars(text.data() + 1, text.data() + text.size(), whole).ec == std::errc())
         return std::vector<int64_t>{whole};
       break;
+    case KeyType::kKeyList:
     case KeyType::kSources: break;
   }
   throw Bug(str_cat("schema default of ", s.name(), " does not read"));
@@ -86,6 +115,10 @@ std::string value_text(const Value& value) {
   std::string text = "[";
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
     for (const int64_t item : *v) text += str_cat(text.size() > 1 ? ", " : "", item);
+    return text + "]";
+  }
+  if (const auto* v = std::get_if<std::vector<std::string>>(&value)) {
+    for (const std::string& item : *v) text += str_cat(text.size() > 1 ? ", " : "", quote(item));
     return text + "]";
   }
   const auto& sources = std::get<std::vector<DataSource>>(value);
@@ -109,6 +142,7 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
   if (s.served == Served::kNo)
     return str_cat(s.name(), " = ", value_text(value), ": not served by this version; remove the key (", place, ")");
   if (const auto* text = std::get_if<std::string>(&value)) {
+    if (s.type == KeyType::kString && !text->empty() && !is_utf8(*text)) return not_utf8(s.name(), *text, place);
     if (s.type == KeyType::kString) return text->empty() ? std::optional(wrong()) : std::nullopt;
     if (has_word(s.unserved, *text)) return refused(expectation(s));
     if (!has_word(s.words, *text)) return wrong();
@@ -116,6 +150,20 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
     if (!in_range(s, static_cast<double>(*whole))) return wrong();
   } else if (const auto* real = std::get_if<double>(&value)) {
     if (!in_range(s, *real)) return wrong();
+  } else if (const auto* sources = std::get_if<std::vector<DataSource>>(&value)) {
+    for (const DataSource& source : *sources)
+      if (!is_utf8(source.path)) return not_utf8(s.name(), source.path, place);
+  } else if (const auto* keys = std::get_if<std::vector<std::string>>(&value)) {
+    if (keys->empty()) return wrong();
+    for (const std::string& key : *keys) {
+      const size_t dot = std::min(key.find('.'), key.size());
+      const KeySpec* spec = find_key(key.substr(0, dot), key.substr(std::min(dot + 1, key.size())));
+      if (spec != nullptr && is_model_key(*spec)) continue;
+      const std::string nearest =
+          spec == nullptr ? nearest_key(key.substr(0, dot), key.substr(std::min(dot + 1, key.size()))) : "";
+      return str_cat(s.name(), " = ", quote(key), ": expected names of model keys, e.g. ",
+                     nearest.empty() ? "rope.base" : nearest, " (", place, ")");
+    }
   } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
     if (list->empty()) return wrong();
     for (const int64_t item : *list)

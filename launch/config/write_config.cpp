@@ -93,6 +93,7 @@ std::vector<Entry> config_entries(const RunConfig& c) {
   e.add("run.dir", Value(c.run.dir));
   e.add("run.seed", c.run.seed);
   if (c.run.init_from) e.add("run.init_from", Value(*c.run.init_from));
+  if (!c.run.init_change.empty()) e.add("run.init_change", c.run.init_change);
   e.add("run.device", name_of(c.run.device));
   e.add("run.dtype", Value(std::string(ashlar::name_of(c.run.dtype))));
   e.add("run.threads", c.run.threads);
@@ -126,6 +127,7 @@ std::vector<Entry> config_entries(const RunConfig& c) {
   if (!c.data.sources.empty()) e.add("data.path", c.data.sources);
   e.add("data.document_mask", c.data.document_mask);
   e.add("data.restart_positions", c.data.restart_positions);
+  e.add("data.allow_change", c.data.allow_change);
   e.add("checkpoint.every", c.checkpoint.every);
   e.add("checkpoint.keep", c.checkpoint.keep);
   e.add("log.every", c.log.every);
@@ -136,6 +138,12 @@ std::vector<Entry> config_entries(const RunConfig& c) {
 std::string to_toml(const RunConfig& config) { return toml_of(config_entries(config)); }
 
 std::string model_to_toml(const model::ModelConfig& config) { return toml_of(model_entries(config)); }
+
+std::string value_line(const std::string& key, const std::string& text) {
+  const KeySpec& spec = schema()[key_index(key)];
+  if (const auto error = check_value(spec, text, "to be written")) throw ConfigError({*error});
+  return str_cat(std::string_view(spec.key), " = ", value_text(text));
+}
 
 model::ModelConfig model_from_toml(const std::string& text, const std::string& name) {
   return resolve(parse_config(text, name, {}), {.dataset_vocab_size = std::nullopt, .purpose = Purpose::kModel})

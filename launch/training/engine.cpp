@@ -119,10 +119,14 @@ void Engine::check_finite(const StepResult& result, int64_t step) const {
   } else {
     return;
   }
+  // The update before may have been the one that went out of range, with every gradient still finite.
+  const optim::GradNorm weights = norms_->of(ctx_, optimizer_->ranges(), optimizer_->master());
+  const std::string state = weights.first_non_finite.empty() ? " the weights were not updated"
+                                                             : str_cat(" the weights of ", weights.first_non_finite,
+                                                                       " are not finite since an earlier update");
   throw comm::SharedError(ExitCode::kNonFinite, "train",
-                          str_cat("step ", step, ": ", problem,
-                                  " the weights were not updated; lower optimizer.lr or resume from an earlier "
-                                  "checkpoint"));
+                          str_cat("step ", step, ": ", problem, state,
+                                  "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
 }
 
 void Engine::update(StepResult& result, int64_t step, double lr) {

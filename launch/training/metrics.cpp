@@ -3,10 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "core/io/atomic_file.h"
@@ -25,6 +29,27 @@ std::string grouped(int64_t n) {
     text += digits[i];
   }
   return text;
+}
+
+struct StepOfRow {
+  int64_t step = 0;
+  bool validates = false;
+};
+
+/// Nothing for a line that is no object with a whole number of steps.
+std::optional<StepOfRow> step_of_row(const std::string& line) {
+  const auto row = nlohmann::json::parse(line, nullptr, false);
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
+  const auto& step = row["step"];
+  constexpr auto kMost = std::numeric_limits<int64_t>::max();
+  if (step.is_number_unsigned() && step.get<uint64_t>() > static_cast<uint64_t>(kMost)) return std::nullopt;
+  return StepOfRow{.step = step.get<int64_t>(), .validates = row.contains("val_loss")};
+}
+
+/// metrics.jsonl -> metrics.cut.jsonl.
+std::filesystem::path cut_file(std::filesystem::path path) {
+  const std::string extension = path.extension().string();
+  return path.replace_extension(".cut" + extension);
 }
 
 std::string percent(double share) { return share < 0 ? "n/a" : absl::StrFormat("%.1f%%", 100 * share); }
@@ -71,19 +96,32 @@ std::string to_json(const MetricsRow& r) {
   return j.dump();
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps) : path_(path) {
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log) : path_(path) {
   io::require_regular_file(path, "metrics");
   if (std::filesystem::exists(path)) {
-    std::string kept;
+    std::string kept, cut;
+    std::vector<int64_t> odd;  // numbers of lines that are no rows
     std::ifstream in(path);
+    int64_t number = 0;
     for (std::string line; std::getline(in, line);) {
-      if (in.eof()) break;  // no line break: torn by a kill
-      const auto row = nlohmann::json::parse(line, nullptr, false);
-      if (!row.is_object() || !row.contains("step") || row["step"].get<int64_t>() > completed_steps) break;
-      if (row.contains("val_loss")) last_validation_step_ = row["step"].get<int64_t>();
-      kept += line + "\n";
+      ++number;
+      const bool torn = in.eof();  // no line break
+      const std::optional<StepOfRow> row = torn ? std::nullopt : step_of_row(line);
+      if (!torn && !row) odd.push_back(number);
+      const bool again = torn || (row && row->step > completed_steps);
+      if (row && !again && row->validates) last_validation_step_ = std::max(last_validation_step_, row->step);
+      (again ? cut : kept) += line + "\n";
     }
-    io::write_file_atomically(path, kept);
+    if (!odd.empty()) {
+      std::string lines;
+      for (size_t i = 0; i < std::min<size_t>(odd.size(), 10); ++i) lines += str_cat(i == 0 ? "" : ", ", odd[i]);
+      log.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
+                       " no row with a step, kept as they are: line ", lines, odd.size() > 10 ? ", ..." : ""));
+    }
+    if (!cut.empty()) {
+      io::append_durably(cut_file(path), cut);  // first: a kill in between leaves a row twice, never none
+      io::write_file_atomically(path, kept);
+    }
   }
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0)

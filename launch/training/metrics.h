@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/base/log.h"
 #include "launch/training/engine.h"
 
 namespace ashlar::training {
@@ -30,11 +31,13 @@ std::string to_json(const MetricsRow& row);  ///< the same as one JSON object, w
 /// "1:02:03", "4:05" or "12s".
 std::string human_seconds(double seconds);
 
-/// `metrics.jsonl`: one object a line, appended and handed to the system at once. Opened for a run that resumes
-/// at `completed_steps`, later rows and a torn last line are cut away first.
+/// `metrics.jsonl`: one object a line, appended and handed to the system at once. Opened for a run that resumes at
+/// `completed_steps`, it keeps the rows up to that step. Rows of later steps, which the run makes again, and a last
+/// line that a kill tore are moved to `metrics.cut.jsonl`: nothing that was written is deleted. Lines that are no row
+/// with a step stay where they are, named in one warning.
 class MetricsFile {
  public:
-  MetricsFile(const std::filesystem::path& path, int64_t completed_steps);
+  MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;

@@ -19,6 +19,7 @@
 #include "launch/training/layout.h"
 #include "launch/training/peak.h"
 #include "launch/training/report.h"
+#include "launch/training/run_identity.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
@@ -55,6 +56,7 @@ Trainer::Trainer(TrainerArgs args)
     : config_(args.resolved.config),
       config_toml_(config::to_toml(config_)),
       tokenizer_json_(args.datasets.front().dataset->tokenizer().to_json()),
+      data_(data_records(args.datasets)),
       ranks_(args.bootstrap.control()),
       first_rank_(ranks_.rank() == 0),
       signals_(args.signals),
@@ -123,7 +125,7 @@ void Trainer::set_up(TrainerArgs& args) {
     const std::filesystem::path aside = args.restart ? directory_.set_aside() : "";
     if (!aside.empty()) log_.info(str_cat("the earlier run is now ", aside.string()));
     io::write_file_atomically(directory_.config(), config_toml_);
-    metrics_.emplace(directory_.metrics(), step_);
+    metrics_.emplace(directory_.metrics(), step_, log_);
     validated_step_ = metrics_->last_validation_step();
   });
   validated_step_ = comm::max_of(ranks_, validated_step_);
@@ -154,16 +156,7 @@ bool Trainer::restore() {
   if (!found) return false;
   checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, ranks_);
   // The checkpoint's own configuration decides what may change, not the file beside it.
-  comm::together(ranks_, [&] {
-    const config::Resolved stored =
-        config::resolve(config::parse_config(reader.config_toml(), (found->path / "manifest.json").string(), {}),
-                        {.dataset_vocab_size = config_.model.vocab_size,
-                         .hardware_threads = config_.run.threads,
-                         .purpose = config::Purpose::kModel});
-    for (const auto& change : config::check_resume(stored.config, config_)) {
-      log_.info(str_cat("changed since the checkpoint: ", change.key, " was ", change.before, ", is ", change.after));
-    }
-  });
+  comm::together(ranks_, [&] { check_continuation(found->path, reader.manifest(), {config_, data_}).say(log_); });
   const checkpoint::TrainingState state = checkpoint::load_training(engine_->ctx(), load_args(reader));
   engine_->share_weights();
   metadata_ = reader.metadata();
@@ -281,7 +274,8 @@ void Trainer::save() {
                                                   .philox_step = static_cast<uint64_t>(step_)},
                                         .config_toml = config_toml_,
                                         .tokenizer_json = tokenizer_json_,
-                                        .metadata = metadata_});
+                                        .metadata = metadata_,
+                                        .data = data_});
   saved_step_ = step_;
   log_.info(str_cat("saved ", saved.path.string(), " (", human_bytes(saved.bytes), " in ",
                     absl::StrFormat("%.1f", saved.seconds), " s)"));
@@ -356,8 +350,7 @@ ExitCode Trainer::train() {
   save();
   say(retention_.wait());
   signals_.finish(ExitCode::kDone);
-  log_.info(
-      str_cat("memory: ", memory_.report(*backend_), "; peak of the process ", human_bytes(peak_resident_bytes())));
+  log_.info(str_cat("memory: peak of the process ", memory_.report(*backend_)));
   return ExitCode::kDone;
 }
 

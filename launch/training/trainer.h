@@ -69,7 +69,8 @@ class Trainer {
 
   config::RunConfig config_;
   std::string config_toml_, tokenizer_json_;
-  io::Metadata metadata_;  ///< of the checkpoint that the run came from, kept in its own
+  std::vector<checkpoint::DataRecord> data_;  ///< what the run reads, for its checkpoints
+  io::Metadata metadata_;                     ///< of the checkpoint that the run came from, kept in its own
   comm::ControlPlane& ranks_;
   bool first_rank_;  ///< the one that logs and writes
   SignalWatch& signals_;

@@ -276,6 +276,80 @@ TEST(Resolve, BrokenFiles) {
   EXPECT_FALSE(errors_of({}, "[model]\nd_model = \"\"\"\n").empty());
 }
 
+// A line that cannot be a value takes the meaning of what follows with it: nothing else is said about the file.
+TEST(Resolve, ASyntaxErrorIsTheOnlyError) {
+  const std::string good = kMinimal;
+  for (const char* broken : {"[model\n", "[[model]\n", "[model]]\n", "model] \n"}) {
+    std::string text = good;
+    text.replace(text.find("[model]\n"), 8, broken);
+    const auto errors = errors_of({}, text);
+    ASSERT_EQ(errors.size(), 1U) << ::testing::PrintToString(errors);
+    EXPECT_NE(errors[0].find("test.toml:"), std::string::npos) << errors[0];
+    EXPECT_EQ(errors[0].find("missing"), std::string::npos) << errors[0];
+  }
+  EXPECT_EQ(errors_of({}, "just a text\nof two lines\n").size(), 1U);
+  EXPECT_EQ(errors_of({"train.steps=0"}, "just a text\n").size(), 2U) << "an override stands by itself";
+  // A value that is no TOML spoils one key, and what else is wrong is still found.
+  std::string text = good;
+  text.replace(text.find("steps = 1000"), 12, "steps = 10O0");
+  text.replace(text.find("lr = 1e-3"), 9, "lr = -1");
+  const auto errors = errors_of({}, text);
+  ASSERT_EQ(errors.size(), 2U) << ::testing::PrintToString(errors);
+}
+
+// fp32 holds no 1e-60, bf16 runs keep their moments in fp32; fp64 does.
+TEST(Resolve, OptimizerNumbersThatTheirTypeCannotHold) {
+  for (const char* dtype : {"run.dtype=fp32", "run.dtype=bf16"}) {
+    SCOPED_TRACE(dtype);
+    expect_one(errors_of({dtype, "optimizer.eps=1e-60"}), "optimizer.eps = 1e-60", "expected at least 1.8e-22");
+    expect_one(errors_of({dtype, "optimizer.eps=1e-40"}), "optimizer.eps = 1e-40", "in fp32");
+    expect_one(errors_of({dtype, "optimizer.eps=1e-24"}), "optimizer.eps = 1e-24", "no bound");
+    expect_one(errors_of({dtype, "optimizer.clip=1e-30"}), "optimizer.clip = 1e-30", "0 (off) or at least");
+    expect_one(errors_of({dtype, "optimizer.lr=1e-39"}), "optimizer.lr = 1e-39", "no weight would change");
+    expect_one(errors_of({dtype, "optimizer.beta1=0.99999999"}), "optimizer.beta1", "1 in fp32");
+    expect_one(errors_of({dtype, "optimizer.beta2=0.99999999"}), "optimizer.beta2", "1 in fp32");
+    EXPECT_TRUE(errors_of({dtype, "optimizer.eps=2e-22", "optimizer.clip=0", "optimizer.beta2=0.95"}).empty());
+    EXPECT_TRUE(errors_of({dtype, "optimizer.eps=1e-15", "optimizer.beta2=0.9999"}).empty());
+  }
+  EXPECT_TRUE(errors_of({"run.dtype=fp64", "optimizer.eps=1e-60", "optimizer.clip=1e-30", "optimizer.lr=1e-39",
+                         "optimizer.beta1=0.99999999", "optimizer.beta2=0.99999999"})
+                  .empty());
+  expect_one(errors_of({"run.dtype=fp64", "optimizer.eps=1e-200"}), "optimizer.eps = 1e-200", "in fp64");
+}
+
+TEST(Resolve, NamesThatAreNotUtf8AreRefused) {
+  expect_one(errors_of({"data.path=caf\xe9"}), "data.path = 'caf\\xe9'", "expected UTF-8");
+  expect_one(errors_of({"run.dir=caf\xe9"}), "run.dir = 'caf\\xe9'", "(command line)");
+  expect_one(errors_of({"run.init_from=caf\xe9"}), "run.init_from = 'caf\\xe9'", "expected UTF-8");
+  EXPECT_TRUE(errors_of({"data.path=caf\xc3\xa9", "run.dir=caf\xc3\xa9"}).empty());
+  try {
+    resolve(parse_config(kMinimal, "caf\xe9.toml", {}), facts());
+    FAIL();
+  } catch (const ConfigError& e) {
+    expect_one(e.errors(), "run.dir = 'runs/caf\\xe9'", "derived from the file's name");
+  }
+}
+
+TEST(Explain, GuessesAreNeverWild) {
+  const auto guess = [](const char* what) -> std::string {
+    try {
+      explain(what);
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(guess("rop").find("did you mean the section rope?"), std::string::npos) << guess("rop");
+  EXPECT_NE(guess("optimiser").find("the section optimizer?"), std::string::npos) << guess("optimiser");
+  EXPECT_NE(guess("d_modle").find("did you mean model.d_model?"), std::string::npos) << guess("d_modle");
+  EXPECT_NE(guess("warmup").find("did you mean schedule.warmup_steps?"), std::string::npos) << guess("warmup");
+  for (const char* what : {"quantum", "quantum.foam", "zz"})
+    EXPECT_NE(guess(what).find("expected one of run, model, vocab,"), std::string::npos) << guess(what);
+  EXPECT_EQ(nearest_key("quantum", "foam"), "");
+  EXPECT_EQ(nearest_key("quantum", "d_model"), "model.d_model");
+  expect_one(errors_of({}, std::string(kMinimal) + "[quantum]\nfoam = 1\n"), "quantum.foam", "unknown section");
+}
+
 TEST(Explain, SaysWhatTheSchemaKnows) {
   const std::string text = explain("model.d_ff");
   EXPECT_NE(text.find("8/3 d_model"), std::string::npos);

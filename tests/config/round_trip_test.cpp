@@ -18,6 +18,8 @@ const std::vector<std::vector<std::string>>& settings() {
       {"run.dir=a \"quoted\" \\ dir",
        "run.seed=7",
        "run.init_from=other",
+       "run.init_change=[\"rope.base\", \"norm.eps\"]",
+       "data.allow_change=true",
        "run.dtype=fp64",
        "run.threads=5",
        "model.n_kv_heads=2",

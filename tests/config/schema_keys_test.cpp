@@ -83,6 +83,8 @@ TEST_P(EveryKey, OutOfRangeIsNamed) {
     wrong = {"\"surely-no-word-of-it\""};
   } else if (s.type == KeyType::kIntList) {
     wrong = {"[-2]", "[1, 99999999999]"};
+  } else if (s.type == KeyType::kKeyList) {
+    wrong = {"[\"rope.bass\"]", "[\"rope.base\", \"dropout.attn\"]", "[\"rope\"]"};
   } else if (s.type == KeyType::kSources) {
     wrong = {"[{path = \"a\", weight = 0}]", "[{path = \"a\", weight = -1.0}]", "[{path = \"a\", weight = nan}]"};
   }
@@ -92,7 +94,8 @@ TEST_P(EveryKey, OutOfRangeIsNamed) {
 TEST_P(EveryKey, EmptyIsNamed) {
   expect_named(spec(), "");
   expect_named(spec(), "\"\"");
-  if (spec().type == KeyType::kIntList || spec().type == KeyType::kSources) expect_named(spec(), "[]");
+  if (spec().type == KeyType::kIntList || spec().type == KeyType::kKeyList || spec().type == KeyType::kSources)
+    expect_named(spec(), "[]");
 }
 
 TEST_P(EveryKey, MisspeltIsNamedAndOffered) {
@@ -133,6 +136,7 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "block.parallel_norms") return {"block.topology=parallel"};
   if (name == "pos.max_positions") return {"pos.type=learned"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
+  if (name == "run.init_change") return {"run.init_from=x"};
   if (name == "data.restart_positions") return {"data.document_mask=true"};
   return {};
 }

@@ -1,0 +1,235 @@
+#include "launch/training/run_identity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/error.h"
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/reader.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
+
+namespace ashlar::training {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kOldTokens = "old:";  // digests of a dataset of the old form, which no other can equal
+
+/// The checkpoint of a path, as rank 0 finds it.
+std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& path) {
+  std::error_code error;
+  if (path.empty()) return std::nullopt;
+  if (fs::exists(path / checkpoint::kManifestFile, error))
+    return std::pair(path, checkpoint::CheckpointReader(path).manifest());
+  std::vector<checkpoint::Found> found = checkpoint::list(path);
+  if (found.empty() && path.filename() == "checkpoints") found = checkpoint::list(path.parent_path());
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    try {
+      return std::pair(at->path, checkpoint::CheckpointReader(at->path).manifest());
+    } catch (const Error& problem) {
+      if (problem.code() != ExitCode::kDamagedData) throw;  // an older one is taken, as loading will
+    }
+  }
+  return std::nullopt;
+}
+
+config::RunConfig config_of(const fs::path& path, const checkpoint::Manifest& manifest) {
+  return config::resolve(config::parse_config(manifest.config_toml, (path / checkpoint::kManifestFile).string(), {}),
+                         {.purpose = config::Purpose::kModel})
+      .config;
+}
+
+double total_weight(const std::vector<config::DataSource>& sources) {
+  double total = 0;
+  for (const config::DataSource& s : sources) total += s.weight;
+  return total;
+}
+
+std::string brief(const std::string& digest) { return digest.substr(0, 16); }
+
+/// Compares the sources of a run with those of a checkpoint; a changed one is a text without advice.
+class DataComparison {
+ public:
+  DataComparison(const std::vector<config::DataSource>& then, const std::vector<config::DataSource>& now)
+      : then_(then), now_(now) {}
+
+  void compare(std::span<const checkpoint::DataRecord> before, std::span<const checkpoint::DataRecord> after) {
+    if (before.size() != after.size()) {
+      changes.push_back(str_cat("data.path: ", count(after.size()), ", expected the ", before.size(), " of the run"));
+      return;
+    }
+    const bool same = std::equal(before.begin(), before.end(), after.begin());
+    if (!same && std::is_permutation(before.begin(), before.end(), after.begin())) {
+      changes.push_back("data.path: the sources of the run in another order, which gives other samples");
+      return;
+    }
+    for (size_t i = 0; i < after.size(); ++i) compare_source(i, before[i], after[i]);
+    compare_weights();
+  }
+
+  /// Of a checkpoint that knows its first source's tokenizer only.
+  void compare_tokenizer(const std::string& before, const checkpoint::DataRecord& after) {
+    if (before != after.tokenizer)
+      changes.push_back(
+          str_cat(name(0), ": the tokenizer is another (", brief(after.tokenizer), ", expected ", brief(before), ")"));
+  }
+  void compare_weights() {
+    if (then_.size() != now_.size()) return;
+    const double all_then = total_weight(then_), all_now = total_weight(now_);
+    for (size_t i = 0; i < now_.size(); ++i) {
+      const double was = then_[i].weight / all_then, is = now_[i].weight / all_now;
+      if (std::abs(is - was) <= 1e-12 * was) continue;
+      changes.push_back(str_cat(name(i), ": its share of the mixture is ", is, ", expected ", was));
+    }
+  }
+
+  std::vector<std::string> changes;
+  bool unknown_tokens = false;  ///< those of a dataset of the old form and of a new one cannot be compared
+
+ private:
+  static std::string count(size_t n) { return n == 1 ? "1 source" : str_cat(n, " sources"); }
+  std::string name(size_t i) const {
+    return str_cat("data.path", now_.size() == 1 ? "" : str_cat("[", i, "]"), " = ", now_[i].path);
+  }
+
+  void compare_source(size_t i, const checkpoint::DataRecord& before, const checkpoint::DataRecord& after) {
+    const bool tokenizer = before.tokenizer == after.tokenizer;
+    const bool comparable = before.tokens.starts_with(kOldTokens) == after.tokens.starts_with(kOldTokens);
+    const bool tokens = !comparable || before.tokens == after.tokens;
+    unknown_tokens = unknown_tokens || (tokenizer && !comparable);
+    if (tokenizer && tokens) return;
+    const std::string_view what = tokenizer ? "the tokens are" : "tokenizer and tokens are";
+    changes.push_back(str_cat(name(i), ": ", what, " others than those of the run (",
+                              brief(tokenizer ? after.tokens : after.tokenizer), ", expected ",
+                              brief(tokenizer ? before.tokens : before.tokenizer), ")"));
+  }
+
+  const std::vector<config::DataSource>&then_, &now_;
+};
+
+}  // namespace
+
+void Continuation::say(Log& log) const {
+  for (const std::string& text : warnings) log.warn(text);
+  for (const std::string& text : notes) log.info(text);
+}
+
+std::optional<Origin> find_origin(const fs::path& path, comm::ControlPlane& ranks) {
+  std::string name, text;
+  comm::together(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    const auto found = look(path);
+    if (!found) return;
+    name = found->first.string();
+    text = checkpoint::part_text({.state = found->second.state,
+                                  .config_toml = found->second.config_toml,
+                                  .tokenizer_json = found->second.tokenizer_json,
+                                  .metadata = found->second.metadata,
+                                  .data = found->second.data});
+  });
+  name = comm::broadcast_text(ranks, name, 0);
+  text = comm::broadcast_text(ranks, text, 0);
+  if (name.empty()) return std::nullopt;
+  Origin origin{.path = name, .manifest = checkpoint::parse_part(text)};
+  comm::together(ranks, [&] { origin.config = config_of(origin.path, origin.manifest); });
+  return origin;
+}
+
+std::optional<Origin> find_origin(const fs::path& path) {
+  const auto found = look(path);
+  if (!found) return std::nullopt;
+  return Origin{.path = found->first, .manifest = found->second, .config = config_of(found->first, found->second)};
+}
+
+std::vector<config::DerivedValue> take_start(config::RawConfig& raw) {
+  const std::optional<std::string> init_from = raw.init_from();
+  const std::optional<Origin> start = init_from ? find_origin(*init_from) : std::nullopt;
+  if (!start) return {};
+  return config::take_model(raw, start->config.model, start->path.string(), config::Differing::kError);
+}
+
+std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedDataset> datasets) {
+  std::vector<checkpoint::DataRecord> records;
+  for (const data::WeightedDataset& d : datasets) {
+    const data::Fingerprint fingerprint = d.dataset->fingerprint();
+    records.push_back({.tokenizer = fingerprint.tokenizer, .tokens = fingerprint.tokens});
+  }
+  return records;
+}
+
+Continuation check_continuation(const fs::path& path, const checkpoint::Manifest& manifest, const StartedRun& run) {
+  return check_continuation(Origin{.path = path,
+                                   .manifest = {.tokenizer_json = manifest.tokenizer_json, .data = manifest.data},
+                                   .config = config_of(path, manifest)},
+                            run);
+}
+
+Continuation check_continuation(const Origin& origin, const StartedRun& run) {
+  Continuation result;
+  std::vector<std::string> errors;
+  try {
+    for (const auto& change : config::check_resume(origin.config, run.config))
+      result.notes.push_back(
+          str_cat("changed since the checkpoint: ", change.key, " was ", change.before, ", is ", change.after));
+  } catch (const config::ConfigError& error) {
+    errors = error.errors();
+  }
+  DataComparison data(origin.config.data.sources, run.config.data.sources);
+  const checkpoint::Manifest& then = origin.manifest;
+  if (!then.data.empty()) {
+    data.compare(then.data, run.data);
+  } else if (!then.tokenizer_json.empty()) {
+    data.compare_tokenizer(data::tokenizer_fingerprint(then.tokenizer_json), run.data.front());
+    data.compare_weights();
+  }
+  if (then.data.empty() || data.unknown_tokens)
+    result.warnings.push_back(str_cat(origin.path.string(),
+                                      then.data.empty() ? " is of an older form, which does not tell its tokens"
+                                                        : " and the data are of an older and a newer form",
+                                      ": that data.path holds those the run was trained on is taken on trust"));
+  for (const std::string& change : data.changes) {
+    if (run.config.data.allow_change)
+      result.notes.push_back(str_cat("changed since the checkpoint, as data.allow_change permits: ", change));
+    else
+      errors.push_back(str_cat(change,
+                               "; bring the data back, choose another run.dir to begin a new run, or give "
+                               "data.allow_change = true to go on with what is there"));
+  }
+  if (!errors.empty()) throw config::ConfigError(errors);
+  return result;
+}
+
+Continuation check_start(const Origin& origin, const StartedRun& run) {
+  Continuation result;
+  if (origin.manifest.tokenizer_json.empty()) {
+    result.notes.push_back(
+        str_cat(origin.path.string(), " has no tokenizer to compare (an import): that of data.path must give its ids"));
+    return result;
+  }
+  const std::string before = data::tokenizer_fingerprint(origin.manifest.tokenizer_json);
+  DataComparison data(origin.config.data.sources, run.config.data.sources);
+  data.compare_tokenizer(before, run.data.front());
+  if (data.changes.empty()) return result;
+  if (!run.config.data.allow_change)
+    throw config::ConfigError({str_cat(data.changes.front(), ", that of run.init_from = ", origin.path.string(),
+                                       "; build the dataset with that tokenizer, or give data.allow_change = true for "
+                                       "ids of another meaning")});
+  result.notes.push_back(str_cat("as data.allow_change permits: ", data.changes.front()));
+  return result;
+}
+
+std::string mixture_problem(std::span<const data::WeightedDataset> datasets) {
+  for (const data::WeightedDataset& d : datasets) {
+    const data::Tokenizer &first = datasets.front().dataset->tokenizer(), &other = d.dataset->tokenizer();
+    if (first.hash() != other.hash())
+      return str_cat("the sources of a mixture share one tokenizer: ", datasets.front().dataset->directory(), " has ",
+                     first.identity(), " (", first.hash(), "), ", d.dataset->directory(), " has ", other.identity(),
+                     " (", other.hash(), "); build them with one");
+  }
+  return "";
+}
+
+}  // namespace ashlar::training
