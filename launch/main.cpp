@@ -1,6 +1,8 @@
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -41,10 +43,12 @@ int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootst
 }
 
 int run(const std::vector<std::string>& words, ashlar::training::SignalWatch& signals,
-        ashlar::comm::Bootstrap& bootstrap, ashlar::Log& log) {
+        ashlar::comm::Bootstrap& bootstrap, ashlar::Log& log, const bool& lines_lost) {
   try {
     const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
-    if (code == 0 && !std::cout.flush()) {  // a result that nobody got is no success
+    const bool lost = !std::cout.flush() || lines_lost;
+    // A result that nobody got is no success.
+    if (code == 0 && lost && ashlar::launch::prints_its_result(words)) {
       return fail("[output] standard output cannot be written: the disk is full or its reader went away",
                   ExitCode::kResource, bootstrap);
     }
@@ -54,8 +58,8 @@ int run(const std::vector<std::string>& words, ashlar::training::SignalWatch& si
   } catch (const ashlar::Error& error) {
     return fail(error.what(), error.code(), bootstrap);
   } catch (const std::bad_alloc&) {
-    return fail("[memory] the machine has no memory left; reduce train.micro_batch or the model", ExitCode::kResource,
-                bootstrap);
+    return fail("[memory] the machine has no memory left; close other programs, or take a machine with more",
+                ExitCode::kResource, bootstrap);
   } catch (const std::exception& error) {
     const std::string text = error.what();
     return fail((text.starts_with("[") ? "" : "[bug] ") + text + " (please report this as a bug)", ExitCode::kBug,
@@ -71,13 +75,19 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   // Rank 0 speaks for all; what another rank warns of is its own.
   const int64_t rank = ashlar::launch::world_from_environment().rank;
-  ashlar::Log log([rank](std::string_view line) {
+  bool lines_lost = false;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const bool result = ashlar::launch::prints_its_result(words);
+  ashlar::Log log([rank, result, &lines_lost](std::string_view line) {
     if (rank != 0 && !line.starts_with("warning: ")) return;
-    const std::string text = rank == 0 ? std::string(line) : ashlar::str_cat("rank ", rank, ": ", line);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fputc('\n', stdout);
-    std::fflush(stdout);
+    const std::string text = ashlar::str_cat(rank == 0 ? "" : ashlar::str_cat("rank ", rank, ": "), line, "\n");
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+    // No reason to lose a run: once, where it may be seen. What only prints ends with an error instead.
+    if (!lines_lost && !result)
+      std::fprintf(stderr, "ashlar: warning: standard output cannot be written (%s); its lines are lost\n",
+                   std::strerror(errno));
+    lines_lost = true;
   });
   ashlar::comm::Bootstrap bootstrap;  // the other ranks, if there are any and a command asks for them
-  return run(std::vector<std::string>(argv + 1, argv + argc), signals, bootstrap, log);
+  return run(words, signals, bootstrap, log, lines_lost);
 }

@@ -95,8 +95,7 @@ void ArenaAllocator::commit(int64_t end_offset, int64_t requested_bytes) {
   num_system_calls_ += 2;
   if (!fits || mprotect(base_ + committed_bytes_, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE) != 0) {
     throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
-                         " bytes with ", used_bytes_, " in use, the system has ", available,
-                         " left; use a smaller model, micro_batch or sequence_length, or more ranks");
+                         " bytes with ", used_bytes_, " in use, the system has ", available, " left");
   }
   ASAN_POISON_MEMORY_REGION(base_ + committed_bytes_, static_cast<size_t>(bytes));
   committed_bytes_ += bytes;
@@ -110,8 +109,7 @@ void* ArenaAllocator::allocate(int64_t bytes) {
   while (hole != free_.end() && hole->second < size) ++hole;
   if (!sane || hole == free_.end()) {
     throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", bytes, " bytes with ",
-                         used_bytes_, " in use and a limit of ", limit_bytes_,
-                         "; use a smaller model, micro_batch or sequence_length, or more ranks");
+                         used_bytes_, " in use and a limit of ", limit_bytes_);
   }
   const int64_t offset = hole->first;
   const int64_t end = offset + size;

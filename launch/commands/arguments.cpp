@@ -1,7 +1,8 @@
 #include "launch/commands/arguments.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
+#include <system_error>
 
 #include "core/base/error.h"
 #include "launch/config/schema.h"
@@ -39,9 +40,11 @@ std::optional<std::string> Arguments::option(std::string_view name) {
 int64_t Arguments::integer(std::string_view name, int64_t otherwise, int64_t least, int64_t most) {
   const auto text = option(name);
   if (!text) return otherwise;
-  char* end = nullptr;
-  const int64_t value = std::strtoll(text->c_str(), &end, 10);
-  if (text->empty() || *end != '\0' || value < least || value > most) {
+  // Beyond 64 bits nothing is read: a number is refused, never clamped.
+  int64_t value = 0;
+  const char* const last = text->data() + text->size();
+  const auto [end, error] = std::from_chars(text->data(), last, value);
+  if (error != std::errc() || end != last || value < least || value > most) {
     throw input_error(command_, "option ", name, " = ", *text, ": expected a whole number from ", least, " to ", most);
   }
   return value;
@@ -50,9 +53,10 @@ int64_t Arguments::integer(std::string_view name, int64_t otherwise, int64_t lea
 double Arguments::number(std::string_view name, double otherwise, double least, double most) {
   const auto text = option(name);
   if (!text) return otherwise;
-  char* end = nullptr;
-  const double value = std::strtod(text->c_str(), &end);
-  if (text->empty() || *end != '\0' || !(value >= least && value <= most)) {
+  double value = 0;
+  const char* const last = text->data() + text->size();
+  const auto [end, error] = std::from_chars(text->data(), last, value);
+  if (error != std::errc() || end != last || !(value >= least && value <= most)) {
     throw input_error(command_, "option ", name, " = ", *text, ": expected a number from ", least, " to ", most);
   }
   return value;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iostream>
+#include <new>
 #include <span>
 
 #include "core/base/error.h"
@@ -35,7 +36,31 @@ struct Command {
   std::function<int(std::span<const std::string>)> run;
   bool by_all_ranks = false;      ///< otherwise rank 0 does it alone, and the others wait
   bool asks_for_signals = false;  ///< otherwise one ends it at once
+  const char* memory_advice = "close other programs, or take a machine with more";
 };
+
+constexpr const char* kTrainingMemory =
+    "use a smaller train.micro_batch, train.sequence_length or model, train.recompute, or more ranks";
+constexpr const char* kOneTensorMemory = "use a machine with more: the largest tensor must fit";
+
+/// Runs a command; an error for want of memory says what would help this one.
+int run_with_advice(const Command& command, std::span<const std::string> words) {
+  constexpr std::string_view kWhere = "[memory] ";
+  const auto advised = [&](const Error& error) {
+    return str_cat(std::string_view(error.what()).substr(kWhere.size()), "; ", command.memory_advice);
+  };
+  try {
+    return command.run(words);
+  } catch (const comm::SharedError& error) {
+    if (!std::string_view(error.what()).starts_with(kWhere)) throw;
+    throw comm::SharedError(error.code(), "memory", advised(error));
+  } catch (const Error& error) {
+    if (!std::string_view(error.what()).starts_with(kWhere)) throw;
+    throw Error(error.code(), "memory", advised(error));
+  } catch (const std::bad_alloc&) {
+    throw resource_error("memory", "the machine has no memory left; ", command.memory_advice);
+  }
+}
 
 const char* const kBenchHelp =
     "ashlar bench gemm [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
@@ -74,17 +99,22 @@ std::vector<Command> command_table(training::SignalWatch& signals, comm::Bootstr
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
        [&](std::span<const std::string> words) { return run_train_command(words, signals, bootstrap, log); }, true,
-       true},
+       true, kTrainingMemory},
       {"eval", "loss of a checkpoint on a validation part", kEvalHelp,
-       [&](std::span<const std::string> words) { return run_eval_command(words, bootstrap, log); }, true},
+       [&](std::span<const std::string> words) { return run_eval_command(words, bootstrap, log); }, true, false,
+       "use a smaller --batch or --sequence-length, --dtype bf16, or more ranks"},
       {"generate", "text from a checkpoint", kGenerateHelp,
-       [&](std::span<const std::string> words) { return run_generate_command(words, bootstrap, log); }, true},
+       [&](std::span<const std::string> words) { return run_generate_command(words, bootstrap, log); }, true, false,
+       "use fewer --tokens, a shorter prompt, --dtype bf16, or more ranks"},
       {"import", "a Hugging Face model as a checkpoint", kImportHelp,
-       [&](std::span<const std::string> words) { return run_import_command(words, log); }},
+       [&](std::span<const std::string> words) { return run_import_command(words, log); }, false, false,
+       kOneTensorMemory},
       {"export", "a checkpoint as a Hugging Face model", kExportHelp,
-       [&](std::span<const std::string> words) { return run_export_command(words, log); }},
+       [&](std::span<const std::string> words) { return run_export_command(words, log); }, false, false,
+       kOneTensorMemory},
       {"data", "build, inspect and verify token datasets", nullptr,
-       [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }},
+       [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }, false, false,
+       "use fewer --threads"},
       {"params", "parameter counts and flops of a configuration", kParamsHelp,
        [&](std::span<const std::string> words) { return run_params_command(words, log); }},
       {"explain", "what a configuration key means", commands::kExplainHelp,
@@ -92,7 +122,8 @@ std::vector<Command> command_table(training::SignalWatch& signals, comm::Bootstr
          return commands::explain_command({words.begin(), words.end()});
        }},
       {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp,
-       [&](std::span<const std::string> words) { return run_bench(words, bootstrap); }, true},
+       [&](std::span<const std::string> words) { return run_bench(words, bootstrap); }, true, false,
+       "measure something smaller: --shapes, --largest, train.micro_batch, the model"},
       {"launch", "run a command on many ranks: the mpirun line that works here", kLaunchHelp,
        [&](std::span<const std::string> words) {
          const auto check = [&](const std::string& name) {
@@ -118,6 +149,10 @@ bool asks_for_help(const std::string& word) { return word == "--help" || word ==
 
 }  // namespace
 
+bool prints_its_result(const std::vector<std::string>& words) {
+  return words.empty() || words[0] != "train" || std::any_of(words.begin(), words.end(), asks_for_help);
+}
+
 int run_command(const std::vector<std::string>& words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log) {
   const std::vector<Command> all = command_table(signals, bootstrap, log);
@@ -137,10 +172,10 @@ int run_command(const std::vector<std::string>& words, training::SignalWatch& si
     return 0;
   }
   if (!found.asks_for_signals) signals.release();
-  if (found.by_all_ranks || !comm::launched_by_mpi()) return found.run(rest);
+  if (found.by_all_ranks || !comm::launched_by_mpi()) return run_with_advice(found, rest);
   comm::ControlPlane& ranks = bootstrap.control();
   int code = 0;
-  comm::together(ranks, [&] { code = ranks.rank() == 0 ? found.run(rest) : 0; });
+  comm::together(ranks, [&] { code = ranks.rank() == 0 ? run_with_advice(found, rest) : 0; });
   return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));
 }
 

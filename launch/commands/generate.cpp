@@ -1,8 +1,8 @@
 #include "launch/commands/generate.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <optional>
 
@@ -39,11 +39,11 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   while (begin <= text.size()) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
-    char* rest = nullptr;
-    const long long id = std::strtoll(word.c_str(), &rest, 10);  // beyond its range: the nearest end, refused too
-    if (word.empty() || *rest != '\0' || id < 0 || id > INT32_MAX)
+    int32_t id = 0;
+    const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || rest != word.data() + word.size() || id < 0)
       throw input_error("generate", "--ids: ", word, " is not a token id; expected numbers like 1,2,3");
-    ids.push_back(static_cast<int32_t>(id));
+    ids.push_back(id);
     begin = end + 1;
   }
   return ids;

@@ -33,13 +33,13 @@ std::optional<io::FileDType> dtype_of(const std::optional<std::string>& text) {
 const char* const kImportHelp =
     "ashlar import HF_DIR OUT [--ignore-key KEY ...]\n"
     "\n"
-    "Reads a Hugging Face model (config.json and model.safetensors, or its shards) and writes a checkpoint to OUT, "
-    "which\n"
-    "must not exist. Train from it with run.init_from = \"OUT\". Classes: GPT2LMHeadModel, GPTJForCausalLM,\n"
-    "GPTNeoXForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, PhiForCausalLM, Phi3ForCausalLM, StableLmForCausalLM,\n"
-    "FalconForCausalLM. Weights stay in the dtype of the file. Tokenizer files are not read: the dataset's tokenizer "
-    "must\n"
-    "give the same ids. An option of config.json that this program has no equivalent for is an error that names it.\n"
+    "Reads a Hugging Face model (config.json and model.safetensors, or its shards) and writes a checkpoint to OUT,\n"
+    "which must not exist, with a config.toml: `ashlar train OUT/config.toml data.path=DIR` trains on from it. "
+    "Classes:\n"
+    "GPT2LMHeadModel, GPTJForCausalLM, GPTNeoXForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, PhiForCausalLM,\n"
+    "Phi3ForCausalLM, StableLmForCausalLM, FalconForCausalLM. Weights stay in the dtype of the file. Tokenizer files\n"
+    "are not read: the dataset's tokenizer must give the same ids. An option of config.json that this program has no\n"
+    "equivalent for is an error that names it.\n"
     "\n"
     "  --ignore-key KEY   a key of config.json that is not known and changes nothing; may be given again\n";
 
@@ -47,13 +47,14 @@ const char* const kExportHelp =
     "ashlar export CHECKPOINT HF_DIR [options]\n"
     "\n"
     "Writes the weights of a checkpoint, or of a run directory's newest one, as config.json and model.safetensors to\n"
-    "HF_DIR, for Hugging Face transformers. After an import the same tensors come back bit for bit. A model that no "
-    "class\n"
-    "has is refused with the setting in the way. Tokenizer files are not written.\n"
+    "HF_DIR, for Hugging Face transformers. After an import the same tensors come back bit for bit. A model that no\n"
+    "class has is refused with the setting in the way; biases that only the class has are written as zeros, which is\n"
+    "the same model. Tokenizer files are not written.\n"
     "\n"
     "  --class NAME         e.g. LlamaForCausalLM (default: as imported, else the plainest class that has the model)\n"
     "  --dtype T            fp32, bf16, fp16 or fp64 (default: as stored)\n"
-    "  --max-positions N    longest context to put in config.json (default: as imported or trained)\n";
+    "  --max-positions N    longest context to put in config.json (default: as imported or trained); the rows of\n"
+    "                       a learned position table, where the model has one\n";
 
 int run_import_command(std::span<const std::string> words, Log& log) {
   Arguments arguments("import", words);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/mpirun_child.h"
 #include "launch/commands/mpirun_line.h"
 
 namespace ashlar::launch {
@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 const char* const kLaunchHelp =
     "ashlar launch -np N [--hostfile FILE | --host a,b] [--dry-run] COMMAND ...\n"
     "\n"
-    "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun line that works here, then becomes it.\n"
+    "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun line that works here, then runs it\n"
+    "and ends as it does. Signals are handed on; what mpirun repeats of a rank's own error is left out.\n"
     "\n"
     "  -np N             ranks; they run on this machine unless hosts are given\n"
     "  --hostfile FILE   machines, one a line: `host slots=8`; they share this program's and the run's directory\n"
@@ -119,12 +120,14 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   const std::span<const std::string> command = words.subspan(split);
   constexpr int64_t kMostRanks = 1 << 20;
   RanksWanted wanted;
-  wanted.ranks = arguments.integer("-np", arguments.integer("-n", 0, 1, kMostRanks), 1, kMostRanks);
+  const int64_t n = arguments.integer("-n", 0, 1, kMostRanks), np = arguments.integer("-np", 0, 1, kMostRanks);
   wanted.hosts = arguments.option("--host").value_or("");
   wanted.hostfile = arguments.option("--hostfile").value_or("");
   const bool dry = arguments.flag("--dry-run");
   arguments.positionals();
   constexpr const char* kUsage = "; usage: ashlar launch -np N COMMAND ...";
+  if (n > 0 && np > 0) throw input_error("launch", "-np ", np, " and -n ", n, " are two names of one option; give one");
+  wanted.ranks = std::max(n, np);
   if (wanted.ranks == 0) throw input_error("launch", "expected -np and a number of ranks, got none", kUsage);
   if (command.empty()) throw input_error("launch", "expected a command such as train, got none", kUsage);
   if (command[0] == "launch") throw input_error("launch", "expected a command such as train, got launch", kUsage);
@@ -143,14 +146,7 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   }
   // On standard error: standard output belongs to the command.
   std::fprintf(stderr, "%s\n", shell_line(line).c_str());
-  // A program inherits which signals are ignored; mpirun must see them all.
-  std::signal(SIGPIPE, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_DFL);
-  std::vector<char*> argv;
-  for (std::string& word : line) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
-  throw input_error("launch", line[0], " cannot be started: ", std::strerror(errno), "; see whether it runs by itself");
+  return run_mpirun(std::move(line));
 }
 
 }  // namespace ashlar::launch

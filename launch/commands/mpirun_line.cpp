@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <sstream>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/base/strings.h"
 
 namespace ashlar::launch {
@@ -18,6 +20,15 @@ int64_t open_mpi_major(const std::string& version) {
   constexpr std::string_view kName = "(Open MPI) ";
   const size_t at = version.find(kName);
   return at == std::string::npos ? 0 : std::strtoll(version.c_str() + at + kName.size(), nullptr, 10);
+}
+
+/// A number of ranks or slots in `what`, e.g. `--host a:2`.
+int64_t count_of(std::string_view text, std::string_view what) {
+  constexpr int64_t kMost = 1 << 20;
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error == std::errc() && end == text.data() + text.size() && count >= 0 && count <= kMost) return count;
+  throw input_error("launch", what, ": expected a whole number from 0 to ", kMost, ", got `", text, "`");
 }
 
 struct Hosts {
@@ -34,7 +45,8 @@ Hosts spread(const std::string& hosts, int64_t ranks) {
   for (const std::string& name : names) {
     const size_t colon = name.find(':');
     if (colon == std::string::npos) ++bare;
-    if (colon != std::string::npos) result.slots += std::strtoll(name.c_str() + colon + 1, nullptr, 10);
+    if (colon != std::string::npos)
+      result.slots += count_of(std::string_view(name).substr(colon + 1), str_cat("--host ", name));
   }
   const int64_t share = bare == 0 ? 0 : std::max<int64_t>(1, (ranks - result.slots + bare - 1) / bare);
   result.slots += bare * share;
@@ -62,7 +74,7 @@ int64_t hostfile_slots(std::string_view text, int64_t cores) {
     if (!(words >> word)) continue;
     int64_t here = cores;
     while (words >> word) {
-      if (word.starts_with("slots=")) here = std::strtoll(word.c_str() + 6, nullptr, 10);
+      if (word.starts_with("slots=")) here = count_of(std::string_view(word).substr(6), str_cat("hostfile, ", word));
     }
     slots += here;
   }

@@ -1,13 +1,17 @@
 #include "launch/hf/hf_checkpoint.h"
 
+#include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
+#include "core/io/atomic_file.h"
 #include "launch/config/run_config.h"
+#include "launch/hf/convert.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/checkpoint/save.h"
@@ -64,17 +68,40 @@ HfExtras extras_of(const io::Metadata& metadata) {
   return extras;
 }
 
+/// The weights of a checkpoint, and what its class has besides (is_completion).
 class CheckpointSource : public TensorSource {
  public:
-  explicit CheckpointSource(checkpoint::CheckpointReader& reader) : reader_(reader) {}
+  CheckpointSource(checkpoint::CheckpointReader& reader, const model::ModelConfig& stored, const HfConfig& config)
+      : reader_(reader) {
+    for (const TensorMapping& mapping : tensor_mappings(config.family, config.model)) {
+      for (const Piece& piece : mapping.pieces) {
+        if (!is_completion(stored, piece.name)) continue;
+        // Beside its weight, in the same type; norms without any vector have none.
+        const std::string weight = piece.name.substr(0, piece.name.rfind('.')) + ".weight";
+        const checkpoint::TensorRecord* sibling = reader.find(weight);
+        io::TensorSpec spec{.name = piece.name,
+                            .dtype = (sibling ? sibling : &reader.at("embed.tokens.weight"))->dtype};
+        spec.shape = piece.shape;
+        added_.emplace(piece.name, std::move(spec));
+      }
+    }
+  }
   const io::TensorSpec* find(std::string_view name) const override {
+    if (const auto added = added_.find(name); added != added_.end()) return &added->second;
     const checkpoint::TensorRecord* record = reader_.find(name);
     return record != nullptr && record->group == checkpoint::Group::kWeights ? record : nullptr;
   }
-  void read(std::string_view name, std::span<std::byte> out) override { reader_.read(name, out); }
+  void read(std::string_view name, std::span<std::byte> out) override {
+    const auto added = added_.find(name);
+    if (added == added_.end()) return reader_.read(name, out);
+    const std::vector<float> values(static_cast<size_t>(added->second.num_elems()), name.ends_with(".weight") ? 1 : 0);
+    convert_elements(io::FileDType::kF32, std::as_bytes(std::span(values)), added->second.dtype, out);
+  }
+  int64_t num_added() const { return static_cast<int64_t>(added_.size()); }
 
  private:
   checkpoint::CheckpointReader& reader_;
+  std::map<std::string, io::TensorSpec, std::less<>> added_;
 };
 
 /// Weights of the checkpoint that the class would leave behind: nothing is dropped in silence.
@@ -88,6 +115,28 @@ void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& 
     throw input_error("hf", reader.path().string(), " holds ", record.name, ", which ", class_name(config.family),
                       " has no place for; the checkpoint is not the model of its configuration");
   }
+}
+
+/// A configuration that trains on from the import at `out`, once it is told a dataset.
+std::string starting_config(const HfConfig& config, const std::filesystem::path& out) {
+  const std::filesystem::path path = std::filesystem::absolute(out).lexically_normal();
+  const std::filesystem::path folder = path.has_filename() ? path : path.parent_path();
+  const std::string run = config::value_line("run.init_from", folder.string());
+  const std::string name = folder.filename().string();
+  constexpr int64_t kLongest = 1024;  // tokens; longer ones cost memory that a first try may not have
+  const bool learned = config.model.pos.type == model::PosType::kLearned;
+  const int64_t known = learned ? config.model.pos.max_positions : config.extras.max_positions;
+  const int64_t length = known > 0 ? std::min(known, kLongest) : kLongest;
+  return str_cat(
+      "# Trains on from the ", class_name(config.family), " imported here:\n#   ashlar train ",
+      (folder / "config.toml").string(), " data.path=DATASET\n",
+      "# The dataset must give the ids that the model knows: an import has no tokenizer to compare. Steps, batch "
+      "and\n# learning rate are a start; `ashlar explain all` tells every key.\n\n[run]\n",
+      run, "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
+      "\n\n# The model, as run.init_from has it: another value is an error.\n", config::model_to_toml(config.model),
+      "\n[train]\nsteps = 1000\nsequence_length = ", length, known > length ? str_cat("   # at most ", known) : "",
+      "\nglobal_batch = 16\nmicro_batch = 1\n\n[optimizer]\nlr = 2e-5   # small: these weights have learnt "
+      "already\n");
 }
 
 }  // namespace
@@ -104,11 +153,13 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
         emit(buffer);
       }};
   const std::string config_toml = config::model_to_toml(model.config().model);
+  const std::string starting_toml = starting_config(model.config(), out);
   const checkpoint::Saved saved = checkpoint::write_tensors({.dir = out,
                                                              .source = source,
                                                              .config_toml = config_toml,
                                                              .tokenizer_json = "",
                                                              .metadata = to_metadata(model.config())});
+  io::write_file_atomically(saved.path / "config.toml", starting_toml);
   ImportReport report{.config = model.config()};
   report.tensors = static_cast<int64_t>(model.tensors().size());
   for (const io::TensorSpec& tensor : model.tensors()) report.parameters += tensor.num_elems();
@@ -126,6 +177,11 @@ ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const st
   HfConfig config;
   config.model = stored.model;
   config.extras = extras_of(reader.metadata());
+  if (const int64_t rows = config.model.pos.max_positions;
+      config.model.pos.type == model::PosType::kLearned && options.max_positions > 0 && options.max_positions != rows) {
+    throw input_error("export", "--max-positions ", options.max_positions, ": the model has a learned table of ", rows,
+                      " positions, which is its longest context; leave the option out");
+  }
   if (options.max_positions > 0) {
     config.extras.max_positions = options.max_positions;
   } else if (config.extras.max_positions == 0) {
@@ -136,8 +192,13 @@ ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const st
     wanted = family_from_class(origin->second);
   }
   config.family = choose_family(config.model, wanted);
+  config.model = completed(config.family, stored.model);
   check_all_used(reader, config);
-  CheckpointSource source(reader);
+  CheckpointSource source(reader, stored.model, config);
+  if (source.num_added() > 0)
+    log.info(str_cat("note: ", class_name(config.family), " has ", source.num_added(),
+                     " biases and norm vectors that the model has not: written as zeros (gains as ones), which changes "
+                     "no number"));
   return {.family = config.family, .files = export_hf(config, source, hf_directory, options.dtype)};
 }
 

@@ -41,8 +41,16 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
 /// GPT2LMHeadModel has layernorm`. Empty when it can.
 std::vector<std::string> obstacles(Family family, const model::ModelConfig& config);
 
-/// The class to export as: `wanted` when given, else the first of kFamilies that can express the model. Throws an
-/// input error that names the axes in the way (of the wanted class, or of the nearest one).
+/// The model as a class holds it: with the biases and norm vectors that the class always has. Where the model has none
+/// they are zeros, and gains ones, which changes no number; obstacles() that remain are real ones.
+model::ModelConfig completed(Family family, const model::ModelConfig& config);
+
+/// True when tensor `name` of a completed model is one that `config` does not have.
+bool is_completion(const model::ModelConfig& config, std::string_view name);
+
+/// The class to export as: `wanted` when given, else the first of kFamilies that can express the model as it is, else
+/// the first that can express it completed. Throws an input error that names the axes in the way (of the wanted class,
+/// or of the nearest one).
 Family choose_family(const model::ModelConfig& config, std::optional<Family> wanted);
 
 /// The text of the config.json that transformers reads to the same model; both spellings of the rotary keys are

@@ -342,12 +342,45 @@ Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json
 
 std::vector<std::string> obstacles(Family family, const ModelConfig& config) { return Judge(family, config).verdict(); }
 
+ModelConfig completed(Family family, const ModelConfig& config) {
+  ModelConfig m = config;
+  if (m.norm.type == NormType::kLayerNorm) m.norm.affine = NormAffine::kScaleBias;
+  if (m.norm.affine == NormAffine::kNone) m.norm.affine = NormAffine::kScale;
+  switch (family) {
+    case Family::kGpt2: m.bias.qkv = m.bias.attn_out = m.bias.ffn = true; break;
+    case Family::kGptJ: m.bias.ffn = m.bias.lm_head = true; break;
+    case Family::kGptNeoX: m.bias.ffn = true; [[fallthrough]];
+    case Family::kLlama: m.bias.qkv = m.bias.attn_out = m.bias.qkv || m.bias.attn_out; break;
+    case Family::kQwen2: m.bias.qkv = true; break;
+    case Family::kPhi: m.bias = {.qkv = true, .attn_out = true, .ffn = true, .lm_head = true}; break;
+    case Family::kFalcon:
+      m.bias.qkv = m.bias.attn_out = m.bias.ffn = m.bias.qkv || m.bias.attn_out || m.bias.ffn;
+      break;
+    case Family::kPhi3:
+    case Family::kStableLm: break;
+  }
+  return m;
+}
+
+bool is_completion(const ModelConfig& config, std::string_view name) {
+  const bool norm = name.find("norm") != std::string_view::npos;
+  if (norm && name.ends_with(".weight")) return config.norm.affine == NormAffine::kNone;
+  if (!name.ends_with(".bias")) return false;
+  if (norm) return config.norm.affine != NormAffine::kScaleBias;
+  if (name.find(".attn.out.") != std::string_view::npos) return !config.bias.attn_out;
+  if (name.find(".attn.") != std::string_view::npos) return !config.bias.qkv;
+  if (name.find(".ffn.") != std::string_view::npos) return !config.bias.ffn;
+  return !config.bias.lm_head;
+}
+
 Family choose_family(const ModelConfig& config, std::optional<Family> wanted) {
+  const auto in_the_way = [&](Family family) { return obstacles(family, completed(family, config)); };
   Family nearest = wanted.value_or(kFamilies.front());
-  std::vector<std::string> fewest = obstacles(nearest, config);
+  std::vector<std::string> fewest = in_the_way(nearest);
   if (!wanted) {
     for (const Family family : kFamilies) {
-      std::vector<std::string> found = obstacles(family, config);
+      if (obstacles(family, config).empty()) return family;
+      std::vector<std::string> found = in_the_way(family);
       if (found.size() >= fewest.size()) continue;
       nearest = family;
       fewest = std::move(found);

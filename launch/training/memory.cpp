@@ -40,20 +40,16 @@ std::vector<std::pair<std::string, int64_t>> MemoryLedger::parts(Backend& backen
   return parts;
 }
 
-int64_t MemoryLedger::total(Backend& backend) const {
-  int64_t sum = 0;
-  for (const auto& [name, bytes] : parts(backend)) sum += bytes;
-  return sum;
-}
-
 std::string MemoryLedger::report(Backend& backend) const {
-  std::string text = human_bytes(total(backend)) + " =";
-  bool first = true;
+  const int64_t peak = peak_resident_bytes();
+  std::string text = human_bytes(peak) + " =";
+  int64_t rest = peak;
   for (const auto& [name, bytes] : parts(backend)) {
-    text += str_cat(first ? " " : " + ", name, " ", human_bytes(bytes));
-    first = false;
+    text += str_cat(rest == peak ? " " : " + ", name, " ", human_bytes(bytes));
+    rest -= bytes;
   }
-  return text;
+  // Stacks and small objects; or the other way round memory that was reserved and never written.
+  return str_cat(text, rest >= 0 ? " + other " : " - untouched ", human_bytes(rest >= 0 ? rest : -rest));
 }
 
 std::string human_bytes(int64_t bytes) {

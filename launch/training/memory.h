@@ -14,15 +14,15 @@ int64_t peak_resident_bytes();  ///< the most so far (VmHWM)
 
 /// What a run's host memory consists of: the program (its own data before the first allocation, and the code of it and
 /// its libraries that is resident when asked), each arena of the backend at its high-water mark, and what the caller
-/// adds. On CPU the sum is what VmHWM shows, up to stacks and small objects.
+/// adds. On CPU the sum is what VmHWM shows, up to stacks, small objects and memory that was never written.
 class MemoryLedger {
  public:
   MemoryLedger();  ///< reads the program's own data: construct before anything large exists
   void add(std::string name, int64_t bytes) { extra_.emplace_back(std::move(name), bytes); }
 
   std::vector<std::pair<std::string, int64_t>> parts(Backend& backend) const;
-  int64_t total(Backend& backend) const;
-  std::string report(Backend& backend) const;  ///< one line: total, then each part
+  /// One line: the peak of the process, and the parts that it is, what they leave unnamed included, so that it adds up.
+  std::string report(Backend& backend) const;
 
  private:
   int64_t private_bytes_;

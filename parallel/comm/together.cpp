@@ -21,7 +21,7 @@ Failure attempt(const std::function<void()>& part) {
     if (error.code() == ExitCode::kPeerLost) throw;  // there is nobody to share it with
     return {error.code(), error.what()};
   } catch (const std::bad_alloc&) {
-    return {ExitCode::kResource, "[memory] the machine has no memory left; reduce train.micro_batch or the model"};
+    return {ExitCode::kResource, "[memory] the machine has no memory left"};
   }
   return {};
 }

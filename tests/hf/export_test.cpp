@@ -176,7 +176,7 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
       {"llama", [](ModelConfig& m) { m.rope.style = RopeStyle::kInterleaved; }, "rope.style = interleaved"},
       {"llama", [](ModelConfig& m) { m.pos.type = model::PosType::kNone; }, "pos.type = none"},
       {"llama", [](ModelConfig& m) { m.bias.lm_head = true; }, "bias.lm_head = true"},
-      {"llama", [](ModelConfig& m) { m.norm.affine = model::NormAffine::kNone; }, "norm.affine = none"},
+      {"llama", [](ModelConfig& m) { m.norm.affine = model::NormAffine::kScaleBias; }, "norm.affine = scale_bias"},
       {"llama", [](ModelConfig& m) { m.attn_scale = 0.5; }, "attn.scale = 0.5"},
       {"llama", [](ModelConfig& m) { m.norm.final = false; }, "norm.final = false"},
       {"llama", [](ModelConfig& m) { m.dropout.embed = 0.1; }, "dropout.embed = 0.1"},
@@ -195,6 +195,35 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
     EXPECT_THAT(error.what(), HasSubstr(row.names));
     EXPECT_THAT(error.what(), HasSubstr(std::string(class_name(config.family))));
   }
+}
+
+// Zeros and ones are added, never taken away; a class that has the model as it is comes first.
+TEST(HfExport, VectorsThatOnlyTheClassHasAreNoObstacle) {
+  for (const char* folder : {"gpt2", "gptj", "phi", "qwen2", "gpt_neox", "llama", "falcon7"}) {
+    SCOPED_TRACE(folder);
+    HfConfig config = golden_config(folder);
+    config.model.bias = {};
+    config.model.norm.affine = model::NormAffine::kNone;
+    EXPECT_FALSE(obstacles(config.family, config.model).empty());
+    EXPECT_EQ(choose_family(config.model, config.family), config.family);
+    const model::ModelConfig whole = completed(config.family, config.model);
+    EXPECT_TRUE(obstacles(config.family, whole).empty());
+    EXPECT_EQ(completed(config.family, whole), whole);
+    int added = 0;
+    for (const TensorMapping& mapping : tensor_mappings(config.family, whole)) {
+      for (const Piece& piece : mapping.pieces) {
+        const bool vector = piece.name.ends_with(".bias") || piece.name.find("norm") != std::string::npos;
+        EXPECT_EQ(is_completion(config.model, piece.name), vector) << piece.name;
+        EXPECT_FALSE(is_completion(whole, piece.name)) << piece.name;
+        added += vector;
+      }
+    }
+    EXPECT_GT(added, 0);
+  }
+  const HfConfig qwen = golden_config("qwen2");
+  model::ModelConfig plain = qwen.model;
+  plain.bias = {};
+  EXPECT_EQ(choose_family(plain, std::nullopt), Family::kLlama) << "the class without biases";
 }
 
 TEST(HfExport, EveryFractionComesBackToItsDimensions) {

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/base/strings.h"
+#include "launch/commands/mpirun_child.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/shell.h"
 
@@ -124,7 +125,7 @@ class Launch : public ::testing::Test {
   testing::ScratchDir scratch_;
 };
 
-TEST_F(Launch, PrintsTheLineAndBecomesIt) {
+TEST_F(Launch, PrintsTheLineAndRunsIt) {
   const ShellResult dry = run("-np 3 --dry-run train 'my run.toml' --restart train.steps=3");
   EXPECT_EQ(dry.code, 0) << dry.err;
   const std::string tail = " -np 3 " ASHLAR_BINARY " train 'my run.toml' --restart train.steps=3\n";
@@ -163,6 +164,69 @@ TEST_F(Launch, LeavesNoSignalBlockedOrIgnored) {
   const ShellResult launched = run("-np 1 train x");
   EXPECT_EQ(launched.out, direct.out);
   EXPECT_THAT(direct.out, HasSubstr("SigBlk:\t0000000000000000"));
+}
+
+// Of mpirun's own paragraphs only those are left out that repeat the exit code of a rank that has said why.
+TEST_F(Launch, WhatMpirunRepeatsIsLeftOut) {
+  const std::string rule(74, '-');
+  const std::string aborted =
+      str_cat(rule, "\nPrimary job  terminated normally, but 1 process returned\n",
+              "a non-zero exit code. Per user-direction, the job has been aborted.\n", rule, "\n");
+  const std::string first = str_cat(rule, "\nmpirun detected that one or more processes exited with non-zero status,\n",
+                                    "\n  Exit code:    2\n", rule, "\n");
+  const std::string killed =
+      str_cat(rule, "\nmpirun noticed that process rank 1 exited on signal 9 (Killed).\n", rule, "\n");
+  const std::string said = "ashlar: [checkpoint] there is no 'x'\n";
+  const auto filtered = [](const std::string& text, size_t piece) {
+    std::string out;
+    MpirunFilter filter([&](std::string_view part) { out += part; });
+    for (size_t at = 0; at < text.size(); at += piece) filter.add(std::string_view(text).substr(at, piece));
+    filter.finish();
+    return out;
+  };
+  for (const size_t piece : {size_t{1}, size_t{3}, size_t{50}, size_t{100000}}) {
+    SCOPED_TRACE(piece);
+    EXPECT_EQ(filtered(said + aborted + first, piece), said);
+    EXPECT_EQ(filtered(aborted + said + first, piece), said) << "whichever comes first";
+    EXPECT_EQ(filtered(aborted + first, piece), aborted + first) << "nobody has said why";
+    EXPECT_EQ(filtered(said + killed + first, piece), said + killed);
+    std::string saved = first;
+    saved.replace(saved.find("    2"), 5, "    75");
+    EXPECT_EQ(filtered(aborted + saved, piece), "") << "a run that was told to stop has said so";
+    EXPECT_EQ(filtered("ssh: no route\n--- x\n" + rule + "\nopen", piece), "ssh: no route\n--- x\n" + rule + "\nopen");
+    EXPECT_EQ(filtered(rule + "\nPrimary job\n" + said +
+                           "a non-zero exit code. Per user-direction, the job has been "
+                           "aborted.\n" +
+                           rule + "\n",
+                       piece),
+              said)
+        << "in the middle of a paragraph";
+  }
+  mpirun("printf 'ashlar: [x] y\\n" + rule +
+         "\\na non-zero exit code. Per user-direction, the job has been aborted.\\n" + rule + "\\n' >&2; exit 3");
+  const ShellResult r = run("-np 2 train x");
+  EXPECT_EQ(r.code, 3);
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 2) << r.err;
+}
+
+TEST_F(Launch, ARealErrorOfAllRanksIsOneLine) {
+  const ShellResult r = run_shell(shell_quote(ASHLAR_BINARY) + " launch -np 2 eval /nowhere/at/all");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 2) << "the line of mpirun, and the error: " << r.err;
+}
+
+// Signals to launch are for mpirun; its death by one is launch's.
+TEST_F(Launch, SignalsAreHandedOn) {
+  mpirun("trap 'echo got it; exit 75' USR1; echo up; for i in $(seq 200); do sleep 0.05; done");
+  const std::string start = "cd " + shell_quote(scratch_.path().string()) + "; PATH=$PWD/bin:$PATH; ";
+  const std::string wait_up = " >log 2>&1 & pid=$!; until grep -q up log; do sleep 0.05; done; ";
+  const std::string launch = shell_quote(ASHLAR_BINARY) + " launch -np 1 train x";
+  const ShellResult told = run_shell(start + launch + wait_up + "kill -USR1 $pid; wait $pid; echo code $?; cat log");
+  EXPECT_THAT(told.out, HasSubstr("code 75"));
+  EXPECT_THAT(told.out, HasSubstr("got it"));
+  const ShellResult ended =
+      run_shell(start + "rm -f log; " + launch + wait_up + "kill -TERM $pid; wait $pid; echo code $?");
+  EXPECT_THAT(ended.out, HasSubstr("code 143"));
 }
 
 TEST_F(Launch, RunsRanks) {

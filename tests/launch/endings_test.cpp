@@ -1,0 +1,96 @@
+// What a command leaves behind when its end is not as planned: messages that are true, output that is missed, advice
+// that fits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/strings.h"
+#include "kernels/make_backend.h"
+#include "launch/training/engine.h"
+#include "parallel/mesh/lone_rank.h"
+#include "tests/launch/run_fixture.h"
+
+namespace ashlar::testing {
+namespace {
+
+constexpr int kResource = 6;
+
+// The update before the loss went out of range is the one to name, not the one that did not take place.
+TEST(Endings, WeightsThatAnEarlierUpdateLostAreNamed) {
+  const auto backend = kernels::make_cpu_backend({.threads = 1});
+  const auto stream = backend->make_stream();
+  mesh::LoneRank lone;
+  model::ModelConfig model{.d_model = 8, .n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .head_dim = 4, .d_ff = 8};
+  model.vocab_size = 11;
+  model.rope.dims = 4;
+  model.attn_scale = 0.5;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    training::Engine engine(*backend, *stream, lone.mesh,
+                            {.model = model, .dtype = dtype, .optimizer = optim::AdamWOptions{}, .sequence_length = 4});
+    engine.initialize();
+    const auto message = [&]() -> std::string {
+      try {
+        engine.check_finite({.loss = std::nan("")}, 7);
+        return "nothing";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kNonFinite);
+        return error.what();
+      }
+    };
+    EXPECT_NE(message().find("step 7: the loss is nan; the weights were not updated; nothing"), std::string::npos)
+        << message();
+    engine.ctx().backend.fill({.dst = engine.optimizer()->master().data.mut_view(), .value = INFINITY}, *stream);
+    EXPECT_NE(message().find("the weights of blocks.0.attn.k.weight are not finite since an earlier update; nothing"),
+              std::string::npos)
+        << message();
+  }
+}
+
+// A result that nobody got is no success; a run is one, and says that its lines are lost.
+TEST(Endings, AFullStandardOutput) {
+  const RunFixture run;
+  ASSERT_EQ(run.ashlar("train tiny.toml train.steps=6 run.dir=done").code, 0);
+  for (const char* command :
+       {"--help", "--version", "train --help", "explain all", "explain --markdown", "params tiny.toml",
+        "data inspect data", "data verify data", "data --help", "data build text.txt --out other",
+        "eval done --batches 2", "generate done --tokens 3", "launch -np 2 --dry-run eval done",
+        "bench step tiny.toml --steps 1 --warmup 0", "bench gemm --shapes char --dtype fp32 --help"}) {
+    SCOPED_TRACE(command);
+    const ShellResult r = run.ashlar(str_cat(command, " >/dev/full"));
+    EXPECT_EQ(r.code, kResource) << r.err;
+    EXPECT_NE(r.err.find("standard output"), std::string::npos) << r.err;
+  }
+  const ShellResult trained = run.ashlar("train tiny.toml train.steps=6 run.dir=again >/dev/full");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(std::count(trained.err.begin(), trained.err.end(), '\n'), 1) << trained.err;
+  EXPECT_NE(trained.err.find("warning: standard output cannot be written (No space left on device)"), std::string::npos)
+      << trained.err;
+  EXPECT_EQ(run.exact_metrics("again"), run.exact_metrics("done"));
+}
+
+TEST(Endings, OutOfMemoryAdvisesWhatFitsTheCommand) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer needs more addresses than the limit of this test leaves";
+#endif
+  const RunFixture run;
+  ASSERT_EQ(run.ashlar("train tiny.toml train.steps=6 run.dir=done").code, 0);
+  struct {
+    const char *command, *advice;
+  } const kCases[] = {{"eval done --batch 1048576 --sequence-length 1000000", "--batch"},
+                      {"generate done --tokens 1000000000 --prompt a", "--tokens"},
+                      {"bench step tiny.toml train.sequence_length=16000000 --steps 1", "train.micro_batch"}};
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.command);
+    const ShellResult r = run_shell("cd " + shell_quote(run.dir().string()) + " && ulimit -v 4000000 && " +
+                                    shell_quote(ASHLAR_BINARY) + " " + c.command);
+    EXPECT_EQ(r.code, kResource) << r.out << r.err;
+    EXPECT_NE(r.err.find("[memory]"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find(c.advice), std::string::npos) << r.err;
+    if (std::string(c.command).starts_with("bench")) continue;
+    EXPECT_EQ(r.err.find("micro_batch"), std::string::npos) << r.err;
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::testing
