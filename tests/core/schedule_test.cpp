@@ -31,6 +31,9 @@ TEST(Schedules, EndsAreWhatTheySay) {
   const Schedule cosine = make(ScheduleKind::kCosine, 90);
   EXPECT_DOUBLE_EQ(cosine.lr(55), 1.1);
   EXPECT_NEAR(cosine.lr(100), 0.2, 1e-15);
+  // A quarter of the way the cosine is above the line, three quarters of it below.
+  EXPECT_DOUBLE_EQ(make(ScheduleKind::kCosine, 80).lr(30), 2.0 * (0.1 + 0.9 * (0.5 + std::sqrt(0.125))));
+  EXPECT_DOUBLE_EQ(make(ScheduleKind::kCosine, 80).lr(70), 2.0 * (0.1 + 0.9 * (0.5 - std::sqrt(0.125))));
   const Schedule wsd = make(ScheduleKind::kWsd, 20);
   EXPECT_DOUBLE_EQ(wsd.lr(79), 2.0);
   EXPECT_DOUBLE_EQ(wsd.lr(80), 2.0);
