@@ -11,6 +11,12 @@
 
 namespace ashlar::training {
 
+namespace {
+
+double divisor_of(const StepCounts& counts) { return static_cast<double>(std::max<int64_t>(counts.valid_targets, 1)); }
+
+}  // namespace
+
 Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineOptions& options)
     : options_(options),
       mesh_(mesh),
@@ -50,6 +56,12 @@ void Engine::wait_weights() {
   if (replicas_) replicas_->wait_weights();
 }
 
+const pipeline::Stream& Engine::schedule_of(const pipeline::ScheduleSpec& spec) {
+  pipeline::Stream& stream = schedules_[{spec.kind, spec.micro_batches}];
+  if (stream.empty()) stream = pipeline::make_schedule(spec, mesh_.at().pipeline);
+  return stream;
+}
+
 void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
                  const model::BlockObserver& after_block) {
   const pipeline::ScheduleSpec spec{.kind = kind,
@@ -67,45 +79,57 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
   ctx.dropout.seed = options_.seed;
   pipeline::ChunkRunner runner(ctx, chunks_, batches, stats, std::move(hooks));
   pipeline::execute(ctx, {.spec = spec,
-                          .stream = pipeline::make_schedule(spec, mesh_.at().pipeline),
+                          .stream = schedule_of(spec),
                           .stages = mesh_.pipeline(),
                           .runner = runner,
                           .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
                           .after = training ? options_.after_action : nullptr});
 }
 
-StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step) {
-  // 1. One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
-  int64_t counts[2] = {};  // tokens, valid targets: those of each replica once
+StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batches) const {
+  StepCounts counts;
   for (const pipeline::MicroBatch& batch : micro_batches) {
     if (!mesh_.first_stage() || mesh_.at().tensor != 0) continue;
-    counts[0] += batch.view.rows();
-    counts[1] += batch.valid_targets;
+    counts.tokens += batch.view.rows();
+    counts.valid_targets += batch.valid_targets;
   }
-  mesh_.control().reduce({.label = "counts of a step", .int_sums = counts}).wait();
-  StepResult result;
-  result.tokens = counts[0];
-  result.valid_targets = counts[1];
-  const double valid = static_cast<double>(std::max<int64_t>(result.valid_targets, 1));
-  scalars_.inv_valid_tokens = 1.0 / valid;
+  return counts;
+}
+
+LossStats Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step,
+                           const StepCounts& counts) {
+  // 1. One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
+  scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
   scalars_.philox_step = static_cast<uint64_t>(step);
 
   // 2. Gradients: over micro-batches, then replicas, then whoever holds the same piece.
-  LossStats own;
-  run(options_.schedule, micro_batches, own);
+  LossStats stats;
+  run(options_.schedule, micro_batches, stats);
   replicas_->finish();
   tensor::sum_shared_gradients(ctx_, store_, optimizer_->ranges(), mesh_);
+  return own_share(stats);
+}
 
-  // 3. What all ranks know together.
-  const LossStats stats = total(own);
-  result.loss = stats.loss / valid;
-  result.z_loss = stats.z_loss / valid;
-  result.mean_log_z = stats.log_z / valid;
-  result.max_log_z = stats.max_log_z;
-  result.max_logit = stats.max_logit;
-  last_norm_ = norms_->of(ctx_, optimizer_->ranges(), {.data = store_.grads()});
-  result.grad_norm = last_norm_.norm;
-  return result;
+void Engine::reduce_norm() { last_norm_ = norms_->of(ctx_, optimizer_->ranges(), {.data = store_.grads()}); }
+
+StepResult Engine::result_of(const LossStats& losses, const StepCounts& counts) const {
+  const double valid = divisor_of(counts);
+  return {.loss = losses.loss / valid,
+          .z_loss = losses.z_loss / valid,
+          .mean_log_z = losses.log_z / valid,
+          .max_log_z = losses.max_log_z,
+          .max_logit = losses.max_logit,
+          .grad_norm = last_norm_.norm,
+          .tokens = counts.tokens,
+          .valid_targets = counts.valid_targets};
+}
+
+StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step) {
+  const StepCounts counts = StepExchange(mesh_.control(), {.next = own_counts(micro_batches)}).wait().next;
+  const LossStats own = backward(micro_batches, step, counts);
+  StepExchange exchange(mesh_.control(), {.losses = own});
+  reduce_norm();
+  return result_of(exchange.wait().losses, counts);
 }
 
 void Engine::check_finite(const StepResult& result, int64_t step) const {
@@ -147,19 +171,10 @@ void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossS
   if (!micro_batches.empty()) run(pipeline::ScheduleKind::kForwardOnly, micro_batches, stats);
 }
 
+LossStats Engine::own_share(const LossStats& stats) const { return mesh_.at().tensor == 0 ? stats : LossStats{}; }
+
 LossStats Engine::total(const LossStats& stats) const {
-  // Every tensor rank of the last stage has the same sums, the other stages have none.
-  const LossStats mine = mesh_.at().tensor == 0 ? stats : LossStats{};
-  double sums[] = {mine.loss, mine.z_loss, mine.log_z};
-  double maxima[] = {mine.max_log_z, mine.max_logit};
-  int64_t valid[] = {mine.valid};
-  mesh_.control().reduce({.label = "losses", .sums = sums, .maxima = maxima, .int_sums = valid}).wait();
-  return {.loss = sums[0],
-          .z_loss = sums[1],
-          .log_z = sums[2],
-          .max_log_z = maxima[0],
-          .max_logit = maxima[1],
-          .valid = valid[0]};
+  return StepExchange(mesh_.control(), {.losses = own_share(stats)}).wait().losses;
 }
 
 std::vector<double> Engine::residual_rms(const pipeline::MicroBatch& batch) {

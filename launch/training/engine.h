@@ -1,13 +1,16 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
+#include "launch/training/step_message.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/model/stage.h"
 #include "parallel/pipeline/schedule.h"
@@ -56,13 +59,24 @@ class Engine {
   void share_weights();  ///< (all) after the optimizer's parts were loaded: every replica gets the others' parts
   void wait_weights();   ///< until they are there; before values are read otherwise than by operations
 
-  /// (all) Forward and backward of this replica's micro-batches of a step: main gradients hold d(loss + z-loss), the
-  /// mean over all valid targets of the step, before clipping. Every replica brings as many micro-batches, all of one
-  /// shape.
+  /// A step's first half in parts, so that what ranks tell each other is one message (step_message.h); all ranks take
+  /// them in this order.
+  /// 1. This rank's share of the counts: one rank tells those of its replica.
+  StepCounts own_counts(std::span<const pipeline::MicroBatch> micro_batches) const;
+  /// 2. (all) Forward and backward of this replica's micro-batches: main gradients hold d(loss + z-loss), the mean over
+  /// the valid targets of `counts`, those of all replicas, before clipping. Every replica brings as many micro-batches,
+  /// all of one shape. Returns this rank's share of the losses.
+  LossStats backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts);
+  /// 3. (all) The norm of those gradients, over the data plane.
+  void reduce_norm();
+  /// 4. With the losses and counts of all ranks.
+  StepResult result_of(const LossStats& losses, const StepCounts& counts) const;
+
+  /// (all) The four, with counts and losses exchanged one after the other.
   StepResult forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step);
   /// (all) Clips and applies what forward_backward left. Call only when its result is finite.
   void update(StepResult& result, int64_t step, double lr);
-  /// Of the last forward_backward, before clipping, with the sums of each piece of the model.
+  /// Of the last reduce_norm, before clipping, with the sums of each piece of the model.
   const optim::GradNorm& gradient_norm() const { return last_norm_; }
   /// (all) Throws SharedError(kNonFinite) naming step and tensor when loss or gradients are not finite.
   void check_finite(const StepResult& result, int64_t step) const;
@@ -89,6 +103,8 @@ class Engine {
   const EngineOptions& options() const { return options_; }
 
  private:
+  const pipeline::Stream& schedule_of(const pipeline::ScheduleSpec& spec);
+  LossStats own_share(const LossStats& stats) const;  ///< every tensor rank of the last stage has the same sums
   void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
            const model::BlockObserver& after_block = {});
 
@@ -105,6 +121,8 @@ class Engine {
   std::optional<zero::DataParallel> replicas_;
   std::optional<zero::GlobalNorm> norms_;
   optim::GradNorm last_norm_;
+  /// This stage's lists, by kind and number of micro-batches: each is made once.
+  std::map<std::pair<pipeline::ScheduleKind, int64_t>, pipeline::Stream> schedules_;
 };
 
 }  // namespace ashlar::training

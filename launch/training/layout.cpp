@@ -33,10 +33,27 @@ std::string stage_text(const Layout& l, int64_t stage) {
   return text;
 }
 
+/// Of the schedule, by the simulator. What a step idles grows by the same with each micro-batch once the pipeline is
+/// full: of many, two numbers of them are simulated that cost a moment.
 double bubble_of(const Layout& l) {
+  constexpr int64_t kChunkRuns = 1 << 15;
   pipeline::Costs costs;
   costs.forward = costs.backward_input = costs.backward_weight = l.cut.flops;
-  return pipeline::simulate(l.schedule, pipeline::make_schedules(l.schedule), costs).bubble_fraction;
+  const auto bubble = [&](int64_t micro_batches) {
+    pipeline::ScheduleSpec spec = l.schedule;
+    spec.micro_batches = micro_batches;
+    return pipeline::simulate(spec, pipeline::make_schedules(spec), costs).bubble_fraction;
+  };
+  const int64_t all = l.schedule.micro_batches, stages = l.schedule.stages;
+  const int64_t many = std::max<int64_t>(kChunkRuns / l.schedule.chunks() / stages, 2) * stages + all % stages;
+  if (all <= many) return bubble(all);
+  const auto idle = [&](int64_t micro_batches) {  // in units of a micro-batch's work
+    const double b = bubble(micro_batches);
+    return static_cast<double>(micro_batches) * b / (1 - b);
+  };
+  const double at_many = idle(many), slope = (at_many - idle(many - stages)) / static_cast<double>(stages);
+  const double at_all = at_many + slope * static_cast<double>(all - many);
+  return at_all / (at_all + static_cast<double>(all));
 }
 
 using Row = std::vector<std::string>;

@@ -78,21 +78,24 @@ void Trainer::set_up(TrainerArgs& args) {
   stream_ = backend_->make_stream();
   log_.info(backend_->description());
   engine_.emplace(*backend_, *stream_, mesh_, engine_options(c));
-  slots_.resize(c.train.global_batch / (c.train.micro_batch * c.mesh.data));
+  const int64_t micro_batches = c.train.global_batch / (c.train.micro_batch * c.mesh.data);
   const pipeline::ScheduleSpec schedule{.kind = engine_->options().schedule,
                                         .stages = c.mesh.pipeline,
-                                        .micro_batches = static_cast<int64_t>(slots_.size()),
+                                        .micro_batches = micro_batches,
                                         .virtual_stages = c.mesh.virtual_stages};
   const pipeline::Partition cut = partition_of(
       c.model,
       {.sequence_length = c.train.sequence_length, .stages = c.mesh.pipeline, .virtual_stages = c.mesh.virtual_stages});
-  for (const std::string& line : layout_picture({.model = c.model,
-                                 .mesh = mesh_.shape(),
-                                 .cut = cut,
-                                 .schedule = schedule,
-                                 .sequence_parallel = c.mesh.sequence_parallel,
-                                 .hosts = comm::gather_texts(ranks_, comm::Bootstrap::host_name())}))
-    log_.info(line);
+  const std::vector<std::string> hosts = comm::gather_texts_at(ranks_, comm::Bootstrap::host_name(), 0);
+  if (first_rank_) {
+    for (const std::string& line : layout_picture({.model = c.model,
+                                   .mesh = mesh_.shape(),
+                                   .cut = cut,
+                                   .schedule = schedule,
+                                   .sequence_parallel = c.mesh.sequence_parallel,
+                                   .hosts = hosts}))
+      log_.info(line);
+  }
   std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
@@ -128,6 +131,7 @@ void Trainer::set_up(TrainerArgs& args) {
     metrics_.emplace(directory_.metrics(), step_, log_);
     validated_step_ = metrics_->last_validation_step();
   });
+  batches_.emplace(*engine_, *reader_, static_cast<size_t>(micro_batches));
   validated_step_ = comm::max_of(ranks_, validated_step_);
   if (!validation_) log_.info(str_cat(first, " has no validation part: no val_loss will be reported"));
   peak_flops_ = peak_flops(args.bootstrap, c.run.dtype, static_cast<int>(c.run.threads), 0.05);
@@ -168,23 +172,24 @@ bool Trainer::restore() {
 }
 
 StepResult Trainer::step(MetricsRow& row) {
-  const Ctx ctx = engine_->ctx();
   const double begin = now_sec();
   if (watch_) watch_->board.step(step_ + 1);
-  reader_->take_data_wait_ms();
-  for (DeviceBatch& slot : slots_) slot.upload(ctx, *reader_->next());
-  row.data_wait_ms = reader_->take_data_wait_ms();
-  StepResult result = engine_->forward_backward(micro_batches(slots_), step_);
+  batches_->advance();
+  row.data_wait_ms = heard_.next_data_wait_ms;
+  const StepCounts counts = heard_.next;
+  const LossStats own = engine_->backward(batches_->current(), step_, counts);
+  if (step_ + 1 < config_.train.steps) batches_->read_ahead();
+  StepExchange exchange(ranks_, message(own));
+  engine_->reduce_norm();
+  heard_ = exchange.wait();
+  StepResult result = engine_->result_of(heard_.losses, counts);
   engine_->check_finite(result, step_ + 1);
   row.lr = schedule_of(config_).lr(step_);
   engine_->update(result, step_, row.lr);
   ++step_;
   tokens_ += result.tokens;
   row.step_ms = (now_sec() - begin) * 1e3;
-  double most[] = {row.data_wait_ms, static_cast<double>(peak_resident_bytes())};  // of any rank
-  comm::max_all(ranks_, most);
-  row.data_wait_ms = most[0];
-  row.peak_memory_bytes = static_cast<int64_t>(most[1]);
+  row.peak_memory_bytes = heard_.peak_memory_bytes;
   return result;
 }
 
@@ -201,7 +206,7 @@ void Trainer::write_statistics() {
   const auto& optimizer = *engine_->optimizer();
   const std::vector<double>& grads = engine_->gradient_norm().squares;
   const std::vector<double> weights = norms.of(ctx, optimizer.ranges(), optimizer.master()).squares;
-  const std::vector<double> residual = engine_->residual_rms(slots_.front().micro_batch());
+  const std::vector<double> residual = engine_->residual_rms(batches_->current().front());
   if (!first_rank_) return;
   nlohmann::ordered_json row;
   row["step"] = step_;
@@ -287,11 +292,23 @@ void Trainer::say(const checkpoint::Retention::Report& report) {
   for (const std::string& warning : report.warnings) log_.warn(warning);
 }
 
+StepMessage Trainer::message(const LossStats& losses) const {
+  const auto request = signals_.pending();
+  StepMessage mine{.losses = losses,
+                   .stop = request ? static_cast<int64_t>(request->code) : 0,
+                   .peak_memory_bytes = peak_resident_bytes()};
+  batches_->tell(mine);
+  return mine;
+}
+
+std::optional<SignalWatch::Request> Trainer::stop_heard() const {
+  if (heard_.stop == 0) return std::nullopt;
+  return SignalWatch::request_of(static_cast<ExitCode>(heard_.stop));
+}
+
 std::optional<SignalWatch::Request> Trainer::stop_request() {
-  const auto mine = signals_.pending();
-  const auto code = comm::max_of(ranks_, mine ? static_cast<int64_t>(mine->code) : 0);
-  if (code == 0) return std::nullopt;
-  return SignalWatch::request_of(static_cast<ExitCode>(code));
+  heard_ = StepExchange(ranks_, message({})).wait();
+  return stop_heard();
 }
 
 ExitCode Trainer::run() {
@@ -308,12 +325,19 @@ ExitCode Trainer::train() {
   const model::FlopsPerToken flops = model::flops_per_token(c.model, c.train.sequence_length);
   std::optional<SignalWatch::Request> stop;
   const auto validate_if_due = [&] {
-    if (c.train.eval_every > 0 && step_ > 0 && step_ % c.train.eval_every == 0) validate();
+    const bool due = c.train.eval_every > 0 && step_ > 0 && step_ % c.train.eval_every == 0;
+    if (due) validate();
+    return due;
   };
   validate_if_due();  // what a signal has cut short
-  while (step_ < c.train.steps && !(stop = stop_request())) {
+  if (step_ < c.train.steps) {
+    batches_->read_ahead();
+    stop = stop_request();
+  }
+  while (step_ < c.train.steps && !stop) {
     MetricsRow row;
     row.result = step(row);
+    stop = stop_heard();
     row.step = step_;
     row.total_steps = c.train.steps;
     row.tokens = tokens_;
@@ -328,10 +352,12 @@ ExitCode Trainer::train() {
     report(row);
     say(retention_.poll());
     if (c.log.stats_every > 0 && step_ % c.log.stats_every == 0) write_statistics();
-    validate_if_due();
-    if (c.checkpoint.every > 0 && step_ % c.checkpoint.every == 0) save();
+    const bool validated = validate_if_due();
+    const bool saves = c.checkpoint.every > 0 && step_ % c.checkpoint.every == 0;
+    if (saves) save();
+    if (!stop && (validated || saves)) stop = stop_request();  // those take their time
   }
-  if (stop) {
+  if (stop && step_ < c.train.steps) {
     save();
     say(retention_.wait());
     log_.info(

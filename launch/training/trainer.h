@@ -14,6 +14,7 @@
 #include "launch/training/rank_watch.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/signals.h"
+#include "launch/training/step_batches.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/retention.h"
 #include "parallel/comm/bootstrap.h"
@@ -65,7 +66,9 @@ class Trainer {
   void save();
   void say(const checkpoint::Retention::Report& report);
   void check_state();  ///< throws Error(kNonFinite) when a weight or moment is not finite
-  std::optional<SignalWatch::Request> stop_request();  ///< of any rank, the same on all
+  StepMessage message(const LossStats& losses) const;      ///< of this rank
+  std::optional<SignalWatch::Request> stop_request();      ///< exchanges a message; of any rank, the same on all
+  std::optional<SignalWatch::Request> stop_heard() const;  ///< the request in the last message of all
 
   config::RunConfig config_;
   std::string config_toml_, tokenizer_json_;
@@ -86,10 +89,11 @@ class Trainer {
   std::optional<MetricsFile> metrics_;  ///< rank 0's
   std::unique_ptr<data::Prefetcher> reader_;
   std::unique_ptr<data::ValidationStream> validation_;
-  std::vector<DeviceBatch> slots_;  ///< of a step's micro-batches, or of some of an evaluation
-  std::vector<double> recent_ms_;   ///< step times of late, for the time that remains
-  double peak_flops_ = 0;           ///< of all ranks
-  int64_t step_ = 0;                ///< completed
+  std::optional<StepBatches> batches_;
+  StepMessage heard_;              ///< of all ranks, the last one
+  std::vector<double> recent_ms_;  ///< step times of late, for the time that remains
+  double peak_flops_ = 0;          ///< of all ranks
+  int64_t step_ = 0;               ///< completed
   int64_t tokens_ = 0;
   int64_t saved_step_ = -1;
   int64_t validated_step_ = -1;

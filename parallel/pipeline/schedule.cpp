@@ -139,16 +139,22 @@ std::string describe(const Action& action) {
   return text.empty() ? "empty transfer" : text;
 }
 
-std::vector<Stream> make_schedules(const ScheduleSpec& spec) {
+namespace {
+
+std::vector<std::vector<Round>> all_rounds(const ScheduleSpec& spec) {
   check(spec);
   std::vector<std::vector<Round>> rounds;
   for (int64_t stage = 0; stage < spec.stages; ++stage) rounds.push_back(compute_rounds(spec, stage));
-  return add_transfers(spec, rounds);
+  return rounds;
 }
+
+}  // namespace
+
+std::vector<Stream> make_schedules(const ScheduleSpec& spec) { return add_transfers(spec, all_rounds(spec)); }
 
 Stream make_schedule(const ScheduleSpec& spec, int64_t stage) {
   ASHLAR_CHECK(stage >= 0 && stage < spec.stages, "stage ", stage, " of ", spec.stages);
-  return std::move(make_schedules(spec)[static_cast<size_t>(stage)]);
+  return add_transfers_of(spec, all_rounds(spec), stage);
 }
 
 }  // namespace ashlar::pipeline

@@ -100,16 +100,20 @@ int64_t turn_of(int64_t from, int64_t to) {
   return high - low > 1 ? 1 : low % 2;
 }
 
+/// All of them, or those from and to stage `only`: tensors come from neighbours and go to them.
 std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
-                             const std::vector<std::vector<int64_t>>& ticks) {
+                             const std::vector<std::vector<int64_t>>& ticks, std::optional<int64_t> only) {
   std::vector<Move> moves;
   for (int64_t stage = 0; stage < spec.stages; ++stage) {
+    const int64_t ahead = only ? (*only - stage + spec.stages) % spec.stages : 0;
+    if (std::min(ahead, spec.stages - ahead) > 1) continue;
     const auto s = static_cast<size_t>(stage);
     for (size_t i = 0; i < rounds[s].size(); ++i) {
       for (const Action& action : rounds[s][i]) {
         const std::optional<Tensor> input = input_of(spec, stage, action);
         if (!input) continue;
         const int64_t from = stage_of(input->maker, spec.stages);
+        if (only && from != *only && stage != *only) continue;
         moves.push_back({.tick = ticks[s][i],
                          .turn = turn_of(from, stage),
                          .from = from,
@@ -123,11 +127,10 @@ std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::ve
   return moves;
 }
 
-}  // namespace
-
-std::vector<Stream> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds) {
+std::vector<Stream> cut(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
+                        std::optional<int64_t> only) {
   const std::vector<std::vector<int64_t>> ticks = start_ticks(spec, rounds);
-  const std::vector<Move> moves = list_moves(spec, rounds, ticks);
+  const std::vector<Move> moves = list_moves(spec, rounds, ticks, only);
   std::vector<Stream> streams(rounds.size());
   std::vector<size_t> next(rounds.size(), 0);  // round of each stage
   const auto run_rounds_before = [&](size_t stage, int64_t tick) {
@@ -136,6 +139,7 @@ std::vector<Stream> add_transfers(const ScheduleSpec& spec, const std::vector<st
     }
   };
   const auto meet = [&](int64_t tick, int64_t stage, int64_t peer, const Move* out, const Move* in) {
+    if (only && stage != *only) return;
     Action action{.kind = ActionKind::kTransfer, .peer = peer};
     if (out != nullptr) action.send = out->sent;
     if (in != nullptr) action.receive = in->received;
@@ -160,9 +164,20 @@ std::vector<Stream> add_transfers(const ScheduleSpec& spec, const std::vector<st
     }
   }
   for (size_t stage = 0; stage < rounds.size(); ++stage) {
+    if (only && static_cast<int64_t>(stage) != *only) continue;
     if (!rounds[stage].empty()) run_rounds_before(stage, ticks[stage].back() + 1);
   }
   return streams;
+}
+
+}  // namespace
+
+std::vector<Stream> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds) {
+  return cut(spec, rounds, std::nullopt);
+}
+
+Stream add_transfers_of(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds, int64_t stage) {
+  return std::move(cut(spec, rounds, stage)[static_cast<size_t>(stage)]);
 }
 
 }  // namespace ashlar::pipeline

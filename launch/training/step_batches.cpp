@@ -1,0 +1,44 @@
+#include "launch/training/step_batches.h"
+
+#include <utility>
+
+#include "launch/training/evaluation.h"
+
+namespace ashlar::training {
+
+StepBatches::StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_batches)
+    : engine_(engine), reader_(reader), current_(micro_batches), next_(micro_batches) {}
+
+void StepBatches::read() {
+  if (read_) return;
+  reader_.take_data_wait_ms();
+  for (DeviceBatch& batch : next_) batch.upload(engine_.ctx(), *reader_.next());
+  next_wait_ms_ = reader_.take_data_wait_ms();
+  next_counts_ = engine_.own_counts(micro_batches(next_));
+  read_ = true;
+}
+
+void StepBatches::read_ahead() {
+  try {
+    read();
+  } catch (const Error&) {
+    // The reader throws it again when the step begins that cannot do without.
+  }
+}
+
+void StepBatches::advance() {
+  read();
+  std::swap(current_, next_);
+  next_counts_ = {};
+  next_wait_ms_ = 0;
+  read_ = false;
+}
+
+std::vector<pipeline::MicroBatch> StepBatches::current() const { return micro_batches(current_); }
+
+void StepBatches::tell(StepMessage& mine) const {
+  mine.next = next_counts_;
+  mine.next_data_wait_ms = next_wait_ms_;
+}
+
+}  // namespace ashlar::training

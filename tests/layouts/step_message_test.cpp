@@ -1,0 +1,88 @@
+// What ranks tell each other once a step: merged as the fields say, in one tree operation, beside the gradient norm.
+#include "launch/training/step_message.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "tests/layouts/axes.h"
+#include "tests/layouts/meshes.h"
+#include "tests/layouts/on_mesh.h"
+
+namespace ashlar::testing {
+namespace {
+
+using training::SaveState;
+using training::StepExchange;
+using training::StepMessage;
+
+TEST(StepMessages, AreMerged) {
+  comm::ControlPlane& ranks = bootstrap().control();
+  const int rank = ranks.rank(), size = ranks.size();
+  const StepMessage all = StepExchange(ranks, {.losses = {.loss = 1.5 * rank,
+                                                          .z_loss = 0.25,
+                                                          .log_z = -2.0 * rank,
+                                                          .max_log_z = 1.0 + rank,
+                                                          .max_logit = -3.0 - rank,
+                                                          .valid = 10 + rank},
+                                               .stop = rank == 0 ? 75 : 0,
+                                               .save = rank == size - 1 ? SaveState::kWriting : SaveState::kDurable,
+                                               .peak_memory_bytes = int64_t{1} << (30 + rank),
+                                               .next = {.tokens = 100, .valid_targets = rank},
+                                               .next_data_wait_ms = 0.5 * rank})
+                              .wait();
+  const int pairs = size * (size - 1) / 2;  // the sum of all ranks
+  EXPECT_EQ(all.losses.loss, 1.5 * pairs);
+  EXPECT_EQ(all.losses.z_loss, 0.25 * size);
+  EXPECT_EQ(all.losses.log_z, -2.0 * pairs);
+  EXPECT_EQ(all.losses.max_log_z, size);
+  EXPECT_EQ(all.losses.max_logit, -3.0);
+  EXPECT_EQ(all.losses.valid, 10 * size + pairs);
+  EXPECT_EQ(all.stop, 75);
+  EXPECT_EQ(all.save, SaveState::kWriting);
+  EXPECT_EQ(all.peak_memory_bytes, int64_t{1} << (29 + size));
+  EXPECT_EQ(all.next.tokens, 100 * size);
+  EXPECT_EQ(all.next.valid_targets, pairs);
+  EXPECT_EQ(all.next_data_wait_ms, 0.5 * (size - 1));
+  for (const SaveState last : {SaveState::kNone, SaveState::kDurable, SaveState::kWriting, SaveState::kFailed}) {
+    const SaveState mine = rank == size / 2 ? last : std::min(last, SaveState::kDurable);
+    EXPECT_EQ(StepExchange(ranks, {.save = mine}).wait().save, last);
+  }
+}
+
+// A step in parts has the numbers of forward_backward, and one message.
+TEST(StepMessages, OneForAStep) {
+  model::ModelConfig config = config_of({.name = "Step"});
+  config.n_layers = 9;
+  TinyModel source(config, DType::kFloat32, 2, 16);
+  const std::vector<pipeline::MicroBatch> batches(4, {.view = source.batch(), .valid_targets = 7});
+  for (const mesh::MeshShape& shape : meshes(bootstrap().world().size())) {
+    if (shape.ranks() != bootstrap().world().size()) continue;
+    SCOPED_TRACE(name_of(shape));
+    OnMesh on(shape, config, DType::kFloat32, false);
+    on.engine.initialize();
+    const training::StepResult whole = on.engine.forward_backward(batches, 3);
+    const training::StepCounts counts{.tokens = whole.tokens, .valid_targets = whole.valid_targets};
+    comm::ControlPlane& control = on.mesh.control();
+    on.engine.wait_weights();
+    const comm::Traffic before = control.engine()->control_traffic();
+    const LossStats own = on.engine.backward(batches, 3, counts);
+    StepExchange exchange(control, {.losses = own, .next = on.engine.own_counts(batches)});
+    on.engine.reduce_norm();
+    const StepMessage all = exchange.wait();
+    const auto sent = control.engine()->control_traffic().messages - before.messages;
+    const training::StepResult parts = on.engine.result_of(all.losses, counts);
+    EXPECT_EQ(parts.loss, whole.loss);
+    EXPECT_EQ(parts.z_loss, whole.z_loss);
+    EXPECT_EQ(parts.max_logit, whole.max_logit);
+    EXPECT_EQ(parts.grad_norm, whole.grad_norm);
+    EXPECT_EQ(all.next.tokens, shape.data * 4 * 2 * 16);
+    EXPECT_EQ(all.next.valid_targets, shape.data * 4 * 7);
+    EXPECT_EQ(whole.valid_targets, shape.data * 4 * 7);
+    EXPECT_LE(sent, std::bit_width(static_cast<unsigned>(control.size() - 1)) + 1);
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::testing
