@@ -346,6 +346,9 @@ TEST(CheckedFile, SizeAndRecordAreChecked) {
   spit(dir.file("data"), std::string(99, 'x'));
   const Error error = error_of([&] { CheckedFile file(dir.file("data"), sums); });
   EXPECT_THAT(error.what(), HasSubstr("expected 100 bytes, got 99"));
+  spit(dir.file("data"), std::string(101, 'x'));
+  EXPECT_THAT(error_of([&] { CheckedFile file(dir.file("data"), sums); }).what(),
+              HasSubstr("expected 100 bytes, got 101"));
 }
 
 }  // namespace

@@ -119,6 +119,7 @@ TEST(Safetensors, EveryMalformedHeaderIsNamed) {
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "do not lie in"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "do not lie in the 4 bytes"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "need 8"},
+      {R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}})", "need 2"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "too large"},
       {R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", "the tensors end at byte"},
       {R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[2,4]}})", "overlap or leave a gap"},
@@ -306,6 +307,23 @@ TEST(SafetensorsModel, ShardWithATensorThatTheIndexDoesNotPlaceThere) {
   writer.finish();
   spit(dir.file("model.safetensors.index.json"), R"({"weight_map":{"x":"s1"}})");
   EXPECT_THAT(error_of([&] { SafetensorsModel bad(dir.path()); }).what(), HasSubstr("'extra'"));
+}
+
+// The second shard holds a further `x`: which one is the model's cannot be known.
+TEST(SafetensorsModel, ATensorInTwoShards) {
+  const ashlar::testing::ScratchDir dir;
+  const uint8_t value = 1;
+  for (const char* shard : {"s1", "s2"}) {
+    SafetensorsWriter writer(dir.file(shard), {{"x", FileDType::kU8, {1}}, {shard, FileDType::kU8, {1}}});
+    writer.write("x", std::as_bytes(std::span(&value, 1)));
+    writer.write(shard, std::as_bytes(std::span(&value, 1)));
+    writer.finish();
+  }
+  spit(dir.file("model.safetensors.index.json"), R"({"weight_map":{"x":"s1","s1":"s1","s2":"s2"}})");
+  const Error error = error_of([&] { SafetensorsModel bad(dir.path()); });
+  EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+  EXPECT_THAT(error.what(), HasSubstr("'x'"));
+  EXPECT_THAT(error.what(), HasSubstr("s2"));
 }
 
 TEST(SafetensorsModel, NeitherFileIsAnInputError) {

@@ -135,7 +135,7 @@ targets=() binary=0
 for suite in $suites; do
   grep -q "^ashlar_add_test($suite[ )]" "$root/tests/CMakeLists.txt" || fail 70 "a table names a suite '$suite' that there is not"
   targets+=("test_$suite")
-  if grep -q "^ashlar_add_test($suite BINARY" "$root/tests/CMakeLists.txt"; then binary=1; fi
+  if starts_binary "$suite"; then binary=1; fi
 done
 if [ "$binary" -eq 1 ]; then targets+=(ashlar); fi
 
@@ -181,7 +181,7 @@ judge() {
   verdict=MISSED how=
   for suite in $(cut -d ' ' -f 1 "$work/table/$1/runs" | sort -u); do
     needed+=("test_$suite")
-    if grep -q "^ashlar_add_test($suite BINARY" "$root/tests/CMakeLists.txt"; then needed+=(ashlar); fi
+    if starts_binary "$suite"; then needed+=(ashlar); fi
   done
   if ! CCACHE_PREFIX=$work/without_warnings build_tree "${needed[@]}"; then
     verdict=BROKEN how="is not built: $(grep -m 1 -E 'error|undefined reference' "$work/build.log" || tail -n 1 "$work/build.log")"

@@ -7,8 +7,8 @@
 baseline=$work/baseline
 tests_log=$work/tests.log
 spare_seconds=30  # beyond the limit of a test, before a run is taken for hung
-tests_pid=
-trap 'stop_tests' EXIT
+tests_pid= scratch=
+trap 'stop_tests; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
 
 # keep_baseline TARGET...: the programs that were built without a mutant.
 keep_baseline() {
@@ -35,14 +35,21 @@ run_tests() {
   local command=("$executable")
   if [ "$ranks" != - ]; then command=("$root/launch/scripts/with_ranks.sh" "$ranks" "$executable"); fi
   began=$(now_us)
-  ASHLAR_TEST_SECONDS=$limit nice -n 5 setsid "${command[@]}" --gtest_color=no --gtest_filter="$filter" \
-    </dev/null >"$tests_log" 2>&1 &
+  # A mutant may forget to remove its files, or reserve all there is: it gets a folder of its own and small files.
+  scratch=$(mktemp -d "${TMPDIR:-/tmp}/ashlar-mutant-XXXXXX")
+  (
+    ulimit -S -f 4194304  # 4 GiB
+    TMPDIR=$scratch ASHLAR_TEST_SECONDS=$limit exec nice -n 5 setsid "${command[@]}" --gtest_color=no \
+      --gtest_filter="$filter"
+  ) </dev/null >"$tests_log" 2>&1 &
   tests_pid=$!
   while kill -0 "$tests_pid" 2>/dev/null && ! grep -qsE "$failure" "$tests_log"; do
     sleep 0.1
     if [ $(($(now_us) - began)) -gt $(((limit + spare_seconds) * 1000000)) ]; then timed_out=1; break; fi
   done
   if kill -0 "$tests_pid" 2>/dev/null; then stop_tests; else wait "$tests_pid" || code=$?; tests_pid=; fi
+  rm -rf "$scratch"
+  scratch=
   test=$(awk -v failure="${failure//\\/\\\\}" '/^\[ RUN/ { test = $NF } $0 ~ failure { exit } END { print test }' "$tests_log")
   if grep -qE "$failure" "$tests_log"; then
     outcome=fail
@@ -67,13 +74,16 @@ measure_baseline() {
 }
 declare -A limits=()
 
+# starts_binary SUITE: whether its tests start build/ashlar.
+starts_binary() { grep -q "^ashlar_add_test($1 BINARY" "$root/tests/CMakeLists.txt"; }
+
 # passes_without SUITE RANKS FILTER LIMIT: whether the program without the mutant passes, where the tests start
 # build/ashlar with that one in its place.
 passes_without() {
   local ashlar=$tree/build/ashlar
-  if [ -e "$baseline/ashlar" ]; then mv "$ashlar" "$work/ashlar.mutant" && cp -p "$baseline/ashlar" "$ashlar"; fi
+  if starts_binary "$1"; then mv "$ashlar" "$work/ashlar.mutant" && cp -p "$baseline/ashlar" "$ashlar"; fi
   run_tests "$baseline/test_$1" "$2" "$3" "$4"
-  if [ -e "$baseline/ashlar" ]; then mv "$work/ashlar.mutant" "$ashlar"; fi
+  if starts_binary "$1"; then mv "$work/ashlar.mutant" "$ashlar"; fi
   [ "$outcome" = pass ]
 }
 
