@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <numeric>
 
 #include "core/base/philox.h"
@@ -138,6 +139,38 @@ std::string text_of(const LayoutCase& c) {
 std::pair<int, int> numbers() {
   if (const char* one = std::getenv("ASHLAR_MESH")) return {std::atoi(one), std::atoi(one) + 1};
   return {0, long_form() ? 200 : 6};
+}
+
+// What the 200 of the long form meet: every axis often, and the ones of the mesh together.
+TEST(RandomMeshes, MeetEveryAxis) {
+  if (bootstrap().world().size() > 1) return;
+  std::map<std::string, int> seen;
+  for (int number = 0; number < 200; ++number) {
+    const LayoutCase c = drawn(number, 8);
+    const model::ModelConfig& m = c.config;
+    const bool pipeline = c.mesh.pipeline > 1, data = c.mesh.data > 1, tensor = c.mesh.tensor > 1;
+    ++seen[str_cat(c.mesh.ranks(), " ranks")];
+    seen["pipeline"] += pipeline, seen["data"] += data, seen["tensor"] += tensor;
+    seen["pipeline x data"] += pipeline && data, seen["pipeline x tensor"] += pipeline && tensor;
+    seen["data x tensor"] += data && tensor, seen["all three"] += pipeline && data && tensor;
+    seen["sequence parallel"] += c.sequence_parallel;
+    ++seen[str_cat(pipeline ? "" : "no pipeline, ", pipeline::name_of(c.schedule))];
+    seen["chunks"] += c.virtual_stages > 1;
+    seen["fewer micro-batches than stages"] += c.micro_batches < c.mesh.pipeline;
+    ++seen[str_cat(name_of(c.dtype))];
+    ++seen[str_cat("recompute ", static_cast<int>(c.recompute))];
+    ++seen[str_cat(name_of(m.block.topology), " ", m.block.parallel_norms)];
+    ++seen[str_cat("positions ", name_of(m.pos.type))];
+    seen["KV heads shared by ranks"] += m.n_kv_heads < c.mesh.tensor;
+    seen["grouped heads"] += m.n_kv_heads < m.n_heads && m.n_kv_heads >= c.mesh.tensor;
+    seen["tied over stages"] += m.tied && pipeline;
+    seen["dropout"] += m.dropout.embed + m.dropout.attn + m.dropout.resid > 0;
+    seen["documents"] += c.documents, seen["padded vocabulary"] += m.vocab_padded() > m.vocab_size;
+    seen["biases"] += m.bias.qkv, seen["gated"] += m.ffn.gated, seen["z-loss"] += m.loss.z_coef > 0;
+    seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
+  }
+  EXPECT_EQ(seen.size(), 47U) << ::testing::PrintToString(seen);
+  for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 
 class RandomMesh : public ::testing::TestWithParam<int> {};
