@@ -6,7 +6,7 @@
 
 baseline=$work/baseline
 tests_log=$work/tests.log
-spare_seconds=30  # beyond the limit of a test, before a run is taken for hung
+spare_seconds=10  # beyond the limit of a test, before a run is taken for hung
 tests_pid= scratch=
 trap 'stop_tests; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
 
@@ -69,7 +69,7 @@ measure_baseline() {
   local began
   began=$(now_us)
   run_tests "$baseline/test_$1" "$2" "$3" 600
-  limits["$*"]=$((30 + 10 * ($(now_us) - began) / 1000000))
+  limits["$*"]=$((20 + 5 * ($(now_us) - began) / 1000000))
   [ "$outcome" = pass ]
 }
 declare -A limits=()
