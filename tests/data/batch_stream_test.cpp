@@ -155,6 +155,14 @@ TEST_F(Streams, MixturesDrawByWeight) {
   }
 }
 
+TEST_F(Streams, TheSeedDecidesTheOrder) {
+  TrainStream first(opened({{path(), 1}}), options(100, 1), 5, 0), second(opened({{path(), 1}}), options(100, 1), 6, 0);
+  int64_t equal = 0;
+  for (const auto rows = rows_of(first, 100), others = rows_of(second, 100); const auto& [sample, row] : rows)
+    equal += row == others.at(sample) ? 1 : 0;
+  EXPECT_LE(equal, 2);
+}
+
 TEST_F(Streams, EntriesOfAMixtureHaveOrdersOfTheirOwn) {
   TrainStream stream(opened({{path(), 1}, {path(), 1}}), options(100, 2), 5, 0);  // in turn
   int64_t equal = 0;
@@ -227,6 +235,15 @@ TEST_F(Streams, ValidationCoversEveryTargetOnceOnAnyMesh) {
     }
   }
   EXPECT_EQ(ValidationStream(path(), options(10, 2), 7).num_batches(), 7);
+  // So many and no more on any number of replicas, also where they do not divide what is asked for.
+  for (const int64_t dp : {1, 2, 3, 4}) {
+    int64_t counted = 0;
+    for (int64_t d = 0; d < dp; ++d) {
+      ValidationStream stream(path(), options(10, 2, d, dp), 7);
+      for (Batch batch; stream.next(batch);) counted += batch.valid_targets;
+    }
+    EXPECT_EQ(counted, 7 * 2 * 10) << dp << " replicas";
+  }
   // As many batches as anybody may ask for are the whole part, whatever multiplying them with the batch would give.
   for (const int64_t dp : {1, 3}) {
     const int64_t whole = ValidationStream(path(), options(10, 4, 0, dp)).num_batches();
