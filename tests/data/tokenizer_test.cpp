@@ -41,6 +41,7 @@ TEST(Characters, IdsAreRanksOfCodePoints) {
   EXPECT_EQ(tokenizer->eod_id(), 9);
   EXPECT_EQ(tokenizer->encode(text), Ids({2, 5, 3, 3, 4, 0, 6, 7, 0, 8, 1}));
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  EXPECT_EQ(tokenizer->decode(Ids({2, 9, 5, 9})), "h\u00e9") << "an end of document has no text";
 }
 
 TEST(Characters, UnknownAndInvalidTextIsPlaced) {
