@@ -1,5 +1,7 @@
 #include "data/prefetcher.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <utility>
 
@@ -23,6 +25,7 @@ Prefetcher::~Prefetcher() {
 }
 
 void Prefetcher::run() {
+  pthread_setname_np(pthread_self(), "ashlar-reader");  // for whoever reports where it hangs
   const auto depth = static_cast<int64_t>(ring_.size());
   try {
     for (;;) {

@@ -81,6 +81,11 @@ std::vector<int> share_of_cores(const CoreShare& share) {
   return {first, first + size};
 }
 
+Cores share_cores(const World& world, Log& log) {
+  const int64_t cores = widen_affinity(world, log);
+  return {.machine = cores, .threads = std::max<int64_t>(1, cores / world.local_ranks)};
+}
+
 int64_t widen_affinity(const World& world, Log& log, int64_t threads) {
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;

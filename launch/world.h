@@ -31,6 +31,14 @@ World world_of(comm::Bootstrap& bootstrap);
 /// Returns the cores that the ranks of this machine share; without a launcher, those of this process.
 int64_t widen_affinity(const World& world, Log& log, int64_t threads = 1);
 
+/// What a rank computes with when nobody says otherwise.
+struct Cores {
+  int64_t machine = 1;  ///< those that the ranks of this machine share
+  int64_t threads = 1;  ///< this rank's share of them, at least one
+};
+/// Widens the affinity as above and divides the cores among the ranks. Call before any thread is started.
+Cores share_cores(const World& world, Log& log);
+
 /// Which of the machine's cores are a rank's share.
 struct CoreShare {
   std::span<const int> allowed;  ///< their numbers, ascending, at least one

@@ -43,13 +43,13 @@ std::vector<std::string> alternatives(const std::string& compare) {
   return all;
 }
 
-config::RunConfig resolve(const std::string& file, const std::vector<std::string>& overrides,
-                          comm::Bootstrap& bootstrap) {
+config::RunConfig resolve(const std::string& file, const std::vector<std::string>& overrides, Session& session) {
+  comm::Bootstrap& bootstrap = session.bootstrap;
   config::RawConfig raw = config::read_config(file, overrides);
   training::take_start(raw);
   config::Facts facts{.ranks = bootstrap.world().size(),
                       .local_ranks = bootstrap.local_size(),
-                      .hardware_threads = cpu::detect_cpu().cores,
+                      .hardware_threads = session.cores.machine,
                       .purpose = config::Purpose::kStep};
   if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // bytes: no dataset is opened here
   config::RunConfig config = config::resolve(raw, facts).config;
@@ -60,7 +60,7 @@ config::RunConfig resolve(const std::string& file, const std::vector<std::string
   return config;
 }
 
-StepArguments parse(std::span<const std::string> words, comm::Bootstrap& bootstrap) {
+StepArguments parse(std::span<const std::string> words, Session& session) {
   Arguments arguments("bench step", words);
   StepArguments a{.steps = arguments.integer("--steps", 5, 1, 100000),
                   .warmup = arguments.integer("--warmup", 2, 0, 100000),
@@ -74,7 +74,7 @@ StepArguments parse(std::span<const std::string> words, comm::Bootstrap& bootstr
   for (const std::string& alternative : alternatives(compare)) {
     std::vector<std::string> all = overrides;
     if (!alternative.empty()) all.push_back(alternative);
-    a.variants.push_back({alternative, resolve(files[0], all, bootstrap)});
+    a.variants.push_back({alternative, resolve(files[0], all, session)});
   }
   return a;
 }
@@ -163,9 +163,10 @@ void print_comparison(std::ostream& out, const StepArguments& a, std::span<const
 
 }  // namespace
 
-int run_bench_step(std::span<const std::string> words, comm::Bootstrap& bootstrap, std::ostream& out) {
+int run_bench_step(std::span<const std::string> words, Session& session, std::ostream& out) {
+  comm::Bootstrap& bootstrap = session.bootstrap;
   StepArguments arguments;
-  comm::together(bootstrap.control(), [&] { arguments = parse(words, bootstrap); });
+  comm::together(bootstrap.control(), [&] { arguments = parse(words, session); });
   std::vector<std::unique_ptr<StepBench>> benches;
   for (const Variant& variant : arguments.variants)
     benches.push_back(std::make_unique<StepBench>(variant.config, bootstrap));

@@ -1,6 +1,7 @@
 #include "launch/commands/commands.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <iostream>
 #include <new>
@@ -19,6 +20,7 @@
 #include "launch/commands/import_export.h"
 #include "launch/commands/launch.h"
 #include "launch/commands/params.h"
+#include "launch/commands/session.h"
 #include "launch/commands/train.h"
 #include "launch/config/schema.h"
 #include "launch/world.h"
@@ -72,18 +74,28 @@ const char* const kBenchHelp =
     "the\n"
     "ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes cut messages in other ways.\n";
 
-int run_bench(std::span<const std::string> words, comm::Bootstrap& bootstrap) {
+int run_bench(std::span<const std::string> words, Session& session) {
   const std::string what = words.empty() ? "" : words[0];
   std::ostream nowhere(nullptr);  // several ranks measure at once, one tells
   std::ostream& out = world_from_environment().rank == 0 ? std::cout : nowhere;
-  const std::span<const std::string> rest = words.empty() ? words : words.subspan(1);
+  std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  const bool kernels = what == "gemm" || what == "kernels" || what == "attention";
+  if (kernels && comm::launched_by_mpi() && std::find(rest.begin(), rest.end(), "--threads") == rest.end()) {
+    rest.insert(rest.end(), {"--threads", str_cat(session.cores.threads)});  // several ranks measure beside each other
+  }
   if (what == "gemm") return run_bench_gemm(rest, out);
   if (what == "kernels") return run_bench_kernels(rest, out);
   if (what == "attention") return run_bench_attention(rest, out);
-  if (what == "comm") return run_bench_comm(rest, bootstrap, out);
-  if (what == "step") return run_bench_step(rest, bootstrap, out);
+  if (what == "comm") return run_bench_comm(rest, session.bootstrap, out);
+  if (what == "step") return run_bench_step(rest, session, out);
   throw input_error("bench", "expected gemm, kernels, attention, comm or step, got ", what.empty() ? "nothing" : what,
                     "; ashlar bench --help lists all");
+}
+
+training::SignalWatch::Speaker speaker_of(const World& world) {
+  // As long as it takes to see that a rank is gone, on this machine or, where there are others, on one of them.
+  const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
+  return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience};
 }
 
 const Command& find_command(const std::vector<Command>& all, const std::string& name) {
@@ -95,16 +107,17 @@ const Command& find_command(const std::vector<Command>& all, const std::string& 
   throw input_error("ashlar", "unknown command ", name, "; did you mean ", nearest->name, "? ashlar --help lists all");
 }
 
-std::vector<Command> command_table(training::SignalWatch& signals, comm::Bootstrap& bootstrap, Log& log) {
+std::vector<Command> command_table(Session& session) {
+  Log& log = session.log;
   return {
       {"train", "train the model of a configuration file; continues where it stopped", kTrainHelp,
-       [&](std::span<const std::string> words) { return run_train_command(words, signals, bootstrap, log); }, true,
-       true, kTrainingMemory},
+       [&](std::span<const std::string> words) { return run_train_command(words, session); }, true, true,
+       kTrainingMemory},
       {"eval", "loss of a checkpoint on a validation part", kEvalHelp,
-       [&](std::span<const std::string> words) { return run_eval_command(words, bootstrap, log); }, true, false,
+       [&](std::span<const std::string> words) { return run_eval_command(words, session); }, true, false,
        "use a smaller --batch or --sequence-length, --dtype bf16, or more ranks"},
       {"generate", "text from a checkpoint", kGenerateHelp,
-       [&](std::span<const std::string> words) { return run_generate_command(words, bootstrap, log); }, true, false,
+       [&](std::span<const std::string> words) { return run_generate_command(words, session); }, true, false,
        "use fewer --tokens, a shorter prompt, --dtype bf16, or more ranks"},
       {"import", "a Hugging Face model as a checkpoint", kImportHelp,
        [&](std::span<const std::string> words) { return run_import_command(words, log); }, false, false,
@@ -122,13 +135,11 @@ std::vector<Command> command_table(training::SignalWatch& signals, comm::Bootstr
          return commands::explain_command({words.begin(), words.end()});
        }},
       {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp,
-       [&](std::span<const std::string> words) { return run_bench(words, bootstrap); }, true, false,
+       [&](std::span<const std::string> words) { return run_bench(words, session); }, true, false,
        "measure something smaller: --shapes, --largest, train.micro_batch, the model"},
       {"launch", "run a command on many ranks: the mpirun line that works here", kLaunchHelp,
        [&](std::span<const std::string> words) {
-         const auto check = [&](const std::string& name) {
-           find_command(command_table(signals, bootstrap, log), name);
-         };
+         const auto check = [&](const std::string& name) { find_command(command_table(session), name); };
          return run_launch_command(words, check, std::cout);
        }},
   };
@@ -155,8 +166,10 @@ bool prints_its_result(const std::vector<std::string>& words) {
 
 int run_command(const std::vector<std::string>& words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log) {
-  const std::vector<Command> all = command_table(signals, bootstrap, log);
-  const bool speaks = world_from_environment().rank == 0;
+  Session session{.signals = signals, .bootstrap = bootstrap, .log = log, .cores = {}, .watch = nullptr};
+  const std::vector<Command> all = command_table(session);
+  const World world = world_from_environment();
+  const bool speaks = world.rank == 0;
   if (words.empty() || asks_for_help(words[0])) {
     if (speaks) print_overview(all);
     return words.empty() ? static_cast<int>(ExitCode::kInput) : 0;
@@ -171,12 +184,20 @@ int run_command(const std::vector<std::string>& words, training::SignalWatch& si
     if (speaks) std::cout << found.help;
     return 0;
   }
+  if (found.asks_for_signals) signals.watch(speaker_of(world));
   if (!found.asks_for_signals) signals.release();
-  if (found.by_all_ranks || !comm::launched_by_mpi()) return run_with_advice(found, rest);
-  comm::ControlPlane& ranks = bootstrap.control();
-  int code = 0;
-  comm::together(ranks, [&] { code = ranks.rank() == 0 ? run_with_advice(found, rest) : 0; });
-  return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));
+  session.cores = share_cores(world, log);  // before MPI starts a thread
+  if (!found.asks_for_signals && !comm::launched_by_mpi()) return run_with_advice(found, rest);
+  // While a run starts nobody knows its configuration; what takes a minute without a byte read is no start.
+  session.watch =
+      training::watch_ranks(bootstrap.control(), signals, {.after_seconds = found.asks_for_signals ? 60.0 : 0});
+  return training::naming_the_lost(*session.watch, [&] {
+    if (found.by_all_ranks) return run_with_advice(found, rest);
+    comm::ControlPlane& ranks = bootstrap.control();
+    int code = 0;
+    comm::together(ranks, [&] { code = ranks.rank() == 0 ? run_with_advice(found, rest) : 0; });
+    return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));
+  });
 }
 
 }  // namespace ashlar::launch

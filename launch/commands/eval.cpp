@@ -25,7 +25,7 @@ const char* const kEvalHelp =
     "  --batch B              sequences at once (default: as trained)\n"
     "  --batches N            default 0: the whole part\n"
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N            of each rank (default: all cores)\n"
+    "  --threads N            of each rank (default: the cores of its machine / the ranks there)\n"
     "  --tensor N --pipeline N  under mpirun: ranks that share each layer, stages of layers (default: as trained, or\n"
     "                         whole models); the ranks that remain are replicas that share the data\n";
 
@@ -95,11 +95,13 @@ data::ValidationStream open_stream(const EvalArguments& a, const training::Loade
 
 }  // namespace
 
-int run_eval_command(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log) {
-  comm::ControlPlane& ranks = bootstrap.control();
+int run_eval_command(std::span<const std::string> words, Session& session) {
+  Log& log = session.log;
+  comm::ControlPlane& ranks = session.bootstrap.control();
   EvalArguments a;
   comm::together(ranks, [&] { a = parse(words); });
-  const training::LoadedModel m = training::load_model(a.load, bootstrap, log);
+  if (a.load.threads == 0) a.load.threads = session.cores.threads;
+  const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
   std::optional<data::ValidationStream> stream;
   comm::together(ranks, [&] { stream.emplace(open_stream(a, m)); });
   for (const std::string& remark : stream->dataset().remarks()) log.warn(remark);

@@ -3,13 +3,12 @@
 #include <span>
 #include <string>
 
-#include "core/base/log.h"
-#include "parallel/comm/bootstrap.h"
+#include "launch/commands/session.h"
 
 namespace ashlar::launch {
 
 /// `ashlar eval CHECKPOINT --data DIR ...`: loss on a dataset's validation part. Returns the exit code; throws Error.
-int run_eval_command(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log);
+int run_eval_command(std::span<const std::string> words, Session& session);
 
 extern const char* const kEvalHelp;
 

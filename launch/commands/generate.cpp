@@ -28,7 +28,7 @@ const char* const kGenerateHelp =
     "  --through-documents go on after an end-of-document token\n"
     "  --no-cache          run the whole text again for every token; slow, same tokens\n"
     "  --dtype T           bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N         of each rank (default: all cores)\n"
+    "  --threads N         of each rank (default: the cores of its machine / the ranks there)\n"
     "  --tensor N --pipeline N  under mpirun: how the ranks share the model (default: as trained, or what fits)\n";
 
 namespace {
@@ -112,11 +112,13 @@ std::vector<int32_t> read_prompt(const GenerateArguments& a, const training::Loa
 
 }  // namespace
 
-int run_generate_command(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log) {
-  comm::ControlPlane& ranks = bootstrap.control();
+int run_generate_command(std::span<const std::string> words, Session& session) {
+  Log& log = session.log;
+  comm::ControlPlane& ranks = session.bootstrap.control();
   GenerateArguments a;
   comm::together(ranks, [&] { a = parse(words); });
-  const training::LoadedModel m = training::load_model(a.load, bootstrap, log);
+  if (a.load.threads == 0) a.load.threads = session.cores.threads;
+  const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
   training::GenerateOptions& options = a.generate;
   comm::together(ranks, [&] { options.prompt = read_prompt(a, m); });
   if (m.tokenizer && !a.through_documents) options.stop_id = m.tokenizer->eod_id();

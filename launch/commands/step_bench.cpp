@@ -68,8 +68,11 @@ void StepBench::step(bool timed) {
   const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
   const int64_t gemms = backend_->num_gemms(), allocations = allocator_calls();
   comm::Communicator& ranks = bootstrap_.world();
+  comm::ProgressEngine::Observer before;
   if (timed) {
+    before = ranks.engine()->observe(nullptr);
     ranks.engine()->observe([&](const comm::OperationInfo& info, std::string_view communicator) {
+      if (before) before(info, communicator);
       Traffic& traffic = traffic_[std::string(communicator)];
       ++traffic.operations;
       traffic.bytes += bytes_of(info);
@@ -82,7 +85,7 @@ void StepBench::step(bool timed) {
   engine_.update(result, steps_, 1e-4);
   engine_.wait_weights();
   const double end = now_ms();
-  ranks.engine()->observe(nullptr);
+  if (timed) ranks.engine()->observe(std::move(before));
   ++steps_;
   if (!timed) return;
   ++timed_;

@@ -1,14 +1,11 @@
 #include "launch/commands/train.h"
 
-#include <chrono>
-
 #include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/training/datasets.h"
 #include "launch/training/run_identity.h"
 #include "launch/training/trainer.h"
-#include "launch/world.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/together.h"
 
@@ -33,12 +30,6 @@ const char* const kTrainHelp =
 
 namespace {
 
-training::SignalWatch::Speaker speaker_of(const World& world) {
-  // As long as it takes to see that a rank is gone, on this machine or, where there are others, on one of them.
-  const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
-  return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience};
-}
-
 void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig& config) {
   const std::vector<uint64_t> hashes = comm::gather_values(ranks, config::config_hash(config));
   for (size_t rank = 1; rank < hashes.size(); ++rank) {
@@ -54,12 +45,10 @@ void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig
 
 }  // namespace
 
-int run_train_command(std::span<const std::string> words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
-                      Log& log) {
+int run_train_command(std::span<const std::string> words, Session& session) {
   training::MemoryLedger memory;
-  const World started = world_from_environment();
-  const int64_t cores = widen_affinity(started, log);  // before MPI starts a thread
-  signals.watch(speaker_of(started));
+  comm::Bootstrap& bootstrap = session.bootstrap;
+  Log& log = session.log;
   comm::ControlPlane& ranks = bootstrap.control();
   std::optional<config::RawConfig> raw;
   bool restart = false;
@@ -81,7 +70,8 @@ int run_train_command(std::span<const std::string> words, training::SignalWatch&
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
   comm::together(ranks, [&] {
-    config::Facts facts{.ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = cores};
+    config::Facts facts{
+        .ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = session.cores.machine};
     std::vector<config::DerivedValue> taken;
     if (own && init_from)
       taken = config::take_model(*raw, own->config.model, own->path.string(), config::Differing::kStays);
@@ -108,13 +98,16 @@ int run_train_command(std::span<const std::string> words, training::SignalWatch&
     if (start) training::check_start(*start, compared).say(log);
   });
   check_same_configuration(ranks, resolved.config);
+  session.watch->peers().watch_hangs({.after_seconds = resolved.config.run.hang_after,
+                                      .stop = resolved.config.run.hang_action == config::HangAction::kStop});
   training::check_shards(ranks, datasets);
   training::Trainer trainer({.resolved = resolved,
                              .datasets = std::move(datasets),
                              .bootstrap = bootstrap,
-                             .signals = signals,
+                             .signals = session.signals,
                              .memory = std::move(memory),
                              .log = log,
+                             .watch = *session.watch,
                              .restart = restart});
   return static_cast<int>(trainer.run());
 }

@@ -31,6 +31,8 @@ RunSection resolve_run(Resolver& r) {
       "run.threads", std::clamp<int64_t>(facts.hardware_threads / facts.local_ranks, 1, 4096), {},
       str_cat(facts.hardware_threads, " cores / ", facts.local_ranks, facts.local_ranks == 1 ? " rank" : " ranks"));
   run.deterministic = r.flag("run.deterministic");
+  run.hang_after = r.number("run.hang_after");
+  run.hang_action = r.choose("run.hang_action", {HangAction::kStop, HangAction::kReport});
   return run;
 }
 
@@ -243,6 +245,8 @@ const char* name_of(Recompute v) {
   }
   throw Bug("Recompute out of range");
 }
+
+const char* name_of(HangAction v) { return v == HangAction::kStop ? "stop" : "report"; }
 
 const char* name_of(PipelineSchedule v) {
   switch (v) {

@@ -24,6 +24,7 @@ namespace ashlar::config {
 
 enum class Device : uint8_t { kCpu };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved, kZbH1 };
+enum class HangAction : uint8_t { kStop, kReport };
 using LrKind = optim::ScheduleKind;
 
 struct RunSection {
@@ -35,6 +36,8 @@ struct RunSection {
   DType dtype = DType::kBFloat16;  ///< storage: bf16, fp32 or fp64
   int64_t threads = 1;             ///< of each rank
   bool deterministic = true;
+  double hang_after = 60;  ///< seconds without progress beyond the longest step; 0 = off
+  HangAction hang_action = HangAction::kStop;
   bool operator==(const RunSection&) const = default;
 };
 
@@ -237,6 +240,7 @@ std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig&
 
 const char* name_of(Device v);
 const char* name_of(Recompute v);
+const char* name_of(HangAction value);
 const char* name_of(PipelineSchedule v);
 
 }  // namespace ashlar::config

@@ -67,6 +67,13 @@ constexpr KeySpec kSchema[] = {
     {.section = "run", .key = "deterministic", .type = kBool, .fallback = "true", .served = kOnly, .fixed = true,
      .doc = "Same inputs, same bits. false would allow kernels that are faster without this promise."},
 
+    {.section = "run", .key = "hang_after", .type = kNumber, .fallback = "60", .low = 0, .high = kMega,
+     .unit = "seconds",
+     .doc = "When no rank has got anything done for so long beyond the longest step so far, each rank's step, action and "
+            "last operation and who may be the reason are reported. 0 = never."},
+    {.section = "run", .key = "hang_action", .type = kWord, .fallback = "stop", .words = "stop|report",
+     .doc = "After that report: stop ends the job with exit code 5, report goes on waiting."},
+
     // ---- model
     {.section = "model", .key = "d_model", .type = kInt, .need = Need::kModel, .low = 1, .high = kMega,
      .example = "512", .unit = "columns", .fixed = true, .doc = "Width of the residual stream."},

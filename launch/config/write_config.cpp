@@ -98,6 +98,8 @@ std::vector<Entry> config_entries(const RunConfig& c) {
   e.add("run.dtype", Value(std::string(ashlar::name_of(c.run.dtype))));
   e.add("run.threads", c.run.threads);
   e.add("run.deterministic", c.run.deterministic);
+  e.add("run.hang_after", c.run.hang_after);
+  e.add("run.hang_action", name_of(c.run.hang_action));
   add_model(e, c.model);
   e.add("mesh.tensor", c.mesh.tensor);
   e.add("mesh.pipeline", c.mesh.pipeline);

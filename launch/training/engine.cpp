@@ -68,12 +68,24 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
                                     .stages = mesh_.shape().pipeline,
                                     .micro_batches = static_cast<int64_t>(batches.size()),
                                     .virtual_stages = options_.virtual_stages};
-  pipeline::RunnerHooks hooks{.after_node = {}, .after_block = after_block};
+  const auto alive = [&] {
+    if (options_.after_node) options_.after_node();
+  };
+  pipeline::RunnerHooks hooks{.after_node = alive, .after_block = [&](int64_t layers, const Tensor& rows) {
+                                alive();
+                                if (after_block) after_block(layers, rows);
+                              }};
   const bool training = kind != pipeline::ScheduleKind::kForwardOnly;
   if (training) {
     replicas_->begin_step(spec.micro_batches);
-    hooks.after_node = [&] { replicas_->poll(); };
-    hooks.after_block = [&](int64_t, const Tensor&) { mesh_.all().progress(); };  // weights arrive during forward
+    hooks.after_node = [&] {
+      alive();
+      replicas_->poll();
+    };
+    hooks.after_block = [&](int64_t, const Tensor&) {
+      alive();
+      mesh_.all().progress();  // weights arrive during forward
+    };
   }
   Ctx ctx = ctx_;
   ctx.dropout.seed = options_.seed;
@@ -83,6 +95,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
                           .stages = mesh_.pipeline(),
                           .runner = runner,
                           .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
+                          .before = options_.before_action,
                           .after = training ? options_.after_action : nullptr});
 }
 

@@ -32,6 +32,8 @@ struct EngineOptions {
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;  ///< of training steps
   int64_t virtual_stages = 1;                                       ///< chunks a pipeline stage
   int64_t bucket_elems = zero::PlanSpec{}.bucket_elems;             ///< of gradients that replicas reduce together
+  std::function<void(const pipeline::Action&)> before_action;       ///< sees what this rank is about to do
+  std::function<void()> after_node;                                 ///< sees that something got done, often
   std::function<void(const pipeline::Action&)> after_action;        ///< sees what this rank has done, for traces
 };
 

@@ -53,7 +53,6 @@ void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
     const std::string_view whole = FixedText(line).add("ashlar: ").add(text).add("\n").text();
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
     std::atomic_ref<RankState>(base->page->state).store(RankState::kCrashed);
-    msync(base->page, sizeof(RankPage), MS_SYNC);
   }
   raise_in_main_thread(signal);  // arrives when this handler returns
 }

@@ -3,7 +3,7 @@
 #include <array>
 #include <csignal>
 
-#include "launch/training/rank_board.h"
+#include "launch/training/rank_page.h"
 
 namespace ashlar::training {
 

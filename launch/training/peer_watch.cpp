@@ -1,8 +1,13 @@
 #include "launch/training/peer_watch.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <exception>
+#include <string>
 
 #include "core/base/error.h"
 #include "core/base/fixed_text.h"
@@ -11,42 +16,59 @@ namespace ashlar::training {
 
 namespace {
 
+constexpr int64_t kStaleMs = 1000;  // a rank that has not beaten for so long does not lead
+
 // A rank that would have reported a loss, or has.
 bool reports(PeerState state) {
   return state == PeerState::kAlive || state == PeerState::kLeaving || state == PeerState::kGone;
 }
+bool calls_to_leave(PeerState state) { return state == PeerState::kGone || state == PeerState::kLost; }
+
+void say(std::string_view text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
 
 }  // namespace
 
-Verdict judge(std::span<const PeerView> ranks, int64_t self) {
+Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before, size_t self) {
   Verdict verdict;
-  int64_t first_lost = -1;
-  for (int64_t r = 0; r < std::ssize(ranks); ++r) {
-    const PeerState state = ranks[static_cast<size_t>(r)].state;
-    verdict.leave = verdict.leave || state == PeerState::kGone || state == PeerState::kLost;
-    if (state == PeerState::kLost && verdict.lost++ == 0) first_lost = r;
+  size_t lowest = self;  // who reports
+  std::optional<size_t> lost;
+  for (size_t r = ranks.size(); r-- > 0;) {
+    verdict.leave = verdict.leave || calls_to_leave(ranks[r]);
+    if (reports(ranks[r])) lowest = r;
+    if (ranks[r] != PeerState::kLost) continue;
+    lost = r;
+    ++verdict.lost;
   }
-  if (first_lost < 0) return verdict;
-  int64_t reporter = -1, neighbour = -1;
-  for (int64_t r = std::ssize(ranks) - 1; r >= 0; --r) {
-    const PeerView& peer = ranks[static_cast<size_t>(r)];
-    if (!reports(peer.state)) continue;
-    reporter = r;
-    if (peer.machine == ranks[static_cast<size_t>(first_lost)].machine) neighbour = r;
+  std::optional<size_t> node;
+  bool nearer_lost = true;  // of the nodes between that one and this
+  for (size_t n = 0; n < before.size(); ++n) {
+    verdict.leave = verdict.leave || calls_to_leave(before[n].state);
+    const bool silent = before[n].state == PeerState::kLost;
+    if (silent && nearer_lost && !node) node = n;
+    if (silent && !lost) verdict.lost += before[n].ranks;
+    nearer_lost = nearer_lost && silent;
   }
-  if (neighbour >= 0) reporter = neighbour;
-  if (reporter == self) verdict.report = first_lost;
-  verdict.wait = reporter != self && ranks[static_cast<size_t>(reporter)].state == PeerState::kAlive;
+  const bool far =
+      std::any_of(before.begin(), before.end(), [](const NodeView& n) { return n.state == PeerState::kLost; });
+  if (!lost && !far) return verdict;
+  const bool ours = lost || node;
+  if (ours && lowest == self) {
+    if (lost) verdict.report = lost;
+    if (!lost) verdict.report_node = node;
+    return verdict;
+  }
+  verdict.wait = !ours || ranks[lowest] == PeerState::kAlive;
   return verdict;
 }
 
-PeerWatch::PeerWatch(RankBoard& board, const SignalWatch& signals, const WatchTimes& times)
-    : board_(board),
-      signals_(signals),
-      times_(times),
-      peers_(static_cast<size_t>(board.page().ranks)),
-      began_(Clock::now()),
-      looked_(began_) {
+PeerWatch::PeerWatch(const Args& args)
+    : args_(args), pages_(args.pages.pages()), peers_(pages_.size()), looked_(Clock::now()) {
+  self_ = static_cast<size_t>(&args_.board.page() - pages_.data());
+  ASHLAR_CHECK(self_ < pages_.size(), "the page of this rank is not one of its node");
+  neighbours_.resize(NodePages::kInboxes);
+  hang_options_ = args_.hang;
   // The thread takes no signal away from the main one.
   sigset_t all, before;
   sigfillset(&all);
@@ -59,100 +81,189 @@ PeerWatch::~PeerWatch() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
+    failing_ = std::uncaught_exceptions() > 0;
   }
   changed_.notify_all();
   thread_.join();
+  for (const Peer& peer : peers_)
+    if (peer.stat >= 0) close(peer.stat);
 }
 
-void PeerWatch::find_lost() { std::this_thread::sleep_for(times_.silence * 3 / 2); }
+void PeerWatch::watch_hangs(const HangOptions& options) {
+  const std::lock_guard lock(mutex_);
+  hang_options_ = options;
+  hang_options_.nodes = args_.hang.nodes;
+}
+
+void PeerWatch::find_lost() { std::this_thread::sleep_for(args_.times.silence * 3 / 2); }
 
 void PeerWatch::run() {
+  pthread_setname_np(pthread_self(), "ashlar-watch");
+  hang_ = std::make_unique<HangWatch>(args_.board, pages_);
   std::unique_lock lock(mutex_);
   do {
+    hang_->set(hang_options_);
     lock.unlock();
-    board_.beat();
     look();
     lock.lock();
-  } while (!changed_.wait_for(lock, times_.beat, [this] { return stop_; }));
+  } while (!changed_.wait_for(lock, args_.times.beat, [this] { return stop_; }));
+  lock.unlock();
+  // The board still says that this rank runs: to other nodes it has finished if it was the last one.
+  if (args_.ring == nullptr || !leads(machine_ms())) return;
+  NodeNews last = news(machine_ms());
+  const bool others = std::any_of(pages_.begin(), pages_.end(), [&](const RankPage& page) {
+    return &page != &pages_[self_] && look_at(page.state) == RankState::kRunning;
+  });
+  if (!others && last.state == RankState::kRunning) last.state = failing_ ? RankState::kFailed : RankState::kFinished;
+  args_.ring->farewell(last);
+}
+
+bool PeerWatch::leads(int64_t now_ms) const {
+  for (size_t r = 0; r < self_; ++r) {
+    const RankPage& page = pages_[r];
+    if (look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning && !peers_[r].dead &&
+        now_ms - look_at(page.heartbeat_ms) < kStaleMs)
+      return false;
+  }
+  return true;
+}
+
+NodeNews PeerWatch::news(int64_t now_ms) const {
+  NodeNews news{.node = args_.node, .ranks = static_cast<int32_t>(pages_.size()), .all_ranks = pages_[self_].ranks};
+  const RankPage* lowest = nullptr;
+  bool failed = false;
+  for (const RankPage& page : pages_) {
+    const RankState state = look_at(page.state);
+    failed = failed || state == RankState::kFailed || state == RankState::kCrashed;
+    if (lowest == nullptr && look_at(page.pid) != 0 && state == RankState::kRunning) lowest = &page;
+  }
+  news.state = failed ? RankState::kFailed : lowest == nullptr ? RankState::kFinished : RankState::kRunning;
+  if (lowest == nullptr) lowest = &pages_[self_];
+  news.rank = lowest->rank;
+  news.step = look_at(lowest->step);
+  news.host = lowest->host;
+  const std::string_view operation =
+      last_operation(*lowest, std::span(news.operation).first(news.operation.size() - 1));
+  news.operation[operation.size()] = '\0';
+  news.quiet_ms = hang_->quiet_ms(args_.pages.inboxes(), now_ms);
+  return news;
 }
 
 void PeerWatch::look() {
   const Clock::time_point now = Clock::now();
-  // A rank that was itself stopped, or held up by the file system, has missed the others' beats.
-  if (now - looked_ > times_.beat + times_.silence / 5) {
-    for (Peer& peer : peers_) peer.changed = now;
+  const int64_t now_ms = machine_ms();
+  // A rank that was itself stopped, or held up, has missed what the others did.
+  const bool held_up = now - looked_ > args_.times.beat + args_.times.silence / 5;
+  if (held_up) {
+    for (Neighbour& neighbour : neighbours_) neighbour.missed_ms = now_ms;
+    hang_->held_up(now_ms);
   }
   looked_ = now;
-  if (far_ && now - flushed_ >= 2 * times_.beat) {
-    board_.flush();
-    flushed_ = now;
+  hang_->beat();
+  const bool first = leads(now_ms);
+  if (args_.ring != nullptr) {
+    args_.ring->poll(first, news(now_ms));
+    const std::string trouble = first ? args_.ring->take_trouble() : "";
+    if (!trouble.empty()) say(str_cat("ashlar: warning: ", trouble, "\n"));
   }
-  const auto request = signals_.pending();
+  const auto request = args_.signals.pending();
   const bool stopping = request && request->code == ExitCode::kSigterm;
-  const int64_t self = board_.page().rank;
-  std::vector<PeerView> views;
-  for (int64_t rank = 0; rank < std::ssize(peers_); ++rank) {
-    views.push_back(rank == self ? PeerView{PeerState::kAlive, board_.page().machine} : view(rank, now, stopping));
+  std::vector<PeerState> views;
+  for (size_t r = 0; r < peers_.size(); ++r) views.push_back(r == self_ ? PeerState::kAlive : view(r, now));
+  std::vector<NodeView> nodes;
+  for (size_t n = 0; args_.ring != nullptr && n < neighbours_.size(); ++n) nodes.push_back(view_node(n, now, stopping));
+  const Verdict verdict = judge(views, nodes, self_);
+  if (verdict.leave) {
+    if (left_ == Clock::time_point()) left_ = now;
+    if (!verdict.wait || now - left_ > args_.times.farewell) leave(verdict);
+    return;
   }
-  const Verdict verdict = judge(views, self);
-  if (!verdict.leave) return;
-  if (left_ == Clock::time_point()) left_ = now;
-  if (!verdict.wait || now - left_ > times_.farewell) leave(verdict);
+  if (hang_->look(args_.pages.inboxes(), now_ms, first)) end();
 }
 
-PeerView PeerWatch::view(int64_t rank, Clock::time_point now, bool stopping) {
-  Peer& peer = peers_[static_cast<size_t>(rank)];
-  const auto read = [&] {
-    const std::optional<RankPage> page = read_rank_page(board_.run_dir(), rank, board_.page().job);
-    peer.read = now;
-    if (!page) return;
-    if (!peer.page || page->heartbeat_ms != peer.page->heartbeat_ms) {
-      peer.beats = peer.page.has_value();
-      peer.changed = now;
-    }
-    peer.page = page;
-  };
-  const auto near = [&] { return peer.page->machine == board_.page().machine; };
-  // Other machines' files come over a network: less often, while there is time and once they are known to beat.
-  const bool young = !peer.beats && now - began_ < times_.silence;
-  const auto pause = !peer.page || near() || stopping || young ? std::chrono::milliseconds(0) : times_.silence / 5;
-  if (now - peer.read >= pause) read();
-  if (!peer.page) return {};
+PeerState PeerWatch::left(Clock::time_point& since, Clock::time_point now) const {
+  if (since == Clock::time_point()) since = now;
+  return now - since > args_.times.farewell ? PeerState::kGone : PeerState::kLeaving;
+}
 
-  bool lost = false;
-  if (!near()) {
-    far_ = true;
-    lost = peer.beats && now - peer.changed > (stopping ? times_.short_silence : times_.silence);
-  } else if (!process_lives(*peer.page)) {
-    lost = true;
-    read();  // unless its last word says otherwise
+bool PeerWatch::has_died(size_t peer) {
+  Peer& p = peers_[peer];
+  const size_t behind = (peer + peers_.size() - self_) % peers_.size();
+  const bool asked = (behind & (behind - 1)) == 0;  // a power of two
+  if (p.dead || !asked) return p.dead;
+  const RankPage& page = pages_[peer];
+  if (!p.opened) {
+    p.opened = true;
+    p.stat = open(str_cat("/proc/", page.pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
   }
-  const auto seen = [&](PeerState state) { return PeerView{state, peer.page->machine}; };
-  switch (peer.page->state) {
-    case RankState::kFinished: return seen(PeerState::kFinished);
-    case RankState::kCrashed: return seen(PeerState::kGone);
-    case RankState::kFailed:
-      if (peer.failed == Clock::time_point()) peer.failed = now;
-      return seen(now - peer.failed > times_.farewell ? PeerState::kGone : PeerState::kLeaving);
+  // Once open the file belongs to that process, even if its number is given away again.
+  char text[1024];
+  const ssize_t size = p.stat < 0 ? -1 : pread(p.stat, text, sizeof(text), 0);
+  const ProcessStat stat = size <= 0 ? ProcessStat{} : parse_process_stat({text, static_cast<size_t>(size)});
+  p.dead = stat.started != page.started || stat.state == 'Z' || stat.state == 'X';
+  return p.dead;
+}
+
+PeerState PeerWatch::view(size_t peer, Clock::time_point now) {
+  const RankPage& page = pages_[peer];
+  if (look_at(page.pid) == 0) return PeerState::kUnknown;
+  // Its last word counts, so it is read after its death.
+  const bool dead = look_at(page.state) == RankState::kRunning && has_died(peer);
+  switch (look_at(page.state)) {
+    case RankState::kFinished: return PeerState::kFinished;
+    case RankState::kCrashed: return PeerState::kGone;
+    case RankState::kFailed: return left(peers_[peer].failed, now);
     case RankState::kRunning: break;
   }
-  return seen(lost ? PeerState::kLost : PeerState::kAlive);
+  return dead ? PeerState::kLost : PeerState::kAlive;
+}
+
+NodeView PeerWatch::view_node(size_t index, Clock::time_point now, bool stopping) {
+  const NodeInbox& inbox = args_.pages.inboxes()[index];
+  const int64_t received = look_at(inbox.received_ms);
+  if (received == 0) return {};
+  const int64_t silent = machine_ms() - std::max(received, neighbours_[index].missed_ms);
+  const int64_t limit = (stopping ? args_.times.short_silence : args_.times.silence).count();
+  switch (inbox.news.state) {
+    case RankState::kFinished: return {PeerState::kFinished, inbox.news.ranks};
+    case RankState::kFailed:
+    case RankState::kCrashed: return {left(neighbours_[index].failed, now), inbox.news.ranks};
+    case RankState::kRunning: break;
+  }
+  return {silent > limit ? PeerState::kLost : PeerState::kAlive, inbox.news.ranks};
 }
 
 void PeerWatch::leave(const Verdict& verdict) {
+  std::array<char, 512> memory;
+  std::array<char, 800> line;
+  FixedText text(line);
   if (verdict.report) {
-    const RankPage& page = *peers_[static_cast<size_t>(*verdict.report)].page;
-    const bool near = page.machine == board_.page().machine;
-    std::array<char, 512> memory;
-    std::array<char, 800> line;
-    FixedText text(line);
-    text.add("ashlar: ").add(describe(page, near ? "died" : "fell silent (its machine or the network)", memory));
+    // The kernel was asked about a few; now about all, once.
+    int64_t lost = 0;
+    for (size_t r = 0; r < pages_.size(); ++r)
+      lost +=
+          pages_[r].state == RankState::kRunning && r != self_ && (peers_[r].dead || !process_lives(pages_[r])) ? 1 : 0;
+    text.add("ashlar: ").add(describe(pages_[*verdict.report], "died", memory));
+    if (lost > 1) text.add("; ").add(lost - 1).add(" more lost");
+  } else if (verdict.report_node) {
+    const NodeNews& news = args_.pages.inboxes()[*verdict.report_node].news;
+    text.add("ashlar: [rank ").add(news.rank).add(" of ").add(news.all_ranks).add(" on ").add(news.host.data());
+    text.add("] fell silent (its machine or the network)");
+    news.step < 0 ? text.add(" before the first step") : text.add(" at step ").add(news.step);
+    text.add(", last operation ").add(news.operation.data());
     if (verdict.lost > 1) text.add("; ").add(verdict.lost - 1).add(" more lost");
-    text.add("; the job ends here: the same command continues from the last checkpoint\n");
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.text().data(), text.text().size());
-    std::this_thread::sleep_for(times_.linger);
+  } else {
+    end();
   }
-  board_.leave(RankState::kFailed);
+  text.add("; the job ends here: the same command continues from the last checkpoint\n");
+  say(text.text());
+  end();
+}
+
+void PeerWatch::end() {
+  args_.board.leave(RankState::kFailed);
+  if (args_.ring != nullptr) args_.ring->farewell(news(machine_ms()));
+  std::this_thread::sleep_for(args_.times.linger);
   _exit(static_cast<int>(ExitCode::kPeerLost));
 }
 

@@ -1,25 +1,101 @@
 #include "launch/training/rank_watch.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::training {
 
-RankWatch::RankWatch(const std::filesystem::path& run_dir, const RankInfo& info, comm::ControlPlane& world,
-                     SignalWatch& signal_watch)
-    : signals(signal_watch), board(run_dir, info, world.engine()) {
-  signals.before_leaving([this] { board.leave(RankState::kFailed); });
+namespace {
+
+// The pages of a node, as the process that made them knows them.
+struct Made {
+  int32_t pid = 0, fd = -1;
+};
+
+}  // namespace
+
+RankWatch::RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& hang)
+    : signals_(signals),
+      meeting_(std::move(meeting)),
+      board_(meeting_.pages->pages()[static_cast<size_t>(
+                 std::find(meeting_.plan.local.begin(), meeting_.plan.local.end(), meeting_.info.rank) -
+                 meeting_.plan.local.begin())],
+             meeting_.info, meeting_.engine) {
+  if (meeting_.listener != nullptr) {
+    ring_.emplace(NodeRing::Args{.job = meeting_.info.job,
+                                 .listener = *meeting_.listener,
+                                 .next = meeting_.next,
+                                 .previous = meeting_.plan.previous,
+                                 .inboxes = meeting_.pages->inboxes()});
+  }
+  peers_.emplace(PeerWatch::Args{.board = board_,
+                                 .signals = signals_,
+                                 .pages = *meeting_.pages,
+                                 .ring = ring_ ? &*ring_ : nullptr,
+                                 .node = meeting_.plan.node,
+                                 .hang = hang,
+                                 .times = {}});
+  signals_.before_leaving([this] { board_.leave(RankState::kFailed); });
+  signals_.ask_whether_over([this] {
+    const std::span<const RankPage> pages = meeting_.pages->pages();
+    return std::any_of(pages.begin(), pages.end(), [](const RankPage& page) {
+      return look_at(page.state) == RankState::kFailed || look_at(page.state) == RankState::kCrashed;
+    });
+  });
 }
 
-RankWatch::~RankWatch() { signals.before_leaving(nullptr); }
+RankWatch::~RankWatch() {
+  signals_.before_leaving(nullptr);
+  signals_.ask_whether_over(nullptr);
+}
 
-std::unique_ptr<RankWatch> watch_ranks(const std::filesystem::path& run_dir, comm::ControlPlane& world,
-                                       SignalWatch& signals) {
-  if (world.size() == 1) return nullptr;
-  uint64_t job = new_job();
-  comm::broadcast_bytes(world, std::as_writable_bytes(std::span(&job, 1)), 0);
-  const RankInfo info{.rank = world.rank(), .ranks = world.size(), .host = comm::Bootstrap::host_name(), .job = job};
-  return std::make_unique<RankWatch>(run_dir, info, world, signals);
+std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& signals, HangOptions hang) {
+  RankWatch::Meeting m;
+  m.engine = ranks.engine();
+  m.info = {.rank = ranks.rank(),
+            .ranks = ranks.size(),
+            .host = comm::Bootstrap::host_name(),
+            .job = comm::broadcast_value(ranks, new_job(), 0)};
+  std::vector<uint64_t> machines = comm::gather_values(ranks, m.info.machine);
+  // 1. Who shares memory: the lowest rank of each machine makes it, the others open it. One that cannot is by itself.
+  for (bool again = true; again;) {
+    m.plan = plan_ring(machines, m.info.rank);
+    const auto count = static_cast<int64_t>(m.plan.local.size());
+    const bool makes = m.plan.node == m.info.rank;
+    m.pages = makes ? std::make_unique<NodePages>(count) : nullptr;
+    const std::vector<Made> made = comm::gather_values(ranks, Made{getpid(), makes ? m.pages->fd() : -1});
+    if (!makes) {
+      const auto& [pid, fd] = made[static_cast<size_t>(m.plan.node)];
+      m.pages = NodePages::open(pid, fd, count);
+    }
+    if (m.pages == nullptr) m.info.machine = new_job();
+    machines = comm::gather_values(ranks, m.info.machine);
+    again = plan_ring(machines, m.info.rank).nodes != m.plan.nodes;  // the same answer on all ranks
+  }
+  m.pages->close_fd();
+  // 2. How the next nodes are reached.
+  hang.nodes = m.plan.nodes;
+  if (m.plan.nodes > 1) {
+    const char* only = std::getenv("ASHLAR_WATCH_INTERFACE");
+    comm::together(ranks, [&] { m.listener = std::make_unique<NodeListener>(only == nullptr ? "" : only); });
+    const std::vector<NodeCard> cards = comm::gather_values(ranks, m.listener->card());
+    std::array<char, 64> name{};
+    m.info.host.copy(name.data(), name.size() - 1);
+    const std::vector<std::array<char, 64>> hosts = comm::gather_values(ranks, name);
+    for (size_t n = 0; n < m.plan.next.size(); ++n) {
+      RingNode next{.node = m.plan.next[n], .host = hosts[static_cast<size_t>(m.plan.next[n])].data(), .ranks = {}};
+      for (const int32_t rank : m.plan.next_ranks[n]) next.ranks.push_back(cards[static_cast<size_t>(rank)]);
+      m.next.push_back(std::move(next));
+    }
+  }
+  return std::make_unique<RankWatch>(std::move(m), signals, hang);
 }
 
 }  // namespace ashlar::training

@@ -1,41 +1,61 @@
 #pragma once
 
-#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "core/base/error.h"
 #include "launch/training/fatal_signals.h"
+#include "launch/training/hang_watch.h"
+#include "launch/training/node_pages.h"
+#include "launch/training/node_ring.h"
 #include "launch/training/peer_watch.h"
 #include "launch/training/rank_board.h"
+#include "launch/training/signals.h"
 #include "parallel/comm/control_plane.h"
 
 namespace ashlar::training {
 
-/// Everything that names a rank which dies, in the order that its parts need.
-struct RankWatch {
-  RankWatch(const std::filesystem::path& run_dir, const RankInfo& info, comm::ControlPlane& world,
-            SignalWatch& signal_watch);
+/// Everything that names a rank which dies or hangs, in the order that its parts need.
+class RankWatch {
+ public:
+  /// What the ranks of a job have told each other.
+  struct Meeting {
+    RankInfo info;
+    RingPlan plan;
+    std::unique_ptr<NodePages> pages;        ///< of this node
+    std::unique_ptr<NodeListener> listener;  ///< null where there is one node
+    std::vector<RingNode> next;
+    std::shared_ptr<comm::ProgressEngine> engine;
+  };
+  RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& hang);
+  RankWatch(const RankWatch&) = delete;
+  RankWatch& operator=(const RankWatch&) = delete;
   ~RankWatch();
 
-  SignalWatch& signals;
-  RankBoard board;
-  FatalSignals fatal{board.page()};
-  PeerWatch peers{board, signals};
+  RankBoard& board() { return board_; }
+  PeerWatch& peers() { return *peers_; }
+
+ private:
+  SignalWatch& signals_;
+  Meeting meeting_;
+  std::optional<NodeRing> ring_;
+  RankBoard board_;
+  FatalSignals fatal_{board_.page()};
+  std::optional<PeerWatch> peers_;
 };
 
-/// Called by all ranks, on the main thread, when the run's directory stands; null where there is one rank. Destroy it
-/// before the communicators; what throws through its scope is taken for an error that main reports.
-std::unique_ptr<RankWatch> watch_ranks(const std::filesystem::path& run_dir, comm::ControlPlane& world,
-                                       SignalWatch& signals);
+/// Called by all ranks, on the main thread. Destroy it before the communicators; what throws through its scope is taken
+/// for an error that main reports.
+std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& signals, HangOptions hang = {});
 
 /// work(). When that fails because a peer is gone, the watch first names which one and ends the process: MPI only knows
-/// that somebody is. `watch` may be null.
+/// that somebody is.
 template <typename Work>
-auto naming_the_lost(RankWatch* watch, const Work& work) {
+auto naming_the_lost(RankWatch& watch, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
-    if (error.code() == ExitCode::kPeerLost && watch != nullptr) watch->peers.find_lost();
+    if (error.code() == ExitCode::kPeerLost) watch.peers().find_lost();
     throw;
   }
 }

@@ -80,6 +80,11 @@ void SignalWatch::before_leaving(std::function<void()> call) {
   before_leaving_ = std::move(call);
 }
 
+void SignalWatch::ask_whether_over(std::function<bool()> over) {
+  const std::lock_guard lock(leaving_);
+  over_ = std::move(over);
+}
+
 void SignalWatch::run() {
   pthread_setname_np(pthread_self(), "signals");
   const sigset_t set = watched();
@@ -123,6 +128,10 @@ void SignalWatch::answer() {
     default: break;
   }
   if (!speaks_) return;
+  {
+    const std::lock_guard lock(leaving_);
+    if (over_ && over_()) return;
+  }
   const char* what = point == StopPoint::kStep         ? "stopping after this step, then saving"
                      : point == StopPoint::kValidation ? "stopping after this batch of the validation, then saving"
                                                        : "stopping when this checkpoint is saved";

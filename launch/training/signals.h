@@ -64,6 +64,9 @@ class SignalWatch {
   void finish(ExitCode code);
   /// Called, on the thread, before it ends the process; null: nothing.
   void before_leaving(std::function<void()> call);
+  /// Asked, on the thread, before it answers: true when the job is over anyway, and the signal is the launcher's way to
+  /// end it; null: never.
+  void ask_whether_over(std::function<bool()> over);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -78,6 +81,7 @@ class SignalWatch {
   std::atomic<ExitCode> request_ = ExitCode::kDone, final_ = ExitCode::kDone;
   std::mutex leaving_;
   std::function<void()> before_leaving_;
+  std::function<bool()> over_;
   // The thread's:
   std::optional<Clock::time_point> answer_at_;
   Clock::time_point first_;

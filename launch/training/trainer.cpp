@@ -64,10 +64,12 @@ Trainer::Trainer(TrainerArgs args)
       log_(args.log),
       mesh_(args.bootstrap.world(), shape_of(config_.mesh), config_.model.n_kv_heads),
       directory_(config_.run.dir),
-      retention_(config_.run.dir, first_rank_ ? config_.checkpoint.keep : 0) {
+      retention_(config_.run.dir, first_rank_ ? config_.checkpoint.keep : 0),
+      watch_(args.watch) {
+  watch_.board().place(mesh_.at().pipeline, mesh_.at().data, mesh_.at().tensor);
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_run_directory();
-  naming_the_lost(watch_.get(), [&] { set_up(args); });
+  set_up(args);
 }
 
 Trainer::~Trainer() = default;
@@ -77,7 +79,7 @@ void Trainer::set_up(TrainerArgs& args) {
   backend_ = kernels::make_cpu_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
   stream_ = backend_->make_stream();
   log_.info(backend_->description());
-  engine_.emplace(*backend_, *stream_, mesh_, engine_options(c));
+  engine_.emplace(*backend_, *stream_, mesh_, watched_options());
   const int64_t micro_batches = c.train.global_batch / (c.train.micro_batch * c.mesh.data);
   const pipeline::ScheduleSpec schedule{.kind = engine_->options().schedule,
                                         .stages = c.mesh.pipeline,
@@ -99,6 +101,7 @@ void Trainer::set_up(TrainerArgs& args) {
   std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
+  watch_.board().enter(Phase::kLoading);
   if (args.restart || !restore()) {
     if (c.run.init_from) {
       const std::filesystem::path from = checkpoint::resolve(*c.run.init_from, log_, ranks_);
@@ -113,6 +116,7 @@ void Trainer::set_up(TrainerArgs& args) {
     }
   }
 
+  watch_.board().enter(Phase::kStarting);
   const std::string first = args.datasets.front().dataset->directory();
   const int64_t validation_tokens = args.datasets.front().dataset->tokens(data::Part::kValidation);
   comm::together(ranks_, [&] {
@@ -140,13 +144,29 @@ void Trainer::set_up(TrainerArgs& args) {
                             ranks_.size() == 1 ? "this machine's" : "the ranks'"));
 }
 
+EngineOptions Trainer::watched_options() {
+  EngineOptions options = engine_options(config_);
+  options.after_node = [this] { watch_.board().tick(); };
+  options.before_action = [this](const pipeline::Action& action) {
+    RankBoard& board = watch_.board();
+    const Phase phase = board.page().phase;
+    if (phase == Phase::kValidating || phase == Phase::kStatistics) return board.tick();
+    using enum pipeline::ActionKind;
+    board.enter(action.kind == kForward          ? Phase::kForward
+                : action.kind == kBackwardWeight ? Phase::kBackwardWeight
+                : action.kind == kTransfer       ? Phase::kTransfer
+                                                 : Phase::kBackward,
+                action.kind == kTransfer ? -1 : action.micro_batch);
+  };
+  return options;
+}
+
 void Trainer::open_run_directory() {
   comm::together(ranks_, [&] {
     const std::string note = first_rank_ ? directory_.lock() : "";
     if (!note.empty()) log_.warn(note);
   });
   comm::together(ranks_, [&] { directory_.check_visible(); });
-  comm::together(ranks_, [&] { watch_ = watch_ranks(directory_.path(), ranks_, signals_); });
 }
 
 checkpoint::LoadArgs Trainer::load_args(checkpoint::CheckpointReader& reader) {
@@ -173,12 +193,15 @@ bool Trainer::restore() {
 
 StepResult Trainer::step(MetricsRow& row) {
   const double begin = now_sec();
-  if (watch_) watch_->board.step(step_ + 1);
+  RankBoard& board = watch_.board();
+  board.step(step_ + 1);
   batches_->advance();
   row.data_wait_ms = heard_.next_data_wait_ms;
   const StepCounts counts = heard_.next;
   const LossStats own = engine_->backward(batches_->current(), step_, counts);
+  board.enter(Phase::kReadingData);
   if (step_ + 1 < config_.train.steps) batches_->read_ahead();
+  board.enter(Phase::kOptimizer);
   StepExchange exchange(ranks_, message(own));
   engine_->reduce_norm();
   heard_ = exchange.wait();
@@ -189,6 +212,8 @@ StepResult Trainer::step(MetricsRow& row) {
   ++step_;
   tokens_ += result.tokens;
   row.step_ms = (now_sec() - begin) * 1e3;
+  board.step_took(row.step_ms);
+  board.enter(Phase::kReporting);
   row.peak_memory_bytes = heard_.peak_memory_bytes;
   return result;
 }
@@ -201,6 +226,7 @@ void Trainer::report(const MetricsRow& row) {
 }
 
 void Trainer::write_statistics() {
+  watch_.board().enter(Phase::kStatistics);
   const Ctx ctx = engine_->ctx();
   const zero::GlobalNorm& norms = engine_->norms();
   const auto& optimizer = *engine_->optimizer();
@@ -224,7 +250,9 @@ void Trainer::validate() {
   const double begin = now_sec();
   validation_->rewind();
   signals_.enter(StopPoint::kValidation);
+  int64_t batch = 0;
   const std::optional<LossStats> seen = evaluate(*engine_, *validation_, [&] {
+    watch_.board().enter(Phase::kValidating, batch++);
     const auto request = signals_.pending();
     return request ? static_cast<int64_t>(request->code) : 0;
   });
@@ -266,6 +294,7 @@ void Trainer::check_state() {
 void Trainer::save() {
   if (saved_step_ == step_) return;
   signals_.enter(StopPoint::kSave);
+  watch_.board().enter(Phase::kSaving);
   check_state();
   const checkpoint::Saved saved =
       checkpoint::save(engine_->ctx(), {.ranks = ranks_,
@@ -311,9 +340,7 @@ std::optional<SignalWatch::Request> Trainer::stop_request() {
   return stop_heard();
 }
 
-ExitCode Trainer::run() {
-  return naming_the_lost(watch_.get(), [&] { return train(); });
-}
+ExitCode Trainer::run() { return train(); }
 
 ExitCode Trainer::train() {
   const auto& c = config_;
@@ -331,6 +358,7 @@ ExitCode Trainer::train() {
   };
   validate_if_due();  // what a signal has cut short
   if (step_ < c.train.steps) {
+    watch_.board().enter(Phase::kReadingData);
     batches_->read_ahead();
     stop = stop_request();
   }
@@ -376,6 +404,7 @@ ExitCode Trainer::train() {
   save();
   say(retention_.wait());
   signals_.finish(ExitCode::kDone);
+  watch_.board().enter(Phase::kEnding);
   log_.info(str_cat("memory: peak of the process ", memory_.report(*backend_)));
   return ExitCode::kDone;
 }

@@ -36,6 +36,7 @@ struct TrainerArgs {
   SignalWatch& signals;                         ///< watched already
   MemoryLedger memory;
   Log& log;              ///< of this rank; what concerns all is said by rank 0
+  RankWatch& watch;      ///< of all ranks
   bool restart = false;  ///< begin anew: what the run directory holds is set aside once nothing can fail any more
 };
 
@@ -55,7 +56,8 @@ class Trainer {
 
  private:
   void open_run_directory();
-  void set_up(TrainerArgs& args);  ///< the rest of the constructor: what may find a peer gone
+  EngineOptions watched_options();  ///< of the engine, whose actions the watch sees
+  void set_up(TrainerArgs& args);   ///< the rest of the constructor: what may find a peer gone
   ExitCode train();
   checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
@@ -82,7 +84,7 @@ class Trainer {
   mesh::Mesh mesh_;
   RunDirectory directory_;           ///< locked by rank 0
   checkpoint::Retention retention_;  ///< rank 0's works
-  std::unique_ptr<RankWatch> watch_;
+  RankWatch& watch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::optional<Engine> engine_;

@@ -36,6 +36,19 @@ class Backoff {
   bool slow_ = false;
 };
 
+// Set while it lives, unless it was before.
+class Mark {
+ public:
+  explicit Mark(std::atomic<bool>& flag) : flag_(flag), before_(flag.exchange(true, std::memory_order_relaxed)) {}
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  ~Mark() { flag_.store(before_, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool>& flag_;
+  const bool before_;
+};
+
 }  // namespace
 
 void ProgressEngine::check_owner() const {
@@ -52,6 +65,7 @@ void ProgressEngine::submit(const std::shared_ptr<Operation>& operation, const O
   try {
     if (operation->advance()) {
       operation->state_ = Operation::State::kDone;
+      completed_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
   } catch (...) {
@@ -76,6 +90,7 @@ void ProgressEngine::progress() {
     try {
       if (!operation->advance()) continue;
       operation->state_ = Operation::State::kDone;
+      completed_.fetch_add(1, std::memory_order_relaxed);
     } catch (...) {
       failure = operation->failure_ = std::current_exception();
       operation->state_ = Operation::State::kFailed;
@@ -94,6 +109,7 @@ void ProgressEngine::drop_finished() {
 
 void ProgressEngine::wait(const Operation& operation) {
   Backoff backoff;
+  const Mark mark(waiting_);
   while (operation.state() == Operation::State::kPending) {
     progress();
     if (operation.state() != Operation::State::kPending) break;

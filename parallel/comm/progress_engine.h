@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -46,14 +48,18 @@ class ProgressEngine {
   void forget() noexcept { given_up_.clear(); }
   bool idle() const { return pending_.empty(); }
 
-  /// Told of each operation as it is issued, on any communicator; must be quick. One at a time; null: none.
+  /// Told of each operation as it is issued, on any communicator; must be quick. One at a time; null: none. Returns
+  /// the one before.
   using Observer = std::function<void(const OperationInfo& info, std::string_view communicator)>;
-  void observe(Observer observer) { observer_ = std::move(observer); }
+  Observer observe(Observer observer) { return std::exchange(observer_, std::move(observer)); }
 
   /// Notes what was issued last, on any communicator.
   void note(const OperationInfo& info, const std::shared_ptr<const std::string>& communicator);
   /// The last operation issued on this rank, described. Any thread may ask: a watchdog reads it while the owner waits.
   std::string last_operation() const;
+  /// How many operations have been completed, and whether the owner waits for one. Any thread may ask.
+  uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
   Traffic& data_traffic() { return data_traffic_; }        ///< of communicators
   Traffic& control_traffic() { return control_traffic_; }  ///< of control planes
@@ -68,6 +74,8 @@ class ProgressEngine {
   std::exception_ptr swallowed_;
   bool abandoned_ = false;
   bool running_ = false;
+  std::atomic<uint64_t> completed_ = 0;
+  std::atomic<bool> waiting_ = false;
   Observer observer_;
   Traffic data_traffic_, control_traffic_;
 

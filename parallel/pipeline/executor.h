@@ -16,6 +16,7 @@ struct Execution {
   comm::Communicator& stages;  ///< one rank a stage, in order
   Runner& runner;
   Shape rows;  ///< [N_loc, C] of the hidden state that travels; equal for all micro-batches
+  std::function<void(const Action&)> before = nullptr;  ///< called before each action; may be empty
   std::function<void(const Action&)> after;  ///< called after each action, for progress and timing; may be empty
 };
 

@@ -189,6 +189,8 @@ TEST(Schema, HoldsTheFixedNames) {
                            "run.dtype",
                            "run.threads",
                            "run.deterministic",
+                           "run.hang_after",
+                           "run.hang_action",
                            "model.d_model",
                            "model.n_layers",
                            "model.n_heads",

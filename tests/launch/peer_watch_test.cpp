@@ -7,12 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -32,23 +35,31 @@ using ::testing::StartsWith;
 
 TEST(Judge, WhoReportsWhat) {
   using enum PeerState;
-  const auto verdicts = [](const std::vector<PeerView>& ranks) {
-    std::string text;  // a letter a rank: stays, waits, leaves, reports
-    for (int64_t r = 0; r < std::ssize(ranks); ++r) {
-      if (ranks[static_cast<size_t>(r)].state != kAlive) continue;
-      const Verdict v = judge(ranks, r);
-      text += v.report ? "R" + std::to_string(*v.report) : v.wait ? "W" : v.leave ? "L" : "-";
+  const auto verdicts = [](const std::vector<PeerState>& ranks, const std::vector<NodeView>& before = {}) {
+    std::string text;  // a letter a rank: stays, waits, leaves, reports a rank or a node
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      if (ranks[r] != kAlive) continue;
+      const Verdict v = judge(ranks, before, r);
+      text += v.report        ? "R" + std::to_string(*v.report)
+              : v.report_node ? "N" + std::to_string(*v.report_node)
+              : v.wait        ? "W"
+              : v.leave       ? "L"
+                              : "-";
     }
     return text;
   };
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kUnknown, 0}, {kFinished, 1}, {kLeaving, 2}}), "--");
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kLost, 1}}), "R2W");
-  EXPECT_EQ(verdicts({{kLost, 1}, {kAlive, 1}, {kLost, 1}}), "R0");
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 2}, {kLost, 2}, {kAlive, 2}}), "WR2W") << "its own machine knows first";
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kAlive, 1}, {kLost, 2}, {kLost, 2}}), "R2W") << "a whole machine is lost";
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kLeaving, 2}, {kLost, 2}}), "L") << "rank 1 has reported it";
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kFinished, 2}, {kLost, 2}}), "R2") << "who has finished watches no more";
-  EXPECT_EQ(verdicts({{kAlive, 1}, {kGone, 1}, {kAlive, 1}}), "LL");
+  EXPECT_EQ(verdicts({kAlive, kAlive, kUnknown, kFinished}, {{kLeaving}, {kFinished}}), "--");
+  EXPECT_EQ(verdicts({kAlive, kAlive, kLost}), "R2W");
+  EXPECT_EQ(verdicts({kLost, kAlive, kLost}), "R0");
+  EXPECT_EQ(verdicts({kLeaving, kAlive, kLost}), "L") << "rank 0 has reported it";
+  EXPECT_EQ(verdicts({kFinished, kAlive, kLost}), "R2") << "who has finished watches no more";
+  EXPECT_EQ(verdicts({kGone, kAlive, kAlive}), "LL");
+  EXPECT_EQ(verdicts({kAlive, kAlive}, {{kLost}}), "N0W");
+  EXPECT_EQ(verdicts({kAlive}, {{kLost}, {kLost}}), "N0") << "the nearest";
+  EXPECT_EQ(verdicts({kAlive}, {{kAlive}, {kLost}}), "W") << "the nearer node reports";
+  EXPECT_EQ(verdicts({kAlive}, {{kGone}, {kAlive}}), "L");
+  EXPECT_EQ(verdicts({kAlive, kLost}, {{kLost}}), "R1") << "a death that is certain comes first";
+  EXPECT_EQ(judge(std::vector{kAlive}, std::vector<NodeView>{{kLost, 4}, {kLost, 3}}, 0).lost, 7);
 }
 
 constexpr WatchTimes kTimes{.silence = 1500ms, .short_silence = 700ms, .farewell = 300ms};
@@ -75,11 +86,16 @@ class Ranks : public ::testing::Test {
     munmap(ready_, sizeof(*ready_));
   }
 
-  // A job of ranks on as many machines as `machines` names; returns when all are watching each other. The pages that an
-  // earlier job left in the directory are none of its ranks.
+  // A job of ranks on as many machines as `machines` names; returns when all are watching each other.
   void start(const std::vector<uint64_t>& machines, const Body& body) {
     *ready_ = 0;
-    ++job_;
+    pages_.clear();
+    listeners_.clear();
+    for (const uint64_t machine : machines) {
+      auto& pages = pages_[machine];
+      if (pages == nullptr) pages = std::make_unique<NodePages>(std::count(machines.begin(), machines.end(), machine));
+      listeners_.push_back(std::make_unique<NodeListener>("lo"));
+    }
     for (int64_t r = 0; r < std::ssize(machines); ++r) {
       const pid_t pid = fork();
       if (pid == 0) _exit(run(r, machines, body));
@@ -119,7 +135,9 @@ class Ranks : public ::testing::Test {
   std::atomic<int>* ready_;
   std::chrono::steady_clock::time_point begun_;
   double seconds_ = 0;
-  uint64_t job_ = 0;
+  std::map<uint64_t, std::unique_ptr<NodePages>> pages_;
+  std::vector<std::unique_ptr<NodeListener>> listeners_;
+  HangOptions hang_;
 
  private:
   int run(int64_t r, const std::vector<uint64_t>& machines, const Body& body) {
@@ -129,15 +147,36 @@ class Ranks : public ::testing::Test {
     signals.watch({.rank = r, .ranks = std::ssize(machines)});
     signals.enter(StopPoint::kStep);
     try {
-      RankBoard board(scratch_.path(),
+      const RingPlan plan = plan_ring(machines, r);
+      NodePages& pages = *pages_.at(machines[static_cast<size_t>(r)]);
+      std::vector<RingNode> next;
+      for (size_t n = 0; n < plan.next.size(); ++n) {
+        next.push_back({.node = plan.next[n], .host = "host", .ranks = {}});
+        for (const int32_t rank : plan.next_ranks[n])
+          next.back().ranks.push_back(listeners_[static_cast<size_t>(rank)]->card());
+      }
+      for (size_t other = 0; other < listeners_.size(); ++other)
+        if (other != static_cast<size_t>(r)) listeners_[other].reset();
+      NodeRing ring({.job = 1,
+                     .listener = *listeners_[static_cast<size_t>(r)],
+                     .next = std::move(next),
+                     .previous = plan.previous,
+                     .inboxes = pages.inboxes()});
+      const auto place = std::find(plan.local.begin(), plan.local.end(), r) - plan.local.begin();
+      RankBoard board(pages.pages()[static_cast<size_t>(place)],
                       {.rank = r,
                        .ranks = std::ssize(machines),
                        .host = "host" + std::to_string(machines[static_cast<size_t>(r)]),
-                       .job = job_,
                        .machine = machines[static_cast<size_t>(r)]},
                       nullptr);
       const FatalSignals fatal(board.page());
-      PeerWatch watch(board, signals, kTimes);
+      PeerWatch watch({.board = board,
+                       .signals = signals,
+                       .pages = pages,
+                       .ring = plan.nodes > 1 ? &ring : nullptr,
+                       .node = plan.node,
+                       .hang = hang_,
+                       .times = kTimes});
       board.step(17);
       board.operation({.kind = comm::OperationKind::kBarrier, .number = static_cast<uint64_t>(10 + r)}, "world");
       Rank rank{r, signals, board, watch};
@@ -223,7 +262,7 @@ TEST_F(Ranks, OneThatIsStoppedOnThisMachineIsNotMissed) {
   EXPECT_EQ(said(), "");
 }
 
-// Their file is all that is seen of ranks on other machines: a stopped one looks like one whose machine is gone.
+// Beats are all that is seen of other nodes: a stopped one looks like one that is gone.
 TEST_F(Ranks, ASilentMachineIsLost) {
   start({1, 1, 2, 2}, wait_for_ever);
   kill(pids_[2], SIGSTOP);
@@ -287,20 +326,51 @@ TEST_F(Ranks, AnErrorOfAllKeepsItsCode) {
   EXPECT_EQ(said(), "");
 }
 
-TEST_F(Ranks, AnEarlierJobDoesNotConfuse) {
-  for (int64_t rank = 0; rank < 4; ++rank) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      const RankBoard board(scratch_.path(), {.rank = rank, .ranks = 4, .host = "old", .job = 6}, nullptr);
-      _exit(0);  // without a word
-    }
-    waitpid(pid, nullptr, 0);
-  }
-  start({1, 1}, [](Rank& rank) {
-    if (rank.rank == 0) return usleep(300'000), 0;
+TEST_F(Ranks, AHangIsReportedByTheLowestAndEndsTheJob) {
+  hang_ = {.after_seconds = 1};
+  start({1, 1, 1}, [](Rank& rank) -> int {
+    rank.board.enter(Phase::kBackward, 3);
+    publish(rank.board.page().waiting, static_cast<uint32_t>(rank.rank != 1));
+    return wait_for_ever(rank);
+  });
+  EXPECT_THAT(codes(), ElementsAre(5, 5, 5));
+  EXPECT_LT(seconds_, 6);
+  EXPECT_THAT(said(),
+              AllOf(HasSubstr("ashlar: hang: no rank has got anything done for 1 s (run.hang_after = 1 s"),
+                    HasSubstr("ashlar: [rank 0 of 3 on host1] step 17, backward of micro-batch 3 for 1 s, waits for "
+                              "other ranks, last operation barrier on world, operation 10, its 1. of all"),
+                    HasSubstr("ashlar: [rank 2 of 3 on host1] step 17"), HasSubstr("main thread: state S, in pause"),
+                    HasSubstr("test_launch+0x"),
+                    HasSubstr("ashlar: hang: rank 1 of 3 on host1, for which others wait, is in backward of "
+                              "micro-batch 3\nashlar: hang: the job ends here")));
+}
+
+TEST_F(Ranks, AStoppedRankIsNamedAndWhoOnlyReportsGoesOn) {
+  hang_ = {.after_seconds = 1, .stop = false};
+  start({1, 1, 1}, [](Rank& rank) -> int {
+    publish(rank.board.page().waiting, 1U);
+    for (int i = 0; i < 400; ++i) usleep(10'000);  // who is asked for a stack wakes up
+    rank.board.tick();
     return usleep(600'000), 0;
   });
-  EXPECT_THAT(codes(), ElementsAre(0, 0));
+  kill(pids_[0], SIGSTOP);  // the one that would report
+  usleep(3'800'000);
+  kill(pids_[0], SIGCONT);
+  EXPECT_THAT(codes(), ElementsAre(0, 0, 0));
+  EXPECT_THAT(said(), AllOf(HasSubstr("ashlar: hang: rank 0 of 3 on host1 is stopped (state T) in starting\n"),
+                            HasSubstr("ashlar: hang: the ranks get on again\n")));
+}
+
+TEST_F(Ranks, WorkOnAnotherNodeIsNoHang) {
+  hang_ = {.after_seconds = 1};
+  start({1, 2, 3}, [](Rank& rank) -> int {
+    for (int i = 0; i < 30; ++i) {
+      if (rank.rank == 1) rank.board.tick();
+      usleep(100'000);
+    }
+    return 0;
+  });
+  EXPECT_THAT(codes(), ElementsAre(0, 0, 0));
   EXPECT_EQ(said(), "");
 }
 

@@ -1,137 +1,210 @@
 // What a rank shows of itself, and what others read.
 #include "launch/training/rank_board.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <csignal>
-#include <fstream>
 #include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
-#include "core/base/error.h"
+#include "launch/training/node_pages.h"
 #include "launch/training/rank_watch.h"
+#include "launch/training/thread_watch.h"
 #include "parallel/comm/self_comm.h"
-#include "tests/support/scratch_dir.h"
 
 namespace ashlar::training {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class Board : public ::testing::Test {
  protected:
-  RankInfo info(int64_t rank, uint64_t job = 7) const {
-    return {.rank = rank, .ranks = 4, .host = "hostb", .job = job};
-  }
-  std::optional<RankPage> read(int64_t rank, uint64_t job = 7) const { return read_rank_page(dir_, rank, job); }
-  std::string text(int64_t rank) const {
+  RankPage& page(size_t place = 0) { return pages_.pages()[place]; }
+  std::string text(size_t place = 0) {
     std::array<char, 512> memory;
-    return std::string(describe(read(rank).value(), "died", memory));
+    return std::string(describe(page(place), "died", memory));
   }
-  testing::ScratchDir scratch_;
-  const std::filesystem::path dir_ = scratch_.path() / "run";
+  static RankInfo info(int64_t rank) { return {.rank = rank, .ranks = 4, .host = "hostb", .job = 7}; }
+  NodePages pages_{3};
 };
 
 TEST_F(Board, ShowsStepAndOperation) {
-  RankBoard board(dir_, info(2), nullptr);
-  EXPECT_EQ(text(2), "[rank 2 of 4 on hostb] died before the first step, last operation nothing");
+  RankBoard board(page(), info(2), nullptr);
+  EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died before the first step, last operation nothing");
   board.step(17);
   board.operation({.kind = comm::OperationKind::kAllReduce, .op = comm::ReduceOp::kSum, .size = 4096, .number = 12},
                   "tensor");
-  EXPECT_EQ(text(2),
+  EXPECT_EQ(text(),
             "[rank 2 of 4 on hostb] died at step 17, last operation all_reduce sum fp32[4096] on tensor, operation 12");
   board.operation({.kind = comm::OperationKind::kBarrier}, std::string(1000, 'x'));
-  EXPECT_THAT(text(2), HasSubstr("last operation barrier on xxx"));
-  EXPECT_LT(text(2).size(), 300u);
+  EXPECT_THAT(text(), HasSubstr("last operation barrier on xxx"));
+  EXPECT_LT(text().size(), 300u);
+  EXPECT_EQ(page().operations, 2u);
+  EXPECT_EQ(page().recent[0].info.size, 4096) << "the one before stays";
 }
 
 TEST_F(Board, FollowsTheEngine) {
   comm::SelfComm comm("self");
   {
-    RankBoard board(dir_, info(0), comm.engine());
+    RankBoard board(page(), info(0), comm.engine());
     comm.barrier().wait();
-    EXPECT_THAT(text(0), HasSubstr("barrier on self, operation 0"));
+    EXPECT_THAT(text(), HasSubstr("barrier on self, operation 0"));
   }
   comm.barrier().wait();  // nobody is told any more
-  EXPECT_THAT(text(0), HasSubstr("operation 0"));
+  EXPECT_THAT(text(), HasSubstr("operation 0"));
+}
+
+TEST_F(Board, WhatGetsDoneIsSeenAtTheNextBeat) {
+  RankBoard board(page(), info(0), nullptr);
+  board.beat();
+  publish(page().progress_ms, int64_t{0});
+  board.beat();
+  EXPECT_EQ(page().progress_ms, 0) << "nothing has been done";
+  board.enter(Phase::kForward, 3);
+  board.beat();
+  EXPECT_GT(page().progress_ms, 0);
+  EXPECT_EQ(page().micro_batch, 3);
+  board.step_took(120.5);
+  board.step_took(80);
+  EXPECT_EQ(page().longest_step_ms, 120);
 }
 
 TEST_F(Board, EndsFinishedOrFailed) {
-  { RankBoard board(dir_, info(0), nullptr); }
-  EXPECT_EQ(read(0)->state, RankState::kFinished);
+  { RankBoard board(page(0), info(0), nullptr); }
+  EXPECT_EQ(page(0).state, RankState::kFinished);
   try {
-    const RankBoard board(dir_, info(1), nullptr);
-    EXPECT_EQ(read(1)->state, RankState::kRunning);
+    const RankBoard board(page(1), info(1), nullptr);
+    EXPECT_EQ(page(1).state, RankState::kRunning);
     throw std::runtime_error("on its way");
   } catch (const std::runtime_error&) {
   }
-  EXPECT_EQ(read(1)->state, RankState::kFailed);
+  EXPECT_EQ(page(1).state, RankState::kFailed);
   {
-    RankBoard board(dir_, info(2), nullptr);
+    RankBoard board(page(2), info(2), nullptr);
     board.leave(RankState::kCrashed);
   }
-  EXPECT_EQ(read(2)->state, RankState::kCrashed) << "the first word stays";
+  EXPECT_EQ(page(2).state, RankState::kCrashed) << "the first word stays";
 }
 
-TEST_F(Board, OtherJobsAndDamagedFilesAreNotRead) {
-  RankBoard old(dir_, info(0, 6), nullptr);
-  EXPECT_FALSE(read(0));
-  EXPECT_FALSE(read(1));
-  RankBoard board(dir_, info(0), nullptr);
-  EXPECT_TRUE(read(0));
-  old.step(5);
-  EXPECT_EQ(read(0)->step, -1) << "an earlier job's rank writes into a file that is gone";
-  const std::filesystem::path file = dir_ / ".ranks/rank-00000";
-  std::filesystem::copy(file, dir_ / ".ranks/rank-00001");
-  EXPECT_FALSE(read(1)) << "another rank's page";
-  std::filesystem::resize_file(dir_ / ".ranks/rank-00001", 100);
-  EXPECT_FALSE(read(1));
+TEST_F(Board, PagesAreSharedWithoutAFile) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto shared = NodePages::open(getppid(), pages_.fd(), 3);
+    if (shared == nullptr) _exit(1);
+    RankBoard board(shared->pages()[2], info(2), nullptr);
+    board.step(99);
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(page(2).step, 99);
+  EXPECT_EQ(NodePages::open(getpid(), pages_.fd(), 2), nullptr) << "another number of ranks";
+  EXPECT_EQ(NodePages::open(getpid(), 1000, 3), nullptr);
 }
 
 TEST_F(Board, KnowsProcessesThatEndedOrAreOthers) {
   const pid_t child = fork();
   if (child == 0) {
-    const RankBoard board(dir_, info(3), nullptr);
+    const RankBoard board(page(), info(3), nullptr);
     pause();
   }
-  while (!read(3)) usleep(1000);
-  EXPECT_TRUE(process_lives(*read(3)));
+  while (look_at(page().pid) == 0) usleep(1000);
+  EXPECT_TRUE(process_lives(page()));
   kill(child, SIGSTOP);
   waitpid(child, nullptr, WUNTRACED);
-  EXPECT_TRUE(process_lives(*read(3))) << "a debugger may hold it";
-  RankPage reused = *read(3);
+  EXPECT_TRUE(process_lives(page())) << "a debugger may hold it";
+  EXPECT_EQ(threads_of(child).front().state, 'T');
+  RankPage reused = page();
   reused.started -= 1;
   EXPECT_FALSE(process_lives(reused)) << "another process with its number";
   kill(child, SIGKILL);
   siginfo_t ended;
   waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
-  EXPECT_FALSE(process_lives(*read(3))) << "nobody has asked for its code yet";
+  EXPECT_FALSE(process_lives(page())) << "nobody has asked for its code yet";
   waitpid(child, nullptr, 0);
-  EXPECT_FALSE(process_lives(*read(3)));
+  EXPECT_FALSE(process_lives(page()));
 }
 
-TEST_F(Board, AFolderThatCannotBeWrittenIsNamed) {
-  std::ofstream(scratch_.file("run")) << "a file";
-  try {
-    const RankBoard board(dir_, info(0), nullptr);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kResource);
-    EXPECT_THAT(error.what(), HasSubstr("rank-00000.new cannot be written: Not a directory"));
-  }
-}
-
-TEST_F(Board, OneRankNeedsNone) {
+TEST_F(Board, ARankAloneIsWatchedToo) {
   comm::SelfComm alone("world");
   comm::ControlPlane ranks(alone, "control");
   SignalWatch signals;
-  EXPECT_EQ(watch_ranks(dir_, ranks, signals), nullptr);
-  EXPECT_FALSE(std::filesystem::exists(dir_));
+  const auto watch = watch_ranks(ranks, signals);
+  ASSERT_NE(watch, nullptr);
+  watch->board().step(3);
+  EXPECT_EQ(watch->board().page().step, 3);
 }
 
 TEST_F(Board, JobsDiffer) { EXPECT_NE(new_job(), new_job()); }
+
+// A thread that waits in a pipe, with a name of ours.
+class Threads : public ::testing::Test {
+ protected:
+  Threads() {
+    if (pipe(ends_) != 0) throw std::runtime_error("no pipe");
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "ashlar-reader");
+      id_ = gettid();
+      char byte = 0;
+      [[maybe_unused]] const ssize_t got = read(ends_[0], &byte, 1);
+    });
+    while (id_ == 0) usleep(1000);
+    usleep(20'000);
+  }
+  ~Threads() override {
+    close(ends_[1]);
+    thread_.join();
+    close(ends_[0]);
+  }
+  int ends_[2] = {};
+  std::atomic<pid_t> id_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(Threads, AreNamedWithStateAndCall) {
+  const std::vector<ThreadSight> threads = threads_of(getpid());
+  ASSERT_EQ(threads.size(), 2u);
+  EXPECT_EQ(threads[0].name, "main");
+  EXPECT_EQ(threads[1].name, "reader");
+  EXPECT_THAT(describe(threads[1]), StartsWith("state S, in read"));
+}
+
+TEST_F(Threads, SayWhereTheyAre) {
+  StackSampler sampler;
+  const std::string all = describe_threads(sampler);
+  EXPECT_THAT(all, AllOf(HasSubstr("main thread: state R"), HasSubstr("\nreader thread: state S, in read"),
+                         HasSubstr("+0x"), Not(HasSubstr("does not answer"))));
+  EXPECT_THAT(sampler.stack_of(id_, std::chrono::milliseconds(1000)), HasSubstr(" < "));
+  EXPECT_EQ(sampler.stack_of(1, std::chrono::milliseconds(10)), "") << "no thread of this process";
+}
+
+TEST(Io, BytesThatMoveAreSeen) {
+  const IoMeter meter;
+  const uint64_t before = meter.bytes();
+  for (int i = 0; i < 100; ++i) meter.bytes();
+  EXPECT_LT(meter.bytes() - before, 4096u) << "its own do not count";
+  std::thread([] {
+    const int fd = open("/dev/zero", O_RDONLY);
+    std::vector<char> bytes(1 << 20);
+    EXPECT_EQ(read(fd, bytes.data(), bytes.size()), 1 << 20);
+    close(fd);
+  }).join();
+  if (before == 0) GTEST_SKIP() << "this kernel does not count";
+  EXPECT_GE(meter.bytes() - before, 1u << 20);
+}
 
 }  // namespace
 }  // namespace ashlar::training

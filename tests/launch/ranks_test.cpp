@@ -2,12 +2,17 @@
 // alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
+#include "core/base/strings.h"
+#include "tests/launch/run_fixture.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/shell.h"
 
@@ -91,6 +96,36 @@ TEST(BenchComm, BadOptionsAreNamed) {
   const ShellResult result = run_shell(shell_quote(kBinary) + " bench comm --dtype int32");
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.err, "ashlar: [bench comm] --dtype expects fp32, bf16 or fp64, got int32\n");
+}
+
+// What every command of several ranks has from `train`: its share of the cores, and a watch that names the dead.
+TEST(Commands, RanksShareTheCoresAndTheDeadAreNamed) {
+  const testing::RunFixture run;
+  ASSERT_EQ(run.ashlar("train tiny.toml train.steps=2 schedule.warmup_steps=1 vocab.pad_to=2").code, 0);
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const auto share = std::max<int64_t>(1, cores / 2);
+  // How many threads the second rank of a long generation has.
+  const auto threads = [&](const std::string& more) {
+    const pid_t pid =
+        run.start("launch -np 2 generate run --ids 1,2 --tokens 1000000 --tensor 2 --no-cache" + more, "log");
+    usleep(1'000'000);
+    const ShellResult r = run_shell(
+        str_cat("p=$(pgrep -P ", pid, " | sed -n 2p); grep Threads /proc/$p/status; kill -KILL ", pid, " $p"));
+    testing::RunFixture::wait_for(pid);
+    return r.out;
+  };
+  EXPECT_EQ(threads(""), threads(str_cat(" --threads ", share)));
+  EXPECT_NE(threads(""), threads(str_cat(" --threads ", share + 1))) << "else nothing was compared";
+  EXPECT_EQ(run.ashlar("launch -np 2 eval run --batches 2").code, 0);
+  const ShellResult step = run.ashlar("launch -np 2 bench step tiny.toml mesh.data=2 --steps 1 --json");
+  ASSERT_EQ(step.code, 0) << step.err;
+  EXPECT_EQ(nlohmann::json::parse(step.out).at("threads"), share);
+
+  const pid_t pid = run.start("launch -np 2 bench step tiny.toml mesh.data=2 --steps 100000", "log");
+  usleep(1'500'000);
+  run_shell(str_cat("kill -KILL $(pgrep -P ", pid, " | sed -n 2p)"));
+  EXPECT_NE(testing::RunFixture::wait_for(pid), 0);
+  EXPECT_THAT(run.read("log"), ::testing::ContainsRegex("ashlar: \\[rank [01] of 2 on [^ ]+\\] died "));
 }
 
 // A setting that MPI cannot start with: harmless to a process that does not start it.

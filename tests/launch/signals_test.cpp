@@ -32,13 +32,26 @@ class Signals : public ::testing::Test {
     while (run_.read("log").find(text) == std::string::npos && seconds_since(start) < limit) usleep(5000);
     return seconds_since(start);
   }
-  int code_of(pid_t pid, double limit) const {
+  pid_t begin(const std::string& words, const std::string& log) {
+    started_ = run_.start(words, log);
+    return started_;
+  }
+  int code_of(pid_t pid, double limit) {
     const auto start = Clock::now();
     const int code = RunFixture::wait_for(pid);
+    started_ = 0;
     EXPECT_LT(seconds_since(start), limit);
     return code;
   }
+  ~Signals() override {
+    if (started_ == 0) return;  // else a test has failed before its end
+    kill(started_, SIGTERM);
+    usleep(1'500'000);
+    kill(started_, SIGKILL);
+    RunFixture::wait_for(started_);
+  }
   const RunFixture run_;
+  pid_t started_ = 0;
 };
 
 constexpr double kAnswer = 1.0, kLeave = 1.0;
@@ -51,7 +64,7 @@ TEST_F(Signals, ASlowFirstStepAnswersAndASecondSignalLeavesWithItsCode) {
   const std::pair<int, int> kinds[] = {{SIGINT, 77}, {SIGUSR1, 75}};
   for (const auto& [signal, code] : kinds) {
     fs::remove(run_.dir() / "log");
-    const pid_t pid = run_.start(kSlowStep, "log");
+    const pid_t pid = begin(kSlowStep, "log");
     ASSERT_LT(wait_for("mfu is measured", 30), 30) << run_.read("log");
     usleep(300'000);  // into the step
     kill(pid, SIGTERM);
@@ -65,7 +78,7 @@ TEST_F(Signals, ASlowFirstStepAnswersAndASecondSignalLeavesWithItsCode) {
 }
 
 TEST_F(Signals, RanksAnswerOnceAndLeaveTogether) {
-  const pid_t pid = run_.start("launch -np 2 " + kSlowStep + " mesh.data=2", "log");
+  const pid_t pid = begin("launch -np 2 " + kSlowStep + " mesh.data=2", "log");
   ASSERT_LT(wait_for("mfu is measured", 30), 30) << run_.read("log");
   usleep(500'000);
   kill(pid, SIGUSR1);
@@ -79,7 +92,7 @@ TEST_F(Signals, RanksAnswerOnceAndLeaveTogether) {
 }
 
 TEST_F(Signals, OneRankThatIsToldTellsTheOthersAfterTheStep) {
-  const pid_t pid = run_.start(
+  const pid_t pid = begin(
       "launch -np 2 train tiny.toml run.dir=r mesh.data=2 train.steps=1000000 train.eval_every=0 checkpoint.every=0",
       "log");
   ASSERT_LT(wait_for("step       5/", 30), 30) << run_.read("log");
@@ -94,7 +107,7 @@ TEST_F(Signals, AStartLeavesWithTheFirst) {
   // Before, while and after it opens its data: never later than a second.
   for (const int ms : {0, 5, 15, 30, 60}) {
     fs::remove_all(run_.dir() / "r");
-    const pid_t pid = run_.start(kSlowStep, "log");
+    const pid_t pid = begin(kSlowStep, "log");
     usleep(40'000 + static_cast<unsigned>(ms) * 1000);
     kill(pid, SIGTERM);
     usleep(100'000);
@@ -110,7 +123,7 @@ TEST_F(Signals, ALongValidationEndsAtABatchAndIsDoneLater) {
       "checkpoint.every=0 train.global_batch=1 train.eval_batches=";
   // One validation of all 300 batches that there are, slow enough to be met by the signal.
   const std::string slow = words + "0 model.d_model=128 model.n_heads=4 model.d_ff=512 model.n_layers=10";
-  const pid_t pid = run_.start(slow, "log");
+  const pid_t pid = begin(slow, "log");
   ASSERT_LT(wait_for("step 2/4", 60), 60) << run_.read("log");
   kill(pid, SIGTERM);
   EXPECT_LT(wait_for("SIGTERM: stopping after", 9), kAnswer);

@@ -1,0 +1,199 @@
+#include "launch/training/hang.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "core/base/strings.h"
+
+namespace ashlar::training {
+
+namespace {
+
+std::string who(const RankPage& page) {
+  return str_cat("rank ", page.rank, " of ", page.ranks, " on ", page.host.data());
+}
+
+std::string action_of(const RankPage& page) {
+  const Phase phase = look_at(page.phase);
+  const int32_t micro_batch = look_at(page.micro_batch);
+  const bool batch = phase == Phase::kValidating;
+  return str_cat(name_of(phase), micro_batch < 0 ? "" : str_cat(batch ? ", batch " : " of micro-batch ", micro_batch));
+}
+
+std::string text_of(const OperationRecord& record) {
+  std::array<char, 256> memory;
+  return std::string(comm::describe(record.info, record.communicator.data(), memory));
+}
+
+bool is_message(comm::OperationKind kind) {
+  using enum comm::OperationKind;
+  return kind == kSend || kind == kRecv || kind == kSendRecv;
+}
+
+// Ranks that share a communicator: its name, and the coordinates that its ranks have in common.
+using Group = std::tuple<std::string, int32_t, int32_t, int32_t>;
+Group group_of(const RankPage& page, std::string_view name) {
+  const bool tensor = name == "tensor" || name == "kv_sharers", data = name == "data";
+  const bool stages = name == "pipeline" || name == "ends", model = name == "model";
+  const int32_t p = tensor || data ? page.pipeline : -2;
+  const int32_t d = tensor || stages || model ? page.data : -2;
+  const int32_t t = data || stages ? page.tensor : -2;
+  return {std::string(name), p, d, t};
+}
+
+// The last records of a rank on one communicator, newest first.
+std::vector<const OperationRecord*> records_of(const RankPage& page) {
+  std::vector<const OperationRecord*> records;
+  const uint64_t count = look_at(page.operations);
+  for (uint64_t i = count; i > 0 && count - i < RankPage::kRecords; --i)
+    records.push_back(&page.recent[(i - 1) % RankPage::kRecords]);
+  return records;
+}
+
+bool agree(const comm::OperationInfo& a, const comm::OperationInfo& b) {
+  const bool root = a.kind == comm::OperationKind::kBroadcast;
+  return a.kind == b.kind && a.op == b.op && a.dtype == b.dtype && a.size == b.size && a.label == b.label &&
+         (!root || a.peer == b.peer);
+}
+
+struct Issued {
+  const RankPage* page;
+  const OperationRecord* record;
+};
+
+// Operations of one number on one communicator that are not the same on all ranks.
+std::vector<Suspect> mismatches(std::span<const RankSight> ranks) {
+  std::map<std::pair<Group, uint64_t>, std::vector<Issued>> places;
+  for (const RankSight& rank : ranks) {
+    for (const OperationRecord* record : records_of(rank.page)) {
+      if (!is_message(record->info.kind))
+        places[{group_of(rank.page, record->communicator.data()), record->info.number}].push_back({&rank.page, record});
+    }
+  }
+  for (const auto& [place, issued] : places) {
+    const auto votes = [&](const Issued& one) {
+      return std::count_if(issued.begin(), issued.end(),
+                           [&](const Issued& other) { return agree(one.record->info, other.record->info); });
+    };
+    const Issued& usual = *std::max_element(issued.begin(), issued.end(),
+                                            [&](const Issued& a, const Issued& b) { return votes(a) < votes(b); });
+    std::vector<Suspect> odd;
+    const bool tie = 2 * votes(usual) == static_cast<int64_t>(issued.size());
+    for (const Issued& one : issued) {
+      const bool same = agree(one.record->info, usual.record->info);
+      if (same && !tie) continue;
+      const Issued& other =
+          same ? *std::find_if(issued.begin(), issued.end(),
+                               [&](const Issued& i) { return !agree(i.record->info, usual.record->info); })
+               : usual;
+      if (agree(one.record->info, other.record->info)) continue;
+      odd.push_back({Suspicion::kMismatch, one.page->rank,
+                     str_cat(who(*one.page), " issued ", text_of(*one.record), ", where rank ", other.page->rank,
+                             " issued ", text_of(*other.record))});
+    }
+    if (!odd.empty()) return odd;  // the first in order of communicator and number; later ones follow from it
+  }
+  return {};
+}
+
+// Ranks that have not issued what others of their group wait in.
+std::vector<Suspect> left_behind(std::span<const RankSight> ranks) {
+  std::map<Group, std::vector<Issued>> last;
+  for (const RankSight& rank : ranks) {
+    std::map<Group, const OperationRecord*> newest;
+    for (const OperationRecord* record : records_of(rank.page))
+      newest.try_emplace(group_of(rank.page, record->communicator.data()), record);
+    for (const auto& [group, record] : newest) {
+      if (!is_message(record->info.kind)) last[group].push_back({&rank.page, record});
+    }
+  }
+  std::vector<Suspect> behind;
+  for (const auto& [group, issued] : last) {
+    const auto number = [](const Issued& one) { return one.record->info.number; };
+    const Issued& most = *std::max_element(issued.begin(), issued.end(),
+                                           [&](const Issued& a, const Issued& b) { return number(a) < number(b); });
+    for (const Issued& one : issued) {
+      const bool known =
+          std::any_of(behind.begin(), behind.end(), [&](const Suspect& s) { return s.rank == one.page->rank; });
+      if (number(one) == number(most) || known) continue;
+      behind.push_back({Suspicion::kBehind, one.page->rank,
+                        str_cat(who(*one.page), " is behind: its last on ", std::get<0>(group), " is operation ",
+                                number(one), ", rank ", most.page->rank, " has issued ", text_of(*most.record))});
+    }
+  }
+  return behind;
+}
+
+}  // namespace
+
+std::vector<Suspect> find_suspects(std::span<const RankSight> ranks) {
+  std::vector<Suspect> found;
+  for (const RankSight& rank : ranks) {
+    const char* why = rank.state == 'T' || rank.state == 't' ? " is stopped (state T)"
+                      : rank.state == 'D'                    ? " is in a system call that nothing interrupts (state D)"
+                      : rank.state == 'X' || rank.state == 'Z' ? " has ended"
+                      : !rank.answers                          ? " does not answer"
+                                                               : nullptr;
+    if (why == nullptr) continue;
+    found.push_back(
+        {Suspicion::kSuspended, rank.page.rank, str_cat(who(rank.page), why, " in ", action_of(rank.page))});
+  }
+  if (!found.empty()) return found;
+  found = mismatches(ranks);
+  if (!found.empty()) return found;
+  const bool some_wait =
+      std::any_of(ranks.begin(), ranks.end(), [](const auto& r) { return look_at(r.page.waiting) != 0; });
+  for (const RankSight& rank : ranks) {
+    if (look_at(rank.page.waiting) != 0 || rank.page.state != RankState::kRunning) continue;
+    found.push_back(
+        {Suspicion::kBusy, rank.page.rank,
+         str_cat(who(rank.page), some_wait ? ", for which others wait, is in " : " is in ", action_of(rank.page))});
+  }
+  if (!found.empty()) return found;
+  return left_behind(ranks);
+}
+
+std::string describe_action(const RankPage& page, int64_t now_ms) {
+  const uint64_t operations = look_at(page.operations);
+  std::array<char, 256> memory;
+  return str_cat(page.step < 0 ? "before the first step" : str_cat("step ", page.step), ", ", action_of(page), " for ",
+                 (now_ms - look_at(page.phase_since_ms)) / 1000, " s",
+                 look_at(page.waiting) != 0 ? ", waits for other ranks" : "", ", last operation ",
+                 last_operation(page, memory), operations == 0 ? "" : str_cat(", its ", operations, ". of all"));
+}
+
+std::string describe_hung(const RankSight& rank, int64_t now_ms, const std::string& prefix) {
+  std::string text = str_cat(prefix, "[", who(rank.page), "] ", describe_action(rank.page, now_ms), "\n");
+  const std::vector<const OperationRecord*> records = records_of(rank.page);
+  std::string before;
+  for (size_t i = 1; i < records.size() && i < 4; ++i) before += str_cat(i == 1 ? "" : "; ", text_of(*records[i]));
+  if (!before.empty()) text += str_cat(prefix, "    before that: ", before, "\n");
+  size_t begin = 0;
+  while (begin < rank.threads.size()) {
+    const size_t end = std::min(rank.threads.find('\n', begin), rank.threads.size());
+    text += str_cat(prefix, "    ", rank.threads.substr(begin, end - begin), "\n");
+    begin = end + 1;
+  }
+  return text;
+}
+
+int64_t hang_limit_ms(std::span<const RankPage> pages, double hang_after_seconds) {
+  int64_t longest = 0;
+  for (const RankPage& page : pages) longest = std::max(longest, look_at(page.longest_step_ms));
+  return longest + static_cast<int64_t>(hang_after_seconds * 1e3);
+}
+
+int64_t quiet_ms(std::span<const RankPage> pages, int64_t now_ms) {
+  int64_t newest = -1;
+  for (const RankPage& page : pages) {
+    if (look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning)
+      newest = std::max(newest, look_at(page.progress_ms));
+  }
+  return newest < 0 ? 0 : now_ms - newest;
+}
+
+}  // namespace ashlar::training

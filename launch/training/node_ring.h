@@ -1,0 +1,113 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launch/training/node_pages.h"
+
+namespace ashlar::training {
+
+/// How others reach a rank: the port that it listens on, at the addresses of its machine.
+struct NodeCard {
+  struct Address {
+    uint8_t family = 0;  ///< AF_INET or AF_INET6
+    std::array<uint8_t, 16> bytes{};
+  };
+  static constexpr size_t kMost = 4;
+
+  uint16_t port = 0;  ///< 0: it does not listen
+  uint8_t count = 0;
+  std::array<Address, kMost> addresses{};
+};
+
+/// Listens on any free port. The addresses are those of the interfaces that are up, loopback only where there is no
+/// other; with `only` (a name of an interface, or an address) that one alone: what ASHLAR_WATCH_INTERFACE says.
+class NodeListener {
+ public:
+  explicit NodeListener(const std::string& only);
+  NodeListener(const NodeListener&) = delete;
+  NodeListener& operator=(const NodeListener&) = delete;
+  ~NodeListener();
+  const NodeCard& card() const { return card_; }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+  NodeCard card_;
+};
+
+/// A node and how to reach its ranks, the lowest first.
+struct RingNode {
+  int32_t node = 0;
+  std::string host;
+  std::vector<NodeCard> ranks;
+};
+/// The nodes of a job stand in a ring, in order of their lowest ranks; each beats to the next two. Pure: from the
+/// machine of each rank. `next` and `previous` name other nodes by their lowest rank, the nearest first.
+struct RingPlan {
+  int32_t node = 0;  ///< this one: its lowest rank
+  int64_t nodes = 1;
+  std::vector<int32_t> local;           ///< ranks of this node, ascending
+  std::vector<int32_t> next, previous;  ///< at most two each
+  std::vector<std::vector<int32_t>> next_ranks;
+};
+RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank);
+
+/// The beats of this node to the next two and of the previous two to this one, over TCP, none of which ever waits. Any
+/// rank of a node may send and receive: the one that leads sends, to a rank of the next node that answers each beat,
+/// else to another. One thread.
+class NodeRing {
+ public:
+  struct Args {
+    uint64_t job = 0;  ///< who does not know it is not listened to
+    const NodeListener& listener;
+    std::vector<RingNode> next;
+    std::vector<int32_t> previous;  ///< whose news go to the inboxes, in this order
+    std::span<NodeInbox> inboxes;
+    int64_t trouble_ms = 10'000;  ///< of trying, until it is said that no beat arrives
+  };
+  explicit NodeRing(Args args);
+  NodeRing(const NodeRing&) = delete;
+  NodeRing& operator=(const NodeRing&) = delete;
+  ~NodeRing();
+
+  /// Takes what has come; sends `news` if this rank leads.
+  void poll(bool leads, const NodeNews& news);
+  /// The last word, to whoever can be reached within a tenth of a second.
+  void farewell(const NodeNews& news);
+  /// A node that no beat has reached in `trouble_ms` of trying: a line for the log, once for each. Else empty.
+  std::string take_trouble();
+
+ private:
+  struct Out {
+    size_t choice = 0;  ///< of ranks and their addresses
+    int fd = -1;
+    bool connected = false, reached = false, told = false;
+    int64_t first_ms = 0, since_ms = 0, answered_ms = 0;
+  };
+  struct In {
+    int fd = -1;
+    int64_t since_ms = 0;
+    bool known = false;
+    std::vector<std::byte> buffer;
+  };
+  struct Frame {
+    uint64_t magic = 0, job = 0;
+    NodeNews news;
+  };
+  void send(Out& out, const RingNode& to, const NodeNews& news);
+  bool begin(Out& out, const RingNode& to);
+  void fail(Out& out);
+  void accept_all();
+  bool receive(In& in);
+
+  const Args args_;
+  std::vector<Out> outs_;
+  std::vector<In> ins_;
+};
+
+}  // namespace ashlar::training

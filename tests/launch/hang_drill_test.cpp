@@ -1,0 +1,210 @@
+// Hang drills on the program: ranks that are stopped, file systems that hang, operations that do not match, each in
+// every phase of a run: named within the deadline, with exit code 5. And healthy runs that only look slow: no alarm.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/strings.h"
+#include "tests/launch/run_fixture.h"
+#include "tests/support/long_form.h"
+
+namespace ashlar::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// What the preloaded library is told (tests/support/preload/stall.cpp).
+struct Stall {
+  std::string call, path, what;
+  int rank = -1;
+  std::string once, thread;
+  int64_t min_bytes = 0;
+};
+std::string preload(const Stall& stall) {
+  std::string words = "export ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=" ASHLAR_STALL_LIBRARY;
+  words += str_cat(" STALL_CALL=", stall.call, " STALL_PATH=", stall.path, " STALL_DO=", stall.what);
+  if (stall.rank >= 0) words += str_cat(" STALL_RANK=", stall.rank);
+  if (!stall.thread.empty()) words += " STALL_THREAD=" + stall.thread;
+  if (stall.min_bytes > 0) words += str_cat(" STALL_MIN=", stall.min_bytes);
+  if (!stall.once.empty()) words += " STALL_ONCE=" + stall.once;
+  return words + "; ";
+}
+
+constexpr double kHangAfter = 2, kDeadline = 10;
+
+class Drill : public ::testing::Test {
+ protected:
+  // Runs `ashlar WORDS` with a stall; `seconds_` is how long it took in all.
+  ShellResult run(const Stall& stall, const std::string& words) {
+    fs::remove_all(run_.dir() / "r");
+    const auto start = Clock::now();
+    const ShellResult r = run_shell("cd " + shell_quote(run_.dir().string()) + "; " + preload(stall) +
+                                    "exec timeout -s KILL 100 " + shell_quote(ASHLAR_BINARY) + " " + words);
+    seconds_ = seconds_since(start);
+    return r;
+  }
+  static std::string train(const std::string& more) {
+    return str_cat("train tiny.toml run.dir=r vocab.pad_to=2 run.hang_after=", kHangAfter, " ", more);
+  }
+  static std::string on_four(const std::string& more) {
+    return "launch -np 4 " + train("mesh.tensor=2 mesh.pipeline=2 train.micro_batch=1 " + more);
+  }
+  static void expect_named(const ShellResult& r, const std::string& suspect) {
+    EXPECT_EQ(r.code, 5) << r.err;
+    EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: hang: no rank has got anything done for"),
+                             ContainsRegex("ashlar: hang: " + suspect), HasSubstr("the job ends here")));
+  }
+  const RunFixture run_;
+  double seconds_ = 0;
+};
+
+struct Phase {
+  const char* name;
+  Stall stall;  ///< `what` is "stop"
+  const char* words;
+};
+// Where SIGSTOP meets a rank: which file it was about to touch.
+std::vector<Phase> phases() {
+  return {
+      {"data wait", {.call = "read", .path = "train-0", .what = "stop", .thread = "ashlar-reader"}, "train.steps=2000"},
+      {"validation",
+       {.call = "read", .path = "validation-0", .what = "stop", .min_bytes = 100'000},
+       "train.steps=100 train.eval_every=2 train.eval_batches=0"},
+      {"save", {.call = "write", .path = "step-0", .what = "stop"}, "train.steps=100 checkpoint.every=2"},
+      {"save's sync", {.call = "sync", .path = "step-0", .what = "stop"}, "train.steps=100 checkpoint.every=2"},
+  };
+}
+
+TEST_F(Drill, AStoppedRankIsNamedInEachPhaseSlow) {
+  int rank = 3;
+  for (const Phase& phase : phases()) {
+    if (!long_form() && std::string(phase.name) != "save") continue;  // the others in the long form
+    for (int i = 0; i < (long_form() ? 4 : 1); ++i, ++rank) {
+      SCOPED_TRACE(str_cat(phase.name, " on rank ", rank % 4));
+      Stall stall = phase.stall;
+      stall.rank = rank % 4;
+      const ShellResult r = run(stall, on_four(phase.words));
+      expect_named(r, str_cat("rank ", rank % 4, " of 4 on [^ ]+ is stopped \\(state T\\)"));
+      EXPECT_LT(seconds_, kHangAfter + kDeadline + 8) << "start and end included";
+    }
+  }
+}
+
+// In the first step, and in the middle of forward and backward: by time.
+TEST_F(Drill, ARankStoppedWhileItComputesIsNamedSlow) {
+  const std::string words = on_four(
+      "model.d_model=128 model.n_heads=4 model.d_ff=512 train.global_batch=64 train.sequence_length=128 "
+      "train.steps=100000 checkpoint.every=0");
+  for (int rank = 0; rank < (long_form() ? 4 : 1); ++rank) {
+    for (const int delay_ms : {50, 1500}) {
+      if (!long_form() && delay_ms > 50) continue;
+      SCOPED_TRACE(str_cat("rank ", rank, " after ", delay_ms, " ms"));
+      fs::remove_all(run_.dir() / "r");
+      fs::remove(run_.dir() / "log");
+      const pid_t pid = run_.start(words, "log");
+      for (int i = 0; i < 6000 && run_.read("log").find("mfu is") == std::string::npos; ++i) usleep(5000);
+      usleep(static_cast<unsigned>(delay_ms) * 1000);
+      const auto start = Clock::now();
+      run_shell(str_cat("for p in $(pgrep -P ", pid, "); do grep -qz '^OMPI_COMM_WORLD_RANK=", rank,
+                        "$' /proc/$p/environ && kill -STOP $p; done"));
+      EXPECT_EQ(RunFixture::wait_for(pid), 5);
+      const std::string log = run_.read("log");
+      EXPECT_THAT(log,
+                  ContainsRegex(str_cat("ashlar: hang: rank ", rank, " of 4 on [^ ]+ is stopped \\(state T\\) in")));
+      for (int r = 0; r < 4; ++r) EXPECT_THAT(log, HasSubstr(str_cat("ashlar: [rank ", r, " of 4 on ")));
+      EXPECT_LT(seconds_since(start), 6 + kHangAfter + kDeadline) << "the longest step included";
+    }
+  }
+}
+
+TEST_F(Drill, ABlockedReaderIsNamedWithItsThreadSlow) {
+  const ShellResult r =
+      run({.call = "read", .path = "train-0", .what = "sleep:60", .rank = 1, .thread = "ashlar-reader"},
+          on_four("train.steps=2000"));
+  expect_named(r, "rank 1 of 4 on [^ ]+, for which others wait, is in reading data");
+  EXPECT_THAT(r.err, ContainsRegex("reader thread: state [SD], in (clock_)?nanosleep"));
+  EXPECT_THAT(r.err, HasSubstr("waits for other ranks, last operation"));
+}
+
+TEST_F(Drill, ABlockedSaveIsNamed) {
+  const ShellResult r =
+      run({.call = "sync", .path = "step-0", .what = "sleep:60"}, train("train.steps=1000 checkpoint.every=2"));
+  expect_named(r, "rank 0 of 1 on [^ ]+ is in saving");
+}
+
+TEST_F(Drill, WhoOnlyWantsAReportGoesOn) {
+  const ShellResult r = run({.call = "sync", .path = "step-0", .what = "sleep:4", .once = "once"},
+                            train("run.hang_action=report train.steps=20 checkpoint.every=10"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.err, AllOf(HasSubstr("hang: no rank has got anything done"), HasSubstr("the job goes on"),
+                           HasSubstr("the ranks get on again")));
+}
+
+// What the messages themselves show needs no watch; what would be silence is the watch's.
+TEST_F(Drill, OperationsThatDoNotMatchAreNamedSlow) {
+  const auto ranks = [](const std::string& what) {
+    return run_shell("timeout -s KILL 60 " + shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh") + " 4 " +
+                     shell_quote(ASHLAR_HANG_PROGRAM) + " " + what);
+  };
+  const ShellResult size = ranks("size");
+  EXPECT_EQ(size.code, 70) << size.err;
+  EXPECT_THAT(size.err, AllOf(HasSubstr("rank 2 sent more than the 256 bytes that were expected"),
+                              HasSubstr("the two ranks issued different operations")));
+  expect_named(
+      ranks("elsewhere"),
+      "rank 2 of 4 on [^ ]+ is behind: its last on world is operation [0-9]+, rank 0 has issued all_reduce sum "
+      "fp32\\[64\\] on world, operation");
+  expect_named(ranks("missing"), "rank 2 of 4 on [^ ]+, for which others wait, is in starting");
+}
+
+// Four ranks on each core, stopped for 5 s now and then, and a file system that stalls for longer than run.hang_after
+// while a checkpoint is written beside the steps.
+TEST_F(Drill, AnOverloadedMachineIsNoHangSlow) {
+  const int ranks = long_form() ? 8 : 2, steps = long_form() ? 1000 : 60, stops = long_form() ? 5 : 1;
+  const int stop_s = long_form() ? 5 : 2, after = long_form() ? 10 : 4;
+  const pid_t pid = run_.start(
+      str_cat("launch -np ", ranks, " train tiny.toml run.dir=r mesh.data=", ranks, " train.global_batch=", ranks,
+              " train.micro_batch=1 train.eval_every=100 "
+              "checkpoint.every=200 run.threads=1 run.hang_after=",
+              after, " train.steps=", steps),
+      "log");
+  for (int i = 0; i < 6000 && run_.exact_metrics("r").empty(); ++i) usleep(5000);
+  for (int i = 0; i < stops; ++i) {
+    run_shell(str_cat("p=$(pgrep -P ", pid, " | sed -n ", 1 + i % ranks, "p); kill -STOP $p; sleep ", stop_s,
+                      "; kill -CONT $p; sleep 1"));
+  }
+  EXPECT_EQ(RunFixture::wait_for(pid), 0) << run_.read("log");
+  EXPECT_THAT(run_.read("log"), Not(HasSubstr("ashlar: ")));
+}
+
+TEST_F(Drill, WithoutFileLocksARunStillOwnsItsDirectory) {
+  const Stall none{.call = "lock", .path = ".lock", .what = "nolock"};
+  const ShellResult r = run(none, train("train.steps=3 schedule.warmup_steps=1"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("warning: the file system of r has no file locks (No locks available); .lock.held"));
+  const pid_t live = run_.start(train("run.dir=s train.steps=100000000 checkpoint.every=0"), "log");
+  for (int i = 0; i < 5000 && run_.exact_metrics("s").empty(); ++i) usleep(2000);
+  const ShellResult second = run_shell("cd " + shell_quote(run_.dir().string()) + "; " + preload(none) +
+                                       shell_quote(ASHLAR_BINARY) + " " + train("run.dir=s"));
+  kill(live, SIGKILL);
+  RunFixture::wait_for(live);
+  // One that locks and one that cannot do not see each other: only those of one kind do.
+  EXPECT_EQ(second.code, 2) << second.out << second.err;
+}
+
+}  // namespace
+}  // namespace ashlar::testing
