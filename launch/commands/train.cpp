@@ -90,12 +90,14 @@ int run_train_command(std::span<const std::string> words, Session& session) {
       }
     }
     if (const std::string problem = training::mixture_problem(datasets); !problem.empty()) raw->add_error(problem);
+    const std::vector<checkpoint::DataRecord> records = training::data_records(datasets);
+    training::Continuation said;
+    if (start) said = training::check_start(*start, *raw, records);
     resolved = config::resolve(*raw, facts);
     resolved.derived.insert(resolved.derived.end(), taken.begin(), taken.end());
-    const std::vector<checkpoint::DataRecord> records = training::data_records(datasets);
-    const training::StartedRun compared{.config = resolved.config, .data = records};
-    if (own) training::check_continuation(*own, compared);  // what it has to say follows when it is loaded
-    if (start) training::check_start(*start, compared).say(log);
+    said.say(log);
+    // What there is to say of its own checkpoint follows when that is loaded.
+    if (own) training::check_continuation(*own, {.config = resolved.config, .data = records});
   });
   check_same_configuration(ranks, resolved.config);
   session.watch->peers().watch_hangs({.after_seconds = resolved.config.run.hang_after,

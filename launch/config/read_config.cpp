@@ -337,6 +337,11 @@ std::optional<std::string> RawConfig::init_from() const {
   return value ? std::optional(std::get<std::string>(*value)) : std::nullopt;
 }
 
+bool RawConfig::allow_change() const {
+  const auto& value = values_->given[key_index("data.allow_change")];
+  return value && std::get<bool>(*value);
+}
+
 bool RawConfig::given(std::string_view key) const { return values_->given[key_index(key)].has_value(); }
 
 const std::vector<std::string>& RawConfig::errors() const { return values_->errors; }

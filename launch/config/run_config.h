@@ -170,6 +170,7 @@ class RawConfig {
   std::vector<DataSource> data_sources() const;
   std::string run_dir() const;                   ///< given or derived; empty when wrong
   std::optional<std::string> init_from() const;  ///< absent when not given, or wrong
+  bool allow_change() const;                     ///< data.allow_change
   /// Reports what is wrong with the dataset of data.path together with all other errors. A `[where] ` before the text
   /// is dropped.
   void add_error(std::string_view text);

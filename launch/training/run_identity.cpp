@@ -202,22 +202,25 @@ Continuation check_continuation(const Origin& origin, const StartedRun& run) {
   return result;
 }
 
-Continuation check_start(const Origin& origin, const StartedRun& run) {
+Continuation check_start(const Origin& origin, const config::RawConfig& raw,
+                         std::span<const checkpoint::DataRecord> data) {
   Continuation result;
+  if (data.empty()) return result;
   if (origin.manifest.tokenizer_json.empty()) {
     result.notes.push_back(
         str_cat(origin.path.string(), " has no tokenizer to compare (an import): that of data.path must give its ids"));
     return result;
   }
-  const std::string before = data::tokenizer_fingerprint(origin.manifest.tokenizer_json);
-  DataComparison data(origin.config.data.sources, run.config.data.sources);
-  data.compare_tokenizer(before, run.data.front());
-  if (data.changes.empty()) return result;
-  if (!run.config.data.allow_change)
-    throw config::ConfigError({str_cat(data.changes.front(), ", that of run.init_from = ", origin.path.string(),
+  const std::vector<config::DataSource> sources = raw.data_sources();
+  DataComparison comparison(origin.config.data.sources, sources);
+  comparison.compare_tokenizer(data::tokenizer_fingerprint(origin.manifest.tokenizer_json), data.front());
+  if (comparison.changes.empty()) return result;
+  const std::string& change = comparison.changes.front();
+  if (!raw.allow_change())
+    throw config::ConfigError({str_cat(change, ", that of run.init_from = ", origin.path.string(),
                                        "; build the dataset with that tokenizer, or give data.allow_change = true for "
                                        "ids of another meaning")});
-  result.notes.push_back(str_cat("as data.allow_change permits: ", data.changes.front()));
+  result.notes.push_back(str_cat("as data.allow_change permits: ", change));
   return result;
 }
 

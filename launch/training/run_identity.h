@@ -56,8 +56,10 @@ Continuation check_continuation(const Origin& origin, const StartedRun& run);
 Continuation check_continuation(const std::filesystem::path& path, const checkpoint::Manifest& manifest,
                                 const StartedRun& run);
 
-/// The same for weights to begin from (run.init_from), where only the tokenizer must agree.
-Continuation check_start(const Origin& origin, const StartedRun& run);
+/// The same for weights to begin from (run.init_from), where only the tokenizer must agree: before the vocabularies are
+/// compared, which would say less. `data` may be empty, when no dataset could be opened.
+Continuation check_start(const Origin& origin, const config::RawConfig& raw,
+                         std::span<const checkpoint::DataRecord> data);
 
 /// Sources of one mixture share a tokenizer: an error text naming the first that does not, or nothing.
 std::string mixture_problem(std::span<const data::WeightedDataset> datasets);

@@ -98,6 +98,7 @@ TEST_F(Identity, AnotherTokenizerOfTheSameSizeIsRefused) {
   // As weights to begin from, only the tokenizer counts.
   refused("train tiny.toml train.steps=6 run.dir=n data.path=letters run.init_from=l",
           {"data.path = letters: the tokenizer is another", "run.init_from = l"});
+  refused("train tiny.toml train.steps=6 run.dir=n run.init_from=l", {"data.path = data: the tokenizer is another"});
   must("train tiny.toml train.steps=6 run.dir=n data.path=letters run.init_from=l data.allow_change=true");
   must("train tiny.toml train.steps=6 run.dir=m run.init_from=run");
 }
