@@ -340,7 +340,7 @@ TEST_P(Bubble, IsTheSimulatorsWhereStagesSleep) {
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
   const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
   const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {1, 1}};
-  const pipeline::Costs costs = costs_of(spec, GetParam().seconds, false);
+  const pipeline::Costs costs = costs_of(spec, GetParam().seconds, true);
   const double before = oversleeping(stages, costs);
   if (before > kPoints) GTEST_SKIP() << "this machine wakes sleepers late: by " << before << " of their time";
   std::vector<double> measured;
