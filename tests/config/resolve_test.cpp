@@ -107,6 +107,114 @@ TEST(Resolve, RopeFractionBecomesDims) {
   expect_one(errors_of({"rope.dims=8", "rope.fraction=0.25"}), "rope.fraction = 0.25", "rope.dims is not given");
 }
 
+// Each key with a value of its own, so that none can stand for another.
+TEST(Resolve, EveryKeyReachesItsField) {
+  const RunConfig c = resolved({"run.seed=77",
+                                "run.dtype=fp32",
+                                "run.threads=3",
+                                "train.steps=500",
+                                "train.eval_every=41",
+                                "train.eval_batches=42",
+                                "train.recompute=selective",
+                                "optimizer.lr=0.5",
+                                "optimizer.beta1=0.11",
+                                "optimizer.beta2=0.12",
+                                "optimizer.eps=0.13",
+                                "optimizer.weight_decay=0.14",
+                                "optimizer.decay_embeddings=false",
+                                "optimizer.clip=0.15",
+                                "schedule.kind=linear",
+                                "schedule.warmup_steps=51",
+                                "schedule.decay_steps=52",
+                                "schedule.min_ratio=0.16",
+                                "dropout.embed=0.21",
+                                "dropout.attn=0.22",
+                                "dropout.resid=0.23",
+                                "checkpoint.every=61",
+                                "checkpoint.keep=62",
+                                "log.every=71",
+                                "log.stats_every=72",
+                                "head.tie=true",
+                                "loss.z_coef=0.31",
+                                "norm.eps=0.32",
+                                "rope.base=333",
+                                "rope.style=interleaved",
+                                "init.std=0.34",
+                                "init.scheme=normal",
+                                "bias.qkv=true",
+                                "bias.lm_head=true"})
+                          .config;
+  EXPECT_EQ(c.run.seed, 77);
+  EXPECT_EQ(c.run.dtype, DType::kFloat32);
+  EXPECT_EQ(c.run.threads, 3);
+  EXPECT_EQ(c.train.steps, 500);
+  EXPECT_EQ(c.train.eval_every, 41);
+  EXPECT_EQ(c.train.eval_batches, 42);
+  EXPECT_EQ(c.train.recompute, Recompute::kSelective);
+  EXPECT_EQ(c.optimizer.lr, 0.5);
+  EXPECT_EQ(c.optimizer.beta1, 0.11);
+  EXPECT_EQ(c.optimizer.beta2, 0.12);
+  EXPECT_EQ(c.optimizer.eps, 0.13);
+  EXPECT_EQ(c.optimizer.weight_decay, 0.14);
+  EXPECT_FALSE(c.optimizer.decay_embeddings);
+  EXPECT_TRUE(resolved({}).config.optimizer.decay_embeddings);
+  EXPECT_EQ(c.optimizer.clip, 0.15);
+  EXPECT_EQ(c.schedule.kind, LrKind::kLinear);
+  EXPECT_EQ(c.schedule.warmup_steps, 51);
+  EXPECT_EQ(c.schedule.decay_steps, 52);
+  EXPECT_EQ(c.schedule.min_ratio, 0.16);
+  EXPECT_EQ(c.model.dropout.embed, 0.21);
+  EXPECT_EQ(c.model.dropout.attn, 0.22);
+  EXPECT_EQ(c.model.dropout.resid, 0.23);
+  EXPECT_EQ(c.checkpoint.every, 61);
+  EXPECT_EQ(c.checkpoint.keep, 62);
+  EXPECT_EQ(c.log.every, 71);
+  EXPECT_EQ(c.log.stats_every, 72);
+  EXPECT_TRUE(c.model.tied);
+  EXPECT_FALSE(resolved({}).config.model.tied);
+  EXPECT_EQ(c.model.loss.z_coef, 0.31);
+  EXPECT_EQ(c.model.norm.eps, 0.32);
+  EXPECT_EQ(c.model.rope.base, 333);
+  EXPECT_EQ(c.model.rope.style, RopeStyle::kInterleaved);
+  EXPECT_EQ(c.model.init.std, 0.34);
+  EXPECT_EQ(c.model.init.residual_scale, 1) << "scaled by depth for gpt2 only";
+  EXPECT_TRUE(c.model.bias.qkv && c.model.bias.lm_head);
+  EXPECT_FALSE(c.model.bias.ffn || c.model.bias.attn_out);
+}
+
+TEST(Resolve, DerivedValuesFollowTheRanks) {
+  Facts four = facts();
+  four.ranks = four.local_ranks = 4;
+  four.hardware_threads = 10;
+  const auto with = [&](std::vector<std::string> overrides) {
+    return resolve(parse_config(kMinimal, "test.toml", overrides), four).config;
+  };
+  EXPECT_EQ(with({}).run.threads, 2) << "10 cores, 4 ranks";
+  EXPECT_EQ(with({"mesh.tensor=2", "vocab.pad_to=2"}).mesh.data, 2);
+  EXPECT_EQ(with({}).train.micro_batch, 3) << "12 sequences, 4 replicas";
+  four.hardware_threads = 3;
+  EXPECT_EQ(with({}).run.threads, 1);
+  expect_one(errors_of({"train.global_batch=13"}, kMinimal, four), "train.global_batch = 13", "multiple of mesh.data");
+}
+
+TEST(Resolve, SequenceParallelRowsAreDivided) {
+  Facts two = facts();
+  two.ranks = two.local_ranks = 2;
+  const std::vector<std::string> good = {"mesh.tensor=2", "vocab.pad_to=2", "mesh.sequence_parallel=true",
+                                         "train.micro_batch=3"};
+  EXPECT_EQ(errors_of(good, kMinimal, two), std::vector<std::string>{});
+  std::vector<std::string> odd = good;
+  odd.push_back("train.sequence_length=63");
+  expect_one(errors_of(odd, kMinimal, two), "mesh.sequence_parallel = true", "train.sequence_length = 189");
+}
+
+TEST(Resolve, WarmUpIsATwentiethAndBounded) {
+  EXPECT_EQ(resolved({"train.steps=1000"}).config.schedule.warmup_steps, 50);
+  EXPECT_EQ(resolved({"train.steps=39999"}).config.schedule.warmup_steps, 1999);
+  EXPECT_EQ(resolved({"train.steps=1000000"}).config.schedule.warmup_steps, 2000);
+  EXPECT_EQ(resolved({"train.steps=10"}).config.schedule.warmup_steps, 0);
+}
+
 TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"model.n_kv_heads=3"}), "model.n_kv_heads = 3", "divisor of model.n_heads = 4");
   expect_one(errors_of({"model.n_heads=3"}), "model.n_heads = 3", "128 / 3");
