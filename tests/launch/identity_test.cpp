@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "core/base/strings.h"
+#include "launch/training/run_identity.h"
 #include "tests/launch/run_fixture.h"
 
 namespace ashlar::testing {
@@ -143,6 +144,33 @@ TEST_F(Identity, ACheckpointOfTheOldFormGoesOnWithOneWarning) {
   must("data build xyz.txt --out xyz --tokenizer characters");
   refused("train old/tiny.toml run.dir=old/run data.path=xyz train.steps=8",
           {"data.path = xyz: the tokenizer is another"});
+}
+
+// Digests of a dataset of the old form and of a new one are of different kinds: no change can be claimed, nor ruled
+// out.
+TEST(IdentityOfForms, OldAndNewTokensCannotBeCompared) {
+  const config::RunConfig config =
+      config::resolve(config::parse_config("[model]\nd_model = 8\nn_layers = 1\nn_heads = 2\n[train]\nsteps = 4\n"
+                                           "sequence_length = 8\nglobal_batch = 2\n[optimizer]\nlr = 1e-3\n[data]\n"
+                                           "path = \"data\"\n",
+                                           "x.toml", {}),
+                      {.dataset_vocab_size = 9})
+          .config;
+  const auto check = [&](const std::string& before, const std::string& after, const std::string& tokenizer = "t") {
+    training::Origin origin{.path = "run/checkpoints/step-4", .config = config};
+    origin.manifest.data = {{.tokenizer = "t", .tokens = before}};
+    const checkpoint::DataRecord now{.tokenizer = tokenizer, .tokens = after};
+    return training::check_continuation(origin, {.config = config, .data = {&now, 1}});
+  };
+  EXPECT_TRUE(check("aa", "aa").warnings.empty());
+  EXPECT_TRUE(check("old:aa", "old:aa").warnings.empty());
+  for (const auto& [before, after] : {std::pair("old:aa", "bb"), std::pair("aa", "old:bb")}) {
+    ASSERT_EQ(check(before, after).warnings.size(), 1U);
+    EXPECT_NE(check(before, after).warnings[0].find("taken on trust"), std::string::npos);
+    EXPECT_THROW(check(before, after, "other"), config::ConfigError) << "tokenizers always can";
+  }
+  EXPECT_THROW(check("old:aa", "old:bb"), config::ConfigError);
+  EXPECT_THROW(check("aa", "bb"), config::ConfigError);
 }
 
 TEST_F(Identity, InitFromTakesTheModelOfItsCheckpoint) {
