@@ -119,8 +119,7 @@ TEST_F(Drill, ARankStoppedWhileItComputesIsNamedSlow) {
       for (int i = 0; i < 6000 && run_.read("log").find("mfu is") == std::string::npos; ++i) usleep(5000);
       usleep(static_cast<unsigned>(delay_ms) * 1000);
       const auto start = Clock::now();
-      run_shell(str_cat("for p in $(pgrep -P ", pid, "); do grep -qz '^OMPI_COMM_WORLD_RANK=", rank,
-                        "$' /proc/$p/environ && kill -STOP $p; done"));
+      kill(run_.rank_process(rank), SIGSTOP);
       EXPECT_EQ(RunFixture::wait_for(pid), 5);
       const std::string log = run_.read("log");
       EXPECT_THAT(log,
@@ -184,8 +183,11 @@ TEST_F(Drill, AnOverloadedMachineIsNoHangSlow) {
       "log");
   for (int i = 0; i < 6000 && run_.exact_metrics("r").empty(); ++i) usleep(5000);
   for (int i = 0; i < stops; ++i) {
-    run_shell(str_cat("p=$(pgrep -P ", pid, " | sed -n ", 1 + i % ranks, "p); kill -STOP $p; sleep ", stop_s,
-                      "; kill -CONT $p; sleep 1"));
+    const pid_t stopped = run_.rank_process(i % ranks);
+    kill(stopped, SIGSTOP);
+    sleep(static_cast<unsigned>(stop_s));
+    kill(stopped, SIGCONT);
+    sleep(1);
   }
   EXPECT_EQ(RunFixture::wait_for(pid), 0) << run_.read("log");
   EXPECT_THAT(run_.read("log"), Not(HasSubstr("ashlar: ")));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -99,9 +100,13 @@ TEST(BenchComm, BadOptionsAreNamed) {
 }
 
 // What every command of several ranks has from `train`: its share of the cores, and a watch that names the dead.
-TEST(Commands, RanksShareTheCoresAndTheDeadAreNamed) {
+TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
   const testing::RunFixture run;
-  ASSERT_EQ(run.ashlar("train tiny.toml train.steps=2 schedule.warmup_steps=1 vocab.pad_to=2").code, 0);
+  // Large enough for threads to be made.
+  ASSERT_EQ(run.ashlar("train tiny.toml train.steps=2 schedule.warmup_steps=1 vocab.pad_to=2 model.d_model=256 "
+                       "model.n_heads=4 model.d_ff=1024")
+                .code,
+            0);
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   const auto share = std::max<int64_t>(1, cores / 2);
   // How many threads the second rank of a long generation has.
@@ -109,13 +114,14 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamed) {
     const pid_t pid =
         run.start("launch -np 2 generate run --ids 1,2 --tokens 1000000 --tensor 2 --no-cache" + more, "log");
     usleep(1'000'000);
-    const ShellResult r = run_shell(
-        str_cat("p=$(pgrep -P ", pid, " | sed -n 2p); grep Threads /proc/$p/status; kill -KILL ", pid, " $p"));
+    const ShellResult r = run_shell(str_cat("grep Threads /proc/", run.rank_process(1), "/status"));
+    kill(pid, SIGTERM);
     testing::RunFixture::wait_for(pid);
     return r.out;
   };
-  EXPECT_EQ(threads(""), threads(str_cat(" --threads ", share)));
-  EXPECT_NE(threads(""), threads(str_cat(" --threads ", share + 1))) << "else nothing was compared";
+  const std::string own = threads("");
+  EXPECT_EQ(own, threads(str_cat(" --threads ", share)));
+  EXPECT_NE(own, threads(str_cat(" --threads ", share + 1))) << "else nothing was compared";
   EXPECT_EQ(run.ashlar("launch -np 2 eval run --batches 2").code, 0);
   const ShellResult step = run.ashlar("launch -np 2 bench step tiny.toml mesh.data=2 --steps 1 --json");
   ASSERT_EQ(step.code, 0) << step.err;
@@ -123,9 +129,9 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamed) {
 
   const pid_t pid = run.start("launch -np 2 bench step tiny.toml mesh.data=2 --steps 100000", "log");
   usleep(1'500'000);
-  run_shell(str_cat("kill -KILL $(pgrep -P ", pid, " | sed -n 2p)"));
+  kill(run.rank_process(1), SIGKILL);
   EXPECT_NE(testing::RunFixture::wait_for(pid), 0);
-  EXPECT_THAT(run.read("log"), ::testing::ContainsRegex("ashlar: \\[rank [01] of 2 on [^ ]+\\] died "));
+  EXPECT_THAT(run.read("log"), ::testing::ContainsRegex("ashlar: \\[rank 1 of 2 on [^ ]+\\] died "));
 }
 
 // A setting that MPI cannot start with: harmless to a process that does not start it.

@@ -65,6 +65,18 @@ int RunFixture::wait_for(pid_t pid) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+pid_t RunFixture::rank_process(int rank) const {
+  const std::string variable = str_cat("OMPI_COMM_WORLD_RANK=", rank);
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+    if (std::filesystem::read_symlink(entry.path() / "cwd", gone) != dir() || gone) continue;
+    std::ifstream environment(entry.path() / "environ");
+    for (std::string word; std::getline(environment, word, '\0');)
+      if (word == variable) return static_cast<pid_t>(std::stol(entry.path().filename().string()));
+  }
+  throw std::runtime_error(str_cat("no rank ", rank, " runs in ", dir().string()));
+}
+
 std::vector<std::string> RunFixture::exact_metrics(const std::string& run_dir) const {
   std::vector<std::string> rows;
   std::ifstream in(dir() / run_dir / "metrics.jsonl");

@@ -22,6 +22,8 @@ class RunFixture {
   /// Starts `ashlar WORDS`, output to `log`; the caller kills or waits.
   pid_t start(const std::string& words, const std::string& log) const;
   static int wait_for(pid_t pid);  ///< exit code, or 128 + signal
+  /// The process that is this rank of the job that Open MPI runs in the folder; throws when there is none.
+  pid_t rank_process(int rank) const;
 
   /// The exact part of a run's metrics: for each step its line's loss, grad_norm, lr and tokens as text, and val_loss
   /// rows.
