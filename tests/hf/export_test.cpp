@@ -271,6 +271,14 @@ TEST(HfConvert, EveryHalfComesBack) {
   }
 }
 
+TEST(HfConvert, WhatIsBeyondEveryHalfIsInfinite) {
+  for (const float x : {65520.0F, 65536.0F, 70000.0F, 98304.0F, 131071.0F, 131072.0F, 1e30F}) {
+    EXPECT_EQ(half_bits(x), 0x7c00) << x;
+    EXPECT_EQ(half_bits(-x), 0xfc00) << x;
+  }
+  EXPECT_EQ(half_bits(65519.0F), 0x7bff) << "rounds to the largest one";
+}
+
 TEST(HfConvert, HalfRoundsToNearestEven) {
   // Between every two neighbours: below, at and above the middle.
   for (uint16_t low = 0; low < 0x7bff; ++low) {
