@@ -161,7 +161,7 @@ build_tree() {
     command -v ccache >/dev/null || werror=(-DASHLAR_WERROR=OFF)
     (cd "$tree" && cmake --preset release ${werror[@]+"${werror[@]}"}) </dev/null >"$work/build.log" 2>&1 || return 1
   fi
-  timeout -k 10 3600 nice -n 5 cmake --build "$tree/build" -j "$(nproc)" --target "$@" </dev/null >"$work/build.log" 2>&1
+  timeout -k 10 3600 nice -n 5 cmake --build "$tree/build" -j "$(nproc)" --target "$@" </dev/null >"$work/build.log" 2>&1 9>&-
 }
 
 started=$(now_us)

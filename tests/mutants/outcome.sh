@@ -41,7 +41,7 @@ run_tests() {
     ulimit -S -f 4194304  # 4 GiB
     TMPDIR=$scratch ASHLAR_TEST_SECONDS=$limit exec nice -n 5 setsid "${command[@]}" --gtest_color=no \
       --gtest_filter="$filter"
-  ) </dev/null >"$tests_log" 2>&1 &
+  ) </dev/null >"$tests_log" 2>&1 9>&- &  # 9: the lock of mutants.sh
   tests_pid=$!
   while kill -0 "$tests_pid" 2>/dev/null && ! grep -qsE "$failure" "$tests_log"; do
     sleep 0.1
