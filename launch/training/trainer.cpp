@@ -20,6 +20,7 @@
 #include "launch/training/peak.h"
 #include "launch/training/report.h"
 #include "launch/training/run_identity.h"
+#include "launch/training/traffic.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
@@ -57,6 +58,7 @@ Trainer::Trainer(TrainerArgs args)
       config_toml_(config::to_toml(config_)),
       tokenizer_json_(args.datasets.front().dataset->tokenizer().to_json()),
       data_(data_records(args.datasets)),
+      bootstrap_(args.bootstrap),
       ranks_(args.bootstrap.control()),
       first_rank_(ranks_.rank() == 0),
       signals_(args.signals),
@@ -362,6 +364,8 @@ ExitCode Trainer::train() {
     batches_->read_ahead();
     stop = stop_request();
   }
+  const TrafficCount traffic(bootstrap_);
+  const int64_t first_step = step_;
   while (step_ < c.train.steps && !stop) {
     MetricsRow row;
     row.result = step(row);
@@ -385,6 +389,7 @@ ExitCode Trainer::train() {
     if (saves) save();
     if (!stop && (validated || saves)) stop = stop_request();  // those take their time
   }
+  if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) log_.info(sent);
   if (stop && step_ < c.train.steps) {
     save();
     say(retention_.wait());

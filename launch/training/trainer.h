@@ -76,6 +76,7 @@ class Trainer {
   std::string config_toml_, tokenizer_json_;
   std::vector<checkpoint::DataRecord> data_;  ///< what the run reads, for its checkpoints
   io::Metadata metadata_;                     ///< of the checkpoint that the run came from, kept in its own
+  comm::Bootstrap& bootstrap_;
   comm::ControlPlane& ranks_;
   bool first_rank_;  ///< the one that logs and writes
   SignalWatch& signals_;

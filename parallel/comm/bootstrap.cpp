@@ -114,6 +114,8 @@ int Bootstrap::local_size() {
   return local_size_;
 }
 
+int64_t Bootstrap::most_staging() const { return mpi_ == nullptr ? 0 : mpi_->staging->most_in_use(); }
+
 std::string Bootstrap::host_name() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";

@@ -37,6 +37,7 @@ class Bootstrap {
 
   int local_rank();                ///< among the ranks on this machine
   int local_size();                ///< ranks on this machine
+  int64_t most_staging() const;    ///< bytes that operands of other ranks have needed at once
   static std::string host_name();  ///< of this machine
 
  private:

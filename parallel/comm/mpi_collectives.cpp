@@ -4,7 +4,8 @@
 //   2. spread: each rank sends its stretch to all others (all_reduce, all_gather, broadcast)
 // Moves 2 (p-1)/p of the vector out of and into each rank for an all_reduce, half of that for the others: the least
 // that rank-order sums allow, and messages small enough that operands are still in a cache when they are added. A few
-// chunks are under way at once. Small all_reduces send whole operands instead: twice the bytes, half the rounds.
+// chunks are under way at once. Small all_reduces of few ranks send whole operands instead: twice the bytes, half the
+// rounds; those of many ranks go other ways (mpi_small.cpp).
 #include "parallel/comm/mpi_collectives.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "parallel/comm/mpi_messages.h"
+#include "parallel/comm/mpi_small.h"
 #include "parallel/comm/rank_order.h"
 
 namespace ashlar::comm {
@@ -35,12 +37,13 @@ class Staging {
   Staging() = default;
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
-  ~Staging() {
-    if (block_) pool_->release(std::move(block_), bytes_);
+  ~Staging() { give_back(); }
+  void give_back() {
+    if (block_) pool_->release(std::move(block_), std::exchange(bytes_, 0));
   }
   char* data(StagingPool& pool, int64_t bytes) {
     if (bytes > bytes_) {
-      if (block_) pool_->release(std::move(block_), bytes_);
+      give_back();
       pool_ = &pool;
       std::tie(block_, bytes_) = pool.acquire(bytes);
     }
@@ -109,7 +112,7 @@ class ChunkedOperation final : public Operation {
         course_(std::move(course)),
         number_(group_->collectives++),
         element_(size_of(course_.dtype)),
-        chunk_(std::max<int64_t>(1, group_->tuning.chunk_bytes / element_)),
+        chunk_(chunk_elements(group_->tuning, group_->size, element_)),
         chunks_(num_chunks(course_.parts, chunk_)),
         slots_(static_cast<size_t>(std::min(chunks_, group_->tuning.chunks_in_flight))) {}
 
@@ -122,7 +125,7 @@ class ChunkedOperation final : public Operation {
   }
 
  private:
-  enum class Step : uint8_t { kFree, kCollecting, kCollected, kSpreading };
+  enum class Step : uint8_t { kFree, kSent, kCollecting, kCollected, kSpreading };
   struct Slot {
     Step step = Step::kFree;
     int64_t chunk = 0;
@@ -137,6 +140,13 @@ class ChunkedOperation final : public Operation {
       case Step::kFree:
         if (next_ == chunks_) return false;
         slot.chunk = next_++;
+        send_operands(slot);
+        slot.step = Step::kSent;
+        return true;
+      case Step::kSent:
+        if (course_.reduce != ReduceOp{} &&
+            !group_->staging->has_room_for(bytes(group_->rank, slot.chunk) * group_->size))
+          return false;
         collect(slot);
         slot.step = Step::kCollecting;
         return true;
@@ -160,12 +170,26 @@ class ChunkedOperation final : public Operation {
     return false;
   }
 
+  /// Operands of all ranks wait beside each other: as many bytes however many ranks, down to a least size.
+  static int64_t chunk_elements(const Tuning& tuning, int ranks, int64_t element) {
+    const int64_t share = std::max(4 * tuning.chunk_bytes / ranks, tuning.least_chunk_bytes);
+    return std::max<int64_t>(1, std::min(tuning.chunk_bytes, share) / element);
+  }
+
   Range part(int rank) const { return course_.parts[static_cast<size_t>(rank)]; }
   Range stretch(int rank, int64_t chunk) const { return chunk_of(part(rank), chunk, chunk_); }
   int64_t bytes(int rank, int64_t chunk) const { return stretch(rank, chunk).size() * element_; }
   int64_t offset(int rank, int64_t chunk) const { return stretch(rank, chunk).begin * element_; }
   char* own(int64_t chunk) const {
     return course_.own + (stretch(group_->rank, chunk).begin - part(group_->rank).begin) * element_;
+  }
+
+  void send_operands(Slot& slot) {
+    const int me = group_->rank, tag = group_->collective_tag(number_, 0);
+    if (course_.reduce == ReduceOp{} && course_.root != me) return;
+    for_each_peer(*group_, [&](int to, int) {
+      slot.messages.send(*group_, course_.in + offset(to, slot.chunk), bytes(to, slot.chunk), to, tag);
+    });
   }
 
   void collect(Slot& slot) {
@@ -175,16 +199,11 @@ class ChunkedOperation final : public Operation {
       char* const place = slot.staging.data(*group_->staging, mine * group_->size);
       slot.operands.assign(static_cast<size_t>(group_->size), nullptr);
       slot.operands[static_cast<size_t>(me)] = course_.in + offset(me, slot.chunk);
-      for_each_peer(*group_, [&](int to, int from) {
+      for_each_peer(*group_, [&](int, int from) {
         slot.operands[static_cast<size_t>(from)] = place + mine * from;
         slot.messages.receive(*group_, place + mine * from, mine, from, tag);
-        slot.messages.send(*group_, course_.in + offset(to, slot.chunk), bytes(to, slot.chunk), to, tag);
       });
-    } else if (course_.root == me) {
-      for_each_peer(*group_, [&](int to, int) {
-        slot.messages.send(*group_, course_.in + offset(to, slot.chunk), bytes(to, slot.chunk), to, tag);
-      });
-    } else if (course_.root >= 0) {
+    } else if (course_.root >= 0 && course_.root != me) {
       slot.messages.receive(*group_, own(slot.chunk), mine, course_.root, tag);
     }
   }
@@ -196,6 +215,7 @@ class ChunkedOperation final : public Operation {
                           .size = stretch(group_->rank, slot.chunk).size(),
                           .dtype = course_.dtype,
                           .op = course_.reduce});
+    slot.staging.give_back();
   }
 
   // A root has the other parts already.
@@ -218,30 +238,6 @@ class ChunkedOperation final : public Operation {
   std::vector<Slot> slots_;
 };
 
-class Barrier final : public Operation {
- public:
-  explicit Barrier(GroupPtr group) : group_(std::move(group)), tag_(group_->collective_tag(group_->collectives++, 0)) {
-    arrived_.resize(static_cast<size_t>(group_->size));
-  }
-  bool advance() override {
-    if (!started_) {
-      started_ = true;
-      for_each_peer(*group_, [&](int to, int from) {
-        messages_.receive(*group_, &arrived_[static_cast<size_t>(from)], 1, from, tag_);
-        messages_.send(*group_, &arrived_[static_cast<size_t>(group_->rank)], 1, to, tag_);
-      });
-    }
-    return messages_.test();
-  }
-
- private:
-  GroupPtr group_;
-  int tag_;
-  bool started_ = false;
-  std::vector<char> arrived_;
-  MpiMessages messages_;
-};
-
 // Parts of an operation that has none of its own begin at multiples of 64 bytes.
 std::vector<Range> own_parts(const MpiGroup& group, int64_t size, DType dtype) {
   return even_ranges(size, group.size, 64 / size_of(dtype));
@@ -254,6 +250,9 @@ char* part_of(const MutView& view, const Range& part) {
 }  // namespace
 
 std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
+  // A sum of int32 may be a Bug: each rank that adds whole operands finds it by itself.
+  const bool direct = args.in.dtype == DType::kInt32 && group->tuning.direct_bytes > 0;
+  if (!direct && is_small(*group, args.in.size() * size_of(args.in.dtype))) return mpi_small_all_reduce(group, args);
   if (args.in.size() * size_of(args.in.dtype) * (group->size - 1) <= group->tuning.direct_bytes) {
     return std::make_shared<DirectAllReduce>(group, args);
   }
@@ -267,6 +266,7 @@ std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce
 }
 
 std::shared_ptr<Operation> mpi_reduce_scatter(const GroupPtr& group, const ReduceScatter& args) {
+  if (is_small(*group, args.parts, size_of(args.in.dtype))) return mpi_small_reduce_scatter(group, args);
   return std::make_shared<ChunkedOperation>(group, Course{.parts = {args.parts.begin(), args.parts.end()},
                                                           .dtype = args.in.dtype,
                                                           .reduce = ReduceOp::kSum,
@@ -275,6 +275,7 @@ std::shared_ptr<Operation> mpi_reduce_scatter(const GroupPtr& group, const Reduc
 }
 
 std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather& args) {
+  if (is_small(*group, args.parts, size_of(args.in.dtype))) return mpi_small_all_gather(group, args);
   char* const place = part_of(args.out, args.parts[static_cast<size_t>(group->rank)]);
   if (place != args.in.data && args.in.size() > 0) {
     std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
@@ -286,6 +287,7 @@ std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather
 }
 
 std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast& args) {
+  if (is_small(*group, args.data.size() * size_of(args.data.dtype))) return mpi_small_broadcast(group, args);
   Course course{.parts = own_parts(*group, args.data.size(), args.data.dtype),
                 .dtype = args.data.dtype,
                 .root = args.root,
@@ -294,7 +296,5 @@ std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast&
   course.own = part_of(args.data, course.parts[static_cast<size_t>(group->rank)]);
   return std::make_shared<ChunkedOperation>(group, std::move(course));
 }
-
-std::shared_ptr<Operation> mpi_barrier(const GroupPtr& group) { return std::make_shared<Barrier>(group); }
 
 }  // namespace ashlar::comm

@@ -12,6 +12,5 @@ std::shared_ptr<Operation> mpi_all_reduce(const std::shared_ptr<MpiGroup>& group
 std::shared_ptr<Operation> mpi_reduce_scatter(const std::shared_ptr<MpiGroup>& group, const ReduceScatter& args);
 std::shared_ptr<Operation> mpi_all_gather(const std::shared_ptr<MpiGroup>& group, const AllGather& args);
 std::shared_ptr<Operation> mpi_broadcast(const std::shared_ptr<MpiGroup>& group, const Broadcast& args);
-std::shared_ptr<Operation> mpi_barrier(const std::shared_ptr<MpiGroup>& group);
 
 }  // namespace ashlar::comm

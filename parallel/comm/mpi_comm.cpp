@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "parallel/comm/mpi_collectives.h"
 #include "parallel/comm/mpi_messages.h"
+#include "parallel/comm/mpi_small.h"
 #include "parallel/comm/self_comm.h"
 
 namespace ashlar::comm {

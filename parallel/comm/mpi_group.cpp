@@ -32,13 +32,20 @@ std::pair<StagingPool::Block, int64_t> StagingPool::acquire(int64_t bytes) {
   if (best != free_.end()) {
     auto found = std::move(*best);
     free_.erase(best);
+    in_use_ += found.second;
+    most_ = std::max(most_, in_use_);
     return found;
   }
+  in_use_ += bytes;
+  most_ = std::max(most_, in_use_);
   char* memory = static_cast<char*>(::operator new[](static_cast<size_t>(bytes), kAlign));
   return {Block(memory, [](char* block) { ::operator delete[](block, kAlign); }), bytes};
 }
 
-void StagingPool::release(Block block, int64_t bytes) { free_.emplace_back(std::move(block), bytes); }
+void StagingPool::release(Block block, int64_t bytes) {
+  in_use_ -= bytes;
+  free_.emplace_back(std::move(block), bytes);
+}
 
 MpiGroup::MpiGroup(MPI_Comm owned, const Tuning& how, std::shared_ptr<ProgressEngine> shared_engine,
                    std::shared_ptr<StagingPool> shared_staging)

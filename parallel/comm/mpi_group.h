@@ -25,8 +25,15 @@ class StagingPool {
   std::pair<Block, int64_t> acquire(int64_t bytes);
   void release(Block block, int64_t bytes);
 
+  /// Whether `bytes` more stay within the budget of the rank, or nothing is in use. Who only sends needs none, so that
+  /// whoever holds some gets the operands it holds it for, and gives it back.
+  bool has_room_for(int64_t bytes) const { return in_use_ == 0 || in_use_ + bytes <= kBudget; }
+  int64_t most_in_use() const { return most_; }
+
  private:
+  static constexpr int64_t kBudget = 16 << 20;
   std::vector<std::pair<Block, int64_t>> free_;
+  int64_t in_use_ = 0, most_ = 0;
 };
 
 /// What an MpiComm and its operations share; lives until the last of them is gone.

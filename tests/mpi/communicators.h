@@ -19,6 +19,7 @@ enum class Kind {
   kWorld,    ///< all ranks: over MPI when started by mpirun
   kPieces,   ///< the same, cut into tiny messages: chunks of 256 bytes, messages of 96, nothing sent whole; tags soon
              ///< wrap
+  kSmall,    ///< the same, every vector by the ways of small ones on many ranks
   kChecked,  ///< all ranks, checked
   kHalf,     ///< the half of the ranks that this one belongs to, in reverse order
 };
@@ -28,6 +29,7 @@ inline std::string name_of(Kind kind) {
     case Kind::kSelf: return "Self";
     case Kind::kWorld: return "World";
     case Kind::kPieces: return "Pieces";
+    case Kind::kSmall: return "Small";
     case Kind::kChecked: return "Checked";
     case Kind::kHalf: return "Half";
   }
@@ -37,12 +39,18 @@ inline std::string name_of(Kind kind) {
 inline void PrintTo(Kind kind, std::ostream* out) { *out << name_of(kind); }
 
 inline std::unique_ptr<comm::Communicator> make_communicator(Kind kind) {
-  constexpr comm::Tuning kPieces = {
-      .chunk_bytes = 256, .chunks_in_flight = 3, .direct_bytes = 0, .max_message_bytes = 96, .first_number = 16380};
+  constexpr comm::Tuning kPieces = {.chunk_bytes = 256,
+                                    .chunks_in_flight = 3,
+                                    .direct_bytes = 0,
+                                    .small_bytes = -1,
+                                    .max_message_bytes = 96,
+                                    .first_number = 16380};
+  constexpr comm::Tuning kSmall = {.small_bytes = 1 << 30, .small_ranks = 2};
   switch (kind) {
     case Kind::kSelf: return std::make_unique<comm::SelfComm>("self");
     case Kind::kWorld: return bootstrap().make_world("world", {});
     case Kind::kPieces: return bootstrap().make_world("pieces", kPieces);
+    case Kind::kSmall: return bootstrap().make_world("small", kSmall);
     case Kind::kChecked: return std::make_unique<comm::CheckedComm>(bootstrap().make_world("checked", {}));
     case Kind::kHalf: {
       comm::Communicator& world = bootstrap().world();
@@ -68,7 +76,7 @@ class OnEachKind : public ::testing::TestWithParam<Kind> {
 };
 
 inline auto each_kind() {
-  return ::testing::Values(Kind::kSelf, Kind::kWorld, Kind::kPieces, Kind::kChecked, Kind::kHalf);
+  return ::testing::Values(Kind::kSelf, Kind::kWorld, Kind::kPieces, Kind::kSmall, Kind::kChecked, Kind::kHalf);
 }
 inline std::string kind_name(const ::testing::TestParamInfo<Kind>& info) { return name_of(info.param); }
 

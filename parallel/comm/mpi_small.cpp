@@ -1,0 +1,306 @@
+// Two rounds, as in mpi_collectives.cpp, but blocks travel through other ranks (Bruck et al. 1997):
+//   collect: each rank's operand of each part has to reach the part's owner, `i` ranks ahead. In step k all blocks
+//     whose i has bit k go 2^k ranks ahead together: log2 p messages of half the vector each. Then the owner adds them
+//     in rank order.
+//   spread: in step k each rank sends the parts it has, its own and those of the 2^k - 1 ranks ahead, 2^k ranks back:
+//     log2 p messages, the vector once.
+// Any number of ranks; parts may be of different sizes, which every rank can compute.
+#include "parallel/comm/mpi_small.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/error.h"
+#include "parallel/comm/mpi_messages.h"
+#include "parallel/comm/rank_order.h"
+#include "parallel/comm/rank_tree.h"
+
+namespace ashlar::comm {
+
+namespace {
+
+using GroupPtr = std::shared_ptr<MpiGroup>;
+
+int64_t largest(std::span<const Range> parts) {
+  int64_t size = 0;
+  for (const Range& part : parts) size = std::max(size, part.size());
+  return size;
+}
+
+/// `in` and `out` are whole vectors but for `own`, the caller's part alone.
+struct SmallCourse {
+  std::vector<Range> parts;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce{};         ///< zero: do not collect
+  const char* in = nullptr;  ///< collected
+  char* own = nullptr;       ///< collected into, spread from
+  char* out = nullptr;       ///< null: do not spread
+};
+
+class SmallCollective final : public Operation {
+ public:
+  SmallCollective(GroupPtr group, SmallCourse course)
+      : group_(std::move(group)),
+        course_(std::move(course)),
+        number_(group_->collectives++),
+        element_(size_of(course_.dtype)),
+        stride_(largest(course_.parts) * element_) {}
+
+  bool advance() override {
+    while (messages_.test()) {
+      if (!step()) return true;
+    }
+    return false;
+  }
+
+ private:
+  enum class Round : uint8_t { kBegin, kCollect, kSpread };
+
+  int64_t bytes(int rank) const { return course_.parts[static_cast<size_t>(rank)].size() * element_; }
+  int64_t offset(int rank) const { return course_.parts[static_cast<size_t>(rank)].begin * element_; }
+  int ahead(int distance) const { return (group_->rank + distance) % group_->size; }
+  int behind(int distance) const { return (group_->rank + group_->size - distance) % group_->size; }
+
+  /// What follows when the messages of the last step are there; false at the end.
+  bool step() {
+    switch (round_) {
+      case Round::kBegin:
+        if (course_.reduce == ReduceOp{}) {
+          begin_spread();
+        } else {
+          begin_collect();
+        }
+        return true;
+      case Round::kCollect:
+        if (passed_) unpack();
+        if (distance_ < group_->size) {
+          pass_on();
+          return true;
+        }
+        add();
+        if (course_.out == nullptr) return false;
+        begin_spread();
+        return true;
+      case Round::kSpread:
+        if (distance_ < group_->size) {
+          spread();
+          return true;
+        }
+        place_parts();
+        return false;
+    }
+    return false;
+  }
+
+  // Block i: on its way to the rank i ahead of where it began.
+  char* block(int i) { return blocks_.data() + stride_ * i; }
+
+  void begin_collect() {
+    round_ = Round::kCollect;
+    distance_ = 1;
+    blocks_.resize(static_cast<size_t>(stride_ * group_->size));
+    for (int i = 0; i < group_->size; ++i) {
+      if (bytes(ahead(i)) > 0)
+        std::memcpy(block(i), course_.in + offset(ahead(i)), static_cast<size_t>(bytes(ahead(i))));
+    }
+  }
+  /// Bytes of the blocks that leave `rank` at this distance: block i has gone i % distance ranks and belongs to the
+  /// rank that is the rest ahead.
+  template <typename Visit>
+  void for_each_passed(int rank, const Visit& visit) const {
+    for (int i = distance_; i < group_->size; ++i) {
+      if ((i & distance_) != 0) visit(i, bytes((rank + (i & ~(distance_ - 1))) % group_->size));
+    }
+  }
+  void pass_on() {
+    int64_t out = 0, in = 0;
+    sent_.clear();
+    for_each_passed(group_->rank, [&](int i, int64_t size) {
+      sent_.insert(sent_.end(), block(i), block(i) + size);
+      out += size;
+    });
+    for_each_passed(behind(distance_), [&](int, int64_t size) { in += size; });
+    received_.resize(static_cast<size_t>(in));
+    const int tag = group_->collective_tag(number_, 0);
+    messages_.receive(*group_, received_.data(), in, behind(distance_), tag);
+    messages_.send(*group_, sent_.data(), out, ahead(distance_), tag);
+    passed_ = true;
+    distance_ *= 2;
+  }
+  void unpack() {
+    distance_ /= 2;
+    const char* at = received_.data();
+    for_each_passed(behind(distance_), [&](int i, int64_t size) {
+      std::copy(at, at + size, block(i));
+      at += size;
+    });
+    distance_ *= 2;
+    passed_ = false;
+  }
+  void add() {
+    std::vector<const void*> operands(static_cast<size_t>(group_->size));
+    for (int rank = 0; rank < group_->size; ++rank) {
+      operands[static_cast<size_t>(rank)] = block((group_->rank + group_->size - rank) % group_->size);
+    }
+    reduce_in_rank_order({.operands = operands,
+                          .out = course_.own,
+                          .size = bytes(group_->rank) / element_,
+                          .dtype = course_.dtype,
+                          .op = course_.reduce});
+  }
+
+  // The parts of this rank and those ahead of it, one after another.
+  void begin_spread() {
+    round_ = Round::kSpread;
+    distance_ = 1;
+    int64_t all = 0;
+    for (int rank = 0; rank < group_->size; ++rank) all += bytes(rank);
+    parts_.resize(static_cast<size_t>(all));
+    std::copy(course_.own, course_.own + bytes(group_->rank), parts_.data());
+  }
+  int64_t bytes_from(int rank, int count) const {
+    int64_t sum = 0;
+    for (int i = 0; i < count; ++i) sum += bytes((rank + i) % group_->size);
+    return sum;
+  }
+  void spread() {
+    const int count = std::min(distance_, group_->size - distance_);
+    const int tag = group_->collective_tag(number_, 1);
+    messages_.receive(*group_, parts_.data() + bytes_from(group_->rank, distance_), bytes_from(ahead(distance_), count),
+                      ahead(distance_), tag);
+    messages_.send(*group_, parts_.data(), bytes_from(group_->rank, count), behind(distance_), tag);
+    distance_ *= 2;
+  }
+  void place_parts() {
+    const char* at = parts_.data();
+    for (int i = 0; i < group_->size; ++i) {
+      const int64_t size = bytes(ahead(i));
+      if (i > 0) std::copy(at, at + size, course_.out + offset(ahead(i)));
+      if (i == 0 && course_.own != course_.out + offset(group_->rank)) {
+        std::copy(at, at + size, course_.out + offset(group_->rank));
+      }
+      at += size;
+    }
+  }
+
+  GroupPtr group_;
+  SmallCourse course_;
+  uint64_t number_;
+  int64_t element_, stride_;
+  Round round_ = Round::kBegin;
+  int distance_ = 1;
+  bool passed_ = false;  ///< received_ has not been unpacked
+  std::vector<char> blocks_, sent_, received_, parts_;
+  MpiMessages messages_;
+};
+
+/// From the root along a binomial tree.
+class TreeBroadcast final : public Operation {
+ public:
+  TreeBroadcast(GroupPtr group, const Broadcast& args)
+      : group_(std::move(group)), args_(args), tag_(group_->collective_tag(group_->collectives++, 0)) {}
+
+  bool advance() override {
+    const int size = group_->size;
+    const int64_t bytes = args_.data.size() * size_of(args_.data.dtype);
+    const RankTree tree = RankTree::of((group_->rank + size - args_.root) % size, size);
+    if (step_ == 0) {
+      step_ = 1;
+      if (tree.parent >= 0) {
+        messages_.receive(*group_, args_.data.data, bytes, (tree.parent + args_.root) % size, tag_);
+      }
+    }
+    if (!messages_.test()) return false;
+    if (step_ == 1) {
+      step_ = 2;
+      for (const int child : tree.children) {
+        messages_.send(*group_, args_.data.data, bytes, (child + args_.root) % size, tag_);
+      }
+    }
+    return messages_.test();
+  }
+
+ private:
+  GroupPtr group_;
+  Broadcast args_;
+  int tag_;
+  int step_ = 0;
+  MpiMessages messages_;
+};
+
+/// After log2 p steps each rank has heard, over others, from all.
+class Barrier final : public Operation {
+ public:
+  explicit Barrier(GroupPtr group) : group_(std::move(group)), tag_(group_->collective_tag(group_->collectives++, 0)) {}
+
+  bool advance() override {
+    const int size = group_->size;
+    while (messages_.test()) {
+      if (distance_ >= size) return true;
+      messages_.receive(*group_, &heard_, 1, (group_->rank + size - distance_) % size, tag_);
+      messages_.send(*group_, &told_, 1, (group_->rank + distance_) % size, tag_);
+      distance_ *= 2;
+    }
+    return false;
+  }
+
+ private:
+  GroupPtr group_;
+  int tag_;
+  int distance_ = 1;
+  char told_ = 0, heard_ = 0;
+  MpiMessages messages_;
+};
+
+char* part_of(const MutView& view, const Range& part) {
+  return static_cast<char*>(view.data) + part.begin * size_of(view.dtype);
+}
+
+}  // namespace
+
+bool is_small(const MpiGroup& group, int64_t bytes) {
+  // With few ranks as many messages go straight to everybody.
+  return group.size >= group.tuning.small_ranks && bytes <= group.tuning.small_bytes;
+}
+
+bool is_small(const MpiGroup& group, std::span<const Range> parts, int64_t element_bytes) {
+  return is_small(group, largest(parts) * element_bytes * group.size);
+}
+
+std::shared_ptr<Operation> mpi_small_all_reduce(const GroupPtr& group, const AllReduce& args) {
+  SmallCourse course{.parts = even_ranges(args.in.size(), group->size),
+                     .dtype = args.in.dtype,
+                     .reduce = args.op,
+                     .in = static_cast<const char*>(args.in.data),
+                     .out = static_cast<char*>(args.out.data)};
+  course.own = part_of(args.out, course.parts[static_cast<size_t>(group->rank)]);
+  return std::make_shared<SmallCollective>(group, std::move(course));
+}
+
+std::shared_ptr<Operation> mpi_small_reduce_scatter(const GroupPtr& group, const ReduceScatter& args) {
+  return std::make_shared<SmallCollective>(group, SmallCourse{.parts = {args.parts.begin(), args.parts.end()},
+                                                              .dtype = args.in.dtype,
+                                                              .reduce = ReduceOp::kSum,
+                                                              .in = static_cast<const char*>(args.in.data),
+                                                              .own = static_cast<char*>(args.out.data)});
+}
+
+std::shared_ptr<Operation> mpi_small_all_gather(const GroupPtr& group, const AllGather& args) {
+  char* const place = part_of(args.out, args.parts[static_cast<size_t>(group->rank)]);
+  if (place != args.in.data && args.in.size() > 0) {
+    std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
+  }
+  return std::make_shared<SmallCollective>(group, SmallCourse{.parts = {args.parts.begin(), args.parts.end()},
+                                                              .dtype = args.in.dtype,
+                                                              .own = place,
+                                                              .out = static_cast<char*>(args.out.data)});
+}
+
+std::shared_ptr<Operation> mpi_small_broadcast(const GroupPtr& group, const Broadcast& args) {
+  return std::make_shared<TreeBroadcast>(group, args);
+}
+
+std::shared_ptr<Operation> mpi_barrier(const GroupPtr& group) { return std::make_shared<Barrier>(group); }
+
+}  // namespace ashlar::comm
