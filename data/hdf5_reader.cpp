@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "core/base/error.h"
+#include "core/base/hex.h"
 
 namespace ashlar::data {
 namespace {
 
 struct OpenDataset {
-  Hdf5Handle id;
+  Hdf5Handle id, type;
   int64_t size = 0;
   int64_t chunk = 0;
 };
@@ -71,7 +73,7 @@ OpenDataset open_dataset(const Hdf5Handle& file, const char* name, hid_t type, c
   set.id = Hdf5Handle(H5Dopen2(file.get(), name, H5P_DEFAULT), H5Dclose);
   if (!set.id.valid()) throw fail(hdf5_reason());
   const Hdf5Handle space(H5Dget_space(set.id.get()), H5Sclose);
-  const Hdf5Handle found(H5Dget_type(set.id.get()), H5Tclose);
+  Hdf5Handle found(H5Dget_type(set.id.get()), H5Tclose);
   const Hdf5Handle creation(H5Dget_create_plist(set.id.get()), H5Pclose);
   if (!space.valid() || !found.valid() || !creation.valid()) throw fail(hdf5_reason());
   hsize_t size = 0, chunk = 0;
@@ -85,6 +87,7 @@ OpenDataset open_dataset(const Hdf5Handle& file, const char* name, hid_t type, c
   if (H5Pget_filter_by_id2(creation.get(), H5Z_FILTER_FLETCHER32, &flags, &values, nullptr, 0, nullptr, &config) < 0) {
     throw fail("it has no Fletcher32 checksum");
   }
+  set.type = std::move(found);
   set.size = static_cast<int64_t>(size);
   set.chunk = static_cast<int64_t>(chunk);
   return set;
@@ -95,6 +98,41 @@ int64_t num_chunks(const OpenDataset& set) { return (set.size + set.chunk - 1) /
 int64_t chunk_size(const OpenDataset& set, int64_t chunk) {
   ASHLAR_CHECK(chunk >= 0 && chunk < num_chunks(set), "chunk ", chunk, " of ", num_chunks(set));
   return std::min(set.chunk, set.size - chunk * set.chunk);
+}
+
+/// Fletcher's checksum as HDF5 keeps it behind each chunk: two sums modulo 65535 of the bytes taken as big-endian
+/// 16-bit words. Source: H5checksum.c of HDF5, H5_checksum_fletcher32.
+uint32_t fletcher32(std::span<const uint8_t> bytes) {
+  uint64_t first = 0, second = 0;
+  for (size_t i = 0; i < bytes.size(); i += 2) {
+    const uint32_t low = i + 1 < bytes.size() ? bytes[i + 1] : 0;
+    first = (first + ((uint32_t{bytes[i]} << 8) | low)) % 65535;
+    second = (second + first) % 65535;
+  }
+  // HDF5 folds instead of dividing: where a sum is a multiple of 65535 and not all of it is zero, it keeps 65535.
+  const bool any = std::any_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; });
+  if (any && first == 0) first = 65535;
+  if (any && second == 0) second = 65535;
+  return static_cast<uint32_t>(second << 16 | first);
+}
+
+/// Why a chunk cannot be read: what its bytes in the file say, looked at without HDF5's filters.
+std::string chunk_damage(const OpenDataset& set, int64_t chunk, const std::string& reason) {
+  const auto offset = static_cast<hsize_t>(chunk * set.chunk);
+  const size_t size = static_cast<size_t>(set.chunk) * H5Tget_size(set.type.get());
+  hsize_t stored_bytes = 0;
+  if (H5Dget_chunk_storage_size(set.id.get(), &offset, &stored_bytes) < 0) return reason;
+  if (stored_bytes != size + 4)
+    return str_cat("it should take ", size + 4, " bytes of the file and takes ", stored_bytes, " (", reason, ")");
+  std::vector<uint8_t> raw(static_cast<size_t>(stored_bytes));
+  uint32_t filters = 0;
+  if (H5Dread_chunk(set.id.get(), H5P_DEFAULT, &offset, &filters, raw.data()) < 0) return reason;
+  uint32_t stored = 0;
+  for (size_t i = 0; i < 4; ++i) stored |= uint32_t{raw[size + i]} << (8 * i);
+  const uint32_t computed = fletcher32(std::span(raw).first(size));
+  if (filters != 0) return str_cat("the file says that its checksum was left out (", reason, ")");
+  if (stored == computed) return reason;
+  return str_cat("stored checksum (Fletcher32) ", hex32(stored), ", computed ", hex32(computed));
 }
 
 bool read_chunk(const OpenDataset& set, int64_t chunk, hid_t memory_type, void* out) {
@@ -139,7 +177,7 @@ void ShardReader::read_tokens(int64_t chunk, std::vector<uint8_t>& out) const {
   const Impl& r = *impl_;
   out.resize(static_cast<size_t>(chunk_size(r.tokens, chunk) * (r.wide ? 4 : 2)));
   if (!read_chunk(r.tokens, chunk, r.wide ? H5T_NATIVE_UINT32 : H5T_NATIVE_UINT16, out.data())) {
-    throw damaged(r.path, str_cat("dataset tokens, chunk ", chunk), hdf5_reason());
+    throw damaged(r.path, str_cat("dataset tokens, chunk ", chunk), chunk_damage(r.tokens, chunk, hdf5_reason()));
   }
 }
 
@@ -150,7 +188,7 @@ void ShardReader::read_documents(int64_t chunk, std::vector<int64_t>& out) const
   const Impl& r = *impl_;
   out.resize(static_cast<size_t>(chunk_size(r.documents, chunk)));
   if (!read_chunk(r.documents, chunk, H5T_NATIVE_INT64, out.data())) {
-    throw damaged(r.path, str_cat("dataset documents, chunk ", chunk), hdf5_reason());
+    throw damaged(r.path, str_cat("dataset documents, chunk ", chunk), chunk_damage(r.documents, chunk, hdf5_reason()));
   }
 }
 

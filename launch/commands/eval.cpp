@@ -6,11 +6,12 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
-#include "data/batch_stream.h"
+#include "data/token_dataset.h"
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"
-#include "launch/training/evaluation.h"
+#include "launch/training/datasets.h"
 #include "launch/training/model_loading.h"
+#include "launch/training/validation.h"
 #include "parallel/comm/together.h"
 
 namespace ashlar::launch {
@@ -18,12 +19,13 @@ namespace ashlar::launch {
 const char* const kEvalHelp =
     "ashlar eval CHECKPOINT [options]\n"
     "\n"
-    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part.\n"
+    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part; of a run on a\n"
+    "mixture on that of each dataset, and their mean by weight.\n"
     "\n"
-    "  --data DIR             dataset (default: the one the run was trained on)\n"
+    "  --data DIR             dataset (default: those the run was trained on)\n"
     "  --sequence-length T    default: as trained\n"
     "  --batch B              sequences at once (default: as trained)\n"
-    "  --batches N            default 0: the whole part\n"
+    "  --batches N            of each dataset; default 0: the whole part\n"
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
     "  --threads N            of each rank (default: the cores of its machine / the ranks there)\n"
     "  --tensor N --pipeline N  under mpirun: ranks that share each layer, stages of layers (default: as trained, or\n"
@@ -56,19 +58,47 @@ EvalArguments parse(std::span<const std::string> words) {
   return a;
 }
 
-/// The windows that this rank's replica evaluates.
-data::ValidationStream open_stream(const EvalArguments& a, const training::LoadedModel& m) {
-  const config::RunConfig stored = config::resolve(config::parse_config(m.config_toml, m.checkpoint.string(), {}),
-                                                   {.purpose = config::Purpose::kModel})
-                                       .config;
-  const model::ModelConfig& config = m.engine->options().model;
-  const std::string path = a.data_dir                    ? *a.data_dir
-                           : stored.data.sources.empty() ? ""
-                                                         : stored.data.sources.front().path;
-  if (path.empty())
+config::RunConfig stored_config(const training::LoadedModel& m) {
+  return config::resolve(config::parse_config(m.config_toml, m.checkpoint.string(), {}),
+                         {.purpose = config::Purpose::kModel})
+      .config;
+}
+
+/// The datasets to evaluate on: the one that is named, else those of the run.
+std::vector<config::DataSource> sources_of(const EvalArguments& a, const config::RunConfig& stored) {
+  if (a.data_dir) return {{.path = *a.data_dir, .weight = 1}};
+  return stored.data.sources;
+}
+
+std::vector<data::WeightedDataset> open_datasets(const std::vector<config::DataSource>& sources,
+                                                 const training::SharedManifests& manifests,
+                                                 const training::LoadedModel& m) {
+  std::vector<data::WeightedDataset> datasets;
+  for (const config::DataSource& s : sources) datasets.push_back({manifests.open(s.path), s.weight});
+  if (datasets.empty())
     throw input_error("eval", m.checkpoint.string(), " names no dataset (an import); give one with --data DIR");
+  return datasets;
+}
+
+void check_tokenizers(const training::LoadedModel& m, const std::vector<data::WeightedDataset>& datasets) {
+  for (const auto& d : datasets) {
+    const data::Tokenizer& tokenizer = d.dataset->tokenizer();
+    if (m.tokenizer && m.tokenizer->hash() != tokenizer.hash()) {
+      throw input_error("eval", "the model was trained with tokenizer ", m.tokenizer->identity(), " (",
+                        m.tokenizer->hash(), "), ", d.dataset->directory(), " is made with ", tokenizer.identity(),
+                        " (", tokenizer.hash(), "); build the dataset with the model's tokenizer");
+    }
+  }
+}
+
+/// What this rank's replica evaluates.
+training::Validation open_validation(const EvalArguments& a, const training::LoadedModel& m,
+                                     const training::SharedManifests& manifests, Log& log) {
+  const config::RunConfig stored = stored_config(m);
+  const model::ModelConfig& config = m.engine->options().model;
   const int64_t T = a.length > 0 ? a.length : stored.train.sequence_length;
   const int64_t B = a.batch_size > 0 ? a.batch_size : std::max<int64_t>(stored.train.micro_batch, 1);
+  const std::vector<data::WeightedDataset> datasets = open_datasets(sources_of(a, stored), manifests, m);
   if (T <= 0)
     throw input_error("eval", m.checkpoint.string(),
                       " names no sequence length (an import); give one with --sequence-length T");
@@ -76,8 +106,11 @@ data::ValidationStream open_stream(const EvalArguments& a, const training::Loade
     throw input_error("eval", "--sequence-length ", T, ": the model has learned positions for ",
                       config.pos.max_positions, "; give at most that");
   }
-  data::ValidationStream stream(
-      path,
+  training::say_remarks(m.mesh->control(), datasets, log);
+  std::vector<data::WeightedDataset> read;
+  for (const auto& d : datasets) read.push_back({d.dataset->reopened(), d.weight});
+  training::Validation validation(
+      std::move(read),
       {.sequence_length = T,
        .micro_batch = B,
        .dp_index = m.mesh->at().data,
@@ -85,12 +118,12 @@ data::ValidationStream open_stream(const EvalArguments& a, const training::Loade
        .documents = {.mask = stored.data.document_mask, .restart_positions = stored.data.restart_positions},
        .vocab_size = config.vocab_size},
       a.batches);
-  if (m.tokenizer && m.tokenizer->hash() != stream.dataset().tokenizer().hash()) {
-    throw input_error("eval", "the model was trained with tokenizer ", m.tokenizer->identity(), " (",
-                      m.tokenizer->hash(), "), ", path, " is made with ", stream.dataset().tokenizer().identity(), " (",
-                      stream.dataset().tokenizer().hash(), "); build the dataset with the model's tokenizer");
-  }
-  return stream;
+  check_tokenizers(m, datasets);
+  if (validation.empty())
+    throw input_error("eval", validation.remarks().front(), "; at least 2 tokens are needed, build it with a larger",
+                      " --validation or name another with --data DIR");
+  for (const std::string& remark : validation.remarks()) log.info(remark);
+  return validation;
 }
 
 }  // namespace
@@ -102,15 +135,25 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   comm::together(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
-  std::optional<data::ValidationStream> stream;
-  comm::together(ranks, [&] { stream.emplace(open_stream(a, m)); });
-  for (const std::string& remark : stream->dataset().remarks()) log.warn(remark);
+  std::vector<std::string> paths;
+  comm::together(ranks, [&] {
+    for (const config::DataSource& s : sources_of(a, stored_config(m))) paths.push_back(s.path);
+  });
+  const training::SharedManifests manifests(session.bootstrap, paths);
+  std::optional<training::Validation> validation;
+  comm::together(ranks, [&] { validation.emplace(open_validation(a, m, manifests, log)); });
   const auto begin = std::chrono::steady_clock::now();
-  const LossStats stats = training::evaluate(*m.engine, *stream).value();
+  const training::ValidationResult result = validation->run(*m.engine).value();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
-  log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", loss, std::exp(loss),
-                           stats.valid, stream->dataset().directory(), seconds, m.checkpoint.string()));
+  for (const training::SourceLoss& s : result.sources) {
+    if (result.mixture)
+      log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s, weight %g", s.loss,
+                               std::exp(s.loss), s.tokens, s.path, s.weight));
+  }
+  const std::string of =
+      result.mixture ? str_cat(result.sources.size(), " datasets, their mean by weight,") : result.sources.front().path;
+  log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", result.loss,
+                           std::exp(result.loss), result.tokens, of, seconds, m.checkpoint.string()));
   return 0;
 }
 

@@ -1,5 +1,7 @@
 #include "launch/commands/train.h"
 
+#include <optional>
+
 #include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
@@ -69,6 +71,9 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   const std::optional<training::Origin> own = restart ? std::nullopt : training::find_origin(raw->run_dir(), ranks);
   const std::optional<training::Origin> start =
       own || !init_from ? std::nullopt : training::find_origin(*init_from, ranks);
+  std::vector<std::string> paths;
+  for (const auto& source : raw->data_sources()) paths.push_back(source.path);
+  const training::SharedManifests manifests(bootstrap, paths);
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
   comm::together(ranks, [&] {
@@ -83,8 +88,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
                         ": expected a checkpoint, an import or a run directory with checkpoints, got none");
     for (const auto& source : raw->data_sources()) {
       try {
-        datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});
-        for (const std::string& remark : datasets.back().dataset->remarks()) log.warn(remark);
+        datasets.push_back({manifests.open(source.path), source.weight});
         if (!facts.dataset_vocab_size) facts.dataset_vocab_size = datasets.back().dataset->tokenizer().vocab_size();
       } catch (const Error& error) {
         if (error.code() != ExitCode::kInput) throw;
@@ -102,9 +106,10 @@ int run_train_command(std::span<const std::string> words, Session& session) {
     if (own) training::check_continuation(*own, {.config = resolved.config, .data = records});
   });
   check_same_configuration(ranks, resolved.config);
+  training::check_shards(ranks, datasets);
+  training::say_remarks(ranks, datasets, log);
   session.watch->peers().watch_hangs({.after_seconds = resolved.config.run.hang_after,
                                       .stop = resolved.config.run.hang_action == config::HangAction::kStop});
-  training::check_shards(ranks, datasets);
   training::Trainer trainer({.resolved = resolved,
                              .datasets = std::move(datasets),
                              .bootstrap = bootstrap,

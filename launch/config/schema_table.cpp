@@ -318,7 +318,7 @@ constexpr KeySpec kSchema[] = {
      .unit = "steps",
      .doc = "Steps from one evaluation to the next. 0: only after the last step, which is always evaluated."},
     {.section = "train", .key = "eval_batches", .type = kInt, .fallback = "50", .low = 0, .high = kBig,
-     .unit = "micro-batches", .doc = "Validation micro-batches of one evaluation. 0: the whole validation part."},
+     .unit = "micro-batches", .doc = "Validation micro-batches of one evaluation, of each dataset. 0: the whole validation part."},
 
     // ---- optimizer
     {.section = "optimizer", .key = "kind", .type = kWord, .fallback = "adamw", .words = "adamw",

@@ -1,9 +1,78 @@
 #include "launch/training/datasets.h"
 
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "data/manifest.h"
 #include "data/token_dataset.h"
+#include "parallel/comm/host.h"
 #include "parallel/comm/together.h"
 
 namespace ashlar::training {
+
+namespace {
+
+/// Texts one behind another, each after its length.
+void pack(std::string_view text, std::string& out) {
+  const auto size = static_cast<uint64_t>(text.size());
+  out.append(reinterpret_cast<const char*>(&size), sizeof size);
+  out.append(text);
+}
+
+std::string take(std::string_view& packed) {
+  uint64_t size = 0;
+  ASHLAR_CHECK(packed.size() >= sizeof size, packed.size(), " bytes of a text's length");
+  std::memcpy(&size, packed.data(), sizeof size);
+  packed.remove_prefix(sizeof size);
+  ASHLAR_CHECK(packed.size() >= size, packed.size(), " bytes of a text of ", size);
+  std::string text(packed.substr(0, size));
+  packed.remove_prefix(size);
+  return text;
+}
+
+constexpr std::string_view kWhere = "[data] ";
+
+}  // namespace
+
+SharedManifests::SharedManifests(comm::Bootstrap& bootstrap, const std::vector<std::string>& paths) {
+  comm::Communicator& world = bootstrap.world();
+  const auto local = world.split({.color = bootstrap.local_root(), .key = world.rank(), .name = "machine"});
+  comm::ControlPlane machine(*local, "machine");
+  std::string packed;
+  if (machine.rank() == 0) {
+    for (const std::string& path : std::set<std::string>(paths.begin(), paths.end())) {
+      Manifest m;
+      try {
+        m.text = data::read_manifest_text(path);
+      } catch (const Error& error) {
+        m = {error.what(), error.code()};
+        if (m.text.starts_with(kWhere)) m.text.erase(0, kWhere.size());
+      }
+      pack(path, packed);
+      pack(m.text, packed);
+      pack(std::to_string(static_cast<int>(m.code)), packed);
+    }
+  }
+  packed = comm::broadcast_text(machine, packed, 0);
+  for (std::string_view rest = packed; !rest.empty();) {
+    const std::string path = take(rest);
+    Manifest& m = manifests_[path];
+    m.text = take(rest);
+    m.code = static_cast<ExitCode>(std::stoi(take(rest)));
+  }
+}
+
+std::unique_ptr<data::TokenDataset> SharedManifests::open(const std::string& path) const {
+  const auto found = manifests_.find(path);
+  if (found == manifests_.end()) {
+    throw input_error("config", "data.path names ", path, ", which it does not on the first rank of this machine; give",
+                      " every rank the same files and overrides");
+  }
+  const auto& [text, code] = found->second;
+  if (code != ExitCode::kDone) throw Error(code, "data", text);
+  return std::make_unique<data::TokenDataset>(path, text);
+}
 
 void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets) {
   comm::together(ranks, [&] {
@@ -14,6 +83,15 @@ void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDat
       first -= shards;
     }
   });
+}
+
+void say_remarks(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets, Log& log) {
+  if (ranks.rank() != 0) return;
+  std::set<std::string> said;  // a mixture may name one dataset twice
+  for (const data::WeightedDataset& d : datasets) {
+    for (const std::string& remark : d.dataset->remarks())
+      if (said.insert(remark).second) log.warn(remark);
+  }
 }
 
 }  // namespace ashlar::training

@@ -14,7 +14,7 @@ std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slo
 
 /// The loss over the rest of a stream, of all replicas together. Called by all ranks, each with its replica's stream.
 /// `stop` is asked before each round of batches: when it returns other than 0 on any rank, all leave together and
-/// nothing is returned; it may be empty.
+/// nothing is returned; it may be empty. What a rank cannot read is one error of all.
 std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream,
                                   const std::function<int64_t()>& stop = nullptr);
 

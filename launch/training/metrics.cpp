@@ -141,12 +141,17 @@ void MetricsFile::append(const std::string& json) {
   }
 }
 
-void MetricsFile::append_validation(int64_t step, double val_loss, int64_t tokens, double seconds) {
+void MetricsFile::append_validation(int64_t step, const ValidationResult& result, double seconds) {
   nlohmann::ordered_json j;
   j["step"] = step;
-  j["val_loss"] = val_loss;
-  j["val_tokens"] = tokens;
+  j["val_loss"] = result.loss;
+  j["val_tokens"] = result.tokens;
   j["val_seconds"] = seconds;
+  if (result.mixture) {
+    for (const SourceLoss& s : result.sources)
+      j["val_sources"].push_back(
+          {{"path", s.path}, {"weight", s.weight}, {"val_loss", s.loss}, {"val_tokens", s.tokens}});
+  }
   append(j.dump());
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "launch/training/engine.h"
+#include "launch/training/validation.h"
 
 namespace ashlar::training {
 
@@ -47,7 +48,8 @@ class MetricsFile {
 
   /// Appends one object. Throws resource_error when the disk is full.
   void append(const std::string& json);
-  void append_validation(int64_t step, double val_loss, int64_t tokens, double seconds);
+  /// `val_loss` and `val_tokens`; of a mixture `val_sources` too: path, weight, val_loss and val_tokens of each.
+  void append_validation(int64_t step, const ValidationResult& result, double seconds);
 
  private:
   std::filesystem::path path_;

@@ -22,7 +22,7 @@ void StepBatches::read_ahead() {
   try {
     read();
   } catch (const Error&) {
-    // The reader throws it again when the step begins that cannot do without.
+    failed_ = true;  // the reader throws it again when the step begins that cannot do without
   }
 }
 
@@ -39,6 +39,7 @@ std::vector<pipeline::MicroBatch> StepBatches::current() const { return micro_ba
 void StepBatches::tell(StepMessage& mine) const {
   mine.next = next_counts_;
   mine.next_data_wait_ms = next_wait_ms_;
+  mine.unread = failed_ ? 1 : 0;
 }
 
 }  // namespace ashlar::training

@@ -14,7 +14,8 @@ class StepBatches {
   /// References must outlive it. `micro_batches`: of a step, on this replica.
   StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_batches);
 
-  /// Reads those of the following step. An error of the reader is thrown by `advance`: the step under way can end.
+  /// Reads those of the following step. An error of the reader is thrown by `advance`: the step under way can end, and
+  /// its message tells the other ranks.
   void read_ahead();
   /// The following step begins.
   void advance();
@@ -31,7 +32,8 @@ class StepBatches {
   std::vector<DeviceBatch> current_, next_;
   StepCounts next_counts_;
   double next_wait_ms_ = 0;
-  bool read_ = false;  ///< next_ is there
+  bool read_ = false;    ///< next_ is there
+  bool failed_ = false;  ///< it could not be read
 };
 
 }  // namespace ashlar::training

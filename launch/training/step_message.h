@@ -30,6 +30,7 @@ struct StepMessage {
   int64_t peak_memory_bytes = 0;  ///< the largest
   StepCounts next;                ///< sums, of the step that follows: its divisor is known before its first backward
   double next_data_wait_ms = 0;   ///< the largest
+  int64_t unread = 0;             ///< 1 when a rank could not read its batches of that step
 };
 
 /// A message under way. Called by all ranks; stays where it is until `wait` has returned.
@@ -45,7 +46,7 @@ class StepExchange {
   std::array<double, 3> sums_;
   std::array<double, 3> maxima_;
   std::array<int64_t, 3> int_sums_;
-  std::array<int64_t, 3> int_maxima_;
+  std::array<int64_t, 4> int_maxima_;
   comm::Work work_;  // last: it waits for what refers to the others
 };
 

@@ -119,15 +119,14 @@ void Trainer::set_up(TrainerArgs& args) {
   }
 
   watch_.board().enter(Phase::kStarting);
-  const std::string first = args.datasets.front().dataset->directory();
-  const int64_t validation_tokens = args.datasets.front().dataset->tokens(data::Part::kValidation);
   comm::together(ranks_, [&] {
+    std::vector<data::WeightedDataset> again;  // for readers of their own
+    for (const auto& d : args.datasets) again.push_back({d.dataset->reopened(), d.weight});
+    validation_.emplace(std::move(again), stream_options(c, mesh_), c.train.eval_batches);
     auto stream = std::make_unique<data::TrainStream>(std::move(args.datasets), stream_options(c, mesh_),
                                                       static_cast<uint64_t>(c.run.seed), step_ * c.train.global_batch);
     memory_.add("data", stream->max_resident_bytes());
     reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
-    if (validation_tokens >= 2)
-      validation_ = std::make_unique<data::ValidationStream>(first, stream_options(c, mesh_), c.train.eval_batches);
   });
   comm::together(ranks_, [&] {
     if (!first_rank_) return;
@@ -139,7 +138,7 @@ void Trainer::set_up(TrainerArgs& args) {
   });
   batches_.emplace(*engine_, *reader_, static_cast<size_t>(micro_batches));
   validated_step_ = comm::max_of(ranks_, validated_step_);
-  if (!validation_) log_.info(str_cat(first, " has no validation part: no val_loss will be reported"));
+  for (const std::string& remark : validation_->remarks()) log_.info(remark);
   peak_flops_ = peak_flops(args.bootstrap, c.run.dtype, static_cast<int>(c.run.threads), 0.05);
   log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate on registers now",
                             peak_flops_ / 1e9, std::string(name_of(c.run.dtype)),
@@ -197,7 +196,11 @@ StepResult Trainer::step(MetricsRow& row) {
   const double begin = now_sec();
   RankBoard& board = watch_.board();
   board.step(step_ + 1);
-  batches_->advance();
+  if (heard_.unread != 0) {
+    comm::together(ranks_, [&] { batches_->advance(); });  // what one reader met is an error of all
+  } else {
+    batches_->advance();
+  }
   row.data_wait_ms = heard_.next_data_wait_ms;
   const StepCounts counts = heard_.next;
   const LossStats own = engine_->backward(batches_->current(), step_, counts);
@@ -248,12 +251,11 @@ void Trainer::write_statistics() {
 }
 
 void Trainer::validate() {
-  if (!validation_ || validated_step_ == step_) return;
+  if (validation_->empty() || validated_step_ == step_) return;
   const double begin = now_sec();
-  validation_->rewind();
   signals_.enter(StopPoint::kValidation);
   int64_t batch = 0;
-  const std::optional<LossStats> seen = evaluate(*engine_, *validation_, [&] {
+  const std::optional<ValidationResult> seen = validation_->run(*engine_, [&] {
     watch_.board().enter(Phase::kValidating, batch++);
     const auto request = signals_.pending();
     return request ? static_cast<int64_t>(request->code) : 0;
@@ -263,17 +265,15 @@ void Trainer::validate() {
     log_.info(str_cat("step ", step_, "  the validation was left before its end; its loss is not written"));
     return;
   }
-  const LossStats& stats = *seen;
-  const double loss = stats.loss / static_cast<double>(std::max<int64_t>(stats.valid, 1));
   const double seconds = now_sec() - begin;
-  if (!std::isfinite(loss)) {
+  for (const SourceLoss& source : seen->sources) {
+    if (std::isfinite(source.loss)) continue;
     throw comm::SharedError(ExitCode::kNonFinite, "train",
-                            str_cat("step ", step_, ": the validation loss is ", loss,
+                            str_cat("step ", step_, ": the validation loss of ", source.path, " is ", source.loss,
                                     "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
   }
-  if (metrics_) metrics_->append_validation(step_, loss, stats.valid, seconds);
-  log_.info(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step_, loss, stats.valid,
-                            human_seconds(seconds)));
+  if (metrics_) metrics_->append_validation(step_, *seen, seconds);
+  for (const std::string& line : to_lines(*seen, step_, seconds)) log_.info(line);
   validated_step_ = step_;
 }
 
@@ -399,7 +399,7 @@ ExitCode Trainer::train() {
     return stop->code;
   }
   validate();
-  if ((stop = stop_request()) && validated_step_ != step_ && validation_) {
+  if ((stop = stop_request()) && validated_step_ != step_ && !validation_->empty()) {
     save();
     say(retention_.wait());
     log_.info(str_cat(stop->name, ": stopped after the last step; the same command validates and ends"));

@@ -15,6 +15,7 @@
 #include "launch/training/run_directory.h"
 #include "launch/training/signals.h"
 #include "launch/training/step_batches.h"
+#include "launch/training/validation.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/retention.h"
 #include "parallel/comm/bootstrap.h"
@@ -22,7 +23,6 @@
 
 namespace ashlar::data {
 class Prefetcher;
-class ValidationStream;
 struct WeightedDataset;
 }  // namespace ashlar::data
 
@@ -45,8 +45,8 @@ struct TrainerArgs {
 class Trainer {
  public:
   /// Opens the run directory, allocates, and loads the newest good checkpoint (else run.init_from, else initial
-  /// values). The tokenizer of the first dataset goes into checkpoints; its validation part is opened once more, for a
-  /// reader of its own. Input error when a rank does not see the run directory.
+  /// values). The tokenizer of the first dataset goes into checkpoints; the datasets are opened once more, for the
+  /// readers of the validation parts. Input error when a rank does not see the run directory.
   explicit Trainer(TrainerArgs args);
   ~Trainer();
 
@@ -91,7 +91,7 @@ class Trainer {
   std::optional<Engine> engine_;
   std::optional<MetricsFile> metrics_;  ///< rank 0's
   std::unique_ptr<data::Prefetcher> reader_;
-  std::unique_ptr<data::ValidationStream> validation_;
+  std::optional<Validation> validation_;
   std::optional<StepBatches> batches_;
   StepMessage heard_;              ///< of all ranks, the last one
   std::vector<double> recent_ms_;  ///< step times of late, for the time that remains

@@ -79,6 +79,8 @@ void Bootstrap::start() {
   ASHLAR_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine));
   ASHLAR_MPI(MPI_Comm_rank(machine, &local_rank_));
   ASHLAR_MPI(MPI_Comm_size(machine, &local_size_));
+  ASHLAR_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &local_root_));
+  ASHLAR_MPI(MPI_Bcast(&local_root_, 1, MPI_INT, 0, machine));
   ASHLAR_MPI(MPI_Comm_free(&machine));
   world_ = make_world("world", Tuning{});
   control_ = std::make_unique<ControlPlane>(*world_, "control");
@@ -115,6 +117,11 @@ int Bootstrap::local_size() {
 }
 
 int64_t Bootstrap::most_staging() const { return mpi_ == nullptr ? 0 : mpi_->staging->most_in_use(); }
+
+int Bootstrap::local_root() {
+  start();
+  return local_root_;
+}
 
 std::string Bootstrap::host_name() {
   std::array<char, 256> name{};

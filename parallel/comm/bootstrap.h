@@ -38,6 +38,7 @@ class Bootstrap {
   int local_rank();                ///< among the ranks on this machine
   int local_size();                ///< ranks on this machine
   int64_t most_staging() const;    ///< bytes that operands of other ranks have needed at once
+  int local_root();                ///< world rank of the first of them: a number of the machine
   static std::string host_name();  ///< of this machine
 
  private:
@@ -47,7 +48,7 @@ class Bootstrap {
   std::unique_ptr<Mpi> mpi_;  ///< null without a launcher, or before the first call
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<ControlPlane> control_;
-  int local_rank_ = 0, local_size_ = 1;
+  int local_rank_ = 0, local_size_ = 1, local_root_ = 0;
 };
 
 }  // namespace ashlar::comm

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/base/error.h"
+#include "core/base/hex.h"
 #include "data/batch_stream.h"
 #include "data/dataset_verify.h"
 #include "data/token_dataset.h"
@@ -92,6 +93,15 @@ class Damage : public ::testing::Test {
     return "";
   }
 
+  /// Both values are said, and the stored one is what the file holds behind the chunk.
+  static void expect_checksums(const std::string& error, const std::string& how) {
+    const std::string stored = "stored checksum (Fletcher32) ", computed = ", computed ";
+    const size_t s = error.find(stored), c = error.find(computed);
+    ASSERT_NE(s, std::string::npos) << how << ": " << error;
+    ASSERT_NE(c, std::string::npos) << how << ": " << error;
+    EXPECT_NE(error.substr(s + stored.size(), 8), error.substr(c + computed.size(), 8)) << how;
+  }
+
   testing::ScratchDir dir_;
   DatasetSpec spec_;
   Content content_;
@@ -133,6 +143,7 @@ TEST_F(Damage, BitFlipStorm) {
     if (chunk >= 0) {
       ++in_tokens;
       EXPECT_THAT(error, HasSubstr(str_cat("dataset tokens, chunk ", chunk))) << how;
+      expect_checksums(error, how);
     }
     if (kind == 2) {
       EXPECT_NE(error, "") << how;
@@ -167,6 +178,25 @@ TEST_F(Damage, TruncatedFilesAreNamed) {
 TEST_F(Damage, MissingShardIsNamedAtOnce) {
   std::filesystem::remove(path() + "/train-00001.h5");
   EXPECT_THAT(check_found("train-00001.h5", "removed"), HasSubstr("missing"));
+}
+
+/// The computed checksum is right: of a chunk that is whole it is the stored one, so one flipped bit of the stored
+/// checksum shows as exactly that bit.
+TEST_F(Damage, StoredAndComputedChecksumsAreSaid) {
+  const std::string file = path() + "/train-00000.h5";
+  const std::string original = read_all(file);
+  for (const size_t chunk : chunk_offsets(original, std::span(spec_.train).first(131072))) {
+    const size_t at = chunk + 131072;  // the checksum stands behind the tokens
+    uint32_t value = 0;
+    for (size_t i = 0; i < 4; ++i) value |= uint32_t{static_cast<uint8_t>(original[at + i])} << (8 * i);
+    std::string bytes = original;
+    bytes[at + 2] = static_cast<char>(bytes[at + 2] ^ 16);
+    write_all(file, bytes);
+    EXPECT_THAT(check_found("train-00000.h5", "checksum"),
+                HasSubstr(str_cat("stored checksum (Fletcher32) ", hex32(value ^ (uint32_t{16} << 16)), ", computed ",
+                                  hex32(value))));
+  }
+  write_all(file, original);
 }
 
 /// A stream stops at the damaged chunk, not before and not after.

@@ -1,0 +1,65 @@
+#include "launch/training/validation.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "launch/training/evaluation.h"
+#include "launch/training/metrics.h"
+
+namespace ashlar::training {
+
+Validation::Validation(std::vector<data::WeightedDataset> datasets, const data::StreamOptions& options,
+                       int64_t max_batches)
+    : mixture_(datasets.size() > 1) {
+  std::vector<std::string> without;
+  for (data::WeightedDataset& d : datasets) {
+    if (d.dataset->tokens(data::Part::kValidation) < 2) {
+      without.push_back(d.dataset->directory());
+      continue;
+    }
+    sources_.push_back({d.weight, data::ValidationStream(std::move(d.dataset), options, max_batches)});
+  }
+  const char* const then = sources_.empty() ? "no val_loss will be reported" : "it takes no part in val_loss";
+  for (const std::string& path : without) remarks_.push_back(str_cat(path, " has no validation part: ", then));
+}
+
+std::optional<ValidationResult> Validation::run(Engine& engine, const std::function<int64_t()>& stop) {
+  ValidationResult result{.mixture = mixture_};
+  for (Source& source : sources_) {
+    source.stream.rewind();
+    const std::optional<LossStats> stats = evaluate(engine, source.stream, stop);
+    if (!stats) return std::nullopt;
+    result.sources.push_back({.path = source.stream.dataset().directory(),
+                              .weight = source.weight,
+                              .loss = stats->loss / static_cast<double>(std::max<int64_t>(stats->valid, 1)),
+                              .tokens = stats->valid});
+  }
+  combine(result);
+  return result;
+}
+
+void combine(ValidationResult& result) {
+  double weights = 0;
+  result.loss = 0;
+  result.tokens = 0;
+  for (const SourceLoss& s : result.sources) weights += s.weight;
+  for (const SourceLoss& s : result.sources) {
+    result.loss += s.loss * (s.weight / weights);
+    result.tokens += s.tokens;
+  }
+}
+
+std::vector<std::string> to_lines(const ValidationResult& r, int64_t step, double seconds) {
+  std::vector<std::string> lines;
+  if (!r.mixture)
+    return {absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step, r.loss, r.tokens,
+                            human_seconds(seconds))};
+  for (const SourceLoss& s : r.sources)
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens of %s, weight %g", step, s.loss, s.tokens,
+                                    s.path, s.weight));
+  lines.push_back(absl::StrFormat("step %d  val_loss %.4f  mean of %d datasets by weight, %d tokens in %s", step,
+                                  r.loss, r.sources.size(), r.tokens, human_seconds(seconds)));
+  return lines;
+}
+
+}  // namespace ashlar::training
