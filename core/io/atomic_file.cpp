@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/io/direct_file.h"
 #include "core/io/posix_file.h"
 
 namespace ashlar::io {
@@ -31,10 +32,19 @@ void AtomicFile::reserve(int64_t total_bytes) {
     throw system_error("file", "reserve space for", path_, errno);
 }
 
+void AtomicFile::bypass_cache() {
+  ASHLAR_CHECK(bytes_written_ == 0, path_.string(), " has been written to");
+  direct_ = std::make_unique<DirectWriter>(fd_, path_);
+}
+
 void AtomicFile::write(std::span<const std::byte> bytes) {
   ASHLAR_CHECK(fd_ >= 0, "write after commit to ", path_.string());
   try {
-    write_fully(fd_, bytes, path_);
+    if (direct_) {
+      direct_->write(bytes);
+    } else {
+      write_fully(fd_, bytes, path_);
+    }
   } catch (const Error&) {
     // Give the space back at once: the caller may want to write a smaller file or a log line about this.
     ::close(std::exchange(fd_, -1));
@@ -48,6 +58,7 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void AtomicFile::commit() {
   ASHLAR_CHECK(fd_ >= 0, "commit twice or after a failed write of ", path_.string());
+  if (direct_) direct_->finish();
   if (::fsync(fd_) != 0) throw system_error("file", "sync", path_, errno);
   // Delayed allocation on network file systems reports a full disk only here.
   const int closed = ::close(std::exchange(fd_, -1));

@@ -3,10 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string_view>
 
 namespace ashlar::io {
+
+class DirectWriter;
 
 /// A file that appears under its final name whole or not at all: bytes go to `PATH.partial` in the same directory;
 /// commit() syncs it, renames it and syncs the directory. Without commit the destructor removes the partial file, and
@@ -24,6 +27,8 @@ class AtomicFile {
   /// Asks the file system for the space now, so that a full disk fails before hours of writing and not after. The
   /// size of the file is what is written; a file system that cannot reserve is left as it is.
   void reserve(int64_t total_bytes);
+  /// From the first byte on, writes past the page cache (see DirectWriter): for large files.
+  void bypass_cache();
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   int64_t bytes_written() const { return bytes_written_; }
@@ -36,6 +41,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path partial_path_;
   int fd_ = -1;
+  std::unique_ptr<DirectWriter> direct_;
   int64_t bytes_written_ = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "core/io/checksum.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -10,13 +8,6 @@
 #include "core/base/hex.h"
 
 namespace ashlar::io {
-
-uint32_t crc32(std::span<const std::byte> bytes, uint32_t crc) {
-  return static_cast<uint32_t>(
-      ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<z_size_t>(bytes.size())));
-}
-
-uint32_t crc32(std::string_view text, uint32_t crc) { return crc32(std::as_bytes(std::span(text)), crc); }
 
 bool ChunkChecksums::is_consistent() const {
   return chunk_bytes > 0 && total_bytes >= 0 &&
@@ -117,9 +108,10 @@ void CheckedFile::read_at(int64_t offset, std::span<std::byte> out) const {
   }
 }
 
-void CheckedFile::verify_all() const {
+void CheckedFile::verify(int64_t first, int64_t end) const {
   std::vector<std::byte> buffer;
-  for (int64_t begin = 0; begin < size_bytes(); begin += expected_.chunk_bytes) {
+  for (int64_t chunk = first; chunk < end; ++chunk) {
+    const int64_t begin = chunk * expected_.chunk_bytes;
     buffer.resize(static_cast<size_t>(std::min(expected_.chunk_bytes, size_bytes() - begin)));
     read_at(begin, buffer);
   }

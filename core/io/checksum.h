@@ -67,12 +67,14 @@ class CheckedFile {
   /// Fills `out` from `offset`. Throws a damaged error naming file, chunk and byte range.
   void read_at(int64_t offset, std::span<std::byte> out) const;
 
-  /// Reads everything. Throws at the first damaged chunk.
-  void verify_all() const;
+  /// Compares the bytes of a chunk that the caller has read with their checksum.
+  void check_chunk(int64_t chunk, std::span<const std::byte> bytes) const;
+  int64_t num_chunks() const { return static_cast<int64_t>(expected_.crcs.size()); }
+  /// Reads the chunks [first, end). Throws at the first damaged one.
+  void verify(int64_t first, int64_t end) const;
+  void verify_all() const { verify(0, num_chunks()); }
 
  private:
-  void check_chunk(int64_t chunk, std::span<const std::byte> bytes) const;
-
   InputFile file_;
   ChunkChecksums expected_;
 };

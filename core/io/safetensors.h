@@ -107,6 +107,7 @@ class SafetensorsReader {
 class SafetensorsWriter {
  public:
   /// Throws an input error for a duplicate or empty name, Bug for a negative extent, system_error for the file.
+  /// Large files are written past the page cache.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, const Metadata& metadata = {});
 
   /// The next bytes of the tensor being written; `name` must be that tensor (Bug otherwise). A tensor may come in any

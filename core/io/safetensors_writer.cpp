@@ -59,6 +59,8 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
     entry.end += data_begin;
   }
   file_.reserve(data_begin + data_bytes);
+  constexpr int64_t kLarge = int64_t{8} << 20;
+  if (data_begin + data_bytes >= kLarge) file_.bypass_cache();
   put(prefix);
   put(std::as_bytes(std::span(json)));
   skip_finished();

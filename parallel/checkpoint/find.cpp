@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
+#include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/partial.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
@@ -53,30 +54,88 @@ std::vector<Found> list_folder(const std::filesystem::path& folder) {
   return found;
 }
 
-std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& log) {
-  std::vector<Found> found = list_folder(folder);
-  if (found.empty()) return std::nullopt;
+/// Whether a user's path is a checkpoint itself, and otherwise the folder that may hold some.
+struct Named {
+  bool checkpoint = false;
+  std::filesystem::path folder;
+};
+
+Named look_up(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    throw input_error("checkpoint", "there is no ", io::printable(path.string()),
+                      "; name a checkpoint or a run directory");
+  }
+  if (std::filesystem::exists(path / kManifestFile, error)) return {.checkpoint = true};
+  for (const std::filesystem::path& folder : {checkpoints_dir(path), path}) {
+    if (!list_folder(folder).empty()) return {.folder = folder};
+  }
+  throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
+                    ") or a run directory with checkpoints/step-*, got ", io::printable(path.string()),
+                    " which is neither; name one of those");
+}
+
+Error all_damaged(const std::vector<Found>& found) {
+  return damaged_error("checkpoint", "expected a good checkpoint in ",
+                       io::printable(found.front().path.parent_path().string()), ", got ", found.size(),
+                       ", all damaged; restore one from a copy, or move the directory away to begin anew");
+}
+
+/// The newest of `found`, oldest first, that `check` has nothing against: it throws a damaged error.
+std::optional<Found> newest_of(const std::vector<Found>& found, Log& log,
+                               const std::function<void(const std::filesystem::path&)>& check) {
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
     try {
-      verify(at->path);
-      return std::move(*at);
+      check(at->path);
+      return *at;
     } catch (const Error& problem) {
       if (problem.code() != ExitCode::kDamagedData) throw;
       log.warn(str_cat("checkpoint ", io::printable(at->path.string()), " is damaged and skipped: ", problem.what()));
     }
   }
-  throw damaged_error("checkpoint", "expected a good checkpoint in ", io::printable(folder.string()), ", got ",
-                      found.size(), ", all damaged; restore one from a copy, or move the directory away to begin anew");
+  return std::nullopt;
+}
+
+std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& log) {
+  const std::vector<Found> all = list_folder(folder);
+  auto newest = newest_of(all, log, [](const std::filesystem::path& path) { verify(path); });
+  if (!newest && !all.empty()) throw all_damaged(all);
+  return newest;
+}
+
+void check_has_manifest(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path / kManifestFile, error)) return;
+  throw damaged_error("checkpoint", io::printable(path.string()), " has no ", kManifestFile);
+}
+
+/// By all ranks, of what rank 0 has found: each verifies its share, and all have one verdict.
+std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks) {
+  std::vector<std::filesystem::path> paths;
+  for (const Found& f : rank_0) paths.push_back(f.path);
+  std::vector<Found> found;
+  for (const std::filesystem::path& path : broadcast_paths(ranks, paths)) {
+    const std::string name = path.filename().string();
+    const auto step = step_of(name, "");
+    found.push_back({path, step ? *step : step_of(name, kReplacedSuffix).value()});
+  }
+  Log nothing([](std::string_view) {});
+  auto newest = newest_of(found, ranks.rank() == 0 ? log : nothing, [&](const std::filesystem::path& path) {
+    comm::together(ranks, [&] {
+      if (ranks.rank() == 0) check_has_manifest(path);
+    });
+    CheckpointReader reader = open_checkpoint(path, ranks);
+    comm::together(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size()}); });
+  });
+  if (!newest && !found.empty()) comm::together(ranks, [&] { throw all_damaged(found); });
+  return newest;
 }
 
 }  // namespace
 
 void verify(const std::filesystem::path& path, const std::function<bool()>& cancelled) {
-  std::error_code error;
-  if (!std::filesystem::exists(path / kManifestFile, error)) {
-    throw damaged_error("checkpoint", io::printable(path.string()), " has no ", kManifestFile);
-  }
-  CheckpointReader(path).verify(cancelled);
+  check_has_manifest(path);
+  CheckpointReader(path).verify({}, cancelled);
 }
 
 std::string directory_name(int64_t step) { return absl::StrFormat("step-%08d", step); }
@@ -90,18 +149,8 @@ std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log)
 }
 
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    throw input_error("checkpoint", "there is no ", io::printable(path.string()),
-                      "; name a checkpoint or a run directory");
-  }
-  if (std::filesystem::exists(path / kManifestFile, error)) return path;
-  for (const std::filesystem::path& folder : {checkpoints_dir(path), path}) {
-    if (auto found = newest_good_in(folder, log)) return found->path;
-  }
-  throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
-                    ") or a run directory with checkpoints/step-*, got ", io::printable(path.string()),
-                    " which is neither; name one of those");
+  const Named named = look_up(path);
+  return named.checkpoint ? path : newest_good_in(named.folder, log)->path;
 }
 
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log) {
@@ -130,27 +179,23 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
 }
 
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks) {
-  std::vector<std::filesystem::path> path;
-  int64_t step = 0;
+  std::vector<Found> found;
   comm::together(ranks, [&] {
-    if (ranks.rank() != 0) return;
-    const auto found = newest_good(run_dir, log);
-    if (!found) return;
-    path.push_back(found->path);
-    step = found->step;
+    if (ranks.rank() == 0) found = list(run_dir);
   });
-  path = broadcast_paths(ranks, path);
-  step = comm::broadcast_value(ranks, step, 0);
-  if (path.empty()) return std::nullopt;
-  return Found{.path = path.front(), .step = step};
+  return newest_good_of(found, log, ranks);
 }
 
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks) {
-  std::vector<std::filesystem::path> found;
+  Named named;
+  std::vector<Found> found;
   comm::together(ranks, [&] {
-    if (ranks.rank() == 0) found.push_back(resolve(path, log));
+    if (ranks.rank() != 0) return;
+    named = look_up(path);
+    if (!named.checkpoint) found = list_folder(named.folder);
   });
-  return broadcast_paths(ranks, found).front();
+  if (comm::broadcast_value(ranks, named.checkpoint, 0)) return broadcast_paths(ranks, {path}).front();
+  return newest_good_of(found, log, ranks)->path;
 }
 
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,

@@ -44,7 +44,8 @@ void verify(const std::filesystem::path& checkpoint, const std::function<bool()>
 /// directory only, at start.
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log);
 
-/// The same for many ranks, called by all of them: rank 0 looks (and logs) alone, all get its answer or its error.
+/// The same for many ranks, called by all of them: rank 0 looks (and logs) alone, each verifies its share of the bytes,
+/// and all get the same answer or error. Nothing is loaded before they agree.
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks);
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,

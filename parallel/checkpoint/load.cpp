@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -161,8 +162,21 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
 }
 
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks) {
+  std::string text;
+  comm::together(ranks, [&] {
+    if (ranks.rank() == 0) text = read_manifest_text(path);
+  });
+  text = comm::broadcast_text(ranks, text, 0);
   std::optional<CheckpointReader> reader;
-  comm::together(ranks, [&] { reader.emplace(path); });
+  comm::together(ranks, [&] {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      throw input_error("checkpoint", "expected ", io::printable(path.string()),
+                        ", which rank 0 sees, got no such directory; checkpoints must be on a file system that all "
+                        "nodes share");
+    }
+    reader.emplace(path, text);
+  });
   return std::move(*reader);
 }
 

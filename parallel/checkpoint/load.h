@@ -23,7 +23,8 @@ struct ExpectedTensor {
 /// another shape (expected, got). Looks at weights only.
 void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model);
 
-/// Called by all ranks: opens a checkpoint on each. Errors of any rank are thrown by all.
+/// Called by all ranks: opens a checkpoint on each; rank 0 alone reads the manifest. Errors of any rank are thrown by
+/// all, that of one which does not see the directory among them.
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks);
 
 struct LoadArgs {

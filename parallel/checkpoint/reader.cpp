@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
@@ -16,16 +17,6 @@ namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 constexpr int64_t kStageBytes = int64_t{4} << 20;
-
-Manifest open_manifest(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / kManifestFile;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    throw input_error("checkpoint", "expected a checkpoint directory with ", kManifestFile, ", got ",
-                      io::printable(directory.string()), "; name a checkpoint or a run directory");
-  }
-  return parse_manifest(io::read_text_file(path, kMaxManifestBytes), path);
-}
 
 /// A file that the manifest lists must be there: its absence is damage, not a wrong path.
 const std::filesystem::path& present(const std::filesystem::path& path) {
@@ -47,14 +38,34 @@ Block intersect(const Block& a, const Block& b) {
 
 }  // namespace
 
+std::string read_manifest_text(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kManifestFile;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    throw input_error("checkpoint", "expected a checkpoint directory with ", kManifestFile, ", got ",
+                      io::printable(directory.string()), "; name a checkpoint or a run directory");
+  }
+  return io::read_text_file(path, kMaxManifestBytes);
+}
+
 /// One safetensors file. Keeps the last checksum chunk that a read touched in part, so that a pass over neighbouring
-/// small tensors reads and sums each chunk once.
+/// small tensors reads and sums each chunk once. Its header stays known while it is closed.
 class CheckpointReader::File {
  public:
-  File(const std::filesystem::path& path, const io::ChunkChecksums& checksums)
-      : checked_(present(path), checksums), chunk_bytes_(checksums.chunk_bytes) {
-    const io::SafetensorsReader header(path, checksums);
+  File(std::filesystem::path path, const io::ChunkChecksums& checksums)
+      : path_(std::move(path)), checksums_(checksums), chunk_bytes_(checksums.chunk_bytes) {
+    open();
+    const io::SafetensorsReader header(path_, checksums_);
     for (const io::TensorEntry& entry : header.tensors()) entries_.emplace(entry.name, entry);
+  }
+
+  void open() {
+    if (!checked_) checked_.emplace(present(path_), checksums_);
+  }
+  void close() {
+    checked_.reset();
+    cached_chunk_ = -1;
+    std::vector<std::byte>().swap(cache_);
   }
 
   /// The header must hold exactly the blocks that the manifest places in this file.
@@ -62,18 +73,17 @@ class CheckpointReader::File {
     ++num_expected_;
     const auto at = entries_.find(spec.name);
     if (at == entries_.end() || at->second.dtype != spec.dtype || at->second.shape != spec.shape) {
-      throw damaged_error("checkpoint", io::printable(checked_.path().string()), " and the manifest differ in tensor ",
+      throw damaged_error("checkpoint", io::printable(path_.string()), " and the manifest differ in tensor ",
                           io::printable(spec.name), "; use an older checkpoint");
     }
   }
   void check_no_others() const {
     if (num_expected_ == entries_.size()) return;
-    throw damaged_error("checkpoint", io::printable(checked_.path().string()), " holds ", entries_.size(),
+    throw damaged_error("checkpoint", io::printable(path_.string()), " holds ", entries_.size(),
                         " tensors, the manifest lists ", num_expected_, "; use an older checkpoint");
   }
 
   int64_t begin_of(const std::string& stored_as) const { return entries_.at(stored_as).begin; }
-  void verify() const { checked_.verify_all(); }
 
   void read_at(int64_t offset, std::span<std::byte> out) {
     while (!out.empty()) {
@@ -83,7 +93,7 @@ class CheckpointReader::File {
       int64_t count = 0;
       if (offset == begin && size >= chunk_bytes_) {
         count = size / chunk_bytes_ * chunk_bytes_;
-        checked_.read_at(offset, out.first(static_cast<size_t>(count)));
+        checked_->read_at(offset, out.first(static_cast<size_t>(count)));
       } else {
         count = std::min(begin + chunk_bytes_ - offset, size);
         load_chunk(chunk);
@@ -99,12 +109,14 @@ class CheckpointReader::File {
     if (chunk == cached_chunk_) return;
     cached_chunk_ = -1;
     const int64_t begin = chunk * chunk_bytes_;
-    cache_.resize(static_cast<size_t>(std::min(chunk_bytes_, checked_.size_bytes() - begin)));
-    checked_.read_at(begin, cache_);
+    cache_.resize(static_cast<size_t>(std::min(chunk_bytes_, checked_->size_bytes() - begin)));
+    checked_->read_at(begin, cache_);
     cached_chunk_ = chunk;
   }
 
-  io::CheckedFile checked_;
+  std::filesystem::path path_;
+  const io::ChunkChecksums& checksums_;  // the manifest's
+  std::optional<io::CheckedFile> checked_;
   int64_t chunk_bytes_;
   std::unordered_map<std::string, io::TensorEntry> entries_;
   size_t num_expected_ = 0;
@@ -113,25 +125,51 @@ class CheckpointReader::File {
 };
 
 CheckpointReader::CheckpointReader(std::filesystem::path directory)
-    : path_(std::move(directory)), manifest_(open_manifest(path_)), files_(manifest_.files.size()) {}
+    : CheckpointReader(directory, read_manifest_text(directory)) {}
+CheckpointReader::CheckpointReader(std::filesystem::path directory, std::string_view manifest_text)
+    : path_(std::move(directory)),
+      manifest_(parse_manifest(manifest_text, path_ / kManifestFile)),
+      files_(manifest_.files.size()) {}
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
 
-CheckpointReader::File& CheckpointReader::file(int64_t index) {
-  auto& slot = files_[static_cast<size_t>(index)];
-  if (slot) return *slot;
-  const FileRecord& record = manifest_.files[static_cast<size_t>(index)];
-  auto opened = std::make_unique<File>(path_ / record.name, record.checksums);
+void CheckpointReader::list_slices() {
+  if (!slices_of_.empty()) return;
+  slices_of_.resize(files_.size());
   for (const TensorRecord& tensor : manifest_.tensors) {
     for (const Slice& slice : tensor.slices) {
-      if (slice.file != index) continue;
-      opened->check_entry(
-          StoredBlock{.global = tensor, .block = slice.block, .stored_as = slice.stored_as}.stored_spec());
+      slices_of_[static_cast<size_t>(slice.file)].push_back({.tensor = &tensor, .slice = &slice});
     }
   }
-  opened->check_no_others();
-  slot = std::move(opened);
+}
+
+CheckpointReader::File& CheckpointReader::file(int64_t index) {
+  auto& slot = files_[static_cast<size_t>(index)];
+  // 1. Room for one more descriptor.
+  if (const auto at = std::find(open_.begin(), open_.end(), index); at != open_.end()) {
+    std::rotate(at, at + 1, open_.end());
+    return *slot;
+  }
+  if (open_.size() == kMaxOpenFiles) {
+    files_[static_cast<size_t>(open_.front())]->close();
+    open_.erase(open_.begin());
+  }
+  // 2. Its header, the first time.
+  if (slot) {
+    slot->open();
+  } else {
+    const FileRecord& record = manifest_.files[static_cast<size_t>(index)];
+    auto opened = std::make_unique<File>(path_ / record.name, record.checksums);
+    list_slices();
+    for (const SliceAt& at : slices_of_[static_cast<size_t>(index)]) {
+      opened->check_entry(
+          StoredBlock{.global = *at.tensor, .block = at.slice->block, .stored_as = at.slice->stored_as}.stored_spec());
+    }
+    opened->check_no_others();
+    slot = std::move(opened);
+  }
+  open_.push_back(index);
   return *slot;
 }
 
@@ -208,10 +246,25 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
   }
 }
 
-void CheckpointReader::verify(const std::function<bool()>& cancelled) {
+void CheckpointReader::verify(const Share& share, const std::function<bool()>& cancelled) {
+  constexpr int64_t kChunksAtOnce = 32;  // between two looks at `cancelled`
+  int64_t total = 0;
+  for (const FileRecord& record : manifest_.files) total += static_cast<int64_t>(record.checksums.crcs.size());
+  // Contiguous parts of the chunks of all files: ranks that have written alike verify about what they have written.
+  const int64_t begin = total * share.rank / share.size, end = total * (share.rank + 1) / share.size;
+  int64_t at = 0;  // the file's first chunk among all
   for (size_t i = 0; i < files_.size(); ++i) {
-    if (cancelled && cancelled()) return;
-    file(static_cast<int64_t>(i)).verify();
+    const FileRecord& record = manifest_.files[i];
+    const auto chunks = static_cast<int64_t>(record.checksums.crcs.size());
+    const int64_t first = std::max(begin - at, int64_t{0}), last = std::min(end - at, chunks);
+    at += chunks;
+    if (first >= last) continue;
+    if (first == 0) file(static_cast<int64_t>(i));  // its header
+    const io::CheckedFile checked(present(path_ / record.name), record.checksums);
+    for (int64_t chunk = first; chunk < last; chunk += kChunksAtOnce) {
+      if (cancelled && cancelled()) return;
+      checked.verify(chunk, std::min(chunk + kChunksAtOnce, last));
+    }
   }
 }
 

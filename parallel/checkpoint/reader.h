@@ -15,14 +15,20 @@
 
 namespace ashlar::checkpoint {
 
+/// The text of a checkpoint's manifest, for one rank to read and all to have. Input error when there is none.
+std::string read_manifest_text(const std::filesystem::path& directory);
+
 /// Opens a checkpoint directory, whatever mesh wrote it: tensors are assembled from the slices of all files. The
 /// manifest is checked when it opens; a file when it is first read: its size, and the checksum of each chunk that a
-/// read touches. Not for several threads at once.
+/// read touches. Few files are open at a time (kMaxOpenFiles), however many ranks wrote. Not for several threads at
+/// once.
 /// Errors: damaged error (exit 3) naming file, tensor and chunk; input error (exit 2) for a directory that is no
 /// checkpoint, another format, or a newer version.
 class CheckpointReader {
  public:
   explicit CheckpointReader(std::filesystem::path directory);
+  /// With the text of its manifest, which somebody else has read.
+  CheckpointReader(std::filesystem::path directory, std::string_view manifest_text);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&&) noexcept;
   CheckpointReader& operator=(CheckpointReader&&) noexcept;
@@ -45,17 +51,32 @@ class CheckpointReader {
   /// Fills `out` with a block of the tensor's matrix view, row-major. Bug when the block is not inside the tensor.
   void read_block(const TensorRecord& tensor, const Block& block, std::span<std::byte> out);
 
-  /// Reads every byte of every file and compares it with its checksum; checks every file's header against the
-  /// manifest. Throws at the first damage. Returns early when `cancelled` says so.
-  void verify(const std::function<bool()>& cancelled = {});
+  /// What one of several ranks verifies. Default: everything.
+  struct Share {
+    int rank = 0, size = 1;
+  };
+  /// Reads every byte of its share of the files and compares it with its checksum; all shares are all bytes, and of
+  /// nearly equal size whatever the files. Checks every file's header against the manifest, by the share that holds
+  /// it. Throws at the first damage. Returns early when `cancelled` says so.
+  void verify(const Share& share, const std::function<bool()>& cancelled = {});
+  void verify() { verify(Share{}); }
+
+  static constexpr size_t kMaxOpenFiles = 16;
 
  private:
   class File;
   File& file(int64_t index);
+  void list_slices();
 
   std::filesystem::path path_;
   Manifest manifest_;
-  std::vector<std::unique_ptr<File>> files_;  // opened when first read
+  std::vector<std::unique_ptr<File>> files_;  // made when first read
+  std::vector<int64_t> open_;                 // files with a descriptor, the one used last at the end
+  struct SliceAt {
+    const TensorRecord* tensor;
+    const Slice* slice;
+  };
+  std::vector<std::vector<SliceAt>> slices_of_;  // by file; empty until a file is made
 };
 
 }  // namespace ashlar::checkpoint

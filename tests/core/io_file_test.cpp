@@ -8,7 +8,10 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -16,12 +19,14 @@
 #include "core/base/hex.h"
 #include "core/io/atomic_file.h"
 #include "core/io/checksum.h"
+#include "core/io/direct_file.h"
 #include "core/io/posix_file.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::io {
 namespace {
 
+using ::ashlar::testing::ScratchDir;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -303,6 +308,62 @@ TEST(Checksum, HasherIsIndependentOfThePieces) {
     for (size_t c = 0; c < 16; ++c) EXPECT_EQ(sums.crcs[c], crc32(bytes_of(text.substr(c * 64, 64)))) << c;
   }
   EXPECT_TRUE(ChunkHasher(64).finish().crcs.empty());
+}
+
+TEST(Checksum, EveryLengthAndPlaceAsZlib) {
+  std::mt19937_64 random(5);
+  std::string text(5000, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  for (int trial = 0; trial < 3000; ++trial) {
+    const size_t begin = random() % 40, size = trial < 400 ? static_cast<size_t>(trial) : random() % (text.size() - 40);
+    const auto start = static_cast<uint32_t>(trial % 2 == 0 ? 0 : random());
+    const auto expected = static_cast<uint32_t>(
+        ::crc32(start, reinterpret_cast<const Bytef*>(text.data() + begin), static_cast<uInt>(size)));
+    ASSERT_EQ(crc32(std::string_view(text).substr(begin, size), start), expected) << begin << " + " << size;
+  }
+}
+
+TEST(DirectFile, LargeFilesAreWhatWasWrittenInPiecesOfAnySize) {
+  const ScratchDir dir;
+  std::mt19937_64 random(6);
+  for (const size_t size : {size_t{1}, size_t{4096}, (size_t{4} << 20), (size_t{9} << 20) + 1237}) {
+    std::string text(size, '\0');
+    for (size_t i = 0; i < size; i += 8) std::memcpy(text.data() + i, &i, std::min<size_t>(8, size - i));
+    {
+      AtomicFile file(dir.file("large"));
+      file.reserve(static_cast<int64_t>(size));
+      file.bypass_cache();
+      for (size_t at = 0; at < size;) {
+        const size_t count = std::min<size_t>(size - at, random() % 3000000 + 1);
+        file.write(std::string_view(text).substr(at, count));
+        at += count;
+      }
+      file.commit();
+    }
+    ASSERT_EQ(std::filesystem::file_size(dir.file("large")), size);
+    const ChunkChecksums sums = checksum_file(dir.file("large"));
+    ChunkHasher hasher;
+    hasher.update(bytes_of(text));
+    EXPECT_EQ(sums, hasher.finish());
+    EXPECT_NO_THROW(verify_on_disk(dir.file("large"), sums));
+    // The last byte, and one in the middle.
+    for (const size_t at : {size - 1, size / 2}) {
+      std::fstream file(dir.file("large"), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put(static_cast<char>(text[at] ^ 1));
+      file.close();
+      try {
+        verify_on_disk(dir.file("large"), sums);
+        ADD_FAILURE() << "byte " << at << " of " << size;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+        EXPECT_THAT(error.what(), HasSubstr("is damaged in chunk"));
+      }
+      std::fstream(dir.file("large"), std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(static_cast<std::streamoff>(at))
+          .put(text[at]);
+    }
+  }
 }
 
 TEST(CheckedFile, EveryFlippedBitIsFoundByTheReadsThatTouchItsChunkAndNoOthers) {

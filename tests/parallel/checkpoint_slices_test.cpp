@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -161,6 +162,49 @@ TEST(CheckpointSlices, BlocksLargerThanEveryBufferAndChunk) {
     const Global* g = std::vector<const Global*>{&w, &row, &thin}[i];
     const Block block{.col = pieces[i].global_col, .rows = pieces[i].rows, .cols = pieces[i].cols};
     EXPECT_TRUE(model.bytes_of(model.store().values(), g->spec.name) == g->bytes(block)) << g->spec.name;
+  }
+}
+
+int64_t open_descriptors() { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); }
+
+TEST(CheckpointSlices, ManyRanksNeedFewDescriptors) {
+  const ScratchDir dir;
+  const Global w("w", {120, 6}, 1);
+  std::vector<std::vector<StoredBlock>> files;
+  for (int64_t rank = 0; rank < 60; ++rank) files.push_back({block_of(w, {.row = 2 * rank, .rows = 2, .cols = 6})});
+  write_ranks(dir.path() / "many", {&w}, files);
+  CheckpointReader reader(dir.path() / "many");
+  const int64_t before = open_descriptors();
+  expect_equal(reader, w);
+  EXPECT_LE(open_descriptors() - before, static_cast<int64_t>(CheckpointReader::kMaxOpenFiles));
+  reader.verify();
+  EXPECT_LE(open_descriptors() - before, static_cast<int64_t>(CheckpointReader::kMaxOpenFiles));
+}
+
+TEST(CheckpointSlices, SharesOfTheVerificationAreTheWholeAndEqual) {
+  const ScratchDir dir;
+  const Global big("big", {3000, 600}, 2);  // 7 chunks and more
+  const Global small("small", {5, 6}, 3);
+  write_ranks(dir.path() / "two", {&big, &small},
+              {{whole_tensor(big.spec, Group::kWeights)}, {whole_tensor(small.spec, Group::kWeights)}});
+  const fs::path file = dir.path() / "two" / "weights-00000.safetensors";
+  for (const int size : {1, 2, 3, 8, 20}) {
+    // A damaged chunk is one share's to find, whichever it is, and the others find nothing.
+    for (const int64_t byte : {int64_t{100}, int64_t{3} << 20, (int64_t{7} << 20) - 500000}) {
+      testing::flip_bit(file, 8 * byte);
+      int finds = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        CheckpointReader reader(dir.path() / "two");
+        try {
+          reader.verify({.rank = rank, .size = size});
+        } catch (const Error& problem) {
+          EXPECT_EQ(problem.code(), ExitCode::kDamagedData);
+          ++finds;
+        }
+      }
+      EXPECT_EQ(finds, 1) << size << " shares, byte " << byte;
+      testing::flip_bit(file, 8 * byte);
+    }
   }
 }
 

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "core/io/checksum.h"
+
+namespace ashlar::io {
+
+/// Writes a stream to an open file past the page cache: large files that nobody reads soon then cost no second copy, do
+/// not push out the pages of others, and do not pile up until one sync that everybody waits for. A file system that
+/// cannot do that is written the ordinary way. The descriptor belongs to the caller, positioned at the start.
+class DirectWriter {
+ public:
+  DirectWriter(int fd, std::filesystem::path path);
+  void write(std::span<const std::byte> bytes);  ///< throws system_error
+  void finish();                                 ///< the rest; the caller syncs
+
+ private:
+  void flush();
+
+  struct Free {
+    void operator()(std::byte* bytes) const;
+  };
+  int fd_;
+  std::filesystem::path path_;
+  std::unique_ptr<std::byte[], Free> buffer_;
+  size_t filled_ = 0;
+  bool direct_;
+};
+
+/// Reads a file from its disk, not from the page cache where that can be told, and compares every byte with its
+/// checksums. Errors as CheckedFile. Returns early when `cancelled` says so.
+void verify_on_disk(const std::filesystem::path& path, const ChunkChecksums& expected,
+                    const std::function<bool()>& cancelled = {});
+
+}  // namespace ashlar::io
