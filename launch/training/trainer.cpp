@@ -23,7 +23,6 @@
 #include "launch/training/traffic.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
-#include "parallel/checkpoint/save.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/together.h"
 
@@ -66,8 +65,8 @@ Trainer::Trainer(TrainerArgs args)
       log_(args.log),
       mesh_(args.bootstrap.world(), shape_of(config_.mesh), config_.model.n_kv_heads),
       directory_(config_.run.dir),
-      retention_(config_.run.dir, first_rank_ ? config_.checkpoint.keep : 0),
-      watch_(args.watch) {
+      watch_(args.watch),
+      checkpoints_({.ranks = ranks_, .log = log_, .run_dir = config_.run.dir, .keep = config_.checkpoint.keep}) {
   watch_.board().place(mesh_.at().pipeline, mesh_.at().data, mesh_.at().tensor);
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_run_directory();
@@ -116,6 +115,12 @@ void Trainer::set_up(TrainerArgs& args) {
       engine_->initialize();
       log_.info(str_cat("initial weights from seed ", c.run.seed));
     }
+  }
+
+  if (c.checkpoint.every > 0 && c.checkpoint.every <= c.train.steps) {
+    comm::together(ranks_, [&] {
+      memory_.add("snapshot", checkpoints_.reserve(engine_->ctx(), engine_->store(), *engine_->optimizer()));
+    });
   }
 
   watch_.board().enter(Phase::kStarting);
@@ -185,8 +190,8 @@ bool Trainer::restore() {
   const checkpoint::TrainingState state = checkpoint::load_training(engine_->ctx(), load_args(reader));
   engine_->share_weights();
   metadata_ = reader.metadata();
-  step_ = saved_step_ = state.step;
-  retention_.trust(*found);
+  step_ = state.step;
+  checkpoints_.loaded(*found);
   tokens_ = state.tokens;
   log_.info(str_cat("continuing from ", found->path.string(), " at step ", step_));
   return true;
@@ -293,40 +298,46 @@ void Trainer::check_state() {
   }
 }
 
+checkpoint::SaveArgs Trainer::save_args() {
+  return {.ranks = ranks_,
+          .run_dir = directory_.path(),
+          .store = engine_->store(),
+          .optimizer = engine_->optimizer(),
+          .state = {.step = step_,
+                    .position_samples = step_ * config_.train.global_batch,
+                    .tokens = tokens_,
+                    .seed = static_cast<uint64_t>(config_.run.seed),
+                    .philox_step = static_cast<uint64_t>(step_)},
+          .config_toml = config_toml_,
+          .tokenizer_json = tokenizer_json_,
+          .metadata = metadata_,
+          .data = data_};
+}
+
 void Trainer::save() {
-  if (saved_step_ == step_) return;
+  const double begin = now_sec();
   signals_.enter(StopPoint::kSave);
   watch_.board().enter(Phase::kSaving);
   check_state();
-  const checkpoint::Saved saved =
-      checkpoint::save(engine_->ctx(), {.ranks = ranks_,
-                                        .run_dir = directory_.path(),
-                                        .store = engine_->store(),
-                                        .optimizer = engine_->optimizer(),
-                                        .state = {.step = step_,
-                                                  .position_samples = step_ * config_.train.global_batch,
-                                                  .tokens = tokens_,
-                                                  .seed = static_cast<uint64_t>(config_.run.seed),
-                                                  .philox_step = static_cast<uint64_t>(step_)},
-                                        .config_toml = config_toml_,
-                                        .tokenizer_json = tokenizer_json_,
-                                        .metadata = metadata_,
-                                        .data = data_});
-  saved_step_ = step_;
-  log_.info(str_cat("saved ", saved.path.string(), " (", human_bytes(saved.bytes), " in ",
-                    absl::StrFormat("%.1f", saved.seconds), " s)"));
+  checkpoints_.begin(engine_->ctx(), save_args());
   signals_.enter(StopPoint::kStep);
-  retention_.start(step_);
+  if (metrics_) metrics_->append(str_cat("{\"step\":", step_, ",\"save_ms\":", (now_sec() - begin) * 1e3, "}"));
 }
 
-void Trainer::say(const checkpoint::Retention::Report& report) {
-  for (const std::string& warning : report.warnings) log_.warn(warning);
+void Trainer::save_last() {
+  signals_.enter(StopPoint::kSave);
+  watch_.board().enter(Phase::kSaving);
+  const Ctx ctx = engine_->ctx();
+  if (!checkpoints_.has(step_)) check_state();
+  checkpoints_.finish(ctx, save_args());
+  signals_.enter(StopPoint::kStep);
 }
 
-StepMessage Trainer::message(const LossStats& losses) const {
+StepMessage Trainer::message(const LossStats& losses) {
   const auto request = signals_.pending();
   StepMessage mine{.losses = losses,
                    .stop = request ? static_cast<int64_t>(request->code) : 0,
+                   .save = checkpoints_.state(),
                    .peak_memory_bytes = peak_resident_bytes()};
   batches_->tell(mine);
   return mine;
@@ -342,7 +353,15 @@ std::optional<SignalWatch::Request> Trainer::stop_request() {
   return stop_heard();
 }
 
-ExitCode Trainer::run() { return train(); }
+ExitCode Trainer::run() {
+  try {
+    return train();
+  } catch (const Error& error) {
+    // What is being saved is of an earlier step and good.
+    if (ranks_.size() == 1 || dynamic_cast<const comm::SharedError*>(&error) != nullptr) checkpoints_.wait();
+    throw;
+  }
+}
 
 ExitCode Trainer::train() {
   const auto& c = config_;
@@ -382,7 +401,7 @@ ExitCode Trainer::train() {
     for (const double ms : recent_ms_) mean_ms += ms / static_cast<double>(recent_ms_.size());
     row.eta_sec = mean_ms / 1e3 * static_cast<double>(c.train.steps - step_);
     report(row);
-    say(retention_.poll());
+    checkpoints_.poll(heard_.save);
     if (c.log.stats_every > 0 && step_ % c.log.stats_every == 0) write_statistics();
     const bool validated = validate_if_due();
     const bool saves = c.checkpoint.every > 0 && step_ % c.checkpoint.every == 0;
@@ -391,8 +410,7 @@ ExitCode Trainer::train() {
   }
   if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) log_.info(sent);
   if (stop && step_ < c.train.steps) {
-    save();
-    say(retention_.wait());
+    save_last();
     log_.info(
         str_cat(stop->name, ": stopped after step ", step_, " of ", c.train.steps, "; the same command continues"));
     signals_.finish(stop->code);
@@ -400,14 +418,12 @@ ExitCode Trainer::train() {
   }
   validate();
   if ((stop = stop_request()) && validated_step_ != step_ && !validation_->empty()) {
-    save();
-    say(retention_.wait());
+    save_last();
     log_.info(str_cat(stop->name, ": stopped after the last step; the same command validates and ends"));
     signals_.finish(stop->code);
     return stop->code;
   }
-  save();
-  say(retention_.wait());
+  save_last();
   signals_.finish(ExitCode::kDone);
   watch_.board().enter(Phase::kEnding);
   log_.info(str_cat("memory: peak of the process ", memory_.report(*backend_)));

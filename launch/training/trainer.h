@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/io/safetensors.h"
 #include "launch/config/run_config.h"
+#include "launch/training/checkpointer.h"
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
 #include "launch/training/metrics.h"
@@ -17,7 +18,6 @@
 #include "launch/training/step_batches.h"
 #include "launch/training/validation.h"
 #include "parallel/checkpoint/load.h"
-#include "parallel/checkpoint/retention.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/mesh/mesh.h"
 
@@ -65,10 +65,11 @@ class Trainer {
   void report(const MetricsRow& row);
   void write_statistics();
   void validate();
-  void save();
-  void say(const checkpoint::Retention::Report& report);
-  void check_state();  ///< throws Error(kNonFinite) when a weight or moment is not finite
-  StepMessage message(const LossStats& losses) const;      ///< of this rank
+  checkpoint::SaveArgs save_args();
+  void save();                                   ///< begins a checkpoint
+  void save_last();                              ///< has one of this step, and waits for it
+  void check_state();                            ///< throws Error(kNonFinite) when a weight or moment is not finite
+  StepMessage message(const LossStats& losses);  ///< of this rank
   std::optional<SignalWatch::Request> stop_request();      ///< exchanges a message; of any rank, the same on all
   std::optional<SignalWatch::Request> stop_heard() const;  ///< the request in the last message of all
 
@@ -83,12 +84,12 @@ class Trainer {
   MemoryLedger memory_;
   Log& log_;
   mesh::Mesh mesh_;
-  RunDirectory directory_;           ///< locked by rank 0
-  checkpoint::Retention retention_;  ///< rank 0's works
+  RunDirectory directory_;  ///< locked by rank 0
   RankWatch& watch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::optional<Engine> engine_;
+  Checkpointer checkpoints_;            ///< after what it saves
   std::optional<MetricsFile> metrics_;  ///< rank 0's
   std::unique_ptr<data::Prefetcher> reader_;
   std::optional<Validation> validation_;
@@ -98,7 +99,6 @@ class Trainer {
   double peak_flops_ = 0;          ///< of all ranks
   int64_t step_ = 0;               ///< completed
   int64_t tokens_ = 0;
-  int64_t saved_step_ = -1;
   int64_t validated_step_ = -1;
 };
 

@@ -57,6 +57,7 @@ void Job::start(Work work) {
       thrown_ = std::current_exception();
     }
     ended_.store(true, std::memory_order_release);
+    ended_.notify_all();
   });
 }
 

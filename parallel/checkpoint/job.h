@@ -24,6 +24,7 @@ class Job {
   void start(Work work);
   bool started() const { return thread_.joinable(); }  ///< and not taken yet
   bool ended() const { return ended_.load(std::memory_order_acquire); }
+  void wait() const { ended_.wait(false, std::memory_order_acquire); }  ///< for its end; started only
   void cancel() { cancel_.store(true, std::memory_order_relaxed); }
   /// Waits for its end and throws what it threw.
   void take();

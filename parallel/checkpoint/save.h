@@ -40,16 +40,16 @@ struct Saved {
   std::vector<std::string> warnings;           ///< rank 0's, of damaged ones among them
 };
 
-/// Writes one checkpoint; called by all ranks with the same state, texts and `keep`, and returns the same on all of
-/// them, once the checkpoint is there. With an optimizer: its owned master weights in the accumulate dtype and both
-/// moments (NAME.m, NAME.v). Counted pieces only: of several copies one is stored, padded vocabulary rows are not. Host
-/// memory is bounded by 16 MiB, whatever the model, and on rank 0 by the manifest.
-/// The directory has the suffix `.partial` until every file is durable and is then renamed, so a process killed at any
-/// moment leaves the checkpoints of before, or those and the new one. A checkpoint of the same step is replaced.
-/// Retention comes last and as Retention does it: only checkpoints that verify in full count, the new one among them.
-/// Errors of any rank are thrown by all, as comm::SharedError: full disk or size limit exit 6, a directory that is
-/// unwritable or not visible to every rank exit 2; what was there before stays, the partial directory is removed. The
-/// process must ignore SIGXFSZ to get EFBIG instead of a signal.
+/// Writes one checkpoint by a BackgroundSave and waits for it; called by all ranks with the same state, texts and
+/// `keep`, and returns the same on all of them, once the checkpoint is there and has been read back. With an optimizer:
+/// its owned master weights in the accumulate dtype and both moments (NAME.m, NAME.v). Counted pieces only: of several
+/// copies one is stored, padded vocabulary rows are not. Host memory is bounded by 16 MiB, whatever the model, and on
+/// rank 0 by the manifest. The directory has the suffix `.partial` until every file is durable and is then renamed, so
+/// a process killed at any moment leaves the checkpoints of before, or those and the new one. A checkpoint of the same
+/// step is replaced. Retention comes last and as Retention does it: only checkpoints that verify in full count, the new
+/// one among them. Errors of any rank are thrown by all, as comm::SharedError: full disk or size limit exit 6, a
+/// directory that is unwritable or not visible to every rank exit 2; what was there before stays, the partial directory
+/// is removed. The process must ignore SIGXFSZ to get EFBIG instead of a signal.
 Saved save(const Ctx& ctx, const SaveArgs& args);
 
 /// A named stream of tensors for write_tensors: `produce` is called once a tensor, in order, and hands all its bytes

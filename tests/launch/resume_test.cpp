@@ -106,6 +106,26 @@ TEST_F(Resume, DamagedNewestCheckpointFallsBackAndSaysSo) {
   EXPECT_EQ(run_.exact_metrics("damaged"), expected);
 }
 
+TEST_F(Resume, SavesThatFailAreToldAndTriedAgainAndEndTheRunAtTheThird) {
+  const auto expected = unbroken();
+  ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a train.steps=6").code, 0);
+  // Weights do not fit 40 KB, metrics of a few steps do.
+  const ShellResult limited = run_shell("cd " + shell_quote(run_.dir().string()) + " && bash -c 'ulimit -f 40; exec " +
+                                        std::string(ASHLAR_BINARY) + " train tiny.toml run.dir=a'");
+  EXPECT_EQ(limited.code, 6) << limited.err;
+  const std::string said = limited.out + limited.err;
+  EXPECT_NE(said.find("tried again at the next interval (1 of 3 in a row): [file] cannot write"), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("(2 of 3 in a row)"), std::string::npos) << said;
+  EXPECT_NE(said.find("three saves in a row failed: "), std::string::npos) << said;
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(run_.dir() / "a/checkpoints"))
+    left.push_back(entry.path().filename());
+  EXPECT_EQ(left.size(), 2U) << "steps 3 and 6, and nothing of the failed ones";
+  EXPECT_EQ(run_.ashlar("train tiny.toml run.dir=a").code, 0);
+  EXPECT_EQ(run_.exact_metrics("a").size(), expected.size());
+}
+
 TEST_F(Resume, MoreStepsContinueAFinishedRun) {
   ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a schedule.kind=constant").code, 0);
   const ShellResult again = run_.ashlar("train tiny.toml run.dir=a schedule.kind=constant");

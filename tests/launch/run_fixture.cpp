@@ -82,6 +82,7 @@ std::vector<std::string> RunFixture::exact_metrics(const std::string& run_dir) c
   std::ifstream in(dir() / run_dir / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     const auto row = nlohmann::json::parse(line);
+    if (row.contains("save_ms")) continue;  // a time
     std::string text = row.at("step").dump();
     for (const char* key : {"loss", "grad_norm", "lr", "tokens", "val_loss"}) {
       if (row.contains(key)) text += str_cat(" ", key, " ", row.at(key).dump());

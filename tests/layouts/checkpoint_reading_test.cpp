@@ -62,7 +62,7 @@ class ReadingByAll : public ::testing::Test {
     return bytes;
   }
 
-  comm::Communicator& world_ = bootstrap().world();
+  comm::ControlPlane& world_ = bootstrap().control();
   SharedDir dir_{world_};
   const fs::path run_ = dir_.path() / "run";
   OnMesh mesh_;
@@ -76,7 +76,7 @@ class ReadingByAll : public ::testing::Test {
 TEST_F(ReadingByAll, EachRankReadsItsShareTwiceAndNotTheWhole) {
   const checkpoint::Saved saved = save(1);
   const std::string before = master();
-  world_.barrier().wait();
+  comm::meet(world_);
   const int64_t start = bytes_read();
   const auto found = checkpoint::newest_good(run_, log_, world_);
   ASSERT_TRUE(found.has_value());
@@ -103,7 +103,7 @@ TEST_F(ReadingByAll, ADamagedByteInAnyShareIsEverybodysVerdict) {
         bytes.seekp(middle);
         bytes.put(static_cast<char>(byte ^ 1));
       }
-      world_.barrier().wait();
+      comm::meet(world_);
     };
     flip();
     Log log([](std::string_view) {});
@@ -124,7 +124,7 @@ TEST_F(ReadingByAll, OneRankReadsTheManifest) {
   const fs::path saved = save(1).path;
   const fs::path empty = dir_.path() / "empty";
   if (world_.rank() == 0) fs::create_directories(empty);
-  world_.barrier().wait();
+  comm::meet(world_);
   const checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(world_.rank() == 0 ? saved : empty, world_);
   EXPECT_EQ(reader.tensors().size(), 3U);
   if (world_.size() == 1) return;

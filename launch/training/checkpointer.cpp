@@ -1,0 +1,101 @@
+#include "launch/training/checkpointer.h"
+
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "launch/training/memory.h"
+#include "parallel/comm/together.h"
+
+namespace ashlar::training {
+
+using checkpoint::BackgroundSave;
+
+constexpr int kMostFailures = 3;
+
+Checkpointer::Checkpointer(const CheckpointerArgs& args)
+    : ranks_(args.ranks),
+      log_(args.log),
+      saving_(args.ranks),
+      retention_(args.run_dir, args.ranks.rank() == 0 ? args.keep : 0) {}
+
+int64_t Checkpointer::reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer) {
+  saving_.reserve(ctx, store, &optimizer);
+  return saving_.snapshot_bytes();
+}
+
+void Checkpointer::loaded(const checkpoint::Found& checkpoint) {
+  step_ = checkpoint.step;
+  retention_.trust(checkpoint);
+}
+
+void Checkpointer::begin(const Ctx& ctx, const checkpoint::SaveArgs& args) {
+  if (has(args.state.step)) return;
+  while (!saving_.free()) note(saving_.wait_phase());
+  saving_.begin(ctx, args, BackgroundSave::From::kCopy);
+  step_ = args.state.step;
+}
+
+SaveState Checkpointer::state() {
+  if (saving_.idle()) return SaveState::kNone;
+  switch (saving_.state()) {
+    case checkpoint::SaveState::kDone: return SaveState::kDurable;
+    case checkpoint::SaveState::kWriting: return SaveState::kWriting;
+    case checkpoint::SaveState::kFailed: return SaveState::kFailed;
+  }
+  return SaveState::kFailed;
+}
+
+void Checkpointer::poll(SaveState heard) {
+  if (heard != SaveState::kNone) {
+    note(saving_.advance(heard == SaveState::kDurable   ? checkpoint::SaveState::kDone
+                         : heard == SaveState::kWriting ? checkpoint::SaveState::kWriting
+                                                        : checkpoint::SaveState::kFailed));
+  }
+  say(retention_.poll());
+}
+
+void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
+  last_ = step_ == args.state.step;  // when another step's fails, this one is still to come
+  while (!saving_.idle()) note(saving_.wait_phase());
+  if (step_ != args.state.step) {
+    last_ = true;
+    saving_.begin(ctx, args, BackgroundSave::From::kState);
+    step_ = args.state.step;
+    while (!saving_.idle()) note(saving_.wait_phase());
+  }
+  say(retention_.wait());
+}
+
+void Checkpointer::wait() {
+  while (!saving_.idle()) note(saving_.wait_phase());
+}
+
+void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
+  if (outcome.saved) {
+    failures_ = 0;
+    log_.info(str_cat("saved ", outcome.saved->path.string(), " (", human_bytes(outcome.saved->bytes), " in ",
+                      absl::StrFormat("%.1f", outcome.saved->seconds), " s)"));
+  }
+  if (outcome.damage) log_.warn(str_cat("what was saved cannot be read back, older ones are kept: ", *outcome.damage));
+  if (outcome.verified) {
+    retention_.trust(*outcome.verified);
+    retention_.start(outcome.verified->step);
+  }
+  if (!outcome.failure) return;
+  ++failures_;
+  step_ = -1;
+  const std::string text = outcome.failure->what();
+  if (last_ || failures_ == kMostFailures) {
+    comm::together(ranks_, [&] {
+      throw resource_error("checkpoint", last_ ? "the last save failed" : "three saves in a row failed", ": ", text,
+                           "; the checkpoints before stay");
+    });
+  }
+  log_.warn(str_cat("a save failed and is tried again at the next interval (", failures_, " of ", kMostFailures,
+                    " in a row): ", text));
+}
+
+void Checkpointer::say(const checkpoint::Retention::Report& report) {
+  for (const std::string& warning : report.warnings) log_.warn(warning);
+}
+
+}  // namespace ashlar::training

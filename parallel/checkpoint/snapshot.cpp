@@ -1,0 +1,118 @@
+#include "parallel/checkpoint/snapshot.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/nn/slab_parts.h"
+
+namespace ashlar::checkpoint {
+namespace {
+
+constexpr int64_t kPartBytes = int64_t{16} << 20;  // what is written, or copied, between two looks at anything else
+
+int64_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.dtype()); }
+
+}  // namespace
+
+std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
+  struct SlabToStore {
+    nn::SlabTensor slab;
+    const char* suffix;
+  };
+  std::vector<File> files;
+  const auto add = [&](Group group, std::span<const nn::PieceRange> ranges, const std::vector<SlabToStore>& slabs) {
+    File file{.group = group, .name = file_name(group, source.rank)};
+    for (const SlabToStore& s : slabs) {
+      for (const nn::PieceRange& range : ranges) {
+        const nn::Piece& piece = *range.ref->piece;
+        if (!piece.counted) continue;  // a further copy is another rank's to write
+        io::TensorSpec global{.name = piece.name + s.suffix, .dtype = io::to_file_dtype(s.slab.data.dtype())};
+        for (int i = 0; i < piece.global_shape.rank(); ++i) global.shape.push_back(piece.global_shape[i]);
+        const std::vector<nn::RangeBlock> parts = nn::blocks_of(range);
+        for (size_t i = 0; i < parts.size(); ++i) {
+          const nn::RangeBlock& part = parts[i];
+          file.blocks.push_back({.global = global,
+                                 .group = group,
+                                 .block = {.row = part.row, .col = part.col, .rows = part.rows, .cols = part.cols},
+                                 .stored_as = parts.size() == 1 ? global.name : str_cat(global.name, ".part", i)});
+          file.sources.push_back(s.slab.of(range).flat_range(part.offset, part.rows * part.cols));
+        }
+      }
+    }
+    if (!file.blocks.empty()) files.push_back(std::move(file));
+  };
+  if (const optim::Optimizer* optimizer = source.optimizer; optimizer != nullptr) {
+    add(Group::kWeights, optimizer->ranges(), {{optimizer->master(), ""}});
+    add(Group::kOptimizer, optimizer->ranges(), {{optimizer->m(), ".m"}, {optimizer->v(), ".v"}});
+  } else {
+    const std::vector<nn::PieceRange> all = nn::piece_ranges(source.store, nn::SlabParts::whole(source.store));
+    add(Group::kWeights, all, {{{.data = source.store.values()}, ""}});
+  }
+  return files;
+}
+
+int64_t Snapshot::bytes_of(const Source& source) {
+  int64_t bytes = 0;
+  for (const File& file : files_of(source)) {
+    for (const Tensor& tensor : file.sources) bytes += checkpoint::bytes_of(tensor);
+  }
+  return bytes;
+}
+
+void Snapshot::reserve(const Source& source) {
+  const int64_t bytes = bytes_of(source);
+  if (bytes <= reserved_) return;
+  memory_ = std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
+  reserved_ = bytes;
+}
+
+void Snapshot::refer(const Source& source) {
+  files_ = files_of(source);
+  ctx_ = &source.ctx;
+}
+
+void Snapshot::copy(const Source& source) {
+  reserve(source);
+  refer(source);
+  std::byte* to = memory_.get();
+  for (const File& file : files_) {
+    for (const Tensor& tensor : file.sources) {
+      ctx_->backend.copy_to_host(tensor.view(), to, ctx_->stream);
+      to += checkpoint::bytes_of(tensor);
+    }
+  }
+  ctx_ = nullptr;
+}
+
+Manifest Snapshot::write(const std::filesystem::path& directory, const Job::Cancelled& cancelled) const {
+  Manifest list;
+  const std::byte* copied = memory_.get();
+  std::vector<std::byte> buffer;
+  for (const File& file : files_) {
+    size_t next = 0;  // write_blocks asks for the blocks in the order given
+    const auto produce = [&](const StoredBlock&, const EmitBytes& emit) {
+      const Tensor& source = file.sources[next++];
+      const int64_t element = size_of(source.dtype());
+      for (int64_t at = 0; at < source.size();) {
+        if (cancelled()) throw Interrupted();
+        const int64_t count = std::min(kPartBytes / element, source.size() - at);
+        const auto bytes = static_cast<size_t>(count * element);
+        if (ctx_ != nullptr) {
+          buffer.resize(std::max(buffer.size(), bytes));
+          ctx_->backend.copy_to_host(source.flat_range(at, count).view(), buffer.data(), ctx_->stream);
+          emit(std::span(buffer).first(bytes));
+        } else {
+          emit({copied, bytes});
+          copied += bytes;
+        }
+        at += count;
+      }
+    };
+    add_file(list, write_blocks(directory, file.name, file.blocks, produce));
+  }
+  return list;
+}
+
+}  // namespace ashlar::checkpoint

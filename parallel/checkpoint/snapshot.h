@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/autograd/ctx.h"
+#include "core/nn/parameter.h"
+#include "core/optim/optimizer.h"
+#include "parallel/checkpoint/job.h"
+#include "parallel/checkpoint/writer.h"
+
+namespace ashlar::checkpoint {
+
+/// What one rank saves: its counted pieces, as the files that hold them. With an optimizer its owned master weights and
+/// both moments (NAME.m, NAME.v), without one the store's values in their storage dtype.
+class Snapshot {
+ public:
+  struct Source {
+    const Ctx& ctx;
+    const nn::ParameterStore& store;
+    const optim::Optimizer* optimizer = nullptr;
+    int rank = 0;
+  };
+
+  /// The bytes that `copy` takes of host memory.
+  static int64_t bytes_of(const Source& source);
+  /// Takes that memory now, touched, so that the first copy costs no more than the others.
+  void reserve(const Source& source);
+  int64_t reserved_bytes() const { return reserved_; }
+
+  /// Copies everything to host memory; the state may change afterwards.
+  void copy(const Source& source);
+  /// Remembers where everything is: the state must stay as it is until `write` has returned.
+  void refer(const Source& source);
+
+  /// Writes this rank's files durably and lists them: no file for nothing. On any thread; reads only the snapshot.
+  /// Errors as io::AtomicFile. Throws Interrupted when cancelled.
+  Manifest write(const std::filesystem::path& directory, const Job::Cancelled& cancelled) const;
+  class Interrupted {};
+
+ private:
+  struct File {
+    Group group;
+    std::string name;
+    std::vector<StoredBlock> blocks;
+    std::vector<Tensor> sources;  ///< of the same block, flat
+  };
+  static std::vector<File> files_of(const Source& source);
+
+  std::vector<File> files_;
+  const Ctx* ctx_ = nullptr;  ///< to read the sources with; null: they have been copied to memory_
+  std::unique_ptr<std::byte[]> memory_;
+  int64_t reserved_ = 0;
+};
+
+}  // namespace ashlar::checkpoint
