@@ -190,8 +190,9 @@ bool PeerWatch::has_died(size_t peer) {
   Peer& p = peers_[peer];
   const size_t behind = (peer + peers_.size() - self_) % peers_.size();
   const bool asked = (behind & (behind - 1)) == 0;  // a power of two
+  RankPage& page = pages_[peer];
+  p.dead = p.dead || look_at(page.found_dead) != 0;
   if (p.dead || !asked) return p.dead;
-  const RankPage& page = pages_[peer];
   if (!p.opened) {
     p.opened = true;
     p.stat = open(str_cat("/proc/", page.pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
@@ -201,6 +202,8 @@ bool PeerWatch::has_died(size_t peer) {
   const ssize_t size = p.stat < 0 ? -1 : pread(p.stat, text, sizeof(text), 0);
   const ProcessStat stat = size <= 0 ? ProcessStat{} : parse_process_stat({text, static_cast<size_t>(size)});
   p.dead = stat.started != page.started || stat.state == 'Z' || stat.state == 'X';
+  // The one that is to report it may not be among those that look.
+  if (p.dead) publish(page.found_dead, 1u);
   return p.dead;
 }
 

@@ -62,9 +62,10 @@ struct RankPage {
   int32_t micro_batch = -1;
   int32_t pipeline = -1, data = -1, tensor = -1;  ///< the rank's place in the mesh, once it has one
   uint32_t waiting = 0;                           ///< the main thread waits for other ranks
-  uint64_t started = 0;                           ///< this process, in clock ticks since the machine did
-  int64_t heartbeat_ms = 0;                       ///< by machine_ms()
-  int64_t step = -1;                              ///< -1: before the first
+  uint32_t found_dead = 0;   ///< whoever saw that this process has ended tells the ranks that did not look
+  uint64_t started = 0;      ///< this process, in clock ticks since the machine did
+  int64_t heartbeat_ms = 0;  ///< by machine_ms()
+  int64_t step = -1;         ///< -1: before the first
   int64_t phase_since_ms = 0;
   uint64_t progress = 0;        ///< grows with whatever gets done: operations, blocks, bytes read and written
   int64_t progress_ms = 0;      ///< when the rank's watch last saw it grow

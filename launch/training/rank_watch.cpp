@@ -46,7 +46,8 @@ RankWatch::RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& h
   signals_.ask_whether_over([this] {
     const std::span<const RankPage> pages = meeting_.pages->pages();
     return std::any_of(pages.begin(), pages.end(), [](const RankPage& page) {
-      return look_at(page.state) == RankState::kFailed || look_at(page.state) == RankState::kCrashed;
+      return look_at(page.state) == RankState::kFailed || look_at(page.state) == RankState::kCrashed ||
+             look_at(page.found_dead) != 0;
     });
   });
 }

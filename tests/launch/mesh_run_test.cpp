@@ -187,7 +187,7 @@ TEST_F(MeshRun, ARankThatIsKilledDuringTheStartIsNamed) {
       run_.start(str_cat(kOnFourRanks,
                          "model.d_model=1024 model.n_heads=16 model.n_kv_heads=16 model.n_layers=8 train.steps=100000"),
                  "log");
-  for (int i = 0; i < 6000 && !std::filesystem::exists(run_.dir() / "r/.ranks/rank-00003"); ++i)
+  for (int i = 0; i < 6000 && run_.read("log").find("layout: ") == std::string::npos; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // every rank has seen every other
   EXPECT_LT(kill_rank_3(run_.dir(), pid), 10);

@@ -74,7 +74,7 @@ TEST_F(Harness, AHangIsCutAndEachRankSaysWhereItIs) {
   EXPECT_NE(result.code, 0);
   EXPECT_NE(result.code, 124) << "it ended by itself";
   EXPECT_THAT(result.out,
-              AllOf(HasSubstr("rank 0: Harness.BehavesAsTold did not end within 2 s; last operation: all_gather"),
+              AllOf(HasSubstr("rank 0: Harness.BehavesAsTold did not end within 2 s; last operation: host gather"),
                     HasSubstr("rank 1: Harness.BehavesAsTold did not end within 2 s; last operation: barrier on "
                               "world")));
 }
