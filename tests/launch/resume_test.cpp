@@ -107,7 +107,6 @@ TEST_F(Resume, DamagedNewestCheckpointFallsBackAndSaysSo) {
 }
 
 TEST_F(Resume, SavesThatFailAreToldAndTriedAgainAndEndTheRunAtTheThird) {
-  const auto expected = unbroken();
   ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a train.steps=6").code, 0);
   // Weights do not fit 40 KB, metrics of a few steps do.
   const ShellResult limited = run_shell("cd " + shell_quote(run_.dir().string()) + " && bash -c 'ulimit -f 40; exec " +
@@ -123,7 +122,7 @@ TEST_F(Resume, SavesThatFailAreToldAndTriedAgainAndEndTheRunAtTheThird) {
     left.push_back(entry.path().filename());
   EXPECT_EQ(left.size(), 2U) << "steps 3 and 6, and nothing of the failed ones";
   EXPECT_EQ(run_.ashlar("train tiny.toml run.dir=a").code, 0);
-  EXPECT_EQ(run_.exact_metrics("a").size(), expected.size());
+  EXPECT_EQ(run_.metric("a", "loss").size(), 60U);
 }
 
 TEST_F(Resume, MoreStepsContinueAFinishedRun) {
