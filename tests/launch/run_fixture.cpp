@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -52,6 +53,7 @@ pid_t RunFixture::start(const std::string& words, const std::string& log) const 
                              words + " >>" + shell_quote(log) + " 2>&1";
   const pid_t pid = fork();
   if (pid == 0) {
+    signal(SIGINT, SIG_DFL);  // ignored by what runs in the background of a script, and inherited
     execl("/bin/bash", "bash", "-c", script.c_str(), nullptr);
     _exit(127);
   }
