@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "launch/commands/commands.h"
-#include "launch/training/signals.h"
+#include "launch/watch/signals.h"
 #include "launch/world.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/together.h"
@@ -42,8 +42,8 @@ int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootst
   std::_Exit(static_cast<int>(code));
 }
 
-int run(const std::vector<std::string>& words, ashlar::training::SignalWatch& signals,
-        ashlar::comm::Bootstrap& bootstrap, ashlar::Log& log, const bool& lines_lost) {
+int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signals, ashlar::comm::Bootstrap& bootstrap,
+        ashlar::Log& log, const bool& lines_lost) {
   try {
     const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
     const bool lost = !std::cout.flush() || lines_lost;
@@ -70,8 +70,8 @@ int run(const std::vector<std::string>& words, ashlar::training::SignalWatch& si
 }  // namespace
 
 int main(int argc, char** argv) {
-  ashlar::training::SignalWatch signals;  // before any thread exists
-  std::signal(SIGPIPE, SIG_IGN);          // a reader that went away is a failed write, reported where it happens
+  ashlar::watch::SignalWatch signals;  // before any thread exists
+  std::signal(SIGPIPE, SIG_IGN);       // a reader that went away is a failed write, reported where it happens
   std::signal(SIGXFSZ, SIG_IGN);
   // Rank 0 speaks for all; what another rank warns of is its own.
   const int64_t rank = ashlar::launch::world_from_environment().rank;

@@ -92,7 +92,7 @@ int run_bench(std::span<const std::string> words, Session& session) {
                     "; ashlar bench --help lists all");
 }
 
-training::SignalWatch::Speaker speaker_of(const World& world) {
+watch::SignalWatch::Speaker speaker_of(const World& world) {
   // As long as it takes to see that a rank is gone, on this machine or, where there are others, on one of them.
   const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
   return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience};
@@ -164,7 +164,7 @@ bool prints_its_result(const std::vector<std::string>& words) {
   return words.empty() || words[0] != "train" || std::any_of(words.begin(), words.end(), asks_for_help);
 }
 
-int run_command(const std::vector<std::string>& words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log) {
   Session session{.signals = signals, .bootstrap = bootstrap, .log = log, .cores = {}, .watch = nullptr};
   const std::vector<Command> all = command_table(session);
@@ -190,8 +190,8 @@ int run_command(const std::vector<std::string>& words, training::SignalWatch& si
   if (!found.asks_for_signals && !comm::launched_by_mpi()) return run_with_advice(found, rest);
   // While a run starts nobody knows its configuration; what takes a minute without a byte read is no start.
   session.watch =
-      training::watch_ranks(bootstrap.control(), signals, {.after_seconds = found.asks_for_signals ? 60.0 : 0});
-  return training::naming_the_lost(*session.watch, [&] {
+      watch::watch_ranks(bootstrap.control(), signals, {.after_seconds = found.asks_for_signals ? 60.0 : 0});
+  return watch::naming_the_lost(*session.watch, [&] {
     if (found.by_all_ranks) return run_with_advice(found, rest);
     comm::ControlPlane& ranks = bootstrap.control();
     int code = 0;

@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "core/base/log.h"
-#include "launch/training/signals.h"
+#include "launch/watch/signals.h"
 #include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
 
 /// Runs `ashlar WORDS...` and returns its exit code. One table of subcommands makes dispatch and the overview.
-int run_command(const std::vector<std::string>& words, training::SignalWatch& signals, comm::Bootstrap& bootstrap,
+int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log);
 
 /// False for a command whose result lies in files and whose lines only tell of it (train): it goes on when standard

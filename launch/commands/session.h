@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "core/base/log.h"
-#include "launch/training/rank_watch.h"
-#include "launch/training/signals.h"
+#include "launch/watch/rank_watch.h"
+#include "launch/watch/signals.h"
 #include "launch/world.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -12,11 +12,11 @@ namespace ashlar::launch {
 
 /// What every command works with.
 struct Session {
-  training::SignalWatch& signals;
+  watch::SignalWatch& signals;
   comm::Bootstrap& bootstrap;
   Log& log;
-  Cores cores;                                 ///< of this rank
-  std::unique_ptr<training::RankWatch> watch;  ///< of all ranks: under a launcher, and in `train`
+  Cores cores;                              ///< of this rank
+  std::unique_ptr<watch::RankWatch> watch;  ///< of all ranks: under a launcher, and in `train`
 };
 
 }  // namespace ashlar::launch

@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/error.h"
-#include "launch/training/process.h"
+#include "launch/watch/process.h"
 #include "parallel/comm/bootstrap.h"
 
 namespace ashlar::training {
@@ -65,9 +65,9 @@ LockHolder this_process() {
   const int pid = getpid();
   return {.host = comm::Bootstrap::host_name(),
           .pid = pid,
-          .started = process_stat(pid).started,
-          .boot = boot_id(),
-          .pid_space = pid_space(),
+          .started = watch::process_stat(pid).started,
+          .boot = watch::boot_id(),
+          .pid_space = watch::pid_space(),
           .since = absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::Now(), absl::UTCTimeZone())};
 }
 
@@ -103,7 +103,7 @@ Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
   // The machine has started anew since; another one of its name would be its own mistake.
   if (holder.boot != self.boot) return holder.host == self.host ? Liveness::kDead : Liveness::kUnknown;
   if (holder.pid_space != self.pid_space) return Liveness::kUnknown;
-  const ProcessStat now = process_stat(static_cast<int>(holder.pid));
+  const watch::ProcessStat now = watch::process_stat(static_cast<int>(holder.pid));
   const bool lives = now.started == holder.started && now.started != 0 && now.state != 'Z' && now.state != 'X';
   return lives ? Liveness::kAlive : Liveness::kDead;
 }

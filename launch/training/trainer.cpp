@@ -102,7 +102,7 @@ void Trainer::set_up(TrainerArgs& args) {
   std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
-  watch_.board().enter(Phase::kLoading);
+  watch_.board().enter(watch::Phase::kLoading);
   if (args.restart || !restore()) {
     if (c.run.init_from) {
       const std::filesystem::path from = checkpoint::resolve(*c.run.init_from, log_, ranks_);
@@ -123,7 +123,7 @@ void Trainer::set_up(TrainerArgs& args) {
     });
   }
 
-  watch_.board().enter(Phase::kStarting);
+  watch_.board().enter(watch::Phase::kStarting);
   comm::together(ranks_, [&] {
     std::vector<data::WeightedDataset> again;  // for readers of their own
     for (const auto& d : args.datasets) again.push_back({d.dataset->reopened(), d.weight});
@@ -154,14 +154,14 @@ EngineOptions Trainer::watched_options() {
   EngineOptions options = engine_options(config_);
   options.after_node = [this] { watch_.board().tick(); };
   options.before_action = [this](const pipeline::Action& action) {
-    RankBoard& board = watch_.board();
-    const Phase phase = board.page().phase;
-    if (phase == Phase::kValidating || phase == Phase::kStatistics) return board.tick();
+    watch::RankBoard& board = watch_.board();
+    const watch::Phase phase = board.page().phase;
+    if (phase == watch::Phase::kValidating || phase == watch::Phase::kStatistics) return board.tick();
     using enum pipeline::ActionKind;
-    board.enter(action.kind == kForward          ? Phase::kForward
-                : action.kind == kBackwardWeight ? Phase::kBackwardWeight
-                : action.kind == kTransfer       ? Phase::kTransfer
-                                                 : Phase::kBackward,
+    board.enter(action.kind == kForward          ? watch::Phase::kForward
+                : action.kind == kBackwardWeight ? watch::Phase::kBackwardWeight
+                : action.kind == kTransfer       ? watch::Phase::kTransfer
+                                                 : watch::Phase::kBackward,
                 action.kind == kTransfer ? -1 : action.micro_batch);
   };
   return options;
@@ -199,7 +199,7 @@ bool Trainer::restore() {
 
 StepResult Trainer::step(MetricsRow& row) {
   const double begin = now_sec();
-  RankBoard& board = watch_.board();
+  watch::RankBoard& board = watch_.board();
   board.step(step_ + 1);
   if (heard_.unread != 0) {
     comm::together(ranks_, [&] { batches_->advance(); });  // what one reader met is an error of all
@@ -209,9 +209,9 @@ StepResult Trainer::step(MetricsRow& row) {
   row.data_wait_ms = heard_.next_data_wait_ms;
   const StepCounts counts = heard_.next;
   const LossStats own = engine_->backward(batches_->current(), step_, counts);
-  board.enter(Phase::kReadingData);
+  board.enter(watch::Phase::kReadingData);
   if (step_ + 1 < config_.train.steps) batches_->read_ahead();
-  board.enter(Phase::kOptimizer);
+  board.enter(watch::Phase::kOptimizer);
   StepExchange exchange(ranks_, message(own));
   engine_->reduce_norm();
   heard_ = exchange.wait();
@@ -223,7 +223,7 @@ StepResult Trainer::step(MetricsRow& row) {
   tokens_ += result.tokens;
   row.step_ms = (now_sec() - begin) * 1e3;
   board.step_took(row.step_ms);
-  board.enter(Phase::kReporting);
+  board.enter(watch::Phase::kReporting);
   row.peak_memory_bytes = heard_.peak_memory_bytes;
   return result;
 }
@@ -236,7 +236,7 @@ void Trainer::report(const MetricsRow& row) {
 }
 
 void Trainer::write_statistics() {
-  watch_.board().enter(Phase::kStatistics);
+  watch_.board().enter(watch::Phase::kStatistics);
   const Ctx ctx = engine_->ctx();
   const zero::GlobalNorm& norms = engine_->norms();
   const auto& optimizer = *engine_->optimizer();
@@ -258,14 +258,14 @@ void Trainer::write_statistics() {
 void Trainer::validate() {
   if (validation_->empty() || validated_step_ == step_) return;
   const double begin = now_sec();
-  signals_.enter(StopPoint::kValidation);
+  signals_.enter(watch::StopPoint::kValidation);
   int64_t batch = 0;
   const std::optional<ValidationResult> seen = validation_->run(*engine_, [&] {
-    watch_.board().enter(Phase::kValidating, batch++);
+    watch_.board().enter(watch::Phase::kValidating, batch++);
     const auto request = signals_.pending();
     return request ? static_cast<int64_t>(request->code) : 0;
   });
-  signals_.enter(StopPoint::kStep);
+  signals_.enter(watch::StopPoint::kStep);
   if (!seen) {
     log_.info(str_cat("step ", step_, "  the validation was left before its end; its loss is not written"));
     return;
@@ -316,21 +316,21 @@ checkpoint::SaveArgs Trainer::save_args() {
 
 void Trainer::save() {
   const double begin = now_sec();
-  signals_.enter(StopPoint::kSave);
-  watch_.board().enter(Phase::kSaving);
+  signals_.enter(watch::StopPoint::kSave);
+  watch_.board().enter(watch::Phase::kSaving);
   check_state();
   checkpoints_.begin(engine_->ctx(), save_args());
-  signals_.enter(StopPoint::kStep);
+  signals_.enter(watch::StopPoint::kStep);
   if (metrics_) metrics_->append(str_cat("{\"step\":", step_, ",\"save_ms\":", (now_sec() - begin) * 1e3, "}"));
 }
 
 void Trainer::save_last() {
-  signals_.enter(StopPoint::kSave);
-  watch_.board().enter(Phase::kSaving);
+  signals_.enter(watch::StopPoint::kSave);
+  watch_.board().enter(watch::Phase::kSaving);
   const Ctx ctx = engine_->ctx();
   if (!checkpoints_.has(step_)) check_state();
   checkpoints_.finish(ctx, save_args());
-  signals_.enter(StopPoint::kStep);
+  signals_.enter(watch::StopPoint::kStep);
 }
 
 StepMessage Trainer::message(const LossStats& losses) {
@@ -343,12 +343,12 @@ StepMessage Trainer::message(const LossStats& losses) {
   return mine;
 }
 
-std::optional<SignalWatch::Request> Trainer::stop_heard() const {
+std::optional<watch::SignalWatch::Request> Trainer::stop_heard() const {
   if (heard_.stop == 0) return std::nullopt;
-  return SignalWatch::request_of(static_cast<ExitCode>(heard_.stop));
+  return watch::SignalWatch::request_of(static_cast<ExitCode>(heard_.stop));
 }
 
-std::optional<SignalWatch::Request> Trainer::stop_request() {
+std::optional<watch::SignalWatch::Request> Trainer::stop_request() {
   heard_ = StepExchange(ranks_, message({})).wait();
   return stop_heard();
 }
@@ -365,13 +365,13 @@ ExitCode Trainer::run() {
 
 ExitCode Trainer::train() {
   const auto& c = config_;
-  signals_.enter(StopPoint::kStep);
+  signals_.enter(watch::StopPoint::kStep);
   if (step_ >= c.train.steps) {
     log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps,
                       " steps; raise train.steps to go on"));
   }
   const model::FlopsPerToken flops = model::flops_per_token(c.model, c.train.sequence_length);
-  std::optional<SignalWatch::Request> stop;
+  std::optional<watch::SignalWatch::Request> stop;
   const auto validate_if_due = [&] {
     const bool due = c.train.eval_every > 0 && step_ > 0 && step_ % c.train.eval_every == 0;
     if (due) validate();
@@ -379,7 +379,7 @@ ExitCode Trainer::train() {
   };
   validate_if_due();  // what a signal has cut short
   if (step_ < c.train.steps) {
-    watch_.board().enter(Phase::kReadingData);
+    watch_.board().enter(watch::Phase::kReadingData);
     batches_->read_ahead();
     stop = stop_request();
   }
@@ -425,7 +425,7 @@ ExitCode Trainer::train() {
   }
   save_last();
   signals_.finish(ExitCode::kDone);
-  watch_.board().enter(Phase::kEnding);
+  watch_.board().enter(watch::Phase::kEnding);
   log_.info(str_cat("memory: peak of the process ", memory_.report(*backend_)));
   return ExitCode::kDone;
 }

@@ -12,11 +12,11 @@
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
 #include "launch/training/metrics.h"
-#include "launch/training/rank_watch.h"
 #include "launch/training/run_directory.h"
-#include "launch/training/signals.h"
 #include "launch/training/step_batches.h"
 #include "launch/training/validation.h"
+#include "launch/watch/rank_watch.h"
+#include "launch/watch/signals.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/mesh/mesh.h"
@@ -33,11 +33,11 @@ struct TrainerArgs {
   const config::Resolved& resolved;             ///< the same on all ranks
   std::vector<data::WeightedDataset> datasets;  ///< those of data.path, in its order: the reader's from now on
   comm::Bootstrap& bootstrap;                   ///< knows the ranks of the run
-  SignalWatch& signals;                         ///< watched already
+  watch::SignalWatch& signals;                  ///< watched already
   MemoryLedger memory;
-  Log& log;              ///< of this rank; what concerns all is said by rank 0
-  RankWatch& watch;      ///< of all ranks
-  bool restart = false;  ///< begin anew: what the run directory holds is set aside once nothing can fail any more
+  Log& log;                 ///< of this rank; what concerns all is said by rank 0
+  watch::RankWatch& watch;  ///< of all ranks
+  bool restart = false;     ///< begin anew: what the run directory holds is set aside once nothing can fail any more
 };
 
 /// Trains one configuration from where its run directory stands to its last step. All ranks make one and run it; rank 0
@@ -70,8 +70,8 @@ class Trainer {
   void save_last();                              ///< has one of this step, and waits for it
   void check_state();                            ///< throws Error(kNonFinite) when a weight or moment is not finite
   StepMessage message(const LossStats& losses);  ///< of this rank
-  std::optional<SignalWatch::Request> stop_request();      ///< exchanges a message; of any rank, the same on all
-  std::optional<SignalWatch::Request> stop_heard() const;  ///< the request in the last message of all
+  std::optional<watch::SignalWatch::Request> stop_request();      ///< exchanges a message; of any rank, the same on all
+  std::optional<watch::SignalWatch::Request> stop_heard() const;  ///< the request in the last message of all
 
   config::RunConfig config_;
   std::string config_toml_, tokenizer_json_;
@@ -80,12 +80,12 @@ class Trainer {
   comm::Bootstrap& bootstrap_;
   comm::ControlPlane& ranks_;
   bool first_rank_;  ///< the one that logs and writes
-  SignalWatch& signals_;
+  watch::SignalWatch& signals_;
   MemoryLedger memory_;
   Log& log_;
   mesh::Mesh mesh_;
   RunDirectory directory_;  ///< locked by rank 0
-  RankWatch& watch_;
+  watch::RankWatch& watch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::optional<Engine> engine_;

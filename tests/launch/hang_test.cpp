@@ -1,14 +1,14 @@
 // Who is named when nobody gets on: from the pages of ranks.
-#include "launch/training/hang.h"
+#include "launch/watch/hang.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "launch/training/rank_board.h"
+#include "launch/watch/rank_board.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 namespace {
 
 using ::testing::AllOf;
@@ -125,4 +125,4 @@ TEST_F(Hang, TheLimitGrowsWithTheLongestStep) {
 }
 
 }  // namespace
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,5 +1,5 @@
 // Beats between nodes over TCP, here all of one machine.
-#include "launch/training/node_ring.h"
+#include "launch/watch/node_ring.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "core/base/error.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 namespace {
 
 using ::testing::AllOf;
@@ -132,4 +132,4 @@ TEST(Listener, AnInterfaceThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,5 +1,5 @@
 // Ranks that die, fail, finish or are stopped, and what the others do: processes with boards and watches, without MPI.
-#include "launch/training/peer_watch.h"
+#include "launch/watch/peer_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,11 +19,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include "launch/training/fatal_signals.h"
-#include "launch/training/signals.h"
+#include "launch/watch/fatal_signals.h"
+#include "launch/watch/signals.h"
 #include "tests/support/scratch_dir.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -375,4 +375,4 @@ TEST_F(Ranks, WorkOnAnotherNodeIsNoHang) {
 }
 
 }  // namespace
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

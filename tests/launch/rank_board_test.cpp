@@ -1,5 +1,5 @@
 // What a rank shows of itself, and what others read.
-#include "launch/training/rank_board.h"
+#include "launch/watch/rank_board.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "launch/training/node_pages.h"
-#include "launch/training/rank_watch.h"
-#include "launch/training/thread_watch.h"
+#include "launch/watch/node_pages.h"
+#include "launch/watch/rank_watch.h"
+#include "launch/watch/thread_watch.h"
 #include "parallel/comm/self_comm.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 namespace {
 
 using ::testing::AllOf;
@@ -207,4 +207,4 @@ TEST(Io, BytesThatMoveAreSeen) {
 }
 
 }  // namespace
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,5 +1,5 @@
 // Signals are answered within a second, whatever the run is at; a second one leaves at once; nothing waits for a pipe.
-#include "launch/training/signals.h"
+#include "launch/watch/signals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -122,6 +122,11 @@ std::vector<Finding> include_arrows(const SourceFile& file) {
                           str_cat(from, " may include only ", join(rule->second), "; it includes ", include.header)});
       continue;
     }
+    if (file.path.starts_with("launch/watch/") && to == "launch" && !include.header.starts_with("launch/watch/")) {
+      findings.push_back(
+          {file.path, include.line,
+           str_cat("launch/watch is used by the rest of launch and uses none of it; it includes ", include.header)});
+    }
     if (from != "core") continue;
     const std::string mine = folder_at(file.path, 1), theirs = folder_at(include.header, 1);
     if (mine == theirs) continue;

@@ -27,6 +27,9 @@ TEST(IncludeArrows, NothingSidewaysBetweenFolders) {
   EXPECT_THAT(lines_found(include_arrows, "data/a.cpp", "#include \"parallel/model/stage.h\"\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "data/a.cpp", "#include \"launch/trainer.h\"\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "launch/a.cpp", "#include \"tests/support/x.h\"\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "launch/watch/a.h", "#include \"launch/training/trainer.h\"\n"),
+              ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "launch/training/a.h", "#include \"launch/watch/signals.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(include_arrows, "extra/a.cpp", ""), ElementsAre(0));
 }
 

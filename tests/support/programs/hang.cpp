@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launch/training/rank_watch.h"
-#include "launch/training/signals.h"
+#include "launch/watch/rank_watch.h"
+#include "launch/watch/signals.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/communicator.h"
 
 int main(int argc, char** argv) {
   using namespace ashlar;
-  training::SignalWatch signals;
+  watch::SignalWatch signals;
   comm::Bootstrap bootstrap;
   comm::Communicator& world = bootstrap.world();
-  const auto watch = training::watch_ranks(bootstrap.control(), signals, {.after_seconds = 2});
+  const auto watch = watch::watch_ranks(bootstrap.control(), signals, {.after_seconds = 2});
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<float> values(128, 1.0F);
   const auto other = world.split({.color = 0, .key = world.rank(), .name = "other"});

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "launch/training/rank_page.h"
+#include "launch/watch/rank_page.h"
 #include "parallel/comm/progress_engine.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// Who a rank is.
 struct RankInfo {
@@ -48,4 +48,4 @@ class RankBoard {
   uint64_t seen_ = 0;  ///< the watch's: what had got done when it last looked
 };
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

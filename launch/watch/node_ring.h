@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "launch/training/node_pages.h"
+#include "launch/watch/node_pages.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// How others reach a rank: the port that it listens on, at the addresses of its machine.
 struct NodeCard {
@@ -110,4 +110,4 @@ class NodeRing {
   std::vector<In> ins_;
 };
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

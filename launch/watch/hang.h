@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "launch/training/rank_page.h"
+#include "launch/watch/rank_page.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// A rank, as the one that reports a hang sees it.
 struct RankSight {
@@ -46,4 +46,4 @@ int64_t hang_limit_ms(std::span<const RankPage> pages, double hang_after_seconds
 /// Milliseconds since any of the ranks that still run got something done.
 int64_t quiet_ms(std::span<const RankPage> pages, int64_t now_ms);
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

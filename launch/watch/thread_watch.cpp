@@ -1,4 +1,4 @@
-#include "launch/training/thread_watch.h"
+#include "launch/watch/thread_watch.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -19,9 +19,9 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
-#include "launch/training/process.h"
+#include "launch/watch/process.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -198,4 +198,4 @@ std::string describe_threads(StackSampler& sampler) {
   return text;
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

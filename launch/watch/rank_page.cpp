@@ -1,4 +1,4 @@
-#include "launch/training/rank_page.h"
+#include "launch/watch/rank_page.h"
 
 #include <sys/stat.h>
 
@@ -9,9 +9,9 @@
 
 #include "core/base/error.h"
 #include "core/base/fixed_text.h"
-#include "launch/training/process.h"
+#include "launch/watch/process.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 uint64_t this_machine() {
   std::string id = boot_id() + pid_space();
@@ -73,4 +73,4 @@ std::string_view describe(const RankPage& page, std::string_view what, std::span
   return text.add(", last operation ").add(last_operation(page, operation)).text();
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

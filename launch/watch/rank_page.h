@@ -8,7 +8,7 @@
 
 #include "parallel/comm/operation.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// The same for processes that see each other's process ids and memory, and for no others.
 uint64_t this_machine();
@@ -95,4 +95,4 @@ std::string_view last_operation(const RankPage& page, std::span<char> memory);
 /// nothing.
 std::string_view describe(const RankPage& page, std::string_view what, std::span<char> memory);
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -13,7 +13,7 @@
 
 #include "core/base/error.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// What a request to stop finds the run at, and so what becomes of it.
 enum class StopPoint : uint8_t {
@@ -92,4 +92,4 @@ class SignalWatch {
   std::thread thread_;
 };
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,4 +1,4 @@
-#include "launch/training/hang.h"
+#include "launch/watch/hang.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "core/base/strings.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -196,4 +196,4 @@ int64_t quiet_ms(std::span<const RankPage> pages, int64_t now_ms) {
   return newest < 0 ? 0 : now_ms - newest;
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,4 +1,4 @@
-#include "launch/training/rank_board.h"
+#include "launch/watch/rank_board.h"
 
 #include <unistd.h>
 
@@ -7,9 +7,9 @@
 #include <exception>
 #include <utility>
 
-#include "launch/training/process.h"
+#include "launch/watch/process.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 RankBoard::RankBoard(RankPage& page, const RankInfo& info, std::shared_ptr<comm::ProgressEngine> engine)
     : page_(page), engine_(std::move(engine)), exceptions_(std::uncaught_exceptions()) {
@@ -85,4 +85,4 @@ void RankBoard::leave(RankState state) {
   std::atomic_ref<RankState>(page_.state).compare_exchange_strong(running, state);
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "launch/training/rank_page.h"
+#include "launch/watch/rank_page.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// What one node tells another of itself, many times a second.
 struct NodeNews {
@@ -58,4 +58,4 @@ class NodePages {
   void* memory_ = nullptr;
 };
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,4 +1,4 @@
-#include "launch/training/hang_watch.h"
+#include "launch/watch/hang_watch.h"
 
 #include <unistd.h>
 
@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
-#include "launch/training/hang.h"
+#include "launch/watch/hang.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -44,7 +44,7 @@ void HangWatch::beat() {
 void HangWatch::held_up(int64_t now_ms) { held_up_ms_ = now_ms; }
 
 int64_t HangWatch::quiet_ms(std::span<const NodeInbox> inboxes, int64_t now_ms) const {
-  int64_t quiet = std::min(training::quiet_ms(pages_, now_ms), now_ms - std::max(began_ms_, held_up_ms_));
+  int64_t quiet = std::min(watch::quiet_ms(pages_, now_ms), now_ms - std::max(began_ms_, held_up_ms_));
   for (const NodeInbox& inbox : inboxes) {
     const int64_t received = look_at(inbox.received_ms);
     if (received != 0) quiet = std::min(quiet, inbox.news.quiet_ms + now_ms - received);
@@ -136,4 +136,4 @@ void HangWatch::report(int64_t quiet, int64_t now_ms) {
   write_whole(text);
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,4 +1,4 @@
-#include "launch/training/rank_watch.h"
+#include "launch/watch/rank_watch.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "parallel/comm/host.h"
 #include "parallel/comm/together.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -99,4 +99,4 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
   return std::make_unique<RankWatch>(std::move(m), signals, hang);
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

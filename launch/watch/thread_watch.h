@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// The threads of this program that do its work beside the main one have names with this prefix ("ashlar-reader").
 inline constexpr std::string_view kThreadPrefix = "ashlar-";
@@ -72,4 +72,4 @@ class StackSampler {
 /// Stacks and states of this process' threads, a line each; of one that does not answer its state alone.
 std::string describe_threads(StackSampler& sampler);
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,4 +1,4 @@
-#include "launch/training/process.h"
+#include "launch/watch/process.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 #include "core/base/strings.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 ProcessStat parse_process_stat(const std::string& text) {
   const size_t name_end = text.rfind(')');  // the name in parentheses may hold anything
@@ -37,4 +37,4 @@ std::string pid_space() {
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

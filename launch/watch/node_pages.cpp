@@ -1,4 +1,4 @@
-#include "launch/training/node_pages.h"
+#include "launch/watch/node_pages.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 
 #include "core/base/error.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 static_assert(std::is_trivially_copyable_v<RankPage> && std::is_trivially_copyable_v<NodeInbox>);
 
@@ -67,4 +67,4 @@ std::span<RankPage> NodePages::pages() const {
   return {reinterpret_cast<RankPage*>(static_cast<NodeInbox*>(memory_) + kInboxes), static_cast<size_t>(count_)};
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

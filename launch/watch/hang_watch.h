@@ -5,11 +5,11 @@
 #include <span>
 #include <string>
 
-#include "launch/training/node_pages.h"
-#include "launch/training/rank_board.h"
-#include "launch/training/thread_watch.h"
+#include "launch/watch/node_pages.h"
+#include "launch/watch/rank_board.h"
+#include "launch/watch/thread_watch.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 struct HangOptions {
   double after_seconds = 0;  ///< beyond the longest step; 0: hangs are nobody's business
@@ -54,4 +54,4 @@ class HangWatch {
   bool reported_ = false;
 };
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,4 +1,4 @@
-#include "launch/training/signals.h"
+#include "launch/watch/signals.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <ctime>
 #include <utility>
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -153,4 +153,4 @@ void SignalWatch::leave(ExitCode code) {
   _exit(static_cast<int>(code));
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -4,16 +4,16 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "launch/training/fatal_signals.h"
-#include "launch/training/hang_watch.h"
-#include "launch/training/node_pages.h"
-#include "launch/training/node_ring.h"
-#include "launch/training/peer_watch.h"
-#include "launch/training/rank_board.h"
-#include "launch/training/signals.h"
+#include "launch/watch/fatal_signals.h"
+#include "launch/watch/hang_watch.h"
+#include "launch/watch/node_pages.h"
+#include "launch/watch/node_ring.h"
+#include "launch/watch/peer_watch.h"
+#include "launch/watch/rank_board.h"
+#include "launch/watch/signals.h"
 #include "parallel/comm/control_plane.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// Everything that names a rank which dies or hangs, in the order that its parts need.
 class RankWatch {
@@ -60,4 +60,4 @@ auto naming_the_lost(RankWatch& watch, const Work& work) {
   }
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// What the kernel says of a process or thread.
 struct ProcessStat {
@@ -18,4 +18,4 @@ ProcessStat parse_process_stat(const std::string& text);
 std::string boot_id();    ///< of this machine since it started; empty when the kernel does not say
 std::string pid_space();  ///< processes of one space know each other's numbers; containers have their own
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -1,4 +1,4 @@
-#include "launch/training/fatal_signals.h"
+#include "launch/watch/fatal_signals.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -10,7 +10,7 @@
 
 #include "core/base/fixed_text.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -81,4 +81,4 @@ FatalSignals::~FatalSignals() {
   munmap(stack_, kStackBytes);
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

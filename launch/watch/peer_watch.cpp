@@ -1,4 +1,4 @@
-#include "launch/training/peer_watch.h"
+#include "launch/watch/peer_watch.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/fixed_text.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -270,4 +270,4 @@ void PeerWatch::end() {
   _exit(static_cast<int>(ExitCode::kPeerLost));
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

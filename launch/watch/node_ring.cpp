@@ -1,4 +1,4 @@
-#include "launch/training/node_ring.h"
+#include "launch/watch/node_ring.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #include "core/base/error.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 namespace {
 
@@ -286,4 +286,4 @@ std::string NodeRing::take_trouble() {
   return "";
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -10,14 +10,14 @@
 #include <thread>
 #include <vector>
 
-#include "launch/training/hang_watch.h"
-#include "launch/training/node_pages.h"
-#include "launch/training/node_ring.h"
-#include "launch/training/process.h"
-#include "launch/training/rank_board.h"
-#include "launch/training/signals.h"
+#include "launch/watch/hang_watch.h"
+#include "launch/watch/node_pages.h"
+#include "launch/watch/node_ring.h"
+#include "launch/watch/process.h"
+#include "launch/watch/rank_board.h"
+#include "launch/watch/signals.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// What a rank knows of another of its node, and of the nodes before it.
 enum class PeerState {
@@ -120,4 +120,4 @@ class PeerWatch {
   std::thread thread_;
 };
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch

@@ -3,9 +3,9 @@
 #include <array>
 #include <csignal>
 
-#include "launch/training/rank_page.h"
+#include "launch/watch/rank_page.h"
 
-namespace ashlar::training {
+namespace ashlar::watch {
 
 /// While it lives, SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print one line with the rank, its step and its last
 /// operation before they end the process as ever, core file and all. Replaces what MPI prints, so construct it after
@@ -25,4 +25,4 @@ class FatalSignals {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-}  // namespace ashlar::training
+}  // namespace ashlar::watch
