@@ -25,7 +25,8 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
            .dtype = options.dtype,
            .recompute = options.recompute,
            .scalars = &scalars_},
-      tp_{.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = options.sequence_parallel} {
+      tp_{.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = options.sequence_parallel},
+      schedules_(mesh.at().pipeline) {
   const int64_t stages = mesh.shape().pipeline;
   const pipeline::Partition cut = partition_of(
       options_.model,
@@ -54,12 +55,6 @@ void Engine::share_weights() { replicas_->start_weights(); }
 
 void Engine::wait_weights() {
   if (replicas_) replicas_->wait_weights();
-}
-
-const pipeline::Stream& Engine::schedule_of(const pipeline::ScheduleSpec& spec) {
-  pipeline::Stream& stream = schedules_[{spec.kind, spec.micro_batches}];
-  if (stream.empty()) stream = pipeline::make_schedule(spec, mesh_.at().pipeline);
-  return stream;
 }
 
 void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
@@ -91,7 +86,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
   ctx.dropout.seed = options_.seed;
   pipeline::ChunkRunner runner(ctx, chunks_, batches, stats, std::move(hooks));
   pipeline::execute(ctx, {.spec = spec,
-                          .stream = schedule_of(spec),
+                          .stream = schedules_.of(spec),
                           .stages = mesh_.pipeline(),
                           .runner = runner,
                           .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},

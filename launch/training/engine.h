@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,9 +102,9 @@ class Engine {
   const zero::GlobalNorm& norms() const { return *norms_; }          ///< for training only
   const zero::DataParallel& replicas() const { return *replicas_; }  ///< for training only
   const EngineOptions& options() const { return options_; }
+  int64_t schedules_made() const { return schedules_.made(); }  ///< lists of actions computed so far
 
  private:
-  const pipeline::Stream& schedule_of(const pipeline::ScheduleSpec& spec);
   LossStats own_share(const LossStats& stats) const;  ///< every tensor rank of the last stage has the same sums
   void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
            const model::BlockObserver& after_block = {});
@@ -123,8 +122,7 @@ class Engine {
   std::optional<zero::DataParallel> replicas_;
   std::optional<zero::GlobalNorm> norms_;
   optim::GradNorm last_norm_;
-  /// This stage's lists, by kind and number of micro-batches: each is made once.
-  std::map<std::pair<pipeline::ScheduleKind, int64_t>, pipeline::Stream> schedules_;
+  pipeline::StageSchedules schedules_;
 };
 
 }  // namespace ashlar::training

@@ -157,4 +157,10 @@ Stream make_schedule(const ScheduleSpec& spec, int64_t stage) {
   return add_transfers_of(spec, all_rounds(spec), stage);
 }
 
+const Stream& StageSchedules::of(const ScheduleSpec& spec) {
+  for (const auto& [made, list] : lists_)
+    if (made == spec) return list;
+  return lists_.emplace_back(spec, make_schedule(spec, stage_)).second;
+}
+
 }  // namespace ashlar::pipeline

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ashlar::pipeline {
@@ -43,6 +45,7 @@ struct ScheduleSpec {
   int64_t virtual_stages = 1;  ///< chunks a stage
 
   int64_t chunks() const { return stages * virtual_stages; }  ///< of the model
+  bool operator==(const ScheduleSpec&) const = default;
 };
 
 /// Chunk c of a stage in the order of the model, and back: neighbouring chunks are on neighbouring stages, and after
@@ -96,5 +99,20 @@ using Stream = std::vector<Action>;
 std::vector<Stream> make_schedules(const ScheduleSpec& spec);
 /// The list of one stage.
 Stream make_schedule(const ScheduleSpec& spec, int64_t stage);
+
+/// The lists of one stage, each made when it is first asked for: a step costs a look-up, however many stages and
+/// micro-batches there are.
+class StageSchedules {
+ public:
+  explicit StageSchedules(int64_t stage) : stage_(stage) {}
+
+  /// Stays where it is. Errors as of make_schedule.
+  const Stream& of(const ScheduleSpec& spec);
+  int64_t made() const { return static_cast<int64_t>(lists_.size()); }  ///< how often one was computed
+
+ private:
+  int64_t stage_;
+  std::list<std::pair<ScheduleSpec, Stream>> lists_;
+};
 
 }  // namespace ashlar::pipeline

@@ -81,6 +81,7 @@ TEST(StepMessages, OneForAStep) {
     EXPECT_EQ(all.next.valid_targets, shape.data * 4 * 7);
     EXPECT_EQ(whole.valid_targets, shape.data * 4 * 7);
     EXPECT_LE(sent, std::bit_width(static_cast<unsigned>(control.size() - 1)) + 1);
+    EXPECT_EQ(on.engine.schedules_made(), 1) << "of two equal steps";
   }
 }
 
