@@ -1,6 +1,13 @@
 #include "launch/training/memory.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
@@ -9,21 +16,36 @@ namespace ashlar::training {
 
 namespace {
 
+// The value under `key` ("VmRSS:") in the text of /proc/self/status.
+int64_t bytes_under(const char* key, const char* status) {
+  const char* at = std::strstr(status, key);
+  const int64_t kilobytes = at == nullptr ? 0 : std::strtoll(at + std::strlen(key), nullptr, 10);
+  return kilobytes * 1024;
+}
+
 int64_t status_bytes(const char* key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != key) continue;
-    int64_t kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes * 1024;
-  }
-  return 0;
+  std::stringstream text;
+  text << std::ifstream("/proc/self/status").rdbuf();
+  return bytes_under(key, text.str().c_str());
 }
 
 }  // namespace
 
 int64_t resident_bytes() { return status_bytes("VmRSS:"); }
 int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+PeakMemory::PeakMemory() : file_(open("/proc/self/status", O_RDONLY | O_CLOEXEC)) {}
+
+PeakMemory::~PeakMemory() {
+  if (file_ >= 0) close(file_);
+}
+
+int64_t PeakMemory::bytes() const {
+  char text[4096];  // all of it but what follows the processors' masks
+  const ssize_t size = file_ < 0 ? -1 : pread(file_, text, sizeof(text) - 1, 0);
+  text[std::max<ssize_t>(size, 0)] = '\0';
+  return bytes_under("VmHWM:", text);
+}
 
 MemoryLedger::MemoryLedger() : private_bytes_(status_bytes("RssAnon:")) {}
 

@@ -12,6 +12,20 @@ namespace ashlar::training {
 int64_t resident_bytes();       ///< of this process now (VmRSS)
 int64_t peak_resident_bytes();  ///< the most so far (VmHWM)
 
+/// The same for those who ask every step: the file of /proc stays open.
+class PeakMemory {
+ public:
+  PeakMemory();
+  ~PeakMemory();
+  PeakMemory(const PeakMemory&) = delete;
+  PeakMemory& operator=(const PeakMemory&) = delete;
+
+  int64_t bytes() const;
+
+ private:
+  int file_;
+};
+
 /// What a run's host memory consists of: the program (its own data before the first allocation, and the code of it and
 /// its libraries that is resident when asked), each arena of the backend at its high-water mark, and what the caller
 /// adds. On CPU the sum is what VmHWM shows, up to stacks, small objects and memory that was never written.

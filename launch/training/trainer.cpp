@@ -338,7 +338,7 @@ StepMessage Trainer::message(const LossStats& losses) {
   StepMessage mine{.losses = losses,
                    .stop = request ? static_cast<int64_t>(request->code) : 0,
                    .save = checkpoints_.state(),
-                   .peak_memory_bytes = peak_resident_bytes()};
+                   .peak_memory_bytes = peak_memory_.bytes()};
   batches_->tell(mine);
   return mine;
 }

@@ -82,6 +82,7 @@ class Trainer {
   bool first_rank_;  ///< the one that logs and writes
   watch::SignalWatch& signals_;
   MemoryLedger memory_;
+  PeakMemory peak_memory_;
   Log& log_;
   mesh::Mesh mesh_;
   RunDirectory directory_;  ///< locked by rank 0

@@ -48,9 +48,9 @@ ShellResult RunFixture::ashlar(const std::string& words) const {
   return run_shell("cd " + shell_quote(dir().string()) + " && " + shell_quote(ASHLAR_BINARY) + " " + words);
 }
 
-pid_t RunFixture::start(const std::string& words, const std::string& log) const {
-  const std::string script = "cd " + shell_quote(dir().string()) + " && exec " + shell_quote(ASHLAR_BINARY) + " " +
-                             words + " >>" + shell_quote(log) + " 2>&1";
+pid_t RunFixture::start(const std::string& words, const std::string& log, const std::string& variables) const {
+  const std::string script = "cd " + shell_quote(dir().string()) + " && exec env " + variables + " " +
+                             shell_quote(ASHLAR_BINARY) + " " + words + " >>" + shell_quote(log) + " 2>&1";
   const pid_t pid = fork();
   if (pid == 0) {
     signal(SIGINT, SIG_DFL);  // ignored by what runs in the background of a script, and inherited

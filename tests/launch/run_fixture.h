@@ -19,8 +19,8 @@ class RunFixture {
   const std::filesystem::path& dir() const { return scratch_.path(); }
   /// Runs `ashlar WORDS` in the folder.
   ShellResult ashlar(const std::string& words) const;
-  /// Starts `ashlar WORDS`, output to `log`; the caller kills or waits.
-  pid_t start(const std::string& words, const std::string& log) const;
+  /// Starts `ashlar WORDS`, output to `log`, with environment variables (`A=b C=d`); the caller kills or waits.
+  pid_t start(const std::string& words, const std::string& log, const std::string& variables = "") const;
   static int wait_for(pid_t pid);  ///< exit code, or 128 + signal
   /// The process that is this rank of the job that Open MPI runs in the folder; throws when there is none.
   pid_t rank_process(int rank) const;
