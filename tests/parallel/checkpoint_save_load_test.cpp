@@ -13,9 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "core/base/strings.h"
 #include "core/io/safetensors.h"
+#include "parallel/checkpoint/convert.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/manifest.h"
+#include "parallel/checkpoint/reader.h"
 #include "parallel/checkpoint/save.h"
 #include "tests/parallel/checkpoint_fixture.h"
 #include "tests/support/scratch_dir.h"
@@ -186,6 +190,10 @@ TEST(CheckpointLoad, EveryFloatingTypeIsConvertedWithOneRounding) {
   const std::vector<double> wide = {1.0 / 3, 1e-300, 1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-20, -1e30};
   write_vector(dir.path() / "f64", io::FileDType::kF64, bytes_from(wide));
   EXPECT_EQ(load_vector(dir.path() / "f64", DType::kFloat64, 5), bytes_from(wide));
+  std::string same(bytes_from(wide).size(), '\0');
+  convert(io::FileDType::kF64, std::as_bytes(std::span(wide)), DType::kFloat64,
+          std::as_writable_bytes(std::span(same)));
+  EXPECT_EQ(same, bytes_from(wide)) << "loading does not convert what has the right type already";
   const std::vector<float> narrow = {1.0F / 3, 0.0F, 1 + 0x1p-8F, 1 + 0x1p-8F + 0x1p-20F, -1e30F};
   EXPECT_EQ(load_vector(dir.path() / "f64", DType::kFloat32, 5), bytes_from(narrow));
 
@@ -360,6 +368,38 @@ TEST(CheckpointLoad, WhatCannotBeContinuedIsRefused) {
   });
   EXPECT_EQ(only.code(), ExitCode::kInput);
   EXPECT_THAT(only.what(), AllOf(HasSubstr("weights only"), HasSubstr("run.init_from")));
+}
+
+// The file has the tensor, the manifest does not tell of it.
+TEST(CheckpointLoad, ATensorThatTheManifestLeavesOutIsMissed) {
+  const ScratchDir dir;
+  CheckpointModel model(DType::kFloat32);
+  model.randomize_finite(1);
+  const fs::path path = save_at(model, dir.path(), 1).path;
+  Manifest manifest = parse_manifest(slurp(path / "manifest.json"), path);
+  const auto left_out = std::find_if(manifest.tensors.begin(), manifest.tensors.end(),
+                                     [](const TensorRecord& t) { return t.group == Group::kOptimizer; });
+  const std::string name = left_out->name;
+  manifest.tensors.erase(left_out);
+  spit(path / "manifest.json", manifest_text(manifest));
+
+  CheckpointReader reader(path);
+  const Error missing = error_of([&] {
+    load_training(model.ctx(),
+                  {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &model.optimizer()});
+  });
+  EXPECT_EQ(missing.code(), ExitCode::kDamagedData);
+  EXPECT_THAT(missing.what(), HasSubstr("has no moment '" + name + "'"));
+
+  const auto other = std::find_if(reader.tensors().begin(), reader.tensors().end(),
+                                  [](const TensorRecord& t) { return t.group == Group::kOptimizer; });
+  std::vector<std::byte> element(static_cast<size_t>(io::size_of(other->dtype)));
+  const Error beside =
+      error_of([&] { reader.read_block(*other, {.row = 0, .col = 0, .rows = 1, .cols = 1}, element); });
+  EXPECT_EQ(beside.code(), ExitCode::kDamagedData);
+  const size_t left = 2 * model.store().pieces().size() - 1;
+  EXPECT_THAT(beside.what(), AllOf(HasSubstr(str_cat("holds ", left + 1, " tensors")),
+                                   HasSubstr(str_cat("the manifest lists ", left))));
 }
 
 TEST(CheckpointReaderTest, UnknownTensorsAndWrongDirectoriesAreInputErrors) {

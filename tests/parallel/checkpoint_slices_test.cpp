@@ -54,8 +54,10 @@ void write_ranks(const fs::path& path, const std::vector<const Global*>& globals
         emit(std::as_bytes(std::span(bytes)));
       }
     };
-    add_file(manifest, write_blocks(directory.path(), file_name(Group::kWeights, static_cast<int64_t>(rank)),
-                                    files[rank], produce));
+    Manifest part;
+    add_file(part, write_blocks(directory.path(), file_name(Group::kWeights, static_cast<int64_t>(rank)), files[rank],
+                                produce));
+    add_part(manifest, parse_part(part_text(part)));  // as rank 0 gets the others'
   }
   directory.commit(manifest);
 }
