@@ -31,6 +31,8 @@ namespace fs = std::filesystem;
 using ::ashlar::testing::CheckpointModel;
 using ::ashlar::testing::error_of;
 using ::ashlar::testing::ScratchDir;
+using ::ashlar::testing::slurp;
+using ::ashlar::testing::spit;
 using ::ashlar::testing::state_at;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
