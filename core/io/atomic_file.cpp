@@ -1,6 +1,8 @@
 #include "core/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,23 +15,65 @@
 
 namespace ashlar::io {
 
+namespace {
+
+/// A file of that directory without a name: the system removes it with the last process that has it open. -1 where the
+/// file system has no such files.
+int open_nameless(const std::filesystem::path& directory) {
+  return ::open(directory.empty() ? "." : directory.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+}
+
+int link_nameless(int fd, const std::filesystem::path& path) {
+  const std::string link = str_cat("/proc/self/fd/", fd);
+  if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return 0;
+  if (errno != ENOENT) return -1;
+  return ::linkat(fd, "", AT_FDCWD, path.c_str(), AT_EMPTY_PATH);  // no /proc here; needs a right that root has
+}
+
+/// What a killed process left under the name of a partial file goes now, not when it is written over: the space is
+/// wanted. Anything but a file stays and is an error before the first byte.
+void remove_leftover(const std::filesystem::path& partial, const std::filesystem::path& path) {
+  struct stat info {};
+  if (::lstat(partial.c_str(), &info) != 0) return;
+  if (S_ISDIR(info.st_mode)) throw system_error("file", "create", path, EISDIR);
+  if (!S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) throw system_error("file", "create", path, EEXIST);
+  if (::unlink(partial.c_str()) != 0 && errno != ENOENT) throw system_error("file", "create", path, errno);
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), partial_path_(partial_path(path_)) {
-  // O_NONBLOCK: something else of that name, a pipe, must not make the open wait.
-  fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+  remove_leftover(partial_path_, path_);
+  fd_ = open_nameless(path_.parent_path());
+  named_ = fd_ < 0;
+  if (named_) fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) throw system_error("file", "create", path_, errno);
 }
 
-AtomicFile::~AtomicFile() {
+AtomicFile::~AtomicFile() { abandon(); }
+
+void AtomicFile::abandon() {
   if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(partial_path_.c_str());
+  ::close(std::exchange(fd_, -1));
+  if (named_) ::unlink(partial_path_.c_str());
 }
 
 void AtomicFile::reserve(int64_t total_bytes) {
   if (total_bytes <= 0) return;
-  if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, total_bytes) == 0) return;
+  if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, 1) != 0 && errno == EOPNOTSUPP) return;
+  // What cannot be there is not tried: the attempt takes all that is left, from everybody, before it fails.
+  struct statvfs disk {};
+  if (::fstatvfs(fd_, &disk) == 0 && disk.f_blocks > 0) {
+    const auto free_blocks = static_cast<int64_t>(::geteuid() == 0 ? disk.f_bfree : disk.f_bavail);
+    if (total_bytes / static_cast<int64_t>(disk.f_frsize) > free_blocks)
+      throw system_error("file", str_cat("reserve ", total_bytes, " bytes for"), path_, ENOSPC);
+  }
+  if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, total_bytes) == 0) {
+    reserved_bytes_ = total_bytes;
+    return;
+  }
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-    throw system_error("file", "reserve space for", path_, errno);
+    throw system_error("file", str_cat("reserve ", total_bytes, " bytes for"), path_, errno);
 }
 
 void AtomicFile::bypass_cache() {
@@ -47,8 +91,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     }
   } catch (const Error&) {
     // Give the space back at once: the caller may want to write a smaller file or a log line about this.
-    ::close(std::exchange(fd_, -1));
-    ::unlink(partial_path_.c_str());
+    abandon();
     throw;
   }
   bytes_written_ += static_cast<int64_t>(bytes.size());
@@ -59,7 +102,12 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 void AtomicFile::commit() {
   ASHLAR_CHECK(fd_ >= 0, "commit twice or after a failed write of ", path_.string());
   if (direct_) direct_->finish();
+  // What was reserved and not written would stay with the file for ever.
+  if (reserved_bytes_ > bytes_written_ && ::ftruncate(fd_, bytes_written_) != 0)
+    throw system_error("file", "finish", path_, errno);
   if (::fsync(fd_) != 0) throw system_error("file", "sync", path_, errno);
+  if (!named_ && link_nameless(fd_, partial_path_) != 0) throw system_error("file", "name", path_, errno);
+  named_ = true;
   // Delayed allocation on network file systems reports a full disk only here.
   const int closed = ::close(std::exchange(fd_, -1));
   if (closed != 0 || std::rename(partial_path_.c_str(), path_.c_str()) != 0) {

@@ -1,6 +1,7 @@
 #include "core/io/direct_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,10 +19,15 @@ namespace {
 
 constexpr size_t kAlignment = 4096;  // of memory, offset and size: enough for every disk in use
 constexpr size_t kBufferBytes = size_t{4} << 20;
+constexpr size_t kWorthAWrite = size_t{1} << 20;  // less is collected first
 
+/// In huge pages where there are some: a disk transfer pins page by page, which is most of its work.
 std::byte* aligned_buffer(size_t bytes) {
-  void* memory = std::aligned_alloc(kAlignment, bytes);
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* memory = std::aligned_alloc(kHugePage, size);
   if (memory == nullptr) throw std::bad_alloc();
+  static_cast<void>(::madvise(memory, size, MADV_HUGEPAGE));
   return static_cast<std::byte*>(memory);
 }
 
@@ -39,7 +45,16 @@ DirectWriter::DirectWriter(int fd, std::filesystem::path path)
 
 void DirectWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const size_t count = std::min(bytes.size(), kBufferBytes - filled_);
+    if (const size_t count = writable_as_it_is(bytes); count > 0) {
+      flush();
+      write_blocks(bytes.first(count));
+      bytes = bytes.subspan(count);
+      continue;
+    }
+    size_t count = std::min(bytes.size(), kBufferBytes - filled_);
+    // Up to where memory and file are aligned, if they will be.
+    const size_t gap = (kAlignment - reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment) % kAlignment;
+    if (direct_ && gap < count && (filled_ + gap) % kAlignment == 0 && bytes.size() - gap >= kWorthAWrite) count = gap;
     std::memcpy(buffer_.get() + filled_, bytes.data(), count);
     filled_ += count;
     bytes = bytes.subspan(count);
@@ -47,9 +62,14 @@ void DirectWriter::write(std::span<const std::byte> bytes) {
   }
 }
 
-void DirectWriter::flush() {
-  std::span<const std::byte> left(buffer_.get(), filled_);
-  filled_ = 0;
+size_t DirectWriter::writable_as_it_is(std::span<const std::byte> bytes) const {
+  const bool aligned = filled_ % kAlignment == 0 && reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == 0;
+  return direct_ && aligned && bytes.size() >= kWorthAWrite ? bytes.size() / kAlignment * kAlignment : 0;
+}
+
+void DirectWriter::flush() { write_blocks({buffer_.get(), std::exchange(filled_, 0)}); }
+
+void DirectWriter::write_blocks(std::span<const std::byte> left) {
   while (direct_ && !left.empty()) {
     const ssize_t written = ::write(fd_, left.data(), left.size());
     if (written > 0) left = left.subspan(static_cast<size_t>(written));

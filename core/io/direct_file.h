@@ -13,7 +13,9 @@ namespace ashlar::io {
 
 /// Writes a stream to an open file past the page cache: large files that nobody reads soon then cost no second copy, do
 /// not push out the pages of others, and do not pile up until one sync that everybody waits for. A file system that
-/// cannot do that is written the ordinary way. The descriptor belongs to the caller, positioned at the start.
+/// cannot do that is written the ordinary way. Megabytes whose place in memory and in the file are the same modulo 4096
+/// are written from where they are, other bytes from a buffer. The descriptor belongs to the caller, positioned at the
+/// start.
 class DirectWriter {
  public:
   DirectWriter(int fd, std::filesystem::path path);
@@ -21,7 +23,10 @@ class DirectWriter {
   void finish();                                 ///< the rest; the caller syncs
 
  private:
+  /// How much of `bytes` can be written now without copying it.
+  size_t writable_as_it_is(std::span<const std::byte> bytes) const;
   void flush();
+  void write_blocks(std::span<const std::byte> left);  ///< from the file's position on, which is aligned
 
   struct Free {
     void operator()(std::byte* bytes) const;

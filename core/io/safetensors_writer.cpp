@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,8 +9,13 @@
 namespace ashlar::io {
 namespace {
 
+constexpr int64_t kLarge = int64_t{8} << 20;
+/// Where the data begins: a multiple of 8, so that a mapped file can be read as any dtype; in large files, which are
+/// written past the page cache, a multiple of what disks want, so that memory aligned alike is written without a copy.
+constexpr size_t kAlignment = 8, kAlignmentOfLarge = 4096;
+
 /// Offsets in `entries` are relative to the data on entry; the header's own length fixes them afterwards.
-std::string header_json(const std::vector<TensorEntry>& entries, const Metadata& metadata) {
+std::string header_json(const std::vector<TensorEntry>& entries, const Metadata& metadata, size_t alignment) {
   nlohmann::ordered_json root = nlohmann::ordered_json::object();
   if (!metadata.empty()) root["__metadata__"] = metadata;
   for (const TensorEntry& entry : entries) {
@@ -19,8 +25,8 @@ std::string header_json(const std::vector<TensorEntry>& entries, const Metadata&
     value["data_offsets"] = {entry.begin, entry.end};
   }
   std::string text = root.dump();
-  // The data begins at a multiple of 8, so that a mapped file can be read as any dtype.
-  text.append((8 - text.size() % 8) % 8, ' ');
+  const size_t begin = sizeof(uint64_t) + text.size();
+  text.append((alignment - begin % alignment) % alignment, ' ');
   return text;
 }
 
@@ -49,8 +55,9 @@ std::vector<TensorEntry> place(std::vector<TensorSpec> specs) {
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
                                      const Metadata& metadata)
     : tensors_(place(std::move(tensors))), file_(path) {
-  const std::string json = header_json(tensors_, metadata);
   const int64_t data_bytes = tensors_.empty() ? 0 : tensors_.back().end;
+  const bool large = data_bytes >= kLarge;
+  const std::string json = header_json(tensors_, metadata, large ? kAlignmentOfLarge : kAlignment);
   std::array<std::byte, 8> prefix{};
   for (size_t i = 0; i < prefix.size(); ++i) prefix[i] = static_cast<std::byte>((json.size() >> (8 * i)) & 0xff);
   const auto data_begin = static_cast<int64_t>(prefix.size() + json.size());
@@ -59,8 +66,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
     entry.end += data_begin;
   }
   file_.reserve(data_begin + data_bytes);
-  constexpr int64_t kLarge = int64_t{8} << 20;
-  if (data_begin + data_bytes >= kLarge) file_.bypass_cache();
+  if (large) file_.bypass_cache();
   put(prefix);
   put(std::as_bytes(std::span(json)));
   skip_finished();
@@ -84,9 +90,17 @@ ChunkChecksums SafetensorsWriter::finish() {
 }
 
 void SafetensorsWriter::put(std::span<const std::byte> bytes) {
-  file_.write(bytes);
-  hasher_.update(bytes);
-  position_ += static_cast<int64_t>(bytes.size());
+  // Summed just before they are copied or written: they come from memory once. Cut where memory is aligned, so that
+  // each part is a whole number of blocks.
+  constexpr size_t kPart = size_t{4} << 20;
+  while (!bytes.empty()) {
+    const size_t beyond = reinterpret_cast<uintptr_t>(bytes.data()) % kAlignmentOfLarge;
+    const auto part = bytes.first(std::min(kPart - beyond, bytes.size()));
+    hasher_.update(part);
+    file_.write(part);
+    position_ += static_cast<int64_t>(part.size());
+    bytes = bytes.subspan(part.size());
+  }
 }
 
 void SafetensorsWriter::skip_finished() {

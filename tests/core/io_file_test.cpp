@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -128,6 +129,77 @@ TEST(AtomicFile, ReserveFailsBeforeTheFirstByte) {
   const Error error = error_of([&] { file.reserve(int64_t{1} << 40); });
   EXPECT_EQ(error.code(), ExitCode::kResource);
   EXPECT_EQ(file.bytes_written(), 0);
+}
+
+int64_t allocated_bytes(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_blocks) * 512 : -1;
+}
+
+TEST(AtomicFile, ReservesNothingThatTheDiskDoesNotHave) {
+  const ScratchDir dir;
+  AtomicFile file(dir.file("out"));
+  const auto free_bytes = static_cast<int64_t>(std::filesystem::space(dir.path()).free);
+  const Error error = error_of([&] { file.reserve(2 * free_bytes); });
+  EXPECT_EQ(error.code(), ExitCode::kResource);
+  EXPECT_THAT(error.what(), HasSubstr("cannot reserve " + std::to_string(2 * free_bytes) + " bytes for"));
+  EXPECT_THAT(error.what(), HasSubstr("No space left on device (errno 28)"));
+}
+
+TEST(AtomicFile, GivesBackWhatWasReservedAndNotWritten) {
+  const ScratchDir dir;
+  AtomicFile file(dir.file("out"));
+  file.reserve(int64_t{32} << 20);
+  file.write("short");
+  file.commit();
+  EXPECT_EQ(slurp(dir.file("out")), "short");
+  EXPECT_LT(allocated_bytes(dir.file("out")), 1 << 20);
+}
+
+TEST(AtomicFile, FreesTheSpaceThatAKilledProcessHadReserved) {
+  const ScratchDir dir;
+  const std::string partial = dir.file("out.partial");
+  const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_GE(fd, 0);
+  if (::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 32 << 20) != 0) GTEST_SKIP() << "this file system cannot reserve";
+  ::close(fd);
+  ASSERT_GT(allocated_bytes(partial), 31 << 20);
+  const AtomicFile file(dir.file("out"));
+  EXPECT_LT(allocated_bytes(partial), 1 << 20) << "before anything else is written";
+}
+
+TEST(AtomicFile, AKilledProcessLeavesNeitherFileNorSpace) {
+  const ScratchDir dir;
+  const int probe = ::open(dir.path().c_str(), O_WRONLY | O_TMPFILE, 0600);
+  if (probe < 0) GTEST_SKIP() << "no files without a name here: a killed process leaves its partial file";
+  ::close(probe);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(dir.file("out"));
+    file.reserve(int64_t{32} << 20);
+    file.write("half of it");
+    static_cast<void>(::write(ready[1], "x", 1));
+    ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(AtomicFile, ANameTakenBySomethingElseIsAnErrorBeforeTheFirstByte) {
+  const ScratchDir dir;
+  std::filesystem::create_directory(dir.file("out.partial"));
+  EXPECT_EQ(error_of([&] { const AtomicFile file(dir.file("out")); }).code(), ExitCode::kInput);
+  ASSERT_EQ(::mkfifo(dir.file("pipe.partial").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { const AtomicFile file(dir.file("pipe")); }).code(), ExitCode::kInput);
+  EXPECT_TRUE(std::filesystem::is_fifo(dir.file("pipe.partial")));
 }
 
 TEST(AtomicFile, WriteFullyReportsTheFullDevice) {
@@ -320,6 +392,35 @@ TEST(Checksum, EveryLengthAndPlaceAsZlib) {
     const auto expected = static_cast<uint32_t>(
         ::crc32(start, reinterpret_cast<const Bytef*>(text.data() + begin), static_cast<uInt>(size)));
     ASSERT_EQ(crc32(std::string_view(text).substr(begin, size), start), expected) << begin << " + " << size;
+  }
+}
+
+// Memory and file aligned alike are written without a copy: parts of all sizes, and a stretch that is not so.
+TEST(DirectFile, WritesFromWhereverTheBytesAre) {
+  const ScratchDir dir;
+  constexpr size_t kBlock = 4096, kSize = (size_t{12} << 20) + 777;
+  std::vector<std::byte> memory(kSize + 2 * kBlock);
+  std::mt19937_64 random(8);
+  for (size_t i = 0; i + 8 <= memory.size(); i += 8) {
+    const uint64_t bits = random();
+    std::memcpy(memory.data() + i, &bits, 8);
+  }
+  const size_t align = (kBlock - reinterpret_cast<uintptr_t>(memory.data()) % kBlock) % kBlock;
+  for (const size_t shift : {size_t{0}, size_t{1}, size_t{2048}}) {
+    const auto all = std::span<const std::byte>(memory).subspan(align + shift, kSize);
+    AtomicFile file(dir.file("large"));
+    file.bypass_cache();
+    const size_t sizes[] = {100, 5 << 20, 3, (1 << 20) + 4096 - 103, 1 << 20, 4096, 2 << 20, kSize};
+    size_t at = 0;
+    for (const size_t size : sizes) {
+      const size_t count = std::min(size, kSize - at);
+      file.write(all.subspan(at, count));
+      at += count;
+    }
+    EXPECT_EQ(at, kSize);
+    file.commit();
+    const std::string got = slurp(dir.file("large"));
+    EXPECT_TRUE(got.size() == kSize && std::memcmp(got.data(), all.data(), kSize) == 0) << "shift " << shift;
   }
 }
 
