@@ -161,6 +161,20 @@ void Engine::check_finite(const StepResult& result, int64_t step) const {
                                   "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
 }
 
+void Engine::check_state(int64_t step) const {
+  const std::pair<const char*, nn::SlabTensor> slabs[] = {{"the weights of ", optimizer_->master()},
+                                                          {"the first moments of ", optimizer_->m()},
+                                                          {"the second moments of ", optimizer_->v()}};
+  for (const auto& [what, slab] : slabs) {
+    const optim::GradNorm norm = norms_->of(ctx_, optimizer_->ranges(), slab);
+    if (norm.first_non_finite.empty()) continue;
+    throw comm::SharedError(ExitCode::kNonFinite, "train",
+                            str_cat("step ", step, ": ", what, norm.first_non_finite,
+                                    " are not finite after the update; nothing was saved; lower optimizer.lr or "
+                                    "resume from an earlier checkpoint"));
+  }
+}
+
 void Engine::update(StepResult& result, int64_t step, double lr) {
   ASHLAR_CHECK(optimizer_.has_value(), "an engine without optimizer cannot update");
   const auto& o = optimizer_->options();

@@ -81,6 +81,9 @@ class Engine {
   const optim::GradNorm& gradient_norm() const { return last_norm_; }
   /// (all) Throws SharedError(kNonFinite) naming step and tensor when loss or gradients are not finite.
   void check_finite(const StepResult& result, int64_t step) const;
+  /// (all) The same for weights and moments after the update of `step`, before they are saved: a finite gradient may
+  /// still push one out of range, which shows a step later, or never.
+  void check_state(int64_t step) const;
 
   /// (all ranks of a replica) Sums loss over micro-batches without recording or dropout; the sums are on the last stage
   /// only. Replicas need not bring as many.

@@ -182,14 +182,18 @@ checkpoint::LoadArgs Trainer::load_args(checkpoint::CheckpointReader& reader) {
 bool Trainer::restore() {
   for (const auto& path : checkpoint::remove_leftovers(directory_.path(), log_, ranks_))
     log_.info(str_cat("removed ", path.string(), ", left by a killed process"));
-  const auto found = checkpoint::newest_good(directory_.path(), log_, ranks_);
+  checkpoint::TrainingState state;
+  const auto found = checkpoint::load_newest_good(
+      {.run_dir = directory_.path(), .log = log_, .ranks = ranks_, .load = [&](checkpoint::CheckpointReader& reader) {
+         // The checkpoint's own configuration decides what may change, not the file beside it.
+         comm::together(ranks_, [&] {
+           check_continuation(reader.path(), reader.manifest(), {config_, data_}).say(log_);
+         });
+         state = checkpoint::load_training(engine_->ctx(), load_args(reader));
+         metadata_ = reader.metadata();
+       }});
   if (!found) return false;
-  checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, ranks_);
-  // The checkpoint's own configuration decides what may change, not the file beside it.
-  comm::together(ranks_, [&] { check_continuation(found->path, reader.manifest(), {config_, data_}).say(log_); });
-  const checkpoint::TrainingState state = checkpoint::load_training(engine_->ctx(), load_args(reader));
   engine_->share_weights();
-  metadata_ = reader.metadata();
   step_ = state.step;
   checkpoints_.loaded(*found);
   tokens_ = state.tokens;
@@ -282,22 +286,6 @@ void Trainer::validate() {
   validated_step_ = step_;
 }
 
-void Trainer::check_state() {
-  // A finite gradient may still push a weight or a moment out of range; that shows a step later, or never.
-  const auto& optimizer = *engine_->optimizer();
-  const std::pair<const char*, nn::SlabTensor> slabs[] = {{"the weights of ", optimizer.master()},
-                                                          {"the first moments of ", optimizer.m()},
-                                                          {"the second moments of ", optimizer.v()}};
-  for (const auto& [what, slab] : slabs) {
-    const optim::GradNorm norm = engine_->norms().of(engine_->ctx(), optimizer.ranges(), slab);
-    if (norm.first_non_finite.empty()) continue;
-    throw comm::SharedError(ExitCode::kNonFinite, "train",
-                            str_cat("step ", step_, ": ", what, norm.first_non_finite,
-                                    " are not finite after the update; nothing was saved; lower optimizer.lr or "
-                                    "resume from an earlier checkpoint"));
-  }
-}
-
 checkpoint::SaveArgs Trainer::save_args() {
   return {.ranks = ranks_,
           .run_dir = directory_.path(),
@@ -318,7 +306,7 @@ void Trainer::save() {
   const double begin = now_sec();
   signals_.enter(watch::StopPoint::kSave);
   watch_.board().enter(watch::Phase::kSaving);
-  check_state();
+  engine_->check_state(step_);
   checkpoints_.begin(engine_->ctx(), save_args());
   signals_.enter(watch::StopPoint::kStep);
   if (metrics_) metrics_->append(str_cat("{\"step\":", step_, ",\"save_ms\":", (now_sec() - begin) * 1e3, "}"));
@@ -328,7 +316,7 @@ void Trainer::save_last() {
   signals_.enter(watch::StopPoint::kSave);
   watch_.board().enter(watch::Phase::kSaving);
   const Ctx ctx = engine_->ctx();
-  if (!checkpoints_.has(step_)) check_state();
+  if (!checkpoints_.has(step_)) engine_->check_state(step_);
   checkpoints_.finish(ctx, save_args());
   signals_.enter(watch::StopPoint::kStep);
 }

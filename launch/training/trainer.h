@@ -66,10 +66,9 @@ class Trainer {
   void write_statistics();
   void validate();
   checkpoint::SaveArgs save_args();
-  void save();                                   ///< begins a checkpoint
-  void save_last();                              ///< has one of this step, and waits for it
-  void check_state();                            ///< throws Error(kNonFinite) when a weight or moment is not finite
-  StepMessage message(const LossStats& losses);  ///< of this rank
+  void save();                                                    ///< begins a checkpoint
+  void save_last();                                               ///< has one of this step, and waits for it
+  StepMessage message(const LossStats& losses);                   ///< of this rank
   std::optional<watch::SignalWatch::Request> stop_request();      ///< exchanges a message; of any rank, the same on all
   std::optional<watch::SignalWatch::Request> stop_heard() const;  ///< the request in the last message of all
 

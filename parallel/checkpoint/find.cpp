@@ -109,8 +109,9 @@ void check_has_manifest(const std::filesystem::path& path) {
   throw damaged_error("checkpoint", io::printable(path.string()), " has no ", kManifestFile);
 }
 
-/// By all ranks, of what rank 0 has found: each verifies its share, and all have one verdict.
-std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks) {
+/// By all ranks, of what rank 0 has found: all have one verdict, which `check` comes to together.
+std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks,
+                                    const std::function<void(CheckpointReader&)>& check) {
   std::vector<std::filesystem::path> paths;
   for (const Found& f : rank_0) paths.push_back(f.path);
   std::vector<Found> found;
@@ -125,10 +126,25 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
       if (ranks.rank() == 0) check_has_manifest(path);
     });
     CheckpointReader reader = open_checkpoint(path, ranks);
-    comm::together(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size()}); });
+    check(reader);
   });
   if (!newest && !found.empty()) comm::together(ranks, [&] { throw all_damaged(found); });
   return newest;
+}
+
+/// Each rank verifies an equal share of the bytes.
+std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks) {
+  return newest_good_of(rank_0, log, ranks, [&](CheckpointReader& reader) {
+    comm::together(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size()}); });
+  });
+}
+
+std::vector<Found> list_for_all(const std::filesystem::path& run_dir, comm::ControlPlane& ranks) {
+  std::vector<Found> found;
+  comm::together(ranks, [&] {
+    if (ranks.rank() == 0) found = list(run_dir);
+  });
+  return found;
 }
 
 }  // namespace
@@ -179,11 +195,11 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
 }
 
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks) {
-  std::vector<Found> found;
-  comm::together(ranks, [&] {
-    if (ranks.rank() == 0) found = list(run_dir);
-  });
-  return newest_good_of(found, log, ranks);
+  return newest_good_of(list_for_all(run_dir, ranks), log, ranks);
+}
+
+std::optional<Found> load_newest_good(const LoadNewestArgs& args) {
+  return newest_good_of(list_for_all(args.run_dir, args.ranks), args.log, args.ranks, args.load);
 }
 
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks) {

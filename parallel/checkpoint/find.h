@@ -12,6 +12,8 @@
 
 namespace ashlar::checkpoint {
 
+class CheckpointReader;
+
 /// A checkpoint directory under its final name. Nothing has been read of it.
 struct Found {
   std::filesystem::path path;
@@ -50,6 +52,19 @@ std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log,
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
                                                     comm::ControlPlane& ranks);
+
+struct LoadNewestArgs {
+  const std::filesystem::path& run_dir;
+  Log& log;
+  comm::ControlPlane& ranks;
+  /// Loads from a checkpoint, by all ranks, which between them read all of it (load_training does); a damaged error
+  /// must be thrown by all, as comm::together does.
+  std::function<void(CheckpointReader& reader)> load;
+};
+/// As newest_good and then loading from it, but each byte is read once: `load` is the check, since every read is
+/// compared with its checksum. When it meets damage it is called again with the next older checkpoint, and what it has
+/// loaded until then is written over. Nothing may be used before this returns.
+std::optional<Found> load_newest_good(const LoadNewestArgs& args);
 
 /// Rank 0's paths, on all ranks.
 std::vector<std::filesystem::path> broadcast_paths(comm::ControlPlane& ranks,

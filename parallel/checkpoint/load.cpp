@@ -198,10 +198,9 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
   });
   comm::together(args.ranks, [&] {
     fill_weights(ctx, args);
-    for (const auto& range : args.optimizer->ranges()) {
-      fill_range(ctx, args.reader, range, ".m", args.optimizer->m());
-      fill_range(ctx, args.reader, range, ".v", args.optimizer->v());
-    }
+    // One after the other, as they lie in the files: neighbours share a chunk, which is read once.
+    for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, ".m", args.optimizer->m());
+    for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, ".v", args.optimizer->v());
   });
   return *args.reader.state();
 }

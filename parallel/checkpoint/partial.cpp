@@ -118,10 +118,16 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
   }
   committed_ = true;
   std::filesystem::remove(final_ / kMarkerFile, error);  // under its final name nobody looks for it
-  // Up to the first directory that was there before: a new run directory must survive a power cut too.
-  std::filesystem::path parent = final_.parent_path();
-  for (; parent != existing_; parent = parent.parent_path()) io::sync_directory(parent);
-  io::sync_directory(parent);
+  try {
+    // Up to the first directory that was there before: a new run directory must survive a power cut too.
+    std::filesystem::path parent = final_.parent_path();
+    for (; parent != existing_; parent = parent.parent_path()) io::sync_directory(parent);
+    io::sync_directory(parent);
+  } catch (const Error& problem) {
+    throw Error(problem.code(), "checkpoint",
+                str_cat(io::printable(final_.string()),
+                        " is written and stays, but a power cut may still take its name: ", problem.what()));
+  }
   if (replaces) remove_tree(replaced);
   return static_cast<int64_t>(text.size());
 }

@@ -42,7 +42,9 @@ class PartialDirectory {
   const std::filesystem::path& path() const { return partial_; }
 
   /// Writes the manifest, renames the directory, makes the name durable. What stood under the final name is moved
-  /// aside as FINAL.replaced and removed when the new one is in place. Returns the size of the manifest.
+  /// aside as FINAL.replaced and removed when the new one is in place. Returns the size of the manifest. Errors leave
+  /// what was there before, but for two that say so: the directory could not be synced after the renaming (the new one
+  /// stays, whole; what it replaced stays aside), or what it replaced could not be removed.
   int64_t commit(const Manifest& manifest);
 
  private:

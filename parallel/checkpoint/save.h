@@ -49,7 +49,8 @@ struct Saved {
 /// step is replaced. Retention comes last and as Retention does it: only checkpoints that verify in full count, the new
 /// one among them. Errors of any rank are thrown by all, as comm::SharedError: full disk or size limit exit 6, a
 /// directory that is unwritable or not visible to every rank exit 2; what was there before stays, the partial directory
-/// is removed. The process must ignore SIGXFSZ to get EFBIG instead of a signal.
+/// is removed (see PartialDirectory::commit for the one error after which the new checkpoint stays). The process must
+/// ignore SIGXFSZ to get EFBIG instead of a signal.
 Saved save(const Ctx& ctx, const SaveArgs& args);
 
 /// A named stream of tensors for write_tensors: `produce` is called once a tensor, in order, and hands all its bytes
