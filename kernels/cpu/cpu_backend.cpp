@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/parallel_for.h"
 
 namespace ashlar::cpu {
 
@@ -45,7 +46,11 @@ std::unique_ptr<Event> CpuBackend::make_event() { return std::make_unique<Synchr
 
 void CpuBackend::copy_to_host(ConstView device, void* host, Stream&) {
   ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
-  std::memcpy(host, device.data, static_cast<size_t>(device.size() * size_of(device.dtype)));
+  // A checkpoint's snapshot is gigabytes, and one core does not use the memory's bandwidth.
+  const auto* from = static_cast<const std::byte*>(device.data);
+  parallel_for(threads_, device.size() * size_of(device.dtype), int64_t{1} << 20, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<std::byte*>(host) + begin, from + begin, static_cast<size_t>(end - begin));
+  });
 }
 
 void CpuBackend::copy_from_host(const void* host, MutView device, Stream&) {

@@ -43,23 +43,6 @@ std::vector<std::string> alternatives(const std::string& compare) {
   return all;
 }
 
-config::RunConfig resolve(const std::string& file, const std::vector<std::string>& overrides, Session& session) {
-  comm::Bootstrap& bootstrap = session.bootstrap;
-  config::RawConfig raw = config::read_config(file, overrides);
-  training::take_start(raw);
-  config::Facts facts{.ranks = bootstrap.world().size(),
-                      .local_ranks = bootstrap.local_size(),
-                      .hardware_threads = session.cores.machine,
-                      .purpose = config::Purpose::kStep};
-  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // bytes: no dataset is opened here
-  config::RunConfig config = config::resolve(raw, facts).config;
-  if (config.train.sequence_length <= 0 || config.train.micro_batch + config.train.global_batch <= 0)
-    throw input_error("bench step", "train.sequence_length and train.micro_batch are needed; give them in ", file,
-                      " or as overrides");
-  config.train.micro_batch = std::max<int64_t>(config.train.micro_batch, 1);
-  return config;
-}
-
 StepArguments parse(std::span<const std::string> words, Session& session) {
   Arguments arguments("bench step", words);
   StepArguments a{.steps = arguments.integer("--steps", 5, 1, 100000),
@@ -74,7 +57,7 @@ StepArguments parse(std::span<const std::string> words, Session& session) {
   for (const std::string& alternative : alternatives(compare)) {
     std::vector<std::string> all = overrides;
     if (!alternative.empty()) all.push_back(alternative);
-    a.variants.push_back({alternative, resolve(files[0], all, session)});
+    a.variants.push_back({alternative, config_of_steps("bench step", files[0], all, session)});
   }
   return a;
 }

@@ -12,6 +12,7 @@
 #include "launch/commands/bench_comm.h"
 #include "launch/commands/bench_gemm.h"
 #include "launch/commands/bench_kernels.h"
+#include "launch/commands/bench_save.h"
 #include "launch/commands/bench_step.h"
 #include "launch/commands/data_command.h"
 #include "launch/commands/eval.h"
@@ -69,10 +70,13 @@ const char* const kBenchHelp =
     "ashlar bench kernels | attention [--threads N]\n"
     "ashlar bench comm [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
     "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]\n"
+    "ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]\n"
     "\n"
     "Each prints times and the share of what this machine's registers or memory reach in the same run. comm measures "
     "the\n"
-    "ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes cut messages in other ways.\n";
+    "ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes cut messages in other ways.\n"
+    "save trains N steps with a checkpoint every few, and as many without, in turns, and says what saving costs; DIR "
+    "is\nnew or empty and lies where checkpoints are to lie.\n";
 
 int run_bench(std::span<const std::string> words, Session& session) {
   const std::string what = words.empty() ? "" : words[0];
@@ -88,8 +92,9 @@ int run_bench(std::span<const std::string> words, Session& session) {
   if (what == "attention") return run_bench_attention(rest, out);
   if (what == "comm") return run_bench_comm(rest, session.bootstrap, out);
   if (what == "step") return run_bench_step(rest, session, out);
-  throw input_error("bench", "expected gemm, kernels, attention, comm or step, got ", what.empty() ? "nothing" : what,
-                    "; ashlar bench --help lists all");
+  if (what == "save") return run_bench_save(rest, session, out);
+  throw input_error("bench", "expected gemm, kernels, attention, comm, step or save, got ",
+                    what.empty() ? "nothing" : what, "; ashlar bench --help lists all");
 }
 
 watch::SignalWatch::Speaker speaker_of(const World& world) {

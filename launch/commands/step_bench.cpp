@@ -8,6 +8,7 @@
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
 #include "launch/training/peak.h"
+#include "launch/training/run_identity.h"
 
 namespace ashlar::launch {
 
@@ -41,6 +42,24 @@ int64_t bytes_of(const comm::OperationInfo& info) {
 }
 
 }  // namespace
+
+config::RunConfig config_of_steps(std::string_view command, const std::string& file,
+                                  const std::vector<std::string>& overrides, const Session& session) {
+  comm::Bootstrap& bootstrap = session.bootstrap;
+  config::RawConfig raw = config::read_config(file, overrides);
+  training::take_start(raw);
+  config::Facts facts{.ranks = bootstrap.world().size(),
+                      .local_ranks = bootstrap.local_size(),
+                      .hardware_threads = session.cores.machine,
+                      .purpose = config::Purpose::kStep};
+  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // bytes: no dataset is opened here
+  config::RunConfig config = config::resolve(raw, facts).config;
+  if (config.train.sequence_length <= 0 || config.train.micro_batch + config.train.global_batch <= 0)
+    throw input_error(command, "train.sequence_length and train.micro_batch are needed; give them in ", file,
+                      " or as overrides");
+  config.train.micro_batch = std::max<int64_t>(config.train.micro_batch, 1);
+  return config;
+}
 
 StepBench::StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap)
     : config_(config),

@@ -4,13 +4,20 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "launch/commands/session.h"
 #include "launch/config/run_config.h"
 #include "launch/training/engine.h"
 #include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
+
+/// The configuration of a benchmark of training steps: a dataset is not needed. Input error, of `command`, when it does
+/// not say what a step is.
+config::RunConfig config_of_steps(std::string_view command, const std::string& file,
+                                  const std::vector<std::string>& overrides, const Session& session);
 
 /// Training steps of a configuration on random tokens, timed. All ranks make one and call everything.
 class StepBench {
@@ -39,6 +46,7 @@ class StepBench {
   const std::vector<double>& step_ms() const { return total_ms_; }  ///< each timed step
 
   const config::RunConfig& config() const { return config_; }
+  training::Engine& engine() { return engine_; }
   int64_t global_batch() const { return global_batch_; }
   int64_t num_micro_batches() const { return static_cast<int64_t>(slots_.size()); }
   std::string device() const { return backend_->description(); }

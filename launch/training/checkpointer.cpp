@@ -29,9 +29,13 @@ void Checkpointer::loaded(const checkpoint::Found& checkpoint) {
 
 void Checkpointer::begin(const Ctx& ctx, const checkpoint::SaveArgs& args) {
   if (has(args.state.step)) return;
-  while (!saving_.free()) note(saving_.wait_phase());
+  wait_until_free();
   saving_.begin(ctx, args, BackgroundSave::From::kCopy);
   step_ = args.state.step;
+}
+
+void Checkpointer::wait_until_free() {
+  while (!saving_.free()) note(saving_.wait_phase());
 }
 
 SaveState Checkpointer::state() {
@@ -55,6 +59,7 @@ void Checkpointer::poll(SaveState heard) {
 
 void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
   last_ = step_ == args.state.step;  // when another step's fails, this one is still to come
+  say_what_is_waited_for();
   while (!saving_.idle()) note(saving_.wait_phase());
   if (step_ != args.state.step) {
     last_ = true;
@@ -65,8 +70,16 @@ void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
   say(retention_.wait());
 }
 
+void Checkpointer::say_what_is_waited_for() {
+  if (saving_.idle()) return;
+  log_.info(str_cat("the run ends when the save under way is over: ", saving_.path().string(),
+                    saving_.free() ? " is read back" : " is written and read back"));
+}
+
 void Checkpointer::wait() {
+  say_what_is_waited_for();
   while (!saving_.idle()) note(saving_.wait_phase());
+  say(retention_.wait());
 }
 
 void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
@@ -75,7 +88,9 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     log_.info(str_cat("saved ", outcome.saved->path.string(), " (", human_bytes(outcome.saved->bytes), " in ",
                       absl::StrFormat("%.1f", outcome.saved->seconds), " s)"));
   }
-  if (outcome.damage) log_.warn(str_cat("what was saved cannot be read back, older ones are kept: ", *outcome.damage));
+  const bool speaks = ranks_.rank() == 0;  // the outcome is everybody's
+  if (outcome.damage && speaks)
+    log_.warn(str_cat("what was saved cannot be read back, older ones are kept: ", *outcome.damage));
   if (outcome.verified) {
     retention_.trust(*outcome.verified);
     retention_.start(outcome.verified->step);
@@ -90,6 +105,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
                            "; the checkpoints before stay");
     });
   }
+  if (!speaks) return;
   log_.warn(str_cat("a save failed and is tried again at the next interval (", failures_, " of ", kMostFailures,
                     " in a row): ", text));
 }

@@ -34,15 +34,19 @@ class Checkpointer {
   bool has(int64_t step) const { return step_ == step; }  ///< saved, or being saved
   /// Begins a save of the state as it is, unless it `has` that step; waits for the one before to be written.
   void begin(const Ctx& ctx, const checkpoint::SaveArgs& args);
+  /// What `begin` waits for.
+  void wait_until_free();
   /// This rank's part of the message of a step, and what comes of that of all ranks.
   SaveState state();
   void poll(SaveState heard);
-  /// At the end: saves the state if its last save was another step's, and waits for all that is under way.
+  /// At the end: saves the state if its last save was another step's, and waits for all that is under way, which it
+  /// says.
   void finish(const Ctx& ctx, const checkpoint::SaveArgs& args);
   /// Waits for what is under way, saves nothing new: for a run that ends because its state is not worth saving.
   void wait();
 
  private:
+  void say_what_is_waited_for();
   void note(const checkpoint::BackgroundSave::Outcome& outcome);
   void say(const checkpoint::Retention::Report& report);
 

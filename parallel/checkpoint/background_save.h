@@ -42,6 +42,8 @@ class BackgroundSave {
   void begin(const Ctx& ctx, const SaveArgs& args, From from);
   /// Whether a save may begin: none is under way, or only being read back.
   bool free() const { return !next_ && (phase_ == Phase::kIdle || phase_ == Phase::kVerify); }
+  /// Of the save under way, or of the next one; not when idle.
+  std::filesystem::path path() const { return (next_ ? *next_ : now_).path(); }
   bool idle() const { return phase_ == Phase::kIdle && !next_; }
 
   /// What became of a save, the same on all ranks.
@@ -49,7 +51,7 @@ class BackgroundSave {
     std::optional<Saved> saved;         ///< under its final name from now on
     std::optional<Found> verified;      ///< read back in full and good
     std::optional<std::string> damage;  ///< read back and not what was written
-    std::optional<Error> failure;       ///< nothing of it is left
+    std::optional<Error> failure;       ///< nothing of it is left, unless the error says that it stays
   };
   SaveState state();
   /// By all ranks, with the largest state of all. Exchanges something only where the phase changes.

@@ -1,6 +1,11 @@
 #include "parallel/checkpoint/snapshot.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -12,9 +17,18 @@ namespace {
 
 constexpr int64_t kPartBytes = int64_t{16} << 20;  // what is written, or copied, between two looks at anything else
 
+/// Where a file's bytes begin in memory: aligned as they are in the file, so that they are written from there.
+constexpr int64_t kFileAlignment = 4096;
+template <typename Byte>
+Byte* begin_of_file(Byte* at) {
+  return at + (kFileAlignment - reinterpret_cast<uintptr_t>(at) % kFileAlignment) % kFileAlignment;
+}
+
 int64_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.dtype()); }
 
 }  // namespace
+
+void Snapshot::Free::operator()(std::byte* bytes) const { std::free(bytes); }
 
 std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
   struct SlabToStore {
@@ -56,6 +70,7 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
 int64_t Snapshot::bytes_of(const Source& source) {
   int64_t bytes = 0;
   for (const File& file : files_of(source)) {
+    bytes = (bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
     for (const Tensor& tensor : file.sources) bytes += checkpoint::bytes_of(tensor);
   }
   return bytes;
@@ -64,7 +79,13 @@ int64_t Snapshot::bytes_of(const Source& source) {
 void Snapshot::reserve(const Source& source) {
   const int64_t bytes = bytes_of(source);
   if (bytes <= reserved_) return;
-  memory_ = std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const size_t size = (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
+  memory_.reset();
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, size)));
+  if (!memory_) throw std::bad_alloc();
+  static_cast<void>(::madvise(memory_.get(), size, MADV_HUGEPAGE));  // where there are none it is only slower
+  std::memset(memory_.get(), 0, size);
   reserved_ = bytes;
 }
 
@@ -78,6 +99,7 @@ void Snapshot::copy(const Source& source) {
   refer(source);
   std::byte* to = memory_.get();
   for (const File& file : files_) {
+    to = begin_of_file(to);
     for (const Tensor& tensor : file.sources) {
       ctx_->backend.copy_to_host(tensor.view(), to, ctx_->stream);
       to += checkpoint::bytes_of(tensor);
@@ -91,6 +113,7 @@ Manifest Snapshot::write(const std::filesystem::path& directory, const Job::Canc
   const std::byte* copied = memory_.get();
   std::vector<std::byte> buffer;
   for (const File& file : files_) {
+    copied = begin_of_file(copied);
     size_t next = 0;  // write_blocks asks for the blocks in the order given
     const auto produce = [&](const StoredBlock&, const EmitBytes& emit) {
       const Tensor& source = file.sources[next++];

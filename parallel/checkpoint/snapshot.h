@@ -53,7 +53,10 @@ class Snapshot {
 
   std::vector<File> files_;
   const Ctx* ctx_ = nullptr;  ///< to read the sources with; null: they have been copied to memory_
-  std::unique_ptr<std::byte[]> memory_;
+  struct Free {
+    void operator()(std::byte* bytes) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
   int64_t reserved_ = 0;
 };
 

@@ -1,8 +1,8 @@
 // Preloaded into the program under test: calls on files whose path contains STALL_PATH behave as a file system that
 // hangs. STALL_DO = "sleep:SECONDS" waits in the kernel, "stop" stops the process (SIGSTOP), "nolock" answers flock
-// with ENOLCK. STALL_CALL: read, write, sync or lock. STALL_RANK: on that rank of Open MPI only. STALL_THREAD: in the
-// thread of that name only. STALL_MIN: calls of at least so many bytes. STALL_ONCE: a file that is made at the first
-// one, after which all pass.
+// with ENOLCK, "fail" answers a sync with EIO. STALL_END: the path must end with STALL_PATH. STALL_CALL: read, write,
+// sync or lock. STALL_RANK: on that rank of Open MPI only. STALL_THREAD: in the thread of that name only. STALL_MIN:
+// calls of at least so many bytes. STALL_ONCE: a file that is made at the first one, after which all pass.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -33,10 +33,12 @@ bool meant(int fd, const char* call, size_t size) {
   const ssize_t length = readlink(link, name, sizeof(name) - 1);
   if (length <= 0) return false;
   name[length] = '\0';
+  const size_t wanted = std::strlen(path), got = static_cast<size_t>(length);
+  if (std::getenv("STALL_END") != nullptr) return got >= wanted && std::strcmp(name + got - wanted, path) == 0;
   return std::strstr(name, path) != nullptr;
 }
 
-// True when the call is to fail with ENOLCK.
+// True when the call is to fail.
 bool stall(int fd, const char* call, size_t size = 0) {
   if (!meant(fd, call, size)) return false;
   const char *what = std::getenv("STALL_DO"), *once = std::getenv("STALL_ONCE");
@@ -46,7 +48,7 @@ bool stall(int fd, const char* call, size_t size = 0) {
     if (made < 0) return false;
     close(made);
   }
-  if (std::strcmp(what, "nolock") == 0) return true;
+  if (std::strcmp(what, "nolock") == 0 || std::strcmp(what, "fail") == 0) return true;
   if (std::strcmp(what, "stop") == 0) raise(SIGSTOP);
   if (std::strncmp(what, "sleep:", 6) == 0) {
     timespec left{.tv_sec = std::atoi(what + 6), .tv_nsec = 0};
@@ -82,7 +84,10 @@ ssize_t write(int fd, const void* from, size_t size) {
   return next<ssize_t (*)(int, const void*, size_t)>("write")(fd, from, size);
 }
 int fsync(int fd) {
-  stall(fd, "sync");
+  if (stall(fd, "sync")) {
+    errno = EIO;
+    return -1;
+  }
   return next<int (*)(int)>("fsync")(fd);
 }
 int flock(int fd, int operation) {

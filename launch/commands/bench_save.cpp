@@ -1,0 +1,235 @@
+#include "launch/commands/bench_save.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+#include "launch/commands/arguments.h"
+#include "launch/commands/step_bench.h"
+#include "launch/commands/timing.h"
+#include "launch/training/checkpointer.h"
+#include "launch/training/memory.h"
+#include "launch/training/step_message.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/together.h"
+
+namespace ashlar::launch {
+
+namespace {
+
+constexpr std::string_view kWhere = "bench save";
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct SaveArguments {
+  int64_t steps = 50, every = 5;
+  bool json = false;
+  config::RunConfig config;
+  std::filesystem::path dir;
+};
+
+SaveArguments parse(std::span<const std::string> words, const Session& session) {
+  Arguments arguments("bench save", words);
+  SaveArguments a{.steps = arguments.integer("--steps", 50, 2, 100000),
+                  .every = arguments.integer("--every", 5, 2, 1000),
+                  .json = arguments.flag("--json")};
+  std::vector<std::string> files = arguments.positionals();
+  const std::vector<std::string> overrides = take_overrides(files);
+  if (files.size() != 2) {
+    throw input_error(kWhere, "expected a configuration file and a directory, got ", files.size(),
+                      " words; usage: ashlar bench save CONFIG DIR [section.key=value ...]");
+  }
+  if (a.steps % a.every != 0)
+    throw input_error(kWhere, "--steps ", a.steps, " is no multiple of --every ", a.every, "; choose one that is");
+  a.config = config_of_steps(kWhere, files[0], overrides, session);
+  a.dir = std::filesystem::absolute(files[1]).lexically_normal();
+  return a;
+}
+
+/// A directory of our own for as long as this lives; one rank makes it and removes what is in it.
+class WorkDirectory {
+ public:
+  WorkDirectory(std::filesystem::path path, comm::ControlPlane& ranks) : path_(std::move(path)) {
+    comm::together(ranks, [&] {
+      if (ranks.rank() != 0) return;
+      std::error_code error;
+      const bool there = std::filesystem::exists(path_, error);
+      if (there && (!std::filesystem::is_directory(path_, error) || !std::filesystem::is_empty(path_, error))) {
+        throw input_error(kWhere, "expected a new or empty directory, got ", io::printable(path_.string()),
+                          "; its checkpoints are removed afterwards, so name another one");
+      }
+      io::create_directories(path_);
+      owned_ = true;
+      made_ = !there;
+    });
+  }
+  ~WorkDirectory() {
+    std::error_code error;  // the figures are out already; what stays is seen by the next call
+    if (owned_) std::filesystem::remove_all(path_ / "checkpoints", error);
+    if (made_) std::filesystem::remove(path_, error);
+  }
+  WorkDirectory(const WorkDirectory&) = delete;
+  WorkDirectory& operator=(const WorkDirectory&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  bool owned_ = false, made_ = false;
+};
+
+/// Milliseconds.
+struct SaveTimes {
+  std::vector<double> with, without;    ///< of each turn: `every` steps
+  std::vector<double> saving, others;   ///< loops of the steps with saves
+  std::vector<double> plain;            ///< loops of the steps without
+  std::vector<double> check, snapshot;  ///< parts of a loop that saves
+  std::vector<double> left;             ///< what a save still had to do at the end of its turn
+};
+
+class SaveBench {
+ public:
+  SaveBench(const SaveArguments& arguments, const std::filesystem::path& dir, comm::Bootstrap& bootstrap)
+      : every_(arguments.every),
+        dir_(dir),
+        ranks_(bootstrap.control()),
+        steps_(arguments.config, bootstrap),
+        config_toml_(config::to_toml(arguments.config)),
+        checkpoints_({.ranks = ranks_, .log = log_, .run_dir = dir, .keep = 1}) {
+    comm::together(ranks_, [&] {
+      training::Engine& engine = steps_.engine();
+      snapshot_bytes_ = checkpoints_.reserve(engine.ctx(), engine.store(), *engine.optimizer());
+    });
+    for (int i = 0; i < 2; ++i) steps_.step(false);
+  }
+
+  void turn(bool saves) {
+    const double begin = now_ms();
+    double loop = 0;
+    for (int64_t i = 0; i < every_; ++i) {
+      const double start = now_ms();
+      step(saves && i == 0);
+      const double took = now_ms() - start;
+      if (!saves || i > 0) (saves ? times_.others : times_.plain).push_back(took);
+      if (i == 0) loop = took;
+    }
+    const double due = now_ms();
+    if (saves) {
+      checkpoints_.wait_until_free();
+      times_.left.push_back(now_ms() - due);
+      times_.saving.push_back(loop + times_.left.back());
+      checkpoints_.wait();
+      comm::together(ranks_, [&] {
+        if (!log_.warnings().empty()) throw resource_error(kWhere, "a save failed: ", log_.warnings().front());
+      });
+    }
+    (saves ? times_.with : times_.without).push_back(now_ms() - begin);
+  }
+
+  const SaveTimes& times() const { return times_; }
+  int64_t bytes() const { return comm::sum_of(ranks_, snapshot_bytes_); }
+
+ private:
+  /// One round of the trainer's loop.
+  void step(bool saves) {
+    steps_.step(false);
+    ++step_;
+    checkpoints_.poll(training::StepExchange(ranks_, {.save = checkpoints_.state()}).wait().save);
+    if (!saves) return;
+    training::Engine& engine = steps_.engine();
+    const double start = now_ms();
+    engine.check_state(step_);
+    const double checked = now_ms();
+    checkpoints_.begin(engine.ctx(), {.ranks = ranks_,
+                                      .run_dir = dir_,
+                                      .store = engine.store(),
+                                      .optimizer = engine.optimizer(),
+                                      .state = {.step = step_},
+                                      .config_toml = config_toml_,
+                                      .tokenizer_json = ""});
+    times_.check.push_back(checked - start);
+    times_.snapshot.push_back(now_ms() - checked);
+  }
+
+  const int64_t every_;
+  const std::filesystem::path dir_;
+  comm::ControlPlane& ranks_;
+  Log log_{[](std::string_view) {}};  // of failures only what it keeps is wanted
+  StepBench steps_;
+  const std::string config_toml_;
+  training::Checkpointer checkpoints_;
+  SaveTimes times_;
+  int64_t step_ = 0, snapshot_bytes_ = 0;
+};
+
+double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+double worst(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+
+std::vector<double> ratios(const std::vector<double>& above, const std::vector<double>& below) {
+  std::vector<double> all;
+  for (size_t i = 0; i < above.size(); ++i) all.push_back(above[i] / below[i]);
+  return all;
+}
+
+nlohmann::ordered_json to_json(const SaveTimes& t, int64_t bytes) {
+  const double other = quantile(t.others, 0.5);
+  return {{"checkpoint_bytes", bytes},
+          {"loop_ms_saving", t.saving},
+          {"loop_ms_others", t.others},
+          {"loop_ms_without", t.plain},
+          {"loop_ratio", quantile(t.saving, 0.5) / other},
+          {"loop_ratio_max", worst(t.saving) / other},
+          {"wall_ratio", sum(t.with) / sum(t.without)},
+          {"turn_ratios", ratios(t.with, t.without)},
+          {"check_ms", quantile(t.check, 0.5)},
+          {"snapshot_ms", quantile(t.snapshot, 0.5)},
+          {"left_ms", quantile(t.left, 0.5)}};
+}
+
+void print(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_t bytes) {
+  const double other = quantile(t.others, 0.5);
+  out << absl::StrFormat("%s in %s, saved every %d of %d steps, beside %d steps without, in turns\n",
+                         training::human_bytes(bytes), a.dir.string(), a.every, a.steps, a.steps);
+  out << absl::StrFormat(
+      "loop of a step that saves %.3f of the others' median of %.1f ms (least %.3f, most %.3f): check %.1f ms, "
+      "snapshot "
+      "%.1f ms, left to do when the next is due %.1f ms\n",
+      quantile(t.saving, 0.5) / other, other, *std::min_element(t.saving.begin(), t.saving.end()) / other,
+      worst(t.saving) / other, quantile(t.check, 0.5), quantile(t.snapshot, 0.5), quantile(t.left, 0.5));
+  const std::vector<double> turns = ratios(t.with, t.without);
+  out << absl::StrFormat("time with saves %.3f of that without (quartiles of turns %.3f, %.3f, %.3f)\n",
+                         sum(t.with) / sum(t.without), quantile(turns, 0.25), quantile(turns, 0.5),
+                         quantile(turns, 0.75));
+}
+
+}  // namespace
+
+int run_bench_save(std::span<const std::string> words, Session& session, std::ostream& out) {
+  comm::ControlPlane& ranks = session.bootstrap.control();
+  SaveArguments arguments;
+  comm::together(ranks, [&] { arguments = parse(words, session); });
+  const WorkDirectory dir(arguments.dir, ranks);
+  SaveBench bench(arguments, dir.path(), session.bootstrap);
+  for (int64_t turn = 0; turn < arguments.steps / arguments.every; ++turn) {
+    const bool first = turn % 2 == 0;
+    bench.turn(first);
+    bench.turn(!first);
+  }
+  const int64_t bytes = bench.bytes();
+  if (arguments.json) {
+    out << to_json(bench.times(), bytes).dump() << "\n";
+  } else {
+    print(out, bench.times(), arguments, bytes);
+  }
+  return 0;
+}
+
+}  // namespace ashlar::launch
