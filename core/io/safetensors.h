@@ -81,6 +81,7 @@ class SafetensorsReader {
   explicit SafetensorsReader(std::filesystem::path path, std::optional<ChunkChecksums> checksums = std::nullopt);
 
   const std::filesystem::path& path() const { return path_; }
+  int64_t file_bytes() const { return checked_ ? checked_->size_bytes() : plain_->size_bytes(); }  ///< when opened
   const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
 

@@ -1,8 +1,10 @@
 #include "core/io/safetensors_model.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
 
@@ -43,62 +45,98 @@ SafetensorsModel::SafetensorsModel(const fs::path& directory) : directory_(direc
   const fs::path single = directory / "model.safetensors";
   const fs::path index = directory / "model.safetensors.index.json";
   if (fs::exists(single)) {
-    readers_.emplace_back(single);
-    for (const TensorEntry& tensor : readers_[0].tensors()) where_[tensor.name] = 0;
+    const SafetensorsReader all = add_file(single);
+    for (const TensorEntry& tensor : all.tensors()) where_[tensor.name] = {.file = 0, .entry = tensor};
   } else if (fs::exists(index)) {
-    const auto map = read_index(index);
-    std::map<std::string, size_t> opened;
-    for (const auto& [tensor, file] : map) {
-      const auto [entry, is_new] = opened.try_emplace(file, readers_.size());
-      if (is_new) readers_.emplace_back(directory / file);
-      if (readers_[entry->second].find(tensor) == nullptr) {
-        throw damaged_error("safetensors", printable(index.string()), " places ", printable(tensor), " in ",
-                            printable(file), ", which does not hold it; index and shards are of different models");
-      }
-      where_[tensor] = entry->second;
-    }
-    for (size_t i = 0; i < readers_.size(); ++i) {
-      for (const TensorEntry& tensor : readers_[i].tensors()) {
-        const auto found = where_.find(tensor.name);
-        if (found == where_.end() || found->second != i) {
-          throw damaged_error("safetensors", printable(readers_[i].path().string()), " holds ", printable(tensor.name),
-                              ", which ", printable(index.string()),
-                              " does not place there; index and shards are of different models");
-        }
-      }
-    }
+    read_shards(index);
   } else {
     throw input_error("safetensors", "expected model.safetensors or model.safetensors.index.json in ",
                       printable(directory.string()),
                       ", found neither; weights in another form (pytorch_model.bin) must be converted first");
   }
-  for (const auto& [name, reader] : where_) names_.push_back(name);
+  for (const auto& [name, place] : where_) names_.push_back(name);
 }
 
-const SafetensorsReader& SafetensorsModel::reader_of(std::string_view name) const {
+void SafetensorsModel::read_shards(const fs::path& index) {
+  std::map<std::string, std::vector<std::string>> tensors_of;
+  for (const auto& [tensor, file] : read_index(index)) tensors_of[file].push_back(tensor);
+  for (const auto& [file, tensors] : tensors_of) {
+    const SafetensorsReader shard = add_file(directory_ / file);
+    for (const std::string& tensor : tensors) {
+      const TensorEntry* entry = shard.find(tensor);
+      if (entry == nullptr) {
+        throw damaged_error("safetensors", printable(index.string()), " places ", printable(tensor), " in ",
+                            printable(file), ", which does not hold it; index and shards are of different models");
+      }
+      where_[tensor] = {.file = files_.size() - 1, .entry = *entry};
+    }
+    for (const TensorEntry& tensor : shard.tensors()) {
+      const auto found = where_.find(tensor.name);
+      if (found == where_.end() || found->second.file != files_.size() - 1) {
+        throw damaged_error("safetensors", printable(shard.path().string()), " holds ", printable(tensor.name),
+                            ", which ", printable(index.string()),
+                            " does not place there; index and shards are of different models");
+      }
+    }
+  }
+}
+
+SafetensorsReader SafetensorsModel::add_file(const fs::path& path) {
+  SafetensorsReader reader(path);
+  files_.push_back({.path = path, .bytes = reader.file_bytes(), .open = {}});
+  return reader;
+}
+
+const InputFile& SafetensorsModel::opened(size_t file) {
+  File& wanted = files_[file];
+  if (wanted.open) {
+    const auto at = std::find(open_.begin(), open_.end(), file);
+    std::rotate(at, at + 1, open_.end());
+    return *wanted.open;
+  }
+  if (open_.size() == kMaxOpenFiles) {
+    files_[open_.front()].open.reset();
+    open_.erase(open_.begin());
+  }
+  wanted.open.emplace(wanted.path);
+  open_.push_back(file);
+  if (wanted.open->size_bytes() != wanted.bytes) {
+    throw damaged_error("safetensors", printable(wanted.path.string()), " has ", wanted.open->size_bytes(),
+                        " bytes, and had ", wanted.bytes, " when its header was read; nothing may write to it");
+  }
+  return *wanted.open;
+}
+
+const SafetensorsModel::Place& SafetensorsModel::place_of(std::string_view name) const {
   const auto found = where_.find(name);
   if (found == where_.end()) {
     throw damaged_error("safetensors", printable(directory_.string()), " has no tensor ", printable(name),
                         "; the model is incomplete or of another kind");
   }
-  return readers_[found->second];
+  return found->second;
 }
 
 const TensorEntry* SafetensorsModel::find(std::string_view name) const {
   const auto found = where_.find(name);
-  return found == where_.end() ? nullptr : readers_[found->second].find(name);
+  return found == where_.end() ? nullptr : &found->second.entry;
 }
 
-const TensorEntry& SafetensorsModel::at(std::string_view name) const { return reader_of(name).at(name); }
+const TensorEntry& SafetensorsModel::at(std::string_view name) const { return place_of(name).entry; }
 
-void SafetensorsModel::read(std::string_view name, std::span<std::byte> out) const {
-  const SafetensorsReader& reader = reader_of(name);
-  reader.read(reader.at(name), out);
+void SafetensorsModel::read(std::string_view name, std::span<std::byte> out) {
+  const TensorEntry& entry = at(name);
+  ASHLAR_CHECK(static_cast<int64_t>(out.size()) == entry.end - entry.begin, entry.name, " has ",
+               entry.end - entry.begin, " bytes, the buffer ", out.size());
+  read_range(name, 0, out);
 }
 
-void SafetensorsModel::read_range(std::string_view name, int64_t begin_byte, std::span<std::byte> out) const {
-  const SafetensorsReader& reader = reader_of(name);
-  reader.read_range(reader.at(name), begin_byte, out);
+void SafetensorsModel::read_range(std::string_view name, int64_t begin_byte, std::span<std::byte> out) {
+  const Place& place = place_of(name);
+  const int64_t size = place.entry.end - place.entry.begin;
+  const auto count = static_cast<int64_t>(out.size());
+  ASHLAR_CHECK(begin_byte >= 0 && begin_byte <= size && count <= size - begin_byte, name, " has ", size,
+               " bytes, asked for ", count, " at ", begin_byte);
+  opened(place.file).read_at(place.entry.begin + begin_byte, out);
 }
 
 }  // namespace ashlar::io

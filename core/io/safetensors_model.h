@@ -3,37 +3,55 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/io/posix_file.h"
 #include "core/io/safetensors.h"
 
 namespace ashlar::io {
 
 /// A directory of safetensors files read as one set of tensors: `model.safetensors`, or the shards that
 /// `model.safetensors.index.json` names in its `weight_map`. When both are there the single file counts, as
-/// transformers reads them.
+/// transformers reads them. Few files are open at a time (kMaxOpenFiles), however many shards there are. One thread.
 class SafetensorsModel {
  public:
-  /// Opens all files and checks their headers. An input error when the directory holds neither; a damaged error when
-  /// index and shards disagree (a tensor named but absent, present but unnamed, or in two shards).
+  static constexpr size_t kMaxOpenFiles = 16;
+
+  /// Opens each file in turn and checks its header. An input error when the directory holds neither; a damaged error
+  /// when index and shards disagree (a tensor named but absent, present but unnamed, or in two shards).
   explicit SafetensorsModel(const std::filesystem::path& directory);
 
   const std::vector<std::string>& names() const { return names_; }  ///< sorted
   const TensorEntry* find(std::string_view name) const;             ///< null when there is no such tensor
   const TensorEntry& at(std::string_view name) const;               ///< throws a damaged error naming it
 
-  void read(std::string_view name, std::span<std::byte> out) const;
-  void read_range(std::string_view name, int64_t begin_byte, std::span<std::byte> out) const;
+  /// Damaged error naming the file when it has another size than when its header was read.
+  void read(std::string_view name, std::span<std::byte> out);
+  void read_range(std::string_view name, int64_t begin_byte, std::span<std::byte> out);
 
  private:
-  const SafetensorsReader& reader_of(std::string_view name) const;
+  struct File {
+    std::filesystem::path path;
+    int64_t bytes = 0;
+    std::optional<InputFile> open;
+  };
+  struct Place {
+    size_t file = 0;
+    TensorEntry entry;
+  };
+  void read_shards(const std::filesystem::path& index);
+  SafetensorsReader add_file(const std::filesystem::path& path);
+  const Place& place_of(std::string_view name) const;
+  const InputFile& opened(size_t file);
 
   std::filesystem::path directory_;
-  std::vector<SafetensorsReader> readers_;
-  std::map<std::string, size_t, std::less<>> where_;  // tensor -> reader
+  std::vector<File> files_;
+  std::vector<size_t> open_;  // files with a descriptor, the one used last at the end
+  std::map<std::string, Place, std::less<>> where_;
   std::vector<std::string> names_;
 };
 

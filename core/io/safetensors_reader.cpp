@@ -19,7 +19,7 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<C
   } else {
     plain_.emplace(path_);
   }
-  const int64_t file_bytes = checked_ ? checked_->size_bytes() : plain_->size_bytes();
+  const int64_t file_bytes = this->file_bytes();
   if (file_bytes < kLengthBytes) {
     throw damaged_error("safetensors", printable(path_.string()), " is not a valid safetensors file: it has ",
                         file_bytes, " bytes, the header length alone needs 8; fetch or write it again");

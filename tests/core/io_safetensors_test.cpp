@@ -270,7 +270,7 @@ TEST(SafetensorsModel, ShardsReadAsOneModel) {
   write_shard(dir.file("s2"), "y", 2);
   const std::string index = dir.file("model.safetensors.index.json");
   spit(index, R"({"metadata":{"total_size":2},"weight_map":{"x":"s1","y":"s2"}})");
-  const SafetensorsModel model(dir.path());
+  SafetensorsModel model(dir.path());
   EXPECT_THAT(model.names(), ElementsAre("x", "y"));
   uint8_t value = 0;
   model.read("y", std::as_writable_bytes(std::span(&value, 1)));
@@ -324,6 +324,41 @@ TEST(SafetensorsModel, ATensorInTwoShards) {
   EXPECT_EQ(error.code(), ExitCode::kDamagedData);
   EXPECT_THAT(error.what(), HasSubstr("'x'"));
   EXPECT_THAT(error.what(), HasSubstr("s2"));
+}
+
+TEST(SafetensorsModel, ManyShardsAreOpenedAsNeeded) {
+  const ashlar::testing::ScratchDir dir;
+  constexpr int kShards = 3 * static_cast<int>(SafetensorsModel::kMaxOpenFiles);
+  std::string map;
+  for (int i = 0; i < kShards; ++i) {
+    const std::string name = str_cat("t", i);
+    write_shard(dir.file(name), name, static_cast<uint8_t>(i));
+    map += str_cat(i == 0 ? "" : ",", "\"", name, "\":\"", name, "\"");
+  }
+  spit(dir.file("model.safetensors.index.json"), str_cat("{\"weight_map\":{", map, "}}"));
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const auto before = open_files();
+  SafetensorsModel model(dir.path());
+  EXPECT_EQ(open_files(), before);
+  const auto read = [&](int i) {
+    uint8_t value = 255;
+    model.read(str_cat("t", i), std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  };
+  for (const int stride : {1, 7, 1}) {
+    for (int k = 0; k < kShards; ++k) {
+      const int i = k * stride % kShards;
+      ASSERT_EQ(read(i), i);
+      ASSERT_LE(open_files(), before + static_cast<int>(SafetensorsModel::kMaxOpenFiles));
+    }
+  }
+  // Closed by now, and another one when it is opened again.
+  write_shard(dir.file("t0"), "longer", 0);
+  const Error error = error_of([&] { read(0); });
+  EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+  EXPECT_THAT(error.what(), HasSubstr("t0' has"));
 }
 
 TEST(SafetensorsModel, NeitherFileIsAnInputError) {
