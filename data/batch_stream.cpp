@@ -38,6 +38,15 @@ std::vector<double> weights_of(const std::vector<WeightedDataset>& datasets) {
 
 }  // namespace
 
+void check_train_data(const std::vector<WeightedDataset>& datasets, const StreamOptions& options) {
+  check_options(options);
+  Mixture(names_of(datasets), weights_of(datasets));
+  for (const WeightedDataset& d : datasets) {
+    check_vocabulary(*d.dataset, options);
+    WindowOrder(d.dataset->directory(), d.dataset->tokens(Part::kTrain), options.sequence_length, kChunkTokens, 0);
+  }
+}
+
 TrainStream::TrainStream(std::vector<WeightedDataset> datasets, const StreamOptions& options, uint64_t seed,
                          int64_t position)
     : options_(options), mixture_(names_of(datasets), weights_of(datasets)), position_(position) {

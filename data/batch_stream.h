@@ -38,6 +38,10 @@ struct WeightedDataset {
   double weight = 1;
 };
 
+/// Throws what a TrainStream over these would refuse, from their manifests alone: no dataset, weights that no sampler
+/// can keep exactly, a train part shorter than a window, a larger vocabulary. Input errors.
+void check_train_data(const std::vector<WeightedDataset>& datasets, const StreamOptions& options);
+
 /// The endless training stream over one dataset or a mixture. Datasets of a mixture share one tokenizer (hash); another
 /// is an input error that names both. The position is one integer, counted in global samples.
 class TrainStream final : public BatchSource {

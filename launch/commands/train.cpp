@@ -102,6 +102,10 @@ int run_train_command(std::span<const std::string> words, Session& session) {
     resolved = config::resolve(*raw, facts);
     resolved.derived.insert(resolved.derived.end(), taken.begin(), taken.end());
     said.say(log);
+    const config::RunConfig& c = resolved.config;
+    data::check_train_data(datasets, {.sequence_length = c.train.sequence_length,
+                                      .micro_batch = c.train.micro_batch,
+                                      .vocab_size = c.model.vocab_size});
     // What there is to say of its own checkpoint follows when that is loaded.
     if (own) training::check_continuation(*own, {.config = resolved.config, .data = records});
   });

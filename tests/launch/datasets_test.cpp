@@ -4,9 +4,11 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <string>
 
 #include "tests/launch/run_fixture.h"
@@ -119,11 +121,38 @@ TEST_F(Datasets, TheOldFormTrainsWithOneWarning) {
   EXPECT_EQ(count_of(eval.out + eval.err, "warning: old is a dataset of the old form"), 1) << eval.err;
 }
 
-TEST_F(Datasets, WeightsBeyondAnyExactShareAreRefused) {
-  const auto r = train(2, "'data.path=[{path=\"set\",weight=1},{path=\"data\",weight=1e-300}]'");
-  EXPECT_EQ(r.code, 2) << r.err;
-  EXPECT_EQ(count_of(r.err, "ashlar: "), 1) << r.err;
-  EXPECT_THAT(r.err, HasSubstr("too far apart"));
+/// The reader's thread meets it; the process says it, once, with all that it takes to find the place.
+TEST_F(Datasets, ADamagedChunkIsOneLineOfASingleProcess) {
+  std::string bytes = run_.read("set/train-00001.h5");
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+  run_.write("set/train-00001.h5", bytes);
+  const auto r = run_.ashlar("train tiny.toml train.steps=2000 train.eval_every=0 checkpoint.every=0 data.path=set");
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_match(
+      r.err, found,
+      std::regex("ashlar: \\[data\\] set/train-00001\\.h5: dataset tokens, chunk 0: stored checksum \\(Fletcher32\\) "
+                 "([0-9a-f]{8}), computed ([0-9a-f]{8}).*; restore the file or build the dataset again\n")))
+      << r.err;
+  EXPECT_NE(found[1], found[2]);
+}
+
+/// What the manifests tell is refused before the tables of the model.
+TEST_F(Datasets, WhatNoStreamCanReadIsRefusedAtOnce) {
+  run_.write("brief.txt", "stone laid");
+  ASSERT_EQ(run_.ashlar("data build brief.txt --out brief --validation 0").code, 0);
+  const auto refused = [&](int ranks, const std::string& sources, const std::string& word) {
+    const auto r = train(ranks, "'data.path=" + sources + "'");
+    EXPECT_EQ(r.code, 2) << r.err;
+    EXPECT_EQ(count_of(r.err, "ashlar: "), 1) << r.err;
+    EXPECT_THAT(r.err, HasSubstr(word));
+    EXPECT_THAT(r.out, Not(HasSubstr("derived:")));
+    EXPECT_THAT(r.out, Not(HasSubstr("layer")));
+    EXPECT_FALSE(fs::exists(run_.dir() / "run"));
+  };
+  refused(2, "[{path=\"set\",weight=1},{path=\"data\",weight=1e-300}]", "too far apart");
+  refused(1, "\"brief\"", "brief has 11 tokens in its train part, a window of train.sequence_length = 16 needs 17");
 }
 
 }  // namespace
