@@ -1,5 +1,7 @@
 #include "launch/commands/params.h"
 
+#include <functional>
+
 #include "absl/strings/str_format.h"
 #include "data/token_dataset.h"
 #include "kernels/cpu/cpu_info.h"
@@ -19,28 +21,40 @@ const char* const kParamsHelp =
 
 namespace {
 
-/// Counts of a model whose vocabulary nothing tells: what every id adds apart from what is there without any.
-int print_without_vocabulary(model::ModelConfig m, const std::string& reason, Log& log) {
-  m.vocab_pad_to = 1;
-  m.vocab_size = 1;
-  const model::ParameterCount one = model::count_parameters(m);
-  const auto line = [&](const char* name, int64_t n) { log.info(absl::StrFormat("%-12s %16d", name, n)); };
-  const auto line_per_id = [&](const char* name, int64_t n) {
-    if (n > 0) log.info(absl::StrFormat("%-12s %16d x vocab.size", name, n));
+/// The table of a model's parameters, a row a component, written by whoever knows how much of it is known.
+struct TableFormat {
+  std::function<std::string(int64_t)> fixed;   ///< what no vocabulary changes
+  std::function<std::string(int64_t)> per_id;  ///< what grows with it
+  std::function<std::string(int64_t per_id)> total;
+};
+
+void print_table(const model::ParameterCount& count, const TableFormat& format, Log& log) {
+  const auto row = [&](const char* name, const std::string& text) {
+    log.info(absl::StrFormat("%-12s %s", name, text));
   };
-  line_per_id("embedding", one.embedding);
-  line("positions", one.positions);
-  line("attention", one.attention);
-  line("ffn", one.ffn);
-  line("norms", one.norms);
-  line("biases", one.biases);
-  line_per_id("head", one.head);
-  line_per_id("head_bias", one.head_bias);
-  const int64_t per_id = one.embedding + one.head + one.head_bias;
-  log.info(absl::StrFormat("%-12s %16d + %d x vocab.size", "total", one.total() - per_id, per_id));
-  log.info(str_cat("vocab.size is not known: it is not given, and ", reason,
-                   ". Give it for the whole count, e.g. vocab.size=257, which the bytes tokenizer has"));
-  return 0;
+  row("embedding", format.per_id(count.embedding));
+  row("positions", format.fixed(count.positions));
+  row("attention", format.fixed(count.attention));
+  row("ffn", format.fixed(count.ffn));
+  row("norms", format.fixed(count.norms));
+  row("biases", format.fixed(count.biases));
+  row("head", format.per_id(count.head));
+  row("head_bias", format.per_id(count.head_bias));
+  row("total", format.total(count.embedding + count.head + count.head_bias));
+}
+
+TableFormat shares_of(int64_t total) {
+  const auto share = [total](int64_t n) { return absl::StrFormat("%16d  %5.1f%%", n, 100.0 * n / total); };
+  return {.fixed = share, .per_id = share, .total = [=](int64_t) { return share(total); }};
+}
+
+/// Of a model whose vocabulary nothing tells, counted for one id.
+TableFormat by_vocabulary(int64_t total) {
+  const auto number = [](int64_t n) { return absl::StrFormat("%16d", n); };
+  return {
+      .fixed = number,
+      .per_id = [=](int64_t n) { return n == 0 ? number(n) : number(n) + " x vocab.size"; },
+      .total = [=](int64_t per_id) { return absl::StrFormat("%s + %d x vocab.size", number(total - per_id), per_id); }};
 }
 
 }  // namespace
@@ -74,21 +88,18 @@ int run_params_command(std::span<const std::string> words, Log& log) {
     if (unknown_vocabulary && d.key == "vocab.size") continue;
     log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   }
-  if (unknown_vocabulary) return print_without_vocabulary(m, reason, log);
+  if (unknown_vocabulary) {
+    model::ModelConfig one = m;
+    one.vocab_size = one.vocab_pad_to = 1;
+    const model::ParameterCount count = model::count_parameters(one);
+    print_table(count, by_vocabulary(count.total()), log);
+    log.info(str_cat("vocab.size is not known: it is not given, and ", reason,
+                     ". Give it for the whole count, e.g. vocab.size=257, which the bytes tokenizer has"));
+    return 0;
+  }
 
   const model::ParameterCount count = model::count_parameters(m);
-  const auto line = [&](const char* name, int64_t n) {
-    log.info(absl::StrFormat("%-12s %16d  %5.1f%%", name, n, 100.0 * n / count.total()));
-  };
-  line("embedding", count.embedding);
-  line("positions", count.positions);
-  line("attention", count.attention);
-  line("ffn", count.ffn);
-  line("norms", count.norms);
-  line("biases", count.biases);
-  line("head", count.head);
-  line("head_bias", count.head_bias);
-  line("total", count.total());
+  print_table(count, shares_of(count.total()), log);
   if (m.vocab_padded() != m.vocab_size) {
     log.info(absl::StrFormat("the vocabulary of %d is padded to %d rows; the padding is masked and counted above",
                              m.vocab_size, m.vocab_padded()));
