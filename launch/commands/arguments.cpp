@@ -50,6 +50,28 @@ int64_t Arguments::integer(std::string_view name, int64_t otherwise, int64_t lea
   return value;
 }
 
+int64_t Arguments::bytes(std::string_view name, int64_t otherwise) {
+  const auto text = option(name);
+  if (!text) return otherwise;
+  int64_t value = 0, unit = 0;
+  const char* const last = text->data() + text->size();
+  const auto [end, error] = std::from_chars(text->data(), last, value);
+  const std::string_view suffix(end, static_cast<size_t>(last - end));
+  if (suffix.empty()) unit = 1;
+  int64_t thousands = 1, binary = 1;
+  for (const char letter : {'K', 'M', 'G', 'T'}) {
+    thousands *= 1000;
+    binary *= 1024;
+    if (suffix == std::string{letter, 'B'}) unit = thousands;
+    if (suffix == std::string{letter, 'i', 'B'}) unit = binary;
+  }
+  if (error != std::errc() || unit == 0 || value < 0 || value > INT64_MAX / unit) {
+    throw input_error(command_, "option ", name, " = ", *text,
+                      ": expected a whole number of bytes below 2^63, with a unit or without: 500MB, 5GB, 2GiB");
+  }
+  return value * unit;
+}
+
 double Arguments::number(std::string_view name, double otherwise, double least, double most) {
   const auto text = option(name);
   if (!text) return otherwise;

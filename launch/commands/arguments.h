@@ -19,6 +19,8 @@ class Arguments {
   bool flag(std::string_view name);
   std::optional<std::string> option(std::string_view name);  ///< input error when the value is missing
   int64_t integer(std::string_view name, int64_t otherwise, int64_t least, int64_t most);
+  /// A number of bytes: a whole number, with a unit of 1000 (KB, MB, GB, TB) or 1024 (KiB, MiB, GiB, TiB) or none.
+  int64_t bytes(std::string_view name, int64_t otherwise);
   double number(std::string_view name, double otherwise, double least, double most);
 
   /// What is left: positional words. Input error for an unknown option.

@@ -128,7 +128,7 @@ std::vector<Command> command_table(Session& session) {
        [&](std::span<const std::string> words) { return run_import_command(words, log); }, false, false,
        kOneTensorMemory},
       {"export", "a checkpoint as a Hugging Face model", kExportHelp,
-       [&](std::span<const std::string> words) { return run_export_command(words, log); }, false, false,
+       [&](std::span<const std::string> words) { return run_export_command(words, session); }, true, false,
        kOneTensorMemory},
       {"data", "build, inspect and verify token datasets", nullptr,
        [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }, false, false,

@@ -7,6 +7,7 @@
 #include "core/base/strings.h"
 #include "launch/commands/arguments.h"
 #include "launch/hf/hf_checkpoint.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::launch {
 namespace {
@@ -47,14 +48,26 @@ const char* const kExportHelp =
     "ashlar export CHECKPOINT HF_DIR [options]\n"
     "\n"
     "Writes the weights of a checkpoint, or of a run directory's newest one, as config.json and model.safetensors to\n"
-    "HF_DIR, for Hugging Face transformers. After an import the same tensors come back bit for bit. A model that no\n"
-    "class has is refused with the setting in the way; biases that only the class has are written as zeros, which is\n"
+    "HF_DIR, for Hugging Face transformers; a model larger than --max-shard-bytes as model-00001-of-0000N.safetensors\n"
+    "and so on with model.safetensors.index.json. After an import the same tensors come back bit for bit. A model "
+    "that\n"
+    "no class has is refused with the setting in the way; biases that only the class has are written as zeros, which "
+    "is\n"
     "the same model. Tokenizer files are not written.\n"
+    "\n"
+    "Several ranks (ashlar launch -np N export ...) share the files; HF_DIR must be one that all machines see. Memory: "
+    "a\n"
+    "few windows of 8 MiB a rank, for GPT2LMHeadModel the largest matrix. Nothing in HF_DIR is overwritten: it may "
+    "hold\n"
+    "no model. config.json comes last; what an export that was killed has left there is removed by the next one.\n"
     "\n"
     "  --class NAME         e.g. LlamaForCausalLM (default: as imported, else the plainest class that has the model)\n"
     "  --dtype T            fp32, bf16, fp16 or fp64 (default: as stored)\n"
     "  --max-positions N    longest context to put in config.json (default: as imported or trained); the rows of\n"
-    "                       a learned position table, where the model has one\n";
+    "                       a learned position table, where the model has one\n"
+    "  --max-shard-bytes N  bytes of tensors in one file, e.g. 500MB or 2GiB (default: 5GB, as transformers); a "
+    "larger\n"
+    "                       tensor gets a file of its own; 0: one file\n";
 
 int run_import_command(std::span<const std::string> words, Log& log) {
   Arguments arguments("import", words);
@@ -72,9 +85,17 @@ int run_import_command(std::span<const std::string> words, Log& log) {
   return 0;
 }
 
-int run_export_command(std::span<const std::string> words, Log& log) {
-  Arguments arguments("export", words);
+namespace {
+
+struct ExportWords {
   hf::ExportOptions options;
+  std::string checkpoint, directory;
+};
+
+ExportWords parse_export(std::span<const std::string> words) {
+  Arguments arguments("export", words);
+  ExportWords parsed;
+  hf::ExportOptions& options = parsed.options;
   if (const auto name = arguments.option("--class")) {
     options.family = hf::family_from_class(*name);
     if (!options.family) {
@@ -83,14 +104,29 @@ int run_export_command(std::span<const std::string> words, Log& log) {
   }
   options.dtype = dtype_of(arguments.option("--dtype"));
   options.max_positions = arguments.integer("--max-positions", 0, 1, int64_t{1} << 30);
+  options.max_shard_bytes = arguments.bytes("--max-shard-bytes", hf::kDefaultShardBytes);
   const std::vector<std::string> paths = arguments.positionals();
   if (paths.size() != 2) {
     throw input_error("export", "expected a checkpoint and a directory to write, got ", paths.size(),
                       " paths; usage: ashlar export CHECKPOINT HF_DIR");
   }
-  const hf::ExportReport report = hf::export_checkpoint(paths[0], paths[1], options, log);
-  log.info(str_cat("exported ", hf::class_name(report.family), " in ", report.files.dtype, ": ", report.files.tensors,
-                   " tensors, ", report.files.bytes, " bytes, to ", paths[1]));
+  parsed.checkpoint = paths[0];
+  parsed.directory = paths[1];
+  return parsed;
+}
+
+}  // namespace
+
+int run_export_command(std::span<const std::string> words, Session& session) {
+  comm::ControlPlane& ranks = session.bootstrap.control();
+  ExportWords parsed;
+  comm::together(ranks, [&] { parsed = parse_export(words); });
+  const hf::ExportReport report =
+      hf::export_checkpoint(parsed.checkpoint, parsed.directory, parsed.options, session.log, ranks);
+  session.log.info(str_cat("exported ", hf::class_name(report.family), " in ", report.files.dtype, ": ",
+                           report.files.tensors, " tensors, ", report.files.bytes, " bytes",
+                           report.files.files > 1 ? str_cat(" in ", report.files.files, " files") : "", ", to ",
+                           parsed.directory));
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/log.h"
+#include "launch/commands/session.h"
 
 namespace ashlar::launch {
 
@@ -11,9 +12,9 @@ namespace ashlar::launch {
 /// throws Error.
 int run_import_command(std::span<const std::string> words, Log& log);
 
-/// `ashlar export CHECKPOINT HF_DIR [--class NAME] [--dtype T] [--max-positions N]`: a checkpoint as a Hugging Face
-/// model. Returns the exit code; throws Error.
-int run_export_command(std::span<const std::string> words, Log& log);
+/// `ashlar export CHECKPOINT HF_DIR [--class NAME] [--dtype T] [--max-positions N] [--max-shard-bytes N]`, called by
+/// all ranks: a checkpoint as a Hugging Face model. Returns the exit code; throws Error.
+int run_export_command(std::span<const std::string> words, Session& session);
 
 extern const char* const kImportHelp;
 extern const char* const kExportHelp;

@@ -13,8 +13,10 @@
 #include "launch/config/run_config.h"
 #include "launch/hf/convert.h"
 #include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/checkpoint/save.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::hf {
 namespace {
@@ -91,10 +93,20 @@ class CheckpointSource : public TensorSource {
     const checkpoint::TensorRecord* record = reader_.find(name);
     return record != nullptr && record->group == checkpoint::Group::kWeights ? record : nullptr;
   }
-  void read(std::string_view name, std::span<std::byte> out) override {
+  void read_rows(std::string_view name, int64_t row, std::span<std::byte> out) override {
     const auto added = added_.find(name);
-    if (added == added_.end()) return reader_.read(name, out);
-    const std::vector<float> values(static_cast<size_t>(added->second.num_elems()), name.ends_with(".weight") ? 1 : 0);
+    if (added == added_.end()) {
+      const checkpoint::TensorRecord& record = reader_.at(name);
+      const auto elems = static_cast<int64_t>(out.size()) / io::size_of(record.dtype);
+      // The matrix view has a vector as one row.
+      const int64_t cols = record.matrix_cols();
+      const checkpoint::Block block = record.shape.size() < 2
+                                          ? checkpoint::Block{.col = row, .rows = 1, .cols = elems}
+                                          : checkpoint::Block{.row = row, .rows = elems / cols, .cols = cols};
+      return reader_.read_block(record, block, out);
+    }
+    const auto elems = out.size() / static_cast<size_t>(io::size_of(added->second.dtype));
+    const std::vector<float> values(elems, name.ends_with(".weight") ? 1 : 0);
     convert_elements(io::FileDType::kF32, std::as_bytes(std::span(values)), added->second.dtype, out);
   }
   int64_t num_added() const { return static_cast<int64_t>(added_.size()); }
@@ -139,6 +151,35 @@ std::string starting_config(const HfConfig& config, const std::filesystem::path&
       "already\n");
 }
 
+/// The model of a checkpoint as one of a class; `stored` becomes the model as the checkpoint has it.
+HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOptions& options,
+                    model::ModelConfig& stored) {
+  const config::RunConfig run = config::resolve(config::parse_config(reader.config_toml(), reader.path().string(), {}),
+                                                {.purpose = config::Purpose::kModel})
+                                    .config;
+  HfConfig config;
+  config.model = stored = run.model;
+  config.extras = extras_of(reader.metadata());
+  if (const int64_t rows = stored.pos.max_positions;
+      stored.pos.type == model::PosType::kLearned && options.max_positions > 0 && options.max_positions != rows) {
+    throw input_error("export", "--max-positions ", options.max_positions, ": the model has a learned table of ", rows,
+                      " positions, which is its longest context; leave the option out");
+  }
+  if (options.max_positions > 0) {
+    config.extras.max_positions = options.max_positions;
+  } else if (config.extras.max_positions == 0) {
+    config.extras.max_positions = run.train.sequence_length;
+  }
+  std::optional<Family> wanted = options.family;
+  if (const auto origin = reader.metadata().find(kClass); !wanted && origin != reader.metadata().end()) {
+    wanted = family_from_class(origin->second);
+  }
+  config.family = choose_family(stored, wanted);
+  config.model = completed(config.family, stored);
+  check_all_used(reader, config);
+  return config;
+}
+
 }  // namespace
 
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
@@ -168,38 +209,23 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
 }
 
 ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& hf_directory,
-                               const ExportOptions& options, Log& log) {
-  checkpoint::CheckpointReader reader(checkpoint::resolve(checkpoint, log));
-  const config::RunConfig stored =
-      config::resolve(config::parse_config(reader.config_toml(), reader.path().string(), {}),
-                      {.purpose = config::Purpose::kModel})
-          .config;
+                               const ExportOptions& options, Log& log, comm::ControlPlane& ranks) {
+  checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(checkpoint::resolve(checkpoint, log, ranks), ranks);
   HfConfig config;
-  config.model = stored.model;
-  config.extras = extras_of(reader.metadata());
-  if (const int64_t rows = config.model.pos.max_positions;
-      config.model.pos.type == model::PosType::kLearned && options.max_positions > 0 && options.max_positions != rows) {
-    throw input_error("export", "--max-positions ", options.max_positions, ": the model has a learned table of ", rows,
-                      " positions, which is its longest context; leave the option out");
-  }
-  if (options.max_positions > 0) {
-    config.extras.max_positions = options.max_positions;
-  } else if (config.extras.max_positions == 0) {
-    config.extras.max_positions = stored.train.sequence_length;
-  }
-  std::optional<Family> wanted = options.family;
-  if (const auto origin = reader.metadata().find(kClass); !wanted && origin != reader.metadata().end()) {
-    wanted = family_from_class(origin->second);
-  }
-  config.family = choose_family(config.model, wanted);
-  config.model = completed(config.family, stored.model);
-  check_all_used(reader, config);
-  CheckpointSource source(reader, stored.model, config);
+  model::ModelConfig stored;
+  comm::together(ranks, [&] { config = config_for(reader, options, stored); });
+  CheckpointSource source(reader, stored, config);
   if (source.num_added() > 0)
     log.info(str_cat("note: ", class_name(config.family), " has ", source.num_added(),
                      " biases and norm vectors that the model has not: written as zeros (gains as ones), which changes "
                      "no number"));
-  return {.family = config.family, .files = export_hf(config, source, hf_directory, options.dtype)};
+  const ExportArgs args{.config = config,
+                        .source = source,
+                        .directory = hf_directory,
+                        .dtype = options.dtype,
+                        .max_shard_bytes = options.max_shard_bytes,
+                        .log = log};
+  return {.family = config.family, .files = export_hf(args, ranks)};
 }
 
 }  // namespace ashlar::hf

@@ -29,6 +29,7 @@ struct ExportOptions {
   std::optional<Family> family;        ///< absent: the class it was imported from, else the first that has the model
   std::optional<io::FileDType> dtype;  ///< absent: as stored
   int64_t max_positions = 0;           ///< 0: as imported, else the sequence length of the training
+  int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
 };
 
 struct ExportReport {
@@ -36,10 +37,10 @@ struct ExportReport {
   Exported files;
 };
 
-/// The weights of a checkpoint, or of a run's newest good one, as a Hugging Face directory. Moments stay behind. Every
-/// byte read is compared with its checksum. Errors as export_hf; input error naming the axis when no class has the
-/// model.
+/// Called by all ranks: the weights of a checkpoint, or of a run's newest good one, as a Hugging Face directory.
+/// Moments stay behind. Every byte read is compared with its checksum. Errors as export_hf; input error naming the axis
+/// when no class has the model.
 ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& hf_directory,
-                               const ExportOptions& options, Log& log);
+                               const ExportOptions& options, Log& log, comm::ControlPlane& ranks);
 
 }  // namespace ashlar::hf

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -8,7 +10,9 @@
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
 #include "launch/hf/convert.h"
+#include "launch/hf/export_folder.h"
 #include "launch/hf/hf_model.h"
+#include "parallel/comm/together.h"
 
 namespace ashlar::hf {
 namespace {
@@ -50,85 +54,193 @@ io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source,
   return *common;
 }
 
-/// One tensor of the file, put together from ours.
-std::vector<std::byte> assemble(const TensorMapping& mapping, io::FileDType dtype, TensorSource& source) {
-  const int64_t element = io::size_of(dtype);
-  int64_t elems = 1;
-  for (const int64_t extent : mapping.hf_shape) elems *= extent;
-  std::vector<std::byte> whole(static_cast<size_t>(elems * element));
-  std::vector<std::byte> read, converted;
-  for (const Piece& piece : mapping.pieces) {
-    const io::TensorSpec& spec = *source.find(piece.name);
-    read.resize(static_cast<size_t>(spec.num_bytes()));
-    source.read(piece.name, read);
-    converted.resize(static_cast<size_t>(spec.num_elems() * element));
-    const int64_t lost = convert_elements(spec.dtype, read, dtype, converted);
-    if (lost >= 0) {
-      throw input_error("hf", piece.name, " element ", lost, " does not fit ", torch_name(dtype),
-                        "; choose a dtype of more range, e.g. float32");
-    }
-    const int64_t row_bytes = (piece.shape.size() > 1 ? piece.shape[1] : 1) * element;
-    for (const RowBlock& block : piece.blocks) {
-      std::memcpy(whole.data() + block.hf_row * row_bytes, converted.data() + block.our_row * row_bytes,
-                  static_cast<size_t>(block.rows * row_bytes));
+/// All that an export will write, but the bytes: the same on all ranks.
+struct Plan {
+  std::vector<TensorMapping> mappings;
+  std::vector<io::TensorSpec> tensors;      ///< of each mapping, as the files have it
+  std::vector<std::vector<size_t>> shards;  ///< mappings of each file
+  std::vector<int64_t> shard_bytes;
+  std::string dtype, config_json;
+
+  std::string file(size_t shard) const { return shard_file(shard, shards.size()); }
+};
+
+Plan plan_export(const ExportArgs& args) {
+  Plan plan;
+  plan.mappings = tensor_mappings(args.config.family, args.config.model);
+  std::map<io::FileDType, int64_t> elements;
+  std::vector<int64_t> bytes;
+  for (const TensorMapping& mapping : plan.mappings) {
+    io::TensorSpec spec;
+    spec.name = mapping.hf_name;
+    spec.dtype = dtype_of(mapping, args.source, args.dtype);
+    spec.shape = mapping.hf_shape;
+    elements[spec.dtype] += spec.num_elems();
+    bytes.push_back(spec.num_bytes());
+    plan.tensors.push_back(std::move(spec));
+  }
+  plan.shards = cut_shards(bytes, args.max_shard_bytes);
+  for (std::vector<size_t>& shard : plan.shards) {
+    // As the Hugging Face writer orders them: wide types first, so that each is aligned, then by name.
+    std::sort(shard.begin(), shard.end(), [&](size_t a, size_t b) {
+      const auto key = [&](size_t i) {
+        return std::pair(-io::size_of(plan.tensors[i].dtype), std::string_view(plan.tensors[i].name));
+      };
+      return key(a) < key(b);
+    });
+    plan.shard_bytes.push_back(0);
+    for (const size_t i : shard) plan.shard_bytes.back() += bytes[i];
+  }
+  const auto most = std::max_element(elements.begin(), elements.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  plan.dtype = torch_name(most->first);
+  // Before the first byte: what cannot be said in config.json must not cost an hour of writing.
+  plan.config_json = write_hf_config(args.config, plan.dtype);
+  return plan;
+}
+
+/// Rows of one Hugging Face tensor, counted as [out, in], put together from rows of ours.
+class RowAssembler {
+ public:
+  RowAssembler(const TensorMapping& mapping, io::FileDType dtype, TensorSource& source)
+      : mapping_(mapping), dtype_(dtype), source_(source), rows_(mapping.hf_shape[0]) {
+    if (mapping.hf_shape.size() > 1) row_elems_ = mapping.hf_shape[1];
+    if (mapping.transpose) std::swap(rows_, row_elems_);
+  }
+
+  int64_t rows() const { return rows_; }
+  int64_t row_elems() const { return row_elems_; }
+  int64_t row_bytes() const { return row_elems_ * io::size_of(dtype_); }
+
+  /// Fills `out` with the rows from `row` on.
+  void read(int64_t row, std::span<std::byte> out) {
+    const int64_t end = row + static_cast<int64_t>(out.size()) / row_bytes();
+    for (const Piece& piece : mapping_.pieces) {
+      // Rows of ours that lie one behind the other are read at once, though they may not stay together (fused heads).
+      std::vector<RowBlock> run;
+      for (const RowBlock& block : piece.blocks) {
+        const int64_t first = std::max(block.hf_row, row), last = std::min(block.hf_row + block.rows, end);
+        if (first >= last) continue;
+        const RowBlock part{.hf_row = first, .our_row = block.our_row + first - block.hf_row, .rows = last - first};
+        if (!run.empty() && run.back().our_row + run.back().rows != part.our_row)
+          take(piece, std::exchange(run, {}), row, out);
+        run.push_back(part);
+      }
+      if (!run.empty()) take(piece, run, row, out);
     }
   }
-  if (!mapping.transpose) return whole;
-  std::vector<std::byte> stored(whole.size());
-  transpose(whole, mapping.hf_shape[1], mapping.hf_shape[0], element, stored);
-  return stored;
+
+ private:
+  void take(const Piece& piece, const std::vector<RowBlock>& run, int64_t window_row, std::span<std::byte> out) {
+    const io::TensorSpec& spec = *source_.find(piece.name);
+    const int64_t our_row = run.front().our_row, rows = run.back().our_row + run.back().rows - our_row;
+    read_.resize(static_cast<size_t>(rows * row_elems_ * io::size_of(spec.dtype)));
+    source_.read_rows(piece.name, our_row, read_);
+    converted_.resize(static_cast<size_t>(rows * row_bytes()));
+    const int64_t lost = convert_elements(spec.dtype, read_, dtype_, converted_);
+    if (lost >= 0) {
+      throw input_error("hf", piece.name, " element ", our_row * row_elems_ + lost, " does not fit ",
+                        torch_name(dtype_), "; choose a dtype of more range, e.g. float32");
+    }
+    for (const RowBlock& block : run) {
+      std::memcpy(out.data() + (block.hf_row - window_row) * row_bytes(),
+                  converted_.data() + (block.our_row - our_row) * row_bytes(),
+                  static_cast<size_t>(block.rows * row_bytes()));
+    }
+  }
+
+  const TensorMapping& mapping_;
+  io::FileDType dtype_;
+  TensorSource& source_;
+  int64_t rows_, row_elems_ = 1;
+  std::vector<std::byte> read_, converted_;
+};
+
+void write_tensor(const TensorMapping& mapping, io::FileDType dtype, const ExportArgs& args,
+                  io::SafetensorsWriter& writer) {
+  RowAssembler rows(mapping, dtype, args.source);
+  const int64_t element = io::size_of(dtype);
+  const int64_t rows_at_once = std::max<int64_t>(1, args.window_bytes / rows.row_bytes());
+  std::vector<std::byte> window, flipped, stored;
+  if (mapping.transpose) stored.resize(static_cast<size_t>(rows.rows() * rows.row_bytes()));
+  for (int64_t row = 0; row < rows.rows(); row += rows_at_once) {
+    const int64_t count = std::min(rows_at_once, rows.rows() - row);
+    window.resize(static_cast<size_t>(count * rows.row_bytes()));
+    rows.read(row, window);
+    if (!mapping.transpose) {
+      writer.write(mapping.hf_name, window);
+      continue;
+    }
+    // Rows of ours are columns of the file: `count` elements of each of its rows.
+    flipped.resize(window.size());
+    transpose(window, count, rows.row_elems(), element, flipped);
+    for (int64_t i = 0; i < rows.row_elems(); ++i) {
+      std::memcpy(stored.data() + (i * rows.rows() + row) * element, flipped.data() + i * count * element,
+                  static_cast<size_t>(count * element));
+    }
+  }
+  if (mapping.transpose) writer.write(mapping.hf_name, stored);
+}
+
+void write_shard(const Plan& plan, size_t shard, const ExportArgs& args) {
+  std::vector<io::TensorSpec> specs;
+  for (const size_t i : plan.shards[shard]) specs.push_back(plan.tensors[i]);
+  io::SafetensorsWriter writer(args.directory / plan.file(shard), specs, {{"format", "pt"}});
+  for (const size_t i : plan.shards[shard]) write_tensor(plan.mappings[i], plan.tensors[i].dtype, args, writer);
+  writer.finish();
+}
+
+/// Called by all ranks.
+void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ranks) {
+  comm::together(ranks, [&] {
+    std::error_code error;
+    if (!fs::exists(args.directory / ExportFolder::kJournalFile, error)) {
+      throw input_error("export", io::printable(args.directory.string()),
+                        " is another directory here than where rank 0 runs; name one that all machines share");
+    }
+  });
+  const std::vector<std::vector<size_t>> shares = share_shards(plan.shard_bytes, ranks.size());
+  const std::vector<size_t>& mine = shares[static_cast<size_t>(ranks.rank())];
+  size_t rounds = 0;
+  for (const std::vector<size_t>& share : shares) rounds = std::max(rounds, share.size());
+  // In rounds, so that one rank's full disk does not cost the others an hour.
+  for (size_t round = 0; round < rounds; ++round) {
+    comm::together(ranks, [&] {
+      if (round < mine.size()) write_shard(plan, mine[round], args);
+    });
+  }
+  comm::together(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    if (plan.shards.size() > 1)
+      io::write_file_atomically(args.directory / kIndexFile, index_text(plan.tensors, plan.shards));
+    io::write_file_atomically(args.directory / kConfigFile, plan.config_json);
+  });
 }
 
 }  // namespace
 
-Exported export_hf(const HfConfig& config, TensorSource& source, const fs::path& directory,
-                   std::optional<io::FileDType> dtype) {
-  std::vector<TensorMapping> mappings = tensor_mappings(config.family, config.model);
-  std::vector<std::pair<io::FileDType, const TensorMapping*>> order;
-  std::map<io::FileDType, int64_t> elements;
-  for (const TensorMapping& mapping : mappings) order.emplace_back(dtype_of(mapping, source, dtype), &mapping);
-  // As the Hugging Face writer orders them: wide types first, so that each is aligned, then by name.
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    const auto key = [](const auto& entry) {
-      return std::pair(-io::size_of(entry.first), std::string_view(entry.second->hf_name));
-    };
-    return key(a) < key(b);
+Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks) {
+  Plan plan;
+  comm::together(ranks, [&] { plan = plan_export(args); });
+  std::unique_ptr<ExportFolder> folder;  // rank 0's
+  comm::together(ranks, [&] {
+    if (ranks.rank() == 0) folder = std::make_unique<ExportFolder>(args.directory, plan.shards.size(), args.log);
   });
-  std::vector<io::TensorSpec> specs;
-  for (const auto& [type, mapping] : order) {
-    io::TensorSpec spec;
-    spec.name = mapping->hf_name;
-    spec.dtype = type;
-    spec.shape = mapping->hf_shape;
-    elements[type] += spec.num_elems();
-    specs.push_back(std::move(spec));
-  }
-  const auto most = std::max_element(elements.begin(), elements.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  Exported report;
-  report.dtype = torch_name(most->first);
-  // Before the first byte: what cannot be said in config.json must not cost an hour of writing.
-  const std::string json = write_hf_config(config, report.dtype);
-
-  io::create_directories(directory);
-  for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json"}) {
-    if (fs::exists(directory / name)) {
-      throw input_error("hf", io::printable((directory / name).string()), " exists; choose an empty directory");
-    }
-  }
-  const fs::path weights = directory / "model.safetensors";
-  io::SafetensorsWriter writer(weights, specs, {{"format", "pt"}});
-  for (const auto& [type, mapping] : order) writer.write(mapping->hf_name, assemble(*mapping, type, source));
-  writer.finish();
   try {
-    io::write_file_atomically(directory / "config.json", json);
-  } catch (const Error&) {
-    std::error_code ignored;
-    fs::remove(weights, ignored);  // weights without a config would read as a damaged model
+    write_all(plan, args, ranks);
+  } catch (const comm::SharedError&) {
+    if (folder) folder->remove();  // all ranks have stopped
+    throw;
+  } catch (...) {
+    if (folder && ranks.size() == 1) folder->remove();
     throw;
   }
-  report.tensors = static_cast<int64_t>(specs.size());
-  report.bytes = static_cast<int64_t>(fs::file_size(weights));
+  if (folder) folder->finish();
+  Exported report{.tensors = static_cast<int64_t>(plan.tensors.size()),
+                  .bytes = 0,
+                  .files = plan.shards.size(),
+                  .dtype = plan.dtype};
+  for (const int64_t bytes : plan.shard_bytes) report.bytes += bytes;
   return report;
 }
 

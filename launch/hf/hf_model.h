@@ -9,9 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/log.h"
 #include "core/io/safetensors_model.h"
 #include "launch/hf/hf_config.h"
 #include "launch/hf/hf_tensors.h"
+#include "launch/hf/shards.h"
+#include "parallel/comm/control_plane.h"
 
 namespace ashlar::hf {
 
@@ -62,21 +65,36 @@ class TensorSource {
   virtual ~TensorSource() = default;
   /// Null when there is no such tensor.
   virtual const io::TensorSpec* find(std::string_view name) const = 0;
-  virtual void read(std::string_view name, std::span<std::byte> out) = 0;
+  /// Fills `out` with whole rows, from `row` on; a vector's rows are its elements.
+  virtual void read_rows(std::string_view name, int64_t row, std::span<std::byte> out) = 0;
+};
+
+struct ExportArgs {
+  const HfConfig& config;
+  TensorSource& source;  ///< this rank's, of the same tensors on all
+  const std::filesystem::path& directory;
+  std::optional<io::FileDType> dtype = std::nullopt;
+  int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
+  int64_t window_bytes = int64_t{8} << 20;       ///< of rows that are put together at once; one row at least
+  Log& log;
 };
 
 struct Exported {
   int64_t tensors = 0;
-  int64_t bytes = 0;  ///< of model.safetensors
+  int64_t bytes = 0;  ///< of all tensors
+  size_t files = 0;   ///< that hold tensors
   std::string dtype;  ///< of most elements, as config.json says it
 };
 
-/// Writes `directory`/model.safetensors and config.json, the latter last. Without `dtype` each tensor keeps the type
-/// of the source, so that export(import(x)) has the tensors of x bit for bit; with it, values are rounded once to
-/// nearest even (to fp16 through fp32). Memory: one tensor. Errors (exit 2): a directory that holds a model already, a
-/// source tensor missing or of another shape, a finite value that the dtype cannot hold; exit 6 for a full disk.
-/// Nothing is left under a final name then but what was there before.
-Exported export_hf(const HfConfig& config, TensorSource& source, const std::filesystem::path& directory,
-                   std::optional<io::FileDType> dtype = std::nullopt);
+/// Called by all ranks: writes `directory`/model.safetensors, or shards of it and their index (shards.h), and last of
+/// all config.json. The ranks share the shards, rank 0 writes the rest; what is written does not depend on how many
+/// they are. Without `dtype` each tensor keeps the type of the source, so that export(import(x)) has the tensors of x
+/// bit for bit; with it, values are rounded once to nearest even (to fp16 through fp32).
+///   Host memory: a few windows of 8 MiB, and where the class stores matrices transposed (GPT2) the largest of them.
+/// Files open at a time: one to write, and the source's. Errors (exit 2): as ExportFolder, a folder that not all ranks
+/// see, a source tensor missing or of another shape, a finite value that the dtype cannot hold; exit 6 for a full disk.
+/// One of any rank is thrown by all (comm::SharedError), after the shards under way; nothing of the export is left
+/// then. A process that is killed leaves files without a config.json, which the next export takes away.
+Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks);
 
 }  // namespace ashlar::hf

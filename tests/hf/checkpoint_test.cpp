@@ -12,6 +12,12 @@ Log quiet_log() {
   return Log([](std::string_view) {});
 }
 
+ExportReport export_alone(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+                          const ExportOptions& options, Log& log) {
+  mesh::LoneRank alone;
+  return export_checkpoint(checkpoint, out, options, log, alone.mesh.control());
+}
+
 class GoldenCheckpoint : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenCheckpoint, ThroughACheckpointAndBackIsTheSameFile) {
@@ -24,7 +30,7 @@ TEST_P(GoldenCheckpoint, ThroughACheckpointAndBackIsTheSameFile) {
   EXPECT_FALSE(reader.state().has_value());
   EXPECT_EQ(reader.tensors().size(), static_cast<size_t>(imported.tensors));
   // No class is given: a tied Phi3 must not come back as the Llama that has the same axes.
-  const ExportReport exported = export_checkpoint(dir.path() / "ckpt", dir.path() / "out", {}, log);
+  const ExportReport exported = export_alone(dir.path() / "ckpt", dir.path() / "out", {}, log);
   EXPECT_EQ(exported.family, imported.config.family);
   EXPECT_EQ(testing::slurp(dir.path() / "out/model.safetensors"), testing::slurp(source / "model.safetensors"));
   const HfConfig again = parse_hf_config(testing::slurp(dir.path() / "out/config.json"), "exported");
@@ -42,15 +48,14 @@ TEST(HfCheckpoint, ClassDtypeAndContextCanBeChosen) {
   Log log = quiet_log();
   import_to_checkpoint(golden_dir("phi3_legacy"), dir.path() / "ckpt");
   const ExportReport report =
-      export_checkpoint(dir.path() / "ckpt", dir.path() / "out",
-                        {.family = Family::kLlama, .dtype = io::FileDType::kBF16, .max_positions = 4096}, log);
+      export_alone(dir.path() / "ckpt", dir.path() / "out",
+                   {.family = Family::kLlama, .dtype = io::FileDType::kBF16, .max_positions = 4096}, log);
   EXPECT_EQ(report.files.dtype, "bfloat16");
   const HfConfig config = parse_hf_config(testing::slurp(dir.path() / "out/config.json"), "x");
   EXPECT_EQ(config.family, Family::kLlama);
   EXPECT_EQ(config.extras.max_positions, 4096);
-  const Error error = testing::error_of([&] {
-    export_checkpoint(dir.path() / "ckpt", dir.path() / "other", {.family = Family::kGpt2, .dtype = {}}, log);
-  });
+  const Error error = testing::error_of(
+      [&] { export_alone(dir.path() / "ckpt", dir.path() / "other", {.family = Family::kGpt2, .dtype = {}}, log); });
   EXPECT_EQ(error.code(), ExitCode::kInput);
   EXPECT_THAT(error.what(), HasSubstr("norm.type = rmsnorm: GPT2LMHeadModel has layernorm"));
 }
@@ -65,7 +70,7 @@ TEST(HfCheckpoint, AFlippedBitIsFoundBeforeAnythingIsExported) {
     bytes[bytes.size() - 5] ^= 0x10;
     testing::spit(entry.path(), bytes);
   }
-  const Error error = testing::error_of([&] { export_checkpoint(dir.path() / "ckpt", dir.path() / "out", {}, log); });
+  const Error error = testing::error_of([&] { export_alone(dir.path() / "ckpt", dir.path() / "out", {}, log); });
   EXPECT_EQ(error.code(), ExitCode::kDamagedData);
   EXPECT_FALSE(std::filesystem::exists(dir.path() / "out/model.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(dir.path() / "out/config.json"));

@@ -171,9 +171,10 @@ TEST_P(GoldenImport, ExportGivesTheSameFileAndTheSameModel) {
   ImportedModel model = import_hf(source);
   const ashlar::testing::ScratchDir dir;
   testing::ImportSource tensors(model);
-  const Exported report = export_hf(model.config(), tensors, dir.path() / "out");
+  const Exported report = testing::export_alone(model.config(), tensors, dir.path() / "out");
   EXPECT_EQ(report.dtype, "float32");
-  EXPECT_EQ(report.bytes, static_cast<int64_t>(std::filesystem::file_size(source / "model.safetensors")));
+  EXPECT_EQ(report.bytes, 4 * model::count_parameters(model.config().model).total());
+  EXPECT_EQ(report.files, 1U);
   // The whole file, header included: names, order, shapes and every bit.
   EXPECT_EQ(testing::slurp(dir.path() / "out/model.safetensors"), testing::slurp(source / "model.safetensors"));
   const HfConfig again = parse_hf_config(testing::slurp(dir.path() / "out/config.json"), "exported");
@@ -181,7 +182,7 @@ TEST_P(GoldenImport, ExportGivesTheSameFileAndTheSameModel) {
   EXPECT_EQ(again.model, model.config().model);
   EXPECT_EQ(again.extras, model.config().extras);
   // An export never overwrites.
-  EXPECT_EQ(testing::error_of([&] { export_hf(model.config(), tensors, dir.path() / "out"); }).code(),
+  EXPECT_EQ(testing::error_of([&] { testing::export_alone(model.config(), tensors, dir.path() / "out"); }).code(),
             ExitCode::kInput);
 }
 
@@ -200,7 +201,7 @@ TEST_P(GoldenImport, HalfPrecisionFilesComeBackBitForBit) {
     testing::save_file(dir.path() / "model.safetensors", other);
     ImportedModel model = import_hf(dir.path());
     testing::ImportSource tensors(model);
-    export_hf(model.config(), tensors, dir.path() / "out");
+    testing::export_alone(model.config(), tensors, dir.path() / "out");
     EXPECT_EQ(testing::load_file(dir.path() / "out/model.safetensors"), other);
   }
 }

@@ -3,17 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/io/safetensors.h"
 #include "launch/hf/hf_model.h"
+#include "parallel/mesh/lone_rank.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::hf::testing {
@@ -94,11 +97,41 @@ class ImportSource : public TensorSource {
     }
     return nullptr;
   }
-  void read(std::string_view name, std::span<std::byte> out) override { model_.read(name, out); }
+  void read_rows(std::string_view name, int64_t row, std::span<std::byte> out) override {
+    const io::TensorSpec& spec = *find(name);
+    std::vector<std::byte> whole(static_cast<size_t>(spec.num_bytes()));
+    model_.read(name, whole);
+    const auto row_bytes = whole.size() / static_cast<size_t>(spec.shape[0]);
+    std::memcpy(out.data(), whole.data() + static_cast<size_t>(row) * row_bytes, out.size());
+    most_bytes_ = std::max(most_bytes_, out.size());
+  }
+  size_t most_bytes() const { return most_bytes_; }  ///< asked for at once
 
  private:
   ImportedModel& model_;
+  size_t most_bytes_ = 0;
 };
+
+struct ExportWish {
+  std::optional<io::FileDType> dtype = std::nullopt;
+  int64_t max_shard_bytes = 0;  ///< one file
+  int64_t window_bytes = int64_t{8} << 20;
+};
+
+/// export_hf by one rank.
+inline Exported export_alone(const HfConfig& config, TensorSource& source, const std::filesystem::path& directory,
+                             const ExportWish& wish = {}) {
+  mesh::LoneRank alone;
+  Log log([](std::string_view) {});
+  return export_hf({.config = config,
+                    .source = source,
+                    .directory = directory,
+                    .dtype = wish.dtype,
+                    .max_shard_bytes = wish.max_shard_bytes,
+                    .window_bytes = wish.window_bytes,
+                    .log = log},
+                   alone.mesh.control());
+}
 
 inline std::string read_tensor(ImportedModel& model, const std::string& name) {
   const io::TensorSpec* spec = ImportSource(model).find(name);

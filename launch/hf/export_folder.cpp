@@ -1,0 +1,142 @@
+#include "launch/hf/export_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
+#include "launch/hf/shards.h"
+
+namespace ashlar::hf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kJournalStart = "ashlar export 1, files: ";
+
+/// Every name that an export of so many shards writes, and those that hold a file until it is whole.
+std::set<std::string> names_of(size_t shards) {
+  std::set<std::string> names = {std::string(kConfigFile)};
+  if (shards > 1) names.insert(std::string(kIndexFile));
+  for (size_t s = 0; s < shards; ++s) names.insert(shard_file(s, shards));
+  for (const std::string& name : std::set<std::string>(names)) names.insert(io::partial_path(name).string());
+  return names;
+}
+
+std::string without_partial(const std::string& name) {
+  constexpr std::string_view kSuffix = ".partial";
+  return name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : name;
+}
+
+std::vector<std::string> model_files_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (is_model_file(without_partial(name))) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The number of shards that a journal of ours names. It appears whole or not at all.
+size_t read_journal(const fs::path& path) {
+  constexpr size_t kMost = 1'000'000;  // more files than any model has tensors
+  const std::string text = io::read_text_file(path, 4096);
+  size_t shards = 0;
+  if (text.starts_with(kJournalStart)) {
+    const char* const end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data() + kJournalStart.size(), end, shards);
+    if (error == std::errc() && at + 1 == end && *at == '\n' && shards > 0 && shards <= kMost) return shards;
+  }
+  throw input_error("export", io::printable(path.string()),
+                    " is no journal of this program; nothing was touched: choose another directory, or move it away");
+}
+
+}  // namespace
+
+// Delegating makes the object whole before anything is made, so that the destructor runs when the rest throws.
+ExportFolder::ExportFolder(fs::path path, size_t shards, Log& log) : ExportFolder() {
+  path_ = std::move(path);
+  std::error_code ignored;
+  for (fs::path folder = path_; !folder.empty() && !fs::exists(folder, ignored); folder = folder.parent_path())
+    made_.push_back(folder);
+  io::create_directories(path_);
+  try {
+    lock();
+    take_over(log);
+    claim(shards);
+  } catch (const Error&) {
+    for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // refuses one with something in it
+    throw;
+  }
+}
+
+ExportFolder::~ExportFolder() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void ExportFolder::lock() {
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd_ < 0) throw io::system_error("export", "open directory", path_, errno);
+  // A file system without locks is used without one.
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw input_error("export", "another export is writing to ", io::printable(path_.string()),
+                      "; wait for it or choose another directory");
+  }
+}
+
+void ExportFolder::take_over(Log& log) {
+  const fs::path journal = path_ / kJournalFile;
+  std::error_code ignored;
+  const bool interrupted = fs::exists(fs::symlink_status(journal, ignored));
+  const size_t left_shards = interrupted ? read_journal(journal) : 0;
+  // A config.json is the end of an export: what has one is whole, or somebody else's by now.
+  const bool whole = fs::exists(path_ / kConfigFile, ignored);
+  const std::set<std::string> ours = left_shards > 0 && !whole ? names_of(left_shards) : std::set<std::string>();
+  for (const std::string& name : model_files_in(path_)) {
+    if (ours.contains(name)) continue;
+    throw input_error("export", io::printable((path_ / name).string()), " exists; nothing was touched: choose an empty",
+                      " directory, or move the model away");
+  }
+  if (!interrupted) return;
+  int removed = 0;
+  for (const std::string& name : ours) {
+    if (::unlink((path_ / name).c_str()) == 0) ++removed;
+  }
+  log.info(str_cat("note: an export to ", io::printable(path_.string()), " was interrupted; removed the ", removed,
+                   " files that it left"));
+}
+
+void ExportFolder::claim(size_t shards) {
+  shards_ = shards;
+  // Over the journal of an interrupted export, whose files are gone.
+  io::write_file_atomically(path_ / kJournalFile, str_cat(kJournalStart, shards, "\n"));
+}
+
+void ExportFolder::finish() noexcept {
+  // One that stays beside a config.json says nothing.
+  ::unlink((path_ / kJournalFile).c_str());
+}
+
+void ExportFolder::remove() noexcept {
+  try {
+    for (const std::string& name : names_of(shards_)) ::unlink((path_ / name).c_str());
+    // The journal goes last: a removal cut short leaves what the next export may go on with.
+    ::unlink((path_ / kJournalFile).c_str());
+    for (const fs::path& folder : made_) ::rmdir(folder.c_str());
+  } catch (const std::exception&) {
+    // What is left is named by the journal.
+  }
+}
+
+}  // namespace ashlar::hf
