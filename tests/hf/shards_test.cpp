@@ -226,7 +226,8 @@ TEST_F(ExportFolders, AKilledExportIsNoModelAndTheNextTakesItAway) {
     EXPECT_FALSE(fs::exists(out / kIndexFile));
     EXPECT_TRUE(fs::exists(out / ExportFolder::kJournalFile));
     EXPECT_EQ(testing::error_of([&] { import_hf(out); }).code(), ExitCode::kInput);
-    EXPECT_GT(names_in(out).size(), 2U);
+    // A file that was not whole may have had no name.
+    EXPECT_GE(names_in(out).size(), before == 0 ? 2U : 4U);
   }
   export_to(out);
   std::set<std::string> expected = names_in(fresh);
