@@ -27,6 +27,7 @@ std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& pa
   std::vector<checkpoint::Found> found = checkpoint::list(path);
   if (found.empty() && path.filename() == "checkpoints") found = checkpoint::list(path.parent_path());
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    if (!fs::exists(at->path / checkpoint::kManifestFile, error)) continue;  // what loading will skip, and say so
     try {
       return std::pair(at->path, checkpoint::CheckpointReader(at->path).manifest());
     } catch (const Error& problem) {

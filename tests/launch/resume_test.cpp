@@ -106,6 +106,20 @@ TEST_F(Resume, DamagedNewestCheckpointFallsBackAndSaysSo) {
   EXPECT_EQ(run_.exact_metrics("damaged"), expected);
 }
 
+// Of a checkpoint that has lost its manifest nothing can be read, not even what its run was.
+TEST_F(Resume, ACheckpointWithoutItsManifestIsPassedOver) {
+  ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a train.steps=6").code, 0);
+  for (const char* damage : {"rm $N/manifest.json", "rm $N/*", "rm -r $N; touch $N", "rm -r $N; ln -s /nowhere $N"}) {
+    SCOPED_TRACE(damage);
+    const ShellResult r = run_shell(str_cat(
+        "cd ", shell_quote(run_.dir().string()), " && rm -rf b && cp -r a b && N=", "b/checkpoints/step-00000006 && ",
+        damage, " && ", shell_quote(ASHLAR_BINARY), " train tiny.toml run.dir=b train.steps=5"));
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.out.find("step-00000006' is damaged and skipped"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("step-00000003 at step 3"), std::string::npos) << r.out;
+  }
+}
+
 TEST_F(Resume, SavesThatFailAreToldAndTriedAgainAndEndTheRunAtTheThird) {
   ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a train.steps=6").code, 0);
   // Weights do not fit 40 KB, metrics of a few steps do.
@@ -121,6 +135,15 @@ TEST_F(Resume, SavesThatFailAreToldAndTriedAgainAndEndTheRunAtTheThird) {
   for (const auto& entry : std::filesystem::directory_iterator(run_.dir() / "a/checkpoints"))
     left.push_back(entry.path().filename());
   EXPECT_EQ(left.size(), 2U) << "steps 3 and 6, and nothing of the failed ones";
+  const fs::path foreign = run_.dir() / "a/checkpoints/step-00000009.partial";
+  fs::create_directory(foreign);
+  std::ofstream(foreign / "notes") << "somebody's own";
+  const ShellResult two = run_.ashlar("launch -np 2 train tiny.toml run.dir=a train.steps=12");
+  EXPECT_EQ(two.code, 0) << two.err;
+  fs::remove_all(foreign);
+  const size_t at = two.out.find("(1 of 3 in a row)");
+  EXPECT_NE(at, std::string::npos) << two.out;
+  EXPECT_EQ(two.out.find("(1 of 3 in a row)", at + 1), std::string::npos) << "once: " << two.out;
   EXPECT_EQ(run_.ashlar("train tiny.toml run.dir=a").code, 0);
   EXPECT_EQ(run_.metric("a", "loss").size(), 60U);
 }
