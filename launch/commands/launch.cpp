@@ -18,6 +18,7 @@
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/commands.h"
 #include "launch/commands/mpirun_child.h"
 #include "launch/commands/mpirun_line.h"
 
@@ -31,13 +32,13 @@ const char* const kLaunchHelp =
     "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun line that works here, then runs it\n"
     "and ends as it does. Signals are handed on; what mpirun repeats of a rank's own error is left out.\n"
     "\n"
-    "  -np N             ranks; they run on this machine unless hosts are given\n"
+    "  -np N, -n N       ranks; they run on this machine unless hosts are given\n"
     "  --hostfile FILE   machines, one a line: `host slots=8`; they share this program's and the run's directory\n"
     "  --host a,b        machines; a:2,b:6 also says how many ranks each takes\n"
     "  --dry-run         prints the line and runs nothing\n"
     "\n"
     "Options for mpirun itself: take the line that --dry-run prints and add them. SIGUSR1 to it reaches the ranks,\n"
-    "which then save; SIGTERM leaves them about a second.\n";
+    "which then save (exit code 75); SIGTERM and SIGINT leave them about a second (76 and 77).\n";
 
 namespace {
 
@@ -146,7 +147,9 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   }
   // On standard error: standard output belongs to the command.
   std::fprintf(stderr, "%s\n", shell_line(line).c_str());
-  return run_mpirun(std::move(line));
+  const std::vector<std::string> words_of_it(command.begin(), command.end());
+  return run_mpirun(
+      {.line = std::move(line), .prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
 }
 
 }  // namespace ashlar::launch

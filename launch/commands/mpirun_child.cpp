@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -22,6 +23,14 @@ namespace {
 constexpr size_t kRule = 20;  // so many dashes, and nothing else, begin and end a paragraph of mpirun
 
 constexpr std::string_view kSpoken = "ashlar: ";  // how an error of a rank begins
+
+/// How the library under mpirun begins when mpirun, as it ends a job, closes what the library still waits for.
+constexpr std::string_view kEventLoop = "[warn] Epoll ";
+
+/// Whether a line that begins so can be passed before its end is known.
+bool passes_at_once(std::string_view begun) {
+  return begun.size() >= kSpoken.size() && begun[0] != '-' && !begun.starts_with(kEventLoop.substr(0, kSpoken.size()));
+}
 
 bool is_rule(std::string_view line) {
   return line.size() >= kRule && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
@@ -44,14 +53,23 @@ bool tells_of_a_saved_run(std::string_view paragraph) {
   return code == "75\n" || code == "76\n" || code == "77\n";
 }
 
-void write_all(int fd, std::string_view text) {
+/// 0, or why not all of it was written.
+int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // nobody reads standard error
+    if (n < 0 && errno == EAGAIN) {  // what another process made of this file
+      pollfd ready{fd, POLLOUT, 0};
+      poll(&ready, 1, -1);
+      continue;
+    }
+    if (n <= 0) return n < 0 ? errno : ENOSPC;
     text.remove_prefix(static_cast<size_t>(n));
   }
+  return 0;
 }
+
+void say(const std::string& text) { write_all(STDERR_FILENO, str_cat("ashlar: ", text, "\n")); }
 
 /// A descriptor that is closed at the end.
 class Descriptor {
@@ -71,8 +89,9 @@ class Descriptor {
 };
 
 /// In the child: becomes the command, as if nothing of this process had been. Returns the error number when it cannot.
-int become(std::vector<std::string>& line, int standard_error, const sigset_t& mask, pid_t parent) {
-  dup2(standard_error, STDERR_FILENO);
+int become(std::vector<std::string>& line, const int (&output)[2], const sigset_t& mask, pid_t parent) {
+  dup2(output[0], STDOUT_FILENO);
+  dup2(output[1], STDERR_FILENO);
   // A program inherits which signals are ignored and blocked; mpirun must see them all.
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);
@@ -86,19 +105,55 @@ int become(std::vector<std::string>& line, int standard_error, const sigset_t& m
   return errno;
 }
 
-/// Signals that are for the job. What the terminal sends (Ctrl-C) the child has got as well, being in the same group.
-void hand_on(int signals, pid_t child) {
-  signalfd_siginfo info;
-  while (read(signals, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    if (info.ssi_signo != SIGCHLD && info.ssi_code != SI_KERNEL) kill(child, static_cast<int>(info.ssi_signo));
+/// Signals that are for the job, and which of those that end it came first.
+class Signals {
+ public:
+  explicit Signals(bool saves) : saves_(saves) {}
+
+  /// What the terminal sends (Ctrl-C) the child has got as well, being in the same group.
+  void hand_on(int signals, pid_t child) {
+    signalfd_siginfo info;
+    while (read(signals, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) continue;
+      if (info.ssi_code != SI_KERNEL) kill(child, signal);
+      if (ending_ != 0 || (signal != SIGINT && signal != SIGTERM)) continue;
+      ending_ = signal;
+      say(str_cat(signal == SIGINT ? "SIGINT" : "SIGTERM", ": mpirun ends the ranks within about a second",
+                  saves_ ? "; what they have not saved by then is lost (SIGUSR1 lets them save first)" : ""));
+    }
   }
-}
+  int ending() const { return ending_; }
+
+ private:
+  bool saves_;
+  int ending_ = 0;
+};
+
+/// Standard output of the child, on its way to ours. What cannot be written is dropped: the job goes on.
+class Passage {
+ public:
+  explicit Passage(bool warns) : warns_(warns) {}
+
+  void add(std::string_view bytes) {
+    if (lost_) return;
+    const int why = write_all(STDOUT_FILENO, bytes);
+    lost_ = why != 0;
+    if (lost_ && warns_)
+      say(str_cat("warning: standard output cannot be written (", std::strerror(why), "); its lines are lost"));
+  }
+  bool lost() const { return lost_; }
+
+ private:
+  bool warns_;
+  bool lost_ = false;
+};
 
 /// Passes what is there to read. False at the end.
-bool pump(int from, MpirunFilter& filter) {
+bool pump(int from, const std::function<void(std::string_view)>& to) {
   char buffer[4096];
   const ssize_t n = read(from, buffer, sizeof(buffer));
-  if (n > 0) filter.add({buffer, static_cast<size_t>(n)});
+  if (n > 0) to({buffer, static_cast<size_t>(n)});
   return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
@@ -121,7 +176,7 @@ void MpirunFilter::add(std::string_view bytes) {
     if (end != std::string_view::npos) {
       if (!passing_) end_of_line();
       passing_ = false;
-    } else if (!passing_ && paragraph_.empty() && line_[0] != '-' && line_.size() >= kSpoken.size()) {
+    } else if (!passing_ && paragraph_.empty() && passes_at_once(line_)) {
       // It cannot be a rule: no need to wait for its end.
       rank_spoke_ = rank_spoke_ || line_.starts_with(kSpoken);
       emit(line_);
@@ -150,7 +205,7 @@ void MpirunFilter::end_of_line() {
     paragraph_.clear();
   } else if (!paragraph_.empty()) {
     paragraph_ += line;
-  } else {
+  } else if (!line.starts_with(kEventLoop)) {
     emit(line);
   }
 }
@@ -164,50 +219,69 @@ void MpirunFilter::finish() {
   line_.clear();
 }
 
-int run_mpirun(std::vector<std::string> line) {
+int run_mpirun(MpirunArgs args) {
   sigset_t handled, before;
   sigemptyset(&handled);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&handled, signal);
   sigprocmask(SIG_BLOCK, &handled, &before);
   const Descriptor signals(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  int standard_error[2], failure[2];
-  if (signals.get() < 0 || pipe2(standard_error, O_CLOEXEC) != 0 || pipe2(failure, O_CLOEXEC) != 0)
+  int standard_output[2], standard_error[2], failure[2];
+  if (signals.get() < 0 || pipe2(standard_output, O_CLOEXEC) != 0 || pipe2(standard_error, O_CLOEXEC) != 0 ||
+      pipe2(failure, O_CLOEXEC) != 0)
     throw resource_error("launch", "cannot make a pipe: ", std::strerror(errno), "; raise the limit of open files");
-  Descriptor read_end(standard_error[0]), write_end(standard_error[1]);
+  Descriptor out(standard_output[0]), err(standard_error[0]), out_end(standard_output[1]), err_end(standard_error[1]);
   Descriptor failed(failure[0]), fails(failure[1]);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) throw resource_error("launch", "cannot start a process: ", std::strerror(errno), "; end others");
   if (child == 0) {
-    const int error = become(line, write_end.get(), before, parent);
+    const int error = become(args.line, {out_end.get(), err_end.get()}, before, parent);
     write_all(fails.get(), {reinterpret_cast<const char*>(&error), sizeof(error)});
     _exit(127);
   }
-  write_end.reset();
-  fails.reset();
+  for (Descriptor* end : {&out_end, &err_end, &fails}) end->reset();
   int error = 0;
   if (read(failed.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error))) {
     waitpid(child, nullptr, 0);
-    throw input_error("launch", line[0], " cannot be started: ", std::strerror(error),
+    throw input_error("launch", args.line[0], " cannot be started: ", std::strerror(error),
                       "; see whether it runs by itself");
   }
 
   MpirunFilter filter([](std::string_view text) { write_all(STDERR_FILENO, text); });
+  Passage passage(!args.prints_result);
+  Signals given(args.saves);
+  struct {
+    int fd;
+    std::function<void(std::string_view)> to;
+  } streams[] = {{out.get(), [&](std::string_view text) { passage.add(text); }},
+                 {err.get(), [&](std::string_view text) { filter.add(text); }}};
+  const auto pass = [&](int milliseconds) {
+    pollfd wait_for[3] = {{signals.get(), POLLIN, 0}, {streams[0].fd, POLLIN, 0}, {streams[1].fd, POLLIN, 0}};
+    const int ready = poll(wait_for, 3, milliseconds);
+    given.hand_on(signals.get(), child);
+    for (int s = 0; s < 2; ++s) {
+      if (wait_for[s + 1].revents != 0 && !pump(streams[s].fd, streams[s].to)) streams[s].fd = -1;
+    }
+    return ready > 0 && (streams[0].fd >= 0 || streams[1].fd >= 0);
+  };
   int status = 0;
-  bool open = true, ended = false;
-  while (!ended) {
-    pollfd wait_for[2] = {{signals.get(), POLLIN, 0}, {open ? read_end.get() : -1, POLLIN, 0}};
-    poll(wait_for, 2, -1);
-    hand_on(signals.get(), child);
-    if (open && wait_for[1].revents != 0) open = pump(read_end.get(), filter);
-    ended = waitpid(child, &status, WNOHANG) == child;
-  }
+  do {
+    pass(-1);
+  } while (waitpid(child, &status, WNOHANG) != child);
   // What it said last; a process of its own that outlives it may hold the other end for ever.
-  pollfd rest = {read_end.get(), POLLIN, 0};
-  while (open && poll(&rest, 1, 200) > 0) open = pump(read_end.get(), filter);
+  while (pass(200)) {
+  }
   filter.finish();
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  if (WIFEXITED(status)) {
+    const int code = WEXITSTATUS(status);
+    if (code == 0 && passage.lost() && args.prints_result) {
+      throw resource_error("output", "standard output cannot be written: the disk is full or its reader went away");
+    }
+    constexpr int kAborted = 1;  // of mpirun's own; no rank ends so
+    if (code != kAborted || given.ending() == 0) return code;
+    return static_cast<int>(given.ending() == SIGINT ? ExitCode::kSigint : ExitCode::kSigterm);
+  }
   std::signal(WTERMSIG(status), SIG_DFL);
   raise(WTERMSIG(status));
   return 128 + WTERMSIG(status);  // of a signal that does not end this process

@@ -27,8 +27,16 @@ class MpirunFilter {
   bool rank_spoke_ = false;
 };
 
-/// Runs a command as a child: standard error through MpirunFilter, signals to this process handed on. Ends as the child
-/// does: returns its exit code, or dies of its signal. Input error when it cannot be started.
-int run_mpirun(std::vector<std::string> line);
+struct MpirunArgs {
+  std::vector<std::string> line;  ///< its words
+  bool prints_result = true;      ///< lines of standard output that nobody gets are a failure, not a warning
+  bool saves = false;             ///< SIGUSR1 makes the ranks save
+};
+
+/// Runs a command as a child: standard error through MpirunFilter, signals to this process handed on, saying what comes
+/// of them: mpirun itself passes no line of a rank while it ends them. Ends as the child does: returns its exit code,
+/// or dies of its signal; 76 and 77 where mpirun's 1 says no more than that SIGTERM or SIGINT ended the job. Input
+/// error when it cannot be started, resource error when a result could not be written.
+int run_mpirun(MpirunArgs args);
 
 }  // namespace ashlar::launch

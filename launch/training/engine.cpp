@@ -35,10 +35,13 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at().pipeline, c, stages)];
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
-  store_.allocate(ctx_, options_.optimizer.has_value());
-  if (options_.optimizer) {
+  comm::together(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
+    store_.allocate(ctx_, options_.optimizer.has_value());
+    if (!options_.optimizer) return;
     plan_ = zero::make_plan(store_, {.ranks = mesh.shape().data, .bucket_elems = options_.bucket_elems});
     optimizer_.emplace(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.at().data));
+  });
+  if (options_.optimizer) {
     replicas_.emplace(plan_, store_, mesh.data());
     norms_.emplace(store_, mesh.all(), mesh.control());
   }

@@ -187,7 +187,8 @@ bool Trainer::restore() {
       {.run_dir = directory_.path(), .log = log_, .ranks = ranks_, .load = [&](checkpoint::CheckpointReader& reader) {
          // The checkpoint's own configuration decides what may change, not the file beside it.
          comm::together(ranks_, [&] {
-           check_continuation(reader.path(), reader.manifest(), {config_, data_}).say(log_);
+           const Continuation said = check_continuation(reader.path(), reader.manifest(), {config_, data_});
+           if (first_rank_) said.say(log_);
          });
          state = checkpoint::load_training(engine_->ctx(), load_args(reader));
          metadata_ = reader.metadata();

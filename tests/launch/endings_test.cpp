@@ -51,16 +51,19 @@ TEST(Endings, WeightsThatAnEarlierUpdateLostAreNamed) {
 TEST(Endings, AFullStandardOutput) {
   const RunFixture run;
   ASSERT_EQ(run.ashlar("train tiny.toml train.steps=6 run.dir=done").code, 0);
-  for (const char* command :
-       {"--help", "--version", "train --help", "explain all", "explain --markdown", "params tiny.toml",
-        "data inspect data", "data verify data", "data --help", "data build text.txt --out other",
-        "eval done --batches 2", "generate done --tokens 3", "launch -np 2 --dry-run eval done",
-        "bench step tiny.toml --steps 1 --warmup 0", "bench gemm --shapes char --dtype fp32 --help"}) {
+  for (const char* command : {"--help", "--version", "train --help", "explain all", "explain --markdown",
+                              "params tiny.toml", "data inspect data", "data verify data", "data --help",
+                              "data build text.txt --out other", "eval done --batches 2", "generate done --tokens 3",
+                              "launch -np 2 --dry-run eval done", "bench step tiny.toml --steps 1 --warmup 0",
+                              "launch -np 2 params tiny.toml", "bench gemm --shapes char --dtype fp32 --help"}) {
     SCOPED_TRACE(command);
     const ShellResult r = run.ashlar(str_cat(command, " >/dev/full"));
     EXPECT_EQ(r.code, kResource) << r.err;
     EXPECT_NE(r.err.find("standard output"), std::string::npos) << r.err;
   }
+  const ShellResult launched = run.ashlar("launch -np 1 train tiny.toml train.steps=6 run.dir=by-launch >/dev/full");
+  EXPECT_EQ(launched.code, 0) << launched.err;
+  EXPECT_NE(launched.err.find("warning: standard output cannot be written"), std::string::npos) << launched.err;
   const ShellResult trained = run.ashlar("train tiny.toml train.steps=6 run.dir=again >/dev/full");
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_EQ(std::count(trained.err.begin(), trained.err.end(), '\n'), 1) << trained.err;
@@ -89,6 +92,14 @@ TEST(Endings, OutOfMemoryAdvisesWhatFitsTheCommand) {
     EXPECT_NE(r.err.find(c.advice), std::string::npos) << r.err;
     if (std::string(c.command).starts_with("bench")) continue;
     EXPECT_EQ(r.err.find("micro_batch"), std::string::npos) << r.err;
+  }
+  // A model too large for every rank is one line, and so is one that is too large for some.
+  for (const char* mesh : {"mesh.data=2", "mesh.pipeline=2"}) {
+    const ShellResult r = run.ashlar(str_cat(
+        "launch -np 2 train tiny.toml run.dir=huge model.d_model=65536 ",
+        "model.n_heads=512 model.d_ff=1000000 vocab.size=1000000 model.n_layers=8 ", mesh, " train.micro_batch=1"));
+    EXPECT_EQ(r.code, kResource) << r.out << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 2) << "the line of mpirun, and the error: " << r.err;
   }
 }
 

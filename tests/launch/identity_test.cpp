@@ -132,6 +132,10 @@ TEST_F(Identity, ACheckpointOfTheOldFormGoesOnWithOneWarning) {
   const size_t at = out.find("taken on trust");
   EXPECT_NE(at, std::string::npos) << out;
   EXPECT_EQ(out.find("taken on trust", at + 1), std::string::npos) << "once: " << out;
+  shell("rm -rf on2 && cp -r " + shell_quote(from) + "/run on2 && chmod -R u+w on2");
+  const std::string two =
+      must("launch -np 2 train old/tiny.toml run.dir=on2 data.path=old-data train.micro_batch=1 train.steps=8");
+  EXPECT_EQ(two.find("taken on trust", two.find("taken on trust") + 1), std::string::npos) << "once: " << two;
   // To the bit what the version that wrote it would have gone on to.
   shell("mkdir w && cp old/whole.jsonl w/metrics.jsonl");
   expect_same_losses("old/run", "w");

@@ -193,6 +193,7 @@ TEST_F(Launch, WhatMpirunRepeatsIsLeftOut) {
     std::string saved = first;
     saved.replace(saved.find("    2"), 5, "    75");
     EXPECT_EQ(filtered(aborted + saved, piece), "") << "a run that was told to stop has said so";
+    EXPECT_EQ(filtered("[warn] Epoll MOD(1) on fd 23 failed.\n[warn] Epo\n" + said, piece), "[warn] Epo\n" + said);
     EXPECT_EQ(filtered("ssh: no route\n--- x\n" + rule + "\nopen", piece), "ssh: no route\n--- x\n" + rule + "\nopen");
     EXPECT_EQ(filtered(rule + "\nPrimary job\n" + said +
                            "a non-zero exit code. Per user-direction, the job has been "
@@ -227,6 +228,16 @@ TEST_F(Launch, SignalsAreHandedOn) {
   const ShellResult ended =
       run_shell(start + "rm -f log; " + launch + wait_up + "kill -TERM $pid; wait $pid; echo code $?");
   EXPECT_THAT(ended.out, HasSubstr("code 143"));
+  // As Open MPI ends: with 1, after a second in which it passes no line of a rank.
+  mpirun("trap 'sleep 0.2; exit 1' TERM INT; echo up; for i in $(seq 200); do sleep 0.05; done");
+  for (const auto& [signal, code] : {std::pair{"TERM", 76}, std::pair{"INT", 77}}) {
+    // Job control: else a script makes what it starts in the background ignore SIGINT.
+    const ShellResult aborted = run_shell(str_cat("set -m; ", start, "rm -f log; ", launch, wait_up, "kill -", signal,
+                                                  " $pid; sleep 0.1; cat log; wait $pid; echo code $?"));
+    EXPECT_THAT(aborted.out,
+                HasSubstr(str_cat("ashlar: SIG", signal, ": mpirun ends the ranks within about a second")));
+    EXPECT_THAT(aborted.out, HasSubstr(str_cat("code ", code)));
+  }
 }
 
 TEST_F(Launch, RunsRanks) {
