@@ -48,7 +48,9 @@ std::string RunDirectory::lock() {
 fs::path RunDirectory::set_aside() {
   ASHLAR_CHECK(lock_ != nullptr, "a directory that is not locked is somebody else's");
   if (!holds_more_than_locks(path_)) return {};
-  const fs::path clean = path_.has_filename() ? path_ : path_.parent_path();
+  const fs::path name = path_.has_filename() ? path_ : path_.parent_path();
+  // Of a link what it leads to: the new run belongs on the same file system, and the link stays.
+  const fs::path clean = fs::is_symlink(name) ? fs::canonical(name) : name;
   // The lock goes with the directory that it lies in. So the new one is locked before it gets the name.
   const fs::path prepared = str_cat(clean.string(), ".new-", getpid());
   std::error_code none;

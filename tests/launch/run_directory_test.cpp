@@ -145,6 +145,21 @@ TEST_F(Directory, SettingAsideKeepsTheLock) {
   }
 }
 
+// A run on another file system, reached by a link, begins anew on that one.
+TEST_F(Directory, ALinkLeadsToTheNewRun) {
+  const fs::path scratch = dir_.parent_path() / "scratch";
+  fs::create_directory(scratch);
+  std::ofstream(scratch / "config.toml") << "old";
+  fs::create_directory_symlink(scratch, dir_);
+  RunDirectory mine(dir_, flock);
+  mine.lock();
+  EXPECT_EQ(mine.set_aside().filename(), "scratch.old-1");
+  EXPECT_EQ(fs::read_symlink(dir_), scratch);
+  EXPECT_TRUE(fs::exists(scratch / ".lock"));
+  EXPECT_FALSE(fs::exists(scratch / "config.toml"));
+  EXPECT_THAT(refusal(flock), HasSubstr("another process is training"));
+}
+
 using ashlar::testing::RunFixture;
 using ashlar::testing::ShellResult;
 
