@@ -15,6 +15,7 @@ struct HangOptions {
   double after_seconds = 0;  ///< beyond the longest step; 0: hangs are nobody's business
   bool stop = true;          ///< the job ends after the report
   int64_t nodes = 1;
+  bool continues = true;  ///< the job's command goes on from a checkpoint when it is given again
 };
 
 /// Sees that no rank gets anything done, and reports: every rank's step, action, last operations and threads, and who

@@ -258,7 +258,8 @@ void PeerWatch::leave(const Verdict& verdict) {
   } else {
     end();
   }
-  text.add("; the job ends here: the same command continues from the last checkpoint\n");
+  text.add("; the job ends here: ");
+  text.add(args_.hang.continues ? "the same command continues from the last checkpoint\n" : "give the command again\n");
   say(text.text());
   end();
 }

@@ -131,7 +131,8 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
   usleep(1'500'000);
   kill(run.rank_process(1), SIGKILL);
   EXPECT_NE(testing::RunFixture::wait_for(pid), 0);
-  EXPECT_THAT(run.read("log"), ::testing::ContainsRegex("ashlar: \\[rank 1 of 2 on [^ ]+\\] died "));
+  EXPECT_THAT(run.read("log"),
+              ::testing::ContainsRegex("ashlar: \\[rank 1 of 2 on [^ ]+\\] died .* here: give the command again\n"));
 }
 
 // A setting that MPI cannot start with: harmless to a process that does not start it.
