@@ -97,7 +97,11 @@ std::string to_json(const MetricsRow& r) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log) : path_(path) {
-  io::require_regular_file(path, "metrics");
+  for (const std::filesystem::path& file : {path, cut_file(path)}) {
+    io::require_regular_file(file, "metrics");
+    if (std::filesystem::is_directory(file))
+      throw input_error("metrics", file.string(), ": expected a regular file, got a directory; move it away");
+  }
   if (std::filesystem::exists(path)) {
     std::string kept, cut;
     std::vector<int64_t> odd;  // numbers of lines that are no rows
@@ -116,7 +120,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_st
       std::string lines;
       for (size_t i = 0; i < std::min<size_t>(odd.size(), 10); ++i) lines += str_cat(i == 0 ? "" : ", ", odd[i]);
       log.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
-                       " no row with a step, kept as they are: line ", lines, odd.size() > 10 ? ", ..." : ""));
+                       " no row with a step, kept as found: line ", lines, odd.size() > 10 ? ", ..." : ""));
     }
     if (!cut.empty()) {
       io::append_durably(cut_file(path), cut);  // first: a kill in between leaves a row twice, never none

@@ -2,8 +2,12 @@
 // named.
 #include "launch/training/metrics.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -62,7 +66,7 @@ TEST_F(MetricsRows, OddLinesAreKeptAndNamedOnce) {
   open_at(5);
   EXPECT_EQ(text_of("metrics.jsonl"), kept);
   ASSERT_EQ(log_.warnings().size(), 1U);
-  EXPECT_NE(log_.warnings()[0].find("10 lines are no row with a step, kept as they are: line 2, 6, 10,"),
+  EXPECT_NE(log_.warnings()[0].find("10 lines are no row with a step, kept as found: line 2, 6, 10,"),
             std::string::npos)
       << log_.warnings()[0];
 }
@@ -72,6 +76,26 @@ TEST_F(MetricsRows, ATornLastLineIsSetAside) {
   open_at(5);
   EXPECT_EQ(text_of("metrics.jsonl"), row(1));
   EXPECT_EQ(text_of("metrics.cut.jsonl"), "{\"step\":2,\"lo\n");
+}
+
+// Nor would a pipe keep what is put into it: with a reader it would be gone, without one the open would wait.
+TEST_F(MetricsRows, WhatIsNoFileIsRefused) {
+  const std::string cut = dir_.file("metrics.cut.jsonl");
+  ASSERT_EQ(mkfifo(cut.c_str(), 0600), 0);
+  const int reader = open(cut.c_str(), O_RDONLY | O_NONBLOCK);
+  write(row(1) + row(2));
+  EXPECT_THROW(open_at(1), Error);
+  EXPECT_EQ(text_of("metrics.jsonl"), row(1) + row(2));
+  close(reader);
+  std::filesystem::remove(dir_.file("metrics.jsonl"));
+  std::filesystem::create_directory(dir_.file("metrics.jsonl"));
+  try {
+    open_at(1);
+    ADD_FAILURE() << "a directory was opened";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("expected a regular file, got a directory"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(MetricsRows, NothingToCutWritesNothing) {
