@@ -63,8 +63,8 @@ void BuildClaim::refuse_foreign(const Manifest* old) const {
   }
   if (foreign.empty()) return;
   throw input_error("data build", folder_.path(), " holds ", foreign[0],
-                    foreign.size() > 1 ? str_cat(" and ", foreign.size() - 1, " more files") : "",
-                    " of names that a build uses, yet no build of ours made ", foreign.size() > 1 ? "them" : "it",
+                    foreign.size() > 1 ? str_cat(" and ", foreign.size() - 1, " more files with names") : ", a name",
+                    " that a build uses, yet no build of ours made ", foreign.size() > 1 ? "them" : "it",
                     "; nothing was touched: choose another --out, or move ", foreign.size() > 1 ? "them" : "it",
                     " away");
 }

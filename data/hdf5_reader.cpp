@@ -41,7 +41,8 @@ Hdf5Handle open_shard(const ShardReader::Args& args) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(args.path, error));
   if (error)
-    throw damaged_error("data", args.path, " is missing: ", error.message(),
+    throw damaged_error("data", args.path, std::filesystem::exists(args.path) ? " is no regular file" : " is missing: ",
+                        std::filesystem::exists(args.path) ? "" : error.message(),
                         "; the manifest lists it; restore the file or build the dataset again");
   Hdf5Handle file = open_file(args.path);
   const std::string reason = file.valid() ? "" : hdf5_reason();

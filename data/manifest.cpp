@@ -150,7 +150,8 @@ Manifest parse_manifest(const std::string& text, const std::string& directory) {
   const std::string damaged =
       str_cat(path, " does not match its checksum; restore the file or build the dataset again");
   if (j.value("format", json()) != kFormat && !j.contains("checksum")) {
-    throw input_error("data", path, ": format is ", j.value("format", json()).dump(), ", expected \"", kFormat, "\"");
+    throw input_error("data", path, ": format is ", j.value("format", json()).dump(), ", expected \"", kFormat,
+                      "\": a manifest of something else; name another folder");
   }
   // Holds for every version to come.
   if (!seal_holds(text)) throw damaged_error("data", damaged);

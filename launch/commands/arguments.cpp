@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -104,9 +105,9 @@ std::vector<std::string> take_overrides(std::vector<std::string>& words) {
   std::vector<std::string> overrides, rest;
   for (const std::string& word : words) {
     const size_t equal = word.find('=');
-    const size_t dot = word.find('.');
-    const bool override_form =
-        equal != std::string::npos && dot != std::string::npos && dot < equal && word.find('/') > equal;
+    // A key without its section, too: what reads the overrides says which one is meant.
+    const bool override_form = equal != std::string::npos && equal > 0 && word.find('/') > equal &&
+                               (word.find('.') < equal || !std::filesystem::exists(word));
     (override_form ? overrides : rest).push_back(word);
   }
   words = rest;

@@ -277,7 +277,8 @@ void read_override(RawValues& raw, const std::string& argument) {
   if (text.empty() || text.find_first_of("\r\n") != text.npos) {
     raw.given[index].reset();
     raw.bad[index] = 1;
-    raw.errors.push_back(value_error(*spec, text.empty() ? "(empty)" : "(several lines)", kPlace));
+    raw.errors.push_back(text.empty() ? value_error(*spec, "(empty)", kPlace)
+                                      : str_cat(name, ": expected a value of one line, got several (", kPlace, ")"));
     return;
   }
   // Words and paths need no quotes on a command line; what is no TOML is taken as text.

@@ -1,6 +1,7 @@
 // Flipped bits and truncated files: every change is found by `verify`, and none is ever read as data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -178,6 +179,8 @@ TEST_F(Damage, TruncatedFilesAreNamed) {
 TEST_F(Damage, MissingShardIsNamedAtOnce) {
   std::filesystem::remove(path() + "/train-00001.h5");
   EXPECT_THAT(check_found("train-00001.h5", "removed"), HasSubstr("missing"));
+  ASSERT_EQ(mkfifo((path() + "/train-00001.h5").c_str(), 0600), 0);
+  EXPECT_THAT(check_found("train-00001.h5", "a pipe"), HasSubstr("is no regular file"));
 }
 
 /// The computed checksum is right: of a chunk that is whole it is the stored one, so one flipped bit of the stored
