@@ -1,5 +1,6 @@
 #include "launch/commands/train.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_format.h"
@@ -31,6 +32,9 @@ const char* const kTrainHelp =
     "the same command then continues. A second signal leaves at once, and so does the first before the first step.\n";
 
 namespace {
+
+// Nobody has got a step done yet by which to measure, and the ranks of a busy machine start one after the other.
+constexpr double kStartSeconds = 60;
 
 void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig& config) {
   const auto mine = static_cast<int64_t>(config::config_hash(config));
@@ -112,8 +116,11 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   check_same_configuration(ranks, resolved.config);
   training::check_shards(ranks, datasets);
   training::say_remarks(ranks, datasets, log);
-  session.watch->peers().watch_hangs({.after_seconds = resolved.config.run.hang_after,
-                                      .stop = resolved.config.run.hang_action == config::HangAction::kStop});
+  const config::RunSection& run = resolved.config.run;
+  watch::HangOptions hang{.after_seconds = run.hang_after == 0 ? 0 : std::max(run.hang_after, kStartSeconds),
+                          .stall_seconds = run.stall_after,
+                          .stop = run.hang_action == config::HangAction::kStop};
+  session.watch->peers().watch_hangs(hang);
   training::Trainer trainer({.resolved = resolved,
                              .datasets = std::move(datasets),
                              .bootstrap = bootstrap,
@@ -122,6 +129,8 @@ int run_train_command(std::span<const std::string> words, Session& session) {
                              .log = log,
                              .watch = *session.watch,
                              .restart = restart});
+  hang.after_seconds = run.hang_after;
+  session.watch->peers().watch_hangs(hang);
   return static_cast<int>(trainer.run());
 }
 

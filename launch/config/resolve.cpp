@@ -32,6 +32,7 @@ RunSection resolve_run(Resolver& r) {
       str_cat(facts.hardware_threads, " cores / ", facts.local_ranks, facts.local_ranks == 1 ? " rank" : " ranks"));
   run.deterministic = r.flag("run.deterministic");
   run.hang_after = r.number("run.hang_after");
+  run.stall_after = r.number("run.stall_after");
   run.hang_action = r.choose("run.hang_action", {HangAction::kStop, HangAction::kReport});
   return run;
 }

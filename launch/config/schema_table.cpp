@@ -70,7 +70,11 @@ constexpr KeySpec kSchema[] = {
     {.section = "run", .key = "hang_after", .type = kNumber, .fallback = "60", .low = 0, .high = kMega,
      .unit = "seconds",
      .doc = "When no rank has got anything done for so long beyond the longest step so far, each rank's step, action and "
-            "last operation and who may be the reason are reported. 0 = never."},
+            "last operation and who may be the reason are reported. At least 60 s before the first step. 0 = never."},
+    {.section = "run", .key = "stall_after", .type = kNumber, .fallback = "600", .low = 0, .high = kMega,
+     .unit = "seconds",
+     .doc = "The same while a rank waits for a file system, if this is longer: one that stalls is told after 10 s and is "
+            "no hang, since it mostly ends. 0 = as run.hang_after."},
     {.section = "run", .key = "hang_action", .type = kWord, .fallback = "stop", .words = "stop|report",
      .doc = "After that report: stop ends the job with exit code 5, report goes on waiting."},
 

@@ -99,6 +99,7 @@ std::vector<Entry> config_entries(const RunConfig& c) {
   e.add("run.threads", c.run.threads);
   e.add("run.deterministic", c.run.deterministic);
   e.add("run.hang_after", c.run.hang_after);
+  e.add("run.stall_after", c.run.stall_after);
   e.add("run.hang_action", name_of(c.run.hang_action));
   add_model(e, c.model);
   e.add("mesh.tensor", c.mesh.tensor);

@@ -133,6 +133,11 @@ std::vector<Suspect> left_behind(std::span<const RankSight> ranks) {
 std::vector<Suspect> find_suspects(std::span<const RankSight> ranks) {
   std::vector<Suspect> found;
   for (const RankSight& rank : ranks) {
+    if (!rank.stall.empty()) {
+      found.push_back({Suspicion::kSuspended, rank.page.rank,
+                       str_cat(who(rank.page), " in ", action_of(rank.page), ": ", rank.stall)});
+      continue;
+    }
     const char* why = rank.state == 'T' || rank.state == 't' ? " is stopped (state T)"
                       : rank.state == 'D'                    ? " is in a system call that nothing interrupts (state D)"
                       : rank.state == 'X' || rank.state == 'Z' ? " has ended"

@@ -15,6 +15,7 @@ struct RankSight {
   char state = 'S';     ///< of its main thread, as in ProcessStat
   bool answers = true;  ///< its watch has said where its threads are
   std::string threads;  ///< lines of describe_threads, or what the kernel says of them
+  std::string stall;    ///< of describe_stall; empty: it waits for no file system
 };
 
 /// How sure it is that a rank is the reason for a hang.
@@ -23,7 +24,7 @@ enum class Suspicion : uint32_t {
   kBehind,     ///< others have issued an operation that it has not
   kBusy,       ///< it does not wait for others, while others wait
   kMismatch,   ///< it has issued another operation than the others in its place
-  kSuspended,  ///< it is stopped, gone or in a call that nothing interrupts
+  kSuspended,  ///< it is stopped, gone, in a call that nothing interrupts, or waits for a file system
 };
 struct Suspect {
   Suspicion suspicion = Suspicion::kNone;

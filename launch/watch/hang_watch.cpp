@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kAnswerMs = 1500;       // for the stacks of ranks that run
 constexpr int64_t kHopMs = 150;           // news of progress go round in steps of at most two nodes
+constexpr double kStallSeconds = 10;      // a file system that stalls for longer is told
+constexpr int64_t kStallFreshMs = 3000;   // what has got on since then may take a moment to be seen
 constexpr uint64_t kFewBytes = 16 << 10;  // what a process reads and writes by itself
 
 void write_whole(std::string_view text) {
@@ -39,6 +41,9 @@ void HangWatch::beat() {
     board_.tick();
   }
   board_.beat();
+  // Known before it could be taken for a hang.
+  const auto often = static_cast<int64_t>(options_.after_seconds * 1e3 / 8);
+  if (options_.after_seconds > 0) board_.stalled(files_.look(machine_ms(), std::clamp<int64_t>(often, 100, 1000)));
 }
 
 void HangWatch::held_up(int64_t now_ms) { held_up_ms_ = now_ms; }
@@ -52,11 +57,40 @@ int64_t HangWatch::quiet_ms(std::span<const NodeInbox> inboxes, int64_t now_ms) 
   return quiet;
 }
 
+int64_t HangWatch::stall_age_ms(std::span<const NodeInbox> inboxes, int64_t now_ms) const {
+  const bool here =
+      std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return stall_of(page, now_ms) != nullptr; });
+  int64_t age = here ? 0 : kNoStall;
+  for (const NodeInbox& inbox : inboxes) {
+    const int64_t received = look_at(inbox.received_ms);
+    if (received != 0) age = std::min(age, inbox.news.stall_age_ms + now_ms - received);
+  }
+  return age;
+}
+
+void HangWatch::tell_stalls(int64_t now_ms) {
+  const auto longer = static_cast<int64_t>(std::min(options_.after_seconds, kStallSeconds) * 1e3);
+  if (!stall_told_ms_) {
+    const std::string who = describe_stalls(pages_, now_ms, longer);
+    if (who.empty()) return;
+    stall_told_ms_ = now_ms - longer;
+    write_whole(str_cat("ashlar: warning: a file system stalls: ", who,
+                        "; who needs it waits, for run.stall_after = ", options_.stall_seconds, " s at most\n"));
+  } else if (describe_stalls(pages_, now_ms, 0).empty()) {
+    write_whole(str_cat("ashlar: the file system answers again, after ", (now_ms - *stall_told_ms_) / 1000, " s\n"));
+    stall_told_ms_.reset();
+  }
+}
+
 bool HangWatch::look(std::span<const NodeInbox> inboxes, int64_t now_ms, bool leads) {
   answer();
   if (options_.after_seconds <= 0) return false;
   const int64_t quiet = quiet_ms(inboxes, now_ms);
-  const int64_t limit = hang_limit_ms(pages_, options_.after_seconds) + (options_.nodes - 1) * kHopMs / 2;
+  if (leads) tell_stalls(now_ms);
+  const int64_t hops = (options_.nodes - 1) * kHopMs / 2;
+  const bool stalls = stall_age_ms(inboxes, now_ms) < kStallFreshMs + hops;
+  const double after = stalls ? std::max(options_.after_seconds, options_.stall_seconds) : options_.after_seconds;
+  const int64_t limit = hang_limit_ms(pages_, after) + hops;
   if (quiet < limit) {
     if (reported_) write_whole("ashlar: hang: the ranks get on again\n");
     reported_ = false;
@@ -108,7 +142,11 @@ void HangWatch::report(int64_t quiet, int64_t now_ms) {
   std::vector<RankSight> ranks;
   for (const RankPage& page : pages_) {
     if (!takes_part(page)) continue;
-    RankSight sight{.page = page, .answers = look_at(page.stacks_given) == request_, .threads = {}};
+    const FileStall* stall = stall_of(page, now_ms);
+    RankSight sight{.page = page,
+                    .answers = look_at(page.stacks_given) == request_,
+                    .threads = {},
+                    .stall = stall == nullptr ? "" : describe_stall(*stall, now_ms)};
     const std::vector<ThreadSight> threads = threads_of(page.pid);
     sight.state = threads.front().state;
     if (sight.answers) {

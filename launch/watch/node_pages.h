@@ -11,6 +11,9 @@
 
 namespace ashlar::watch {
 
+/// A long time ago.
+inline constexpr int64_t kNoStall = int64_t{1} << 50;
+
 /// What one node tells another of itself, many times a second.
 struct NodeNews {
   RankState state = RankState::kRunning;  ///< kFinished: all its ranks are; kFailed: one has failed and said so
@@ -18,7 +21,8 @@ struct NodeNews {
   int32_t rank = 0, ranks = 1;  ///< its lowest rank that has not ended, and how many it has
   int32_t all_ranks = 1;
   int64_t step = -1;
-  int64_t quiet_ms = 0;  ///< since any rank that this node knows of, here or elsewhere, got something done
+  int64_t quiet_ms = 0;             ///< since any rank that this node knows of, here or elsewhere, got something done
+  int64_t stall_age_ms = kNoStall;  ///< since any such rank was seen to wait for a file system
   std::array<char, 64> host{};
   std::array<char, 192> operation{};  ///< the last one of that rank
 };

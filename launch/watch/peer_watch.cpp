@@ -146,6 +146,7 @@ NodeNews PeerWatch::news(int64_t now_ms) const {
       last_operation(*lowest, std::span(news.operation).first(news.operation.size() - 1));
   news.operation[operation.size()] = '\0';
   news.quiet_ms = hang_->quiet_ms(args_.pages.inboxes(), now_ms);
+  news.stall_age_ms = hang_->stall_age_ms(args_.pages.inboxes(), now_ms);
   return news;
 }
 

@@ -80,6 +80,15 @@ void RankBoard::beat() {
   publish(page_.heartbeat_ms, now);
 }
 
+void RankBoard::stalled(const FileStall& stall) {
+  if (look_at(page_.stall.since_ms) == stall.since_ms) return;  // the same one
+  publish(page_.stall.since_ms, int64_t{0});
+  page_.stall.thread = stall.thread;
+  page_.stall.call = stall.call;
+  page_.stall.file = stall.file;
+  publish(page_.stall.since_ms, stall.since_ms);
+}
+
 void RankBoard::leave(RankState state) {
   RankState running = RankState::kRunning;
   std::atomic_ref<RankState>(page_.state).compare_exchange_strong(running, state);

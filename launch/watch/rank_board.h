@@ -37,8 +37,9 @@ class RankBoard {
   void operation(const comm::OperationInfo& info, std::string_view communicator);
   void place(int64_t pipeline, int64_t data, int64_t tensor);
 
-  void beat();                  ///< shows that this rank lives, and whether it gets on
-  void leave(RankState state);  ///< the first one stays
+  void beat();                           ///< shows that this rank lives, and whether it gets on
+  void stalled(const FileStall& stall);  ///< a thread of this rank is in a call on a file, or none any more
+  void leave(RankState state);           ///< the first one stays
   RankPage& page() { return page_; }
 
  private:

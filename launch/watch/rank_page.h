@@ -48,6 +48,14 @@ struct OperationRecord {
   std::array<char, 24> communicator{};  ///< text that ends in a zero
 };
 
+/// A call on a file that does not come back.
+struct FileStall {
+  int64_t since_ms = 0;           ///< by machine_ms(); 0: there is none
+  std::array<char, 16> thread{};  ///< "main", "reader", "saver", "retain"
+  std::array<char, 24> call{};
+  std::array<char, 160> file{};  ///< texts that end in a zero; of a long path the end
+};
+
 /// What a rank shows of itself to the ranks of its node, in memory that they share. Fields are written one at a time
 /// and read by others; a record of an operation is whole once `operations` counts it.
 struct RankPage {
@@ -73,6 +81,7 @@ struct RankPage {
   uint64_t operations = 0;      ///< issued so far; the last is recent[(operations - 1) % kRecords]
   std::array<OperationRecord, kRecords> recent{};
   std::array<char, 64> host{};
+  FileStall stall;                               ///< the longest now
   uint32_t stacks_wanted = 0, stacks_given = 0;  ///< numbers of requests, by whoever reports a hang
   std::array<char, 4096> stacks{};               ///< text that ends in a zero
 };

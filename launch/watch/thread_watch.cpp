@@ -6,13 +6,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -48,40 +52,104 @@ uint64_t bytes_in(int fd) {
   return sum;
 }
 
-std::string name_of_call(long number) {
-  constexpr std::pair<long, const char*> kCalls[] = {
-      {SYS_read, "read"},           {SYS_write, "write"},
-      {SYS_pread64, "pread64"},     {SYS_pwrite64, "pwrite64"},
-      {SYS_readv, "readv"},         {SYS_writev, "writev"},
-      {SYS_fsync, "fsync"},         {SYS_fdatasync, "fdatasync"},
-      {SYS_openat, "openat"},       {SYS_close, "close"},
-      {SYS_fallocate, "fallocate"}, {SYS_ftruncate, "ftruncate"},
-      {SYS_futex, "futex"},         {SYS_ppoll, "ppoll"},
-      {SYS_epoll_pwait, "epoll"},   {SYS_clock_nanosleep, "clock_nanosleep"},
-      {SYS_nanosleep, "nanosleep"}, {SYS_sched_yield, "sched_yield"},
-      {SYS_renameat2, "rename"},    {SYS_newfstatat, "stat"},
-      {SYS_flock, "flock"},         {SYS_wait4, "wait4"},
-      {SYS_munmap, "munmap"},       {SYS_msync, "msync"},
-      {SYS_connect, "connect"},     {SYS_recvfrom, "recv"},
+// Where a call says which file it is about: a descriptor, or a path in memory.
+enum class Subject : uint8_t { kNone, kDescriptor, kFirstPath, kSecondPath };
+struct Call {
+  long number;
+  const char* name;
+  Subject subject = Subject::kNone;
+};
+
+const Call* find_call(long number) {
+  using enum Subject;
+  static constexpr Call kCalls[] = {
+      {SYS_read, "read", kDescriptor},
+      {SYS_write, "write", kDescriptor},
+      {SYS_pread64, "pread64", kDescriptor},
+      {SYS_pwrite64, "pwrite64", kDescriptor},
+      {SYS_readv, "readv", kDescriptor},
+      {SYS_writev, "writev", kDescriptor},
+      {SYS_fsync, "fsync", kDescriptor},
+      {SYS_fdatasync, "fdatasync", kDescriptor},
+      {SYS_sync_file_range, "sync_file_range", kDescriptor},
+      {SYS_close, "close", kDescriptor},
+      {SYS_fallocate, "fallocate", kDescriptor},
+      {SYS_ftruncate, "ftruncate", kDescriptor},
+      {SYS_fstat, "fstat", kDescriptor},
+      {SYS_flock, "flock", kDescriptor},
+      {SYS_fcntl, "fcntl", kDescriptor},
+      {SYS_getdents64, "getdents64", kDescriptor},
+      {SYS_openat, "openat", kSecondPath},
+      {SYS_newfstatat, "stat", kSecondPath},
+      {SYS_statx, "stat", kSecondPath},
+      {SYS_renameat2, "rename", kSecondPath},
+      {SYS_unlinkat, "unlink", kSecondPath},
+      {SYS_mkdirat, "mkdir", kSecondPath},
+      {SYS_futex, "futex"},
+      {SYS_ppoll, "ppoll"},
+      {SYS_epoll_pwait, "epoll"},
+      {SYS_clock_nanosleep, "clock_nanosleep"},
+      {SYS_nanosleep, "nanosleep"},
+      {SYS_sched_yield, "sched_yield"},
+      {SYS_wait4, "wait4"},
+      {SYS_munmap, "munmap"},
+      {SYS_msync, "msync"},
+      {SYS_connect, "connect"},
+      {SYS_recvfrom, "recv"},
 #ifdef __x86_64__
-      {SYS_poll, "poll"},           {SYS_epoll_wait, "epoll"},
-      {SYS_open, "open"},           {SYS_rename, "rename"},
-      {SYS_stat, "stat"},           {SYS_unlink, "unlink"},
-      {SYS_mkdir, "mkdir"},         {SYS_pause, "pause"},
+      {SYS_poll, "poll"},
+      {SYS_epoll_wait, "epoll"},
+      {SYS_pause, "pause"},
+      {SYS_open, "open", kFirstPath},
+      {SYS_stat, "stat", kFirstPath},
+      {SYS_lstat, "stat", kFirstPath},
+      {SYS_access, "access", kFirstPath},
+      {SYS_rename, "rename", kFirstPath},
+      {SYS_unlink, "unlink", kFirstPath},
+      {SYS_mkdir, "mkdir", kFirstPath},
+      {SYS_rmdir, "rmdir", kFirstPath},
 #endif
   };
-  for (const auto& [call, name] : kCalls)
-    if (call == number) return name;
-  return str_cat("call ", number);
+  const auto* found =
+      std::find_if(std::begin(kCalls), std::end(kCalls), [&](const Call& call) { return call.number == number; });
+  return found == std::end(kCalls) ? nullptr : found;
+}
+
+// Text in the memory of a process; empty when it may not be read.
+std::string text_at(pid_t process, uint64_t address) {
+  std::array<char, 256> text{};
+  // A page at a time: the next one may not be there.
+  constexpr uint64_t kPage = 4096;
+  const size_t size = std::min<uint64_t>(text.size() - 1, kPage - address % kPage);
+  const iovec here{.iov_base = text.data(), .iov_len = size};
+  const iovec there{.iov_base = reinterpret_cast<void*>(address), .iov_len = size};  // NOLINT: an address it is
+  return process_vm_readv(process, &here, 1, &there, 1, 0) <= 0 ? "" : text.data();
+}
+
+// Which file a call is about, from the line of /proc: number, arguments, stack, instruction.
+std::string file_of(const Call& call, pid_t process, const std::string& line) {
+  std::istringstream words(line);
+  std::string word;
+  uint64_t arguments[2] = {};
+  words >> word;
+  for (uint64_t& argument : arguments)
+    if (words >> word) argument = std::strtoull(word.c_str(), nullptr, 16);
+  if (call.subject == Subject::kFirstPath) return text_at(process, arguments[0]);
+  if (call.subject == Subject::kSecondPath) return text_at(process, arguments[1]);
+  if (call.subject != Subject::kDescriptor) return "";
+  std::error_code none;
+  const std::string target =
+      fs::read_symlink(str_cat("/proc/", process, "/fd/", static_cast<int>(arguments[0])), none).string();
+  // Pipes and sockets wait for processes, /proc and devices have no disk to wait for.
+  return target.starts_with("/") && !target.starts_with("/proc/") && !target.starts_with("/dev/") ? target : "";
 }
 
 ThreadSight sight_of(pid_t process, pid_t thread, const std::string& name) {
   const std::string folder = str_cat("/proc/", process, "/task/", thread, "/");
   ThreadSight sight{.thread = thread, .name = name, .state = process_stat(process, thread).state};
-  const std::string call = first_line(folder + "syscall");
-  char* rest = nullptr;
-  const long number = std::strtol(call.c_str(), &rest, 10);
-  if (rest != call.c_str() && number >= 0) sight.call = name_of_call(number);
+  CallSight in = call_of(process, first_line(folder + "syscall"));
+  sight.call = std::move(in.call);
+  sight.file = std::move(in.file);
   sight.channel = first_line(folder + "wchan");
   if (sight.channel == "0") sight.channel.clear();
   return sight;
@@ -118,22 +186,37 @@ uint64_t IoMeter::bytes() const {
   return all > own ? all - own : 0;
 }
 
+CallSight call_of(pid_t process, const std::string& line) {
+  char* rest = nullptr;
+  const long number = std::strtol(line.c_str(), &rest, 10);
+  if (rest == line.c_str() || number < 0) return {};  // it runs
+  const Call* call = find_call(number);
+  if (call == nullptr) return {.call = str_cat("call ", number), .file = ""};
+  return {.call = call->name, .file = file_of(*call, process, line)};
+}
+
+std::string own_name(pid_t process, pid_t thread) {
+  if (thread == process) return "main";
+  const std::string name = first_line(str_cat("/proc/", process, "/task/", thread, "/comm"));
+  if (!name.starts_with(kThreadPrefix)) return "";
+  const std::string own = name.substr(kThreadPrefix.size());
+  return own == "signals" || own == "watch" ? "" : own;
+}
+
 std::vector<ThreadSight> threads_of(pid_t process) {
   std::vector<ThreadSight> threads = {sight_of(process, process, "main")};
   std::error_code gone;
   for (const auto& entry : fs::directory_iterator(str_cat("/proc/", process, "/task"), gone)) {
-    const std::string name = first_line((entry.path() / "comm").string());
-    if (!name.starts_with(kThreadPrefix)) continue;
-    const std::string own = name.substr(kThreadPrefix.size());
-    if (own == "signals" || own == "watch") continue;
-    threads.push_back(sight_of(process, std::atoi(entry.path().filename().c_str()), own));
+    const pid_t thread = std::atoi(entry.path().filename().c_str());
+    const std::string name = thread == process ? "" : own_name(process, thread);
+    if (!name.empty()) threads.push_back(sight_of(process, thread, name));
   }
   return threads;
 }
 
 std::string describe(const ThreadSight& sight) {
   return str_cat("state ", std::string(1, sight.state), sight.call.empty() ? "" : ", in " + sight.call,
-                 sight.channel.empty() ? "" : ", at " + sight.channel);
+                 sight.file.empty() ? "" : " of " + sight.file, sight.channel.empty() ? "" : ", at " + sight.channel);
 }
 
 StackSampler::StackSampler() {

@@ -17,6 +17,9 @@ namespace ashlar::watch {
 /// The threads of this program that do its work beside the main one have names with this prefix ("ashlar-reader").
 inline constexpr std::string_view kThreadPrefix = "ashlar-";
 
+/// The name of such a thread without it ("reader"), "main" for the main thread; empty for others and what only watches.
+std::string own_name(pid_t process, pid_t thread);
+
 /// How much this process reads and writes, less what the thread that made this object does itself: bytes that move show
 /// that something gets done where no operation ends. Costs two reads of /proc a call and opens nothing.
 class IoMeter {
@@ -38,11 +41,18 @@ struct ThreadSight {
   std::string name;     ///< "main", or what follows the prefix
   char state = '?';     ///< as in ProcessStat
   std::string call;     ///< the system call it is in: "futex", "pread64", "202" or empty
+  std::string file;     ///< which that call is about: a path, empty when it is about none
   std::string channel;  ///< where the kernel waits in it, if it says
 };
-/// The main thread and those with a name of ours, but not those that only watch.
+/// What a line of /proc/PID/task/TID/syscall says: call and file of a ThreadSight.
+struct CallSight {
+  std::string call, file;
+};
+CallSight call_of(pid_t process, const std::string& line);
+/// The main thread and those with a name of ours, but not those that only watch. Files of calls are known of this
+/// process, and of others where the system lets this one look.
 std::vector<ThreadSight> threads_of(pid_t process);
-/// "state D, in fsync, at rpc_wait_bit_killable".
+/// "state D, in fsync of /runs/a/checkpoints/step-5.partial/x, at rpc_wait_bit_killable".
 std::string describe(const ThreadSight& sight);
 
 /// Asks threads of this process where they are: a real-time signal whose handler notes the return addresses.

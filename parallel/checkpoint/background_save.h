@@ -85,7 +85,7 @@ class BackgroundSave {
   Saved saved_;
   std::optional<Error> failure_;         ///< of this rank's part
   std::optional<Error> shared_failure_;  ///< of the save
-  Job job_;                              ///< last: ends before what it uses
+  Job job_{"ashlar-saver"};              ///< last: ends before what it uses
 };
 
 }  // namespace ashlar::checkpoint

@@ -54,6 +54,7 @@ void Job::start(Work work) {
   thrown_ = nullptr;
   const SignalsBlocked blocked;
   thread_ = std::thread([this, work = std::move(work)] {
+    ::pthread_setname_np(::pthread_self(), thread_name_);
     give_way();
     try {
       work([this] { return cancel_.load(std::memory_order_relaxed); });

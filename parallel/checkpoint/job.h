@@ -15,7 +15,8 @@ class Job {
   using Cancelled = std::function<bool()>;
   using Work = std::function<void(const Cancelled& cancelled)>;
 
-  Job() = default;
+  /// `thread_name`: of at most 15 characters, for whoever reports what a thread is at.
+  explicit Job(const char* thread_name) : thread_name_(thread_name) {}
   ~Job();  ///< cancels and waits
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -30,6 +31,7 @@ class Job {
   void take();
 
  private:
+  const char* const thread_name_;
   std::thread thread_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> cancel_{false};

@@ -52,7 +52,7 @@ class Retention {
   std::vector<Found> trusted_;                    ///< to be added to them
   Report report_;                                 ///< the thread's while it works
   int64_t next_ = -1;                             ///< begin anew with this step
-  Job job_;                                       ///< last: ends before what it uses
+  Job job_{"ashlar-retain"};                      ///< last: ends before what it uses
 };
 
 }  // namespace ashlar::checkpoint

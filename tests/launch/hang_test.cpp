@@ -57,6 +57,17 @@ TEST_F(Hang, AStoppedRankIsNamedBeforeAnythingElse) {
   EXPECT_EQ(suspects("DSTS").size(), 2u) << "all who may be the reason";
 }
 
+TEST_F(Hang, WhoWaitsForAFileSystemIsNamedWithTheFile) {
+  pages_[1].phase = Phase::kSaving;
+  pages_[2].waiting = 0;
+  const std::vector<RankSight> ranks = {{.page = pages_[0]},
+                                        {.page = pages_[1], .state = 'D', .stall = "its saver thread is in fsync of x"},
+                                        {.page = pages_[2]}};
+  const auto found = find_suspects(ranks);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].text, "rank 1 of 4 on node7 in saving: its saver thread is in fsync of x");
+}
+
 TEST_F(Hang, AMismatchSaysWhoIssuedWhat) {
   issue(2, {.kind = comm::OperationKind::kAllReduce, .op = comm::ReduceOp::kSum, .size = 128, .number = 4}, "tensor");
   issue(3, {.kind = comm::OperationKind::kAllGather, .size = 128, .number = 4}, "tensor");

@@ -5,21 +5,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "launch/watch/file_stall.h"
 #include "launch/watch/node_pages.h"
 #include "launch/watch/rank_watch.h"
 #include "launch/watch/thread_watch.h"
 #include "parallel/comm/self_comm.h"
+#include "tests/support/scratch_dir.h"
 
 namespace ashlar::watch {
 namespace {
@@ -150,26 +154,33 @@ TEST_F(Board, ARankAloneIsWatchedToo) {
 
 TEST_F(Board, JobsDiffer) { EXPECT_NE(new_job(), new_job()); }
 
-// A thread that waits in a pipe, with a name of ours.
+// A thread that waits for a file, with a name of ours: a pipe that has one.
 class Threads : public ::testing::Test {
  protected:
-  Threads() {
-    if (pipe(ends_) != 0) throw std::runtime_error("no pipe");
+  Threads() : path_(scratch_.path() / "shard") {
+    if (mkfifo(path_.c_str(), 0600) != 0) throw std::runtime_error("no pipe");
+    end_ = open(path_.c_str(), O_RDWR);
     thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "ashlar-reader");
       id_ = gettid();
       char byte = 0;
-      [[maybe_unused]] const ssize_t got = read(ends_[0], &byte, 1);
+      [[maybe_unused]] const ssize_t got = read(end_, &byte, 1);
     });
     while (id_ == 0) usleep(1000);
     usleep(20'000);
   }
   ~Threads() override {
-    close(ends_[1]);
-    thread_.join();
-    close(ends_[0]);
+    let_go();
+    close(end_);
   }
-  int ends_[2] = {};
+  void let_go() {
+    if (!thread_.joinable()) return;
+    [[maybe_unused]] const ssize_t put = write(end_, "x", 1);
+    thread_.join();
+  }
+  const testing::ScratchDir scratch_;
+  const std::filesystem::path path_;
+  int end_ = -1;
   std::atomic<pid_t> id_ = 0;
   std::thread thread_;
 };
@@ -179,7 +190,35 @@ TEST_F(Threads, AreNamedWithStateAndCall) {
   ASSERT_EQ(threads.size(), 2u);
   EXPECT_EQ(threads[0].name, "main");
   EXPECT_EQ(threads[1].name, "reader");
-  EXPECT_THAT(describe(threads[1]), StartsWith("state S, in read"));
+  EXPECT_THAT(describe(threads[1]), StartsWith("state S, in read of " + path_.string()));
+  EXPECT_EQ(threads[1].file, path_.string());
+  EXPECT_EQ(threads[0].file, "") << "what it reads of /proc is no file that could stall";
+}
+
+TEST_F(Threads, ACallThatLastsIsAStall) {
+  FileStallWatch watch;
+  const int64_t start = machine_ms();
+  EXPECT_EQ(watch.look(start).since_ms, 0) << "seen once";
+  EXPECT_EQ(watch.look(start + 1500).since_ms, 0) << "may just be slow";
+  const FileStall& stall = watch.look(start + 62'500);
+  EXPECT_EQ(stall.since_ms, start);
+  EXPECT_EQ(describe_stall(stall, start + 62'500), "its reader thread is in read of " + path_.string() + " for 62 s");
+
+  std::vector<RankPage> pages(3);
+  for (int r = 0; r < 3; ++r) {
+    pages[static_cast<size_t>(r)] = {.rank = r, .ranks = 3, .pid = 1, .heartbeat_ms = start + 62'500};
+    std::string("node7").copy(pages[static_cast<size_t>(r)].host.data(), 10);
+  }
+  EXPECT_EQ(describe_stalls(pages, start + 62'500, 0), "");
+  pages[1].stall = pages[2].stall = stall;
+  EXPECT_THAT(describe_stalls(pages, start + 62'500, 10'000),
+              AllOf(StartsWith("[rank 1 of 3 on node7] its reader thread is in read of "),
+                    HasSubstr(" for 62 s; 1 more of this machine wait likewise")));
+  EXPECT_EQ(describe_stalls(pages, start + 62'500, 63'000), "");
+  EXPECT_EQ(stall_of(pages[1], start + 65'500), nullptr) << "who is stopped itself cannot tell that it is over";
+
+  let_go();
+  EXPECT_EQ(watch.look(start + 63'500).since_ms, 0);
 }
 
 TEST_F(Threads, SayWhereTheyAre) {

@@ -135,6 +135,87 @@ TEST_F(Signals, ALongValidationEndsAtABatchAndIsDoneLater) {
   EXPECT_EQ(run_.metric("r", "val_loss").size(), 2u) << "what was cut short comes first";
 }
 
+// The saver's file system hangs; the run has a checkpoint from before.
+class SignalsInASave : public Signals {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "the address sanitizer wants to be loaded before the library that makes the file system hang";
+#endif
+    ASSERT_EQ(run_.ashlar(kTrain + "train.steps=4").code, 0);
+    before_ = run_.exact_metrics("r");
+  }
+  // A signal in the middle of an endless run, and its last save has begun.
+  pid_t stop_with_a_save(const std::string& stall) {
+    const pid_t pid =
+        run_.start(kTrain + "train.steps=100000000", "log",
+                   "LD_PRELOAD=" ASHLAR_STALL_LIBRARY " STALL_CALL=sync STALL_PATH=.partial/ STALL_DO=" + stall +
+                       " STALL_ONCE=once");
+    started_ = pid;
+    EXPECT_LT(wait_for("step        10/", 30), 30) << run_.read("log");
+    kill(pid, SIGUSR1);
+    for (int i = 0; i < 2000 && !fs::exists(run_.dir() / "once"); ++i) usleep(5000);
+    usleep(100'000);
+    return pid;
+  }
+  // Nothing lost: what was there before is what the next one continues from.
+  void expect_to_continue_from(const std::string& where, int64_t steps) {
+    const ShellResult r = run_.ashlar(kTrain + str_cat("train.steps=", steps + 2));
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("continuing from r/checkpoints/" + where)) << r.err;
+    const auto rows = run_.exact_metrics("r");
+    EXPECT_EQ(run_.metric("r", "loss").size(), static_cast<size_t>(steps) + 2);
+    ASSERT_GE(rows.size(), before_.size());
+    EXPECT_TRUE(std::equal(before_.begin(), before_.end(), rows.begin()));
+  }
+  const std::string kTrain =
+      "train tiny.toml run.dir=r train.eval_every=0 checkpoint.every=0 schedule.warmup_steps=1 schedule.decay_steps=9 ";
+  std::vector<std::string> before_;
+};
+
+TEST_F(SignalsInASave, TheSecondLeavesWithItsCodeAndTheCheckpointOfBefore) {
+  const pid_t pid = stop_with_a_save("sleep:60");
+  kill(pid, SIGTERM);
+  EXPECT_EQ(code_of(pid, kLeave), 76);
+  EXPECT_THAT(run_.read("log"), AllOf(HasSubstr("SIGUSR1: stopping after this step, then saving"),
+                                      HasSubstr("SIGTERM: leaving at once; what the last checkpoint lacks is lost")));
+  expect_to_continue_from("step-00000004", 4);
+}
+
+TEST_F(SignalsInASave, TheFirstWaitsForIt) {
+  const pid_t pid = run_.start(kTrain + "train.steps=8", "log",
+                               "LD_PRELOAD=" ASHLAR_STALL_LIBRARY
+                               " STALL_CALL=sync STALL_PATH=.partial/ STALL_DO=sleep:3 STALL_ONCE=once");
+  started_ = pid;
+  for (int i = 0; i < 2000 && !fs::exists(run_.dir() / "once"); ++i) usleep(5000);
+  kill(pid, SIGTERM);
+  EXPECT_LT(wait_for("ashlar: SIGTERM: stopping when this checkpoint is saved; a second signal leaves at once", 9),
+            kAnswer);
+  EXPECT_EQ(code_of(pid, 20), 0) << "the run was over: " << run_.read("log");
+  EXPECT_THAT(run_.read("log"), HasSubstr("saved r/checkpoints/step-00000008"));
+  expect_to_continue_from("step-00000008", 8);
+}
+
+TEST_F(Signals, TheSecondLeavesAValidationWithItsCode) {
+  const std::string words =
+      "train tiny.toml run.dir=r train.eval_every=2 schedule.warmup_steps=0 schedule.decay_steps=9 train.micro_batch=1 "
+      "checkpoint.every=0 train.global_batch=1 model.n_layers=10 model.d_model=256 train.sequence_length=64 "
+      "model.n_heads=4 model.d_ff=1024 ";
+  ASSERT_EQ(run_.ashlar(words + "train.steps=1 train.eval_batches=1").code, 0);
+  const size_t validations = run_.metric("r", "val_loss").size();
+  const pid_t pid = begin(words + "train.steps=4 train.eval_batches=0", "log");
+  ASSERT_LT(wait_for("step 2/4", 60), 60) << run_.read("log");
+  kill(pid, SIGTERM);
+  ASSERT_LT(wait_for("SIGTERM: stopping after", 9), kAnswer);
+  kill(pid, SIGINT);
+  EXPECT_EQ(code_of(pid, kLeave), 77) << run_.read("log");
+  EXPECT_THAT(run_.read("log"), HasSubstr("SIGINT: leaving at once"));
+  EXPECT_EQ(run_.metric("r", "val_loss").size(), validations);
+  const ShellResult r = run_.ashlar("eval r --batches 1");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("r/checkpoints/step-00000001")) << "what was there before is";
+}
+
 TEST_F(Signals, NothingWaitsForAPipe) {
   const auto refused = [&](const std::string& pipe, const std::string& words, const std::string& said) {
     fs::remove(run_.dir() / pipe);

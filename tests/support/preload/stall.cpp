@@ -1,21 +1,24 @@
 // Preloaded into the program under test: calls on files whose path contains STALL_PATH behave as a file system that
-// hangs. STALL_DO = "sleep:SECONDS" waits in the kernel, "stop" stops the process (SIGSTOP), "nolock" answers flock
-// with ENOLCK, "fail" answers a sync with EIO. STALL_END: the path must end with STALL_PATH. STALL_CALL: read, write,
-// sync or lock. STALL_RANK: on that rank of Open MPI only. STALL_THREAD: in the thread of that name only. STALL_MIN:
-// calls of at least so many bytes. STALL_ONCE: a file that is made at the first one, after which all pass.
+// hangs. STALL_DO = "sleep:SECONDS" waits in the kernel, in a call on the file; "stop" stops the process (SIGSTOP),
+// "nolock" answers flock with ENOLCK, "fail" answers a sync with EIO. STALL_END: the path must end with STALL_PATH.
+// STALL_CALL: read, write, sync or lock. STALL_RANK: on that rank of Open MPI only. STALL_THREAD: in the thread of that
+// name only. STALL_MIN: calls of at least so many bytes. STALL_ONCE: a file that is made at the first one, after which
+// all pass.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
+#include <thread>
 
 namespace {
 
@@ -38,6 +41,36 @@ bool meant(int fd, const char* call, size_t size) {
   return std::strstr(name, path) != nullptr;
 }
 
+// Waits for a lock of the file that a thread holds for so long.
+void wait_on(int fd, int seconds) {
+  const int flags = fcntl(fd, F_GETFL);
+  char link[64];
+  std::snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+  const int other = open(link, O_RDWR | O_CLOEXEC);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (other < 0) return std::this_thread::sleep_for(std::chrono::seconds(seconds));  // a directory has no such locks
+  if (fcntl(other, F_OFD_SETLK, &lock) != 0) {
+    close(other);  // another call has made it hang already
+  } else {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    std::thread([other, seconds] {
+      pthread_setname_np(pthread_self(), "stall");
+      std::this_thread::sleep_for(std::chrono::seconds(seconds));
+      close(other);
+    }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  lock.l_type = (flags & O_ACCMODE) == O_RDONLY ? F_RDLCK : F_WRLCK;
+  while (fcntl(fd, F_OFD_SETLKW, &lock) != 0 && errno == EINTR) {
+  }
+  lock.l_type = F_UNLCK;
+  fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 // True when the call is to fail.
 bool stall(int fd, const char* call, size_t size = 0) {
   if (!meant(fd, call, size)) return false;
@@ -50,11 +83,7 @@ bool stall(int fd, const char* call, size_t size = 0) {
   }
   if (std::strcmp(what, "nolock") == 0 || std::strcmp(what, "fail") == 0) return true;
   if (std::strcmp(what, "stop") == 0) raise(SIGSTOP);
-  if (std::strncmp(what, "sleep:", 6) == 0) {
-    timespec left{.tv_sec = std::atoi(what + 6), .tv_nsec = 0};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
-  }
+  if (std::strncmp(what, "sleep:", 6) == 0) wait_on(fd, std::atoi(what + 6));
   return false;
 }
 
@@ -82,6 +111,14 @@ ssize_t pread64(int fd, void* to, size_t size, off64_t at) {
 ssize_t write(int fd, const void* from, size_t size) {
   stall(fd, "write", size);
   return next<ssize_t (*)(int, const void*, size_t)>("write")(fd, from, size);
+}
+ssize_t pwrite(int fd, const void* from, size_t size, off_t at) {
+  stall(fd, "write", size);
+  return next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite")(fd, from, size, at);
+}
+ssize_t pwrite64(int fd, const void* from, size_t size, off64_t at) {
+  stall(fd, "write", size);
+  return next<ssize_t (*)(int, const void*, size_t, off64_t)>("pwrite64")(fd, from, size, at);
 }
 int fsync(int fd) {
   if (stall(fd, "sync")) {

@@ -1,0 +1,127 @@
+#include "launch/watch/file_stall.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/base/strings.h"
+
+namespace ashlar::watch {
+
+namespace {
+
+constexpr int kLooks = 2;           // at a thread that may be about to name itself
+constexpr int64_t kAwakeMs = 2000;  // a stopped process cannot say that its call has come back
+
+std::string text_in(int fd) {
+  char text[512];
+  const ssize_t size = fd < 0 ? -1 : pread(fd, text, sizeof(text), 0);
+  return size <= 0 ? "" : std::string(text, static_cast<size_t>(size));
+}
+
+void close_files(int first, int second) {
+  for (const int fd : {first, second})
+    if (fd >= 0) close(fd);
+}
+
+template <size_t N>
+void put(std::array<char, N>& to, const std::string& text) {
+  const size_t size = std::min(text.size(), N - 1);
+  to.fill('\0');
+  text.copy(to.data(), size, text.size() - size);
+}
+
+}  // namespace
+
+FileStallWatch::FileStallWatch() : tasks_(opendir("/proc/self/task")) {}
+
+FileStallWatch::~FileStallWatch() {
+  for (const auto& [id, thread] : threads_) close_files(thread.syscall, thread.bytes);
+  if (tasks_ != nullptr) closedir(tasks_);
+}
+
+void FileStallWatch::meet(pid_t id, Thread& thread) const {
+  if (!thread.name.empty() || thread.looks == kLooks) return;
+  ++thread.looks;
+  thread.name = own_name(getpid(), id);
+  if (thread.name.empty()) return;
+  thread.looks = kLooks;
+  const std::string folder = str_cat("/proc/self/task/", id, "/");
+  thread.syscall = open((folder + "syscall").c_str(), O_RDONLY | O_CLOEXEC);
+  thread.bytes = open((folder + "io").c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+void FileStallWatch::list() {
+  // A folder has a link for each folder in it: nothing is opened to see that no thread has come or gone.
+  struct stat folder {};
+  if (tasks_ == nullptr || fstat(dirfd(tasks_), &folder) != 0) return;
+  const bool settled =
+      std::all_of(threads_.begin(), threads_.end(), [](const auto& known) { return known.second.looks == kLooks; });
+  if (settled && folder.st_nlink == links_) return;
+  links_ = folder.st_nlink;
+  for (auto& [id, thread] : threads_) thread.seen = false;
+  rewinddir(tasks_);
+  while (const dirent* entry = readdir(tasks_)) {
+    const pid_t id = std::atoi(entry->d_name);
+    if (id == 0) continue;  // . and ..
+    Thread& thread = threads_[id];
+    thread.seen = true;
+    meet(id, thread);
+  }
+  std::erase_if(threads_, [](const auto& known) {
+    if (!known.second.seen) close_files(known.second.syscall, known.second.bytes);
+    return !known.second.seen;
+  });
+}
+
+const FileStall& FileStallWatch::look(int64_t now_ms, int64_t every_ms) {
+  list();
+  if (now_ms - looked_ms_ < every_ms) return longest_;
+  looked_ms_ = now_ms;
+  longest_ = {};
+  for (auto& [id, thread] : threads_) {
+    const std::string line = text_in(thread.syscall);
+    const CallSight in = call_of(getpid(), line);
+    const std::string mark = in.file.empty() ? "" : str_cat(line, in.file, text_in(thread.bytes));
+    if (mark.empty() || mark != thread.mark) thread.since_ms = now_ms;
+    thread.mark = mark;
+    if (now_ms - thread.since_ms < 2 * every_ms) continue;
+    if (longest_.since_ms != 0 && longest_.since_ms <= thread.since_ms) continue;
+    longest_.since_ms = thread.since_ms;
+    put(longest_.thread, thread.name);
+    put(longest_.call, in.call);
+    put(longest_.file, in.file);
+  }
+  return longest_;
+}
+
+const FileStall* stall_of(const RankPage& page, int64_t now_ms) {
+  const bool stalls = look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning &&
+                      look_at(page.stall.since_ms) != 0 && now_ms - look_at(page.heartbeat_ms) < kAwakeMs;
+  return stalls ? &page.stall : nullptr;
+}
+
+std::string describe_stall(const FileStall& stall, int64_t now_ms) {
+  return str_cat("its ", stall.thread.data(), " thread is in ", stall.call.data(), " of ", stall.file.data(), " for ",
+                 (now_ms - look_at(stall.since_ms)) / 1000, " s");
+}
+
+std::string describe_stalls(std::span<const RankPage> pages, int64_t now_ms, int64_t longer_ms) {
+  const RankPage* longest = nullptr;
+  int64_t count = 0;
+  for (const RankPage& page : pages) {
+    const FileStall* stall = stall_of(page, now_ms);
+    if (stall == nullptr || now_ms - look_at(stall->since_ms) < longer_ms) continue;
+    ++count;
+    if (longest == nullptr || stall->since_ms < longest->stall.since_ms) longest = &page;
+  }
+  if (longest == nullptr) return "";
+  return str_cat("[rank ", longest->rank, " of ", longest->ranks, " on ", longest->host.data(), "] ",
+                 describe_stall(longest->stall, now_ms),
+                 count == 1 ? "" : str_cat("; ", count - 1, " more of this machine wait likewise"));
+}
+
+}  // namespace ashlar::watch
