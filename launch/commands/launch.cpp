@@ -37,8 +37,11 @@ const char* const kLaunchHelp =
     "  --host a,b        machines; a:2,b:6 also says how many ranks each takes\n"
     "  --dry-run         prints the line and runs nothing\n"
     "\n"
-    "Options for mpirun itself: take the line that --dry-run prints and add them. SIGUSR1 to it reaches the ranks,\n"
-    "which then save (exit code 75); SIGTERM and SIGINT leave them about a second (76 and 77).\n";
+    "SIGTERM, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 77, 75); a\n"
+    "second one ends them at once.\n"
+    "\n"
+    "Options for mpirun itself: take the line that --dry-run prints and add them. SIGUSR1 to mpirun reaches the\n"
+    "ranks, which then save; SIGTERM leaves them about a second.\n";
 
 namespace {
 

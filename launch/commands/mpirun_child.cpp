@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <system_error>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -21,6 +22,8 @@ namespace ashlar::launch {
 namespace {
 
 constexpr size_t kRule = 20;  // so many dashes, and nothing else, begin and end a paragraph of mpirun
+
+constexpr int kDiedOfIt = 128 + SIGUSR1;  ///< a rank, or mpirun, that was told before it could listen
 
 constexpr std::string_view kSpoken = "ashlar: ";  // how an error of a rank begins
 
@@ -88,6 +91,14 @@ class Descriptor {
   int fd_;
 };
 
+/// In the child: makes Ctrl-C, which the terminal sends to a whole group, a signal to the launcher alone.
+void leave_the_terminal() {
+  setpgid(0, 0);
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);  // reading the terminal would stop who is not in front of it
+  if (nothing > STDIN_FILENO) close(nothing);
+}
+
 /// In the child: becomes the command, as if nothing of this process had been. Returns the error number when it cannot.
 int become(std::vector<std::string>& line, const int (&output)[2], const sigset_t& mask, pid_t parent) {
   dup2(output[0], STDOUT_FILENO);
@@ -110,23 +121,39 @@ class Signals {
  public:
   explicit Signals(bool saves) : saves_(saves) {}
 
-  /// What the terminal sends (Ctrl-C) the child has got as well, being in the same group.
+  /// What the terminal sends to a group a child in it has got as well.
   void hand_on(int signals, pid_t child) {
     signalfd_siginfo info;
     while (read(signals, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
-      if (info.ssi_code != SI_KERNEL) kill(child, signal);
-      if (ending_ != 0 || (signal != SIGINT && signal != SIGTERM)) continue;
-      ending_ = signal;
-      say(str_cat(signal == SIGINT ? "SIGINT" : "SIGTERM", ": mpirun ends the ranks within about a second",
-                  saves_ ? "; what they have not saved by then is lost (SIGUSR1 lets them save first)" : ""));
+      const bool ends = signal == SIGINT || signal == SIGTERM;
+      if (ends && ending_ == 0 && saves_) {
+        kill(child, SIGUSR1);
+      } else if (saves_ || info.ssi_code != SI_KERNEL) {
+        kill(child, signal);
+      }
+      if (ends) answer(signal);
     }
   }
   int ending() const { return ending_; }
+  int ending_code() const { return static_cast<int>(ending_ == SIGINT ? ExitCode::kSigint : ExitCode::kSigterm); }
 
  private:
+  void answer(int signal) {
+    const bool first = std::exchange(ending_, ending_ == 0 ? signal : ending_) == 0;
+    const std::string name = signal == SIGINT ? "SIGINT" : "SIGTERM";
+    if (first && saves_) {
+      say(name + ": the ranks are told to save and to stop (SIGUSR1); a second signal ends them at once");
+    } else if (!told_end_) {
+      told_end_ = true;
+      say(str_cat(name, ": mpirun ends the ranks within about a second",
+                  saves_ ? "; what they have not saved by then is lost" : ""));
+    }
+  }
+
   bool saves_;
+  bool told_end_ = false;
   int ending_ = 0;
 };
 
@@ -235,6 +262,7 @@ int run_mpirun(MpirunArgs args) {
   const pid_t child = fork();
   if (child < 0) throw resource_error("launch", "cannot start a process: ", std::strerror(errno), "; end others");
   if (child == 0) {
+    if (args.saves) leave_the_terminal();
     const int error = become(args.line, {out_end.get(), err_end.get()}, before, parent);
     write_all(fails.get(), {reinterpret_cast<const char*>(&error), sizeof(error)});
     _exit(127);
@@ -279,9 +307,10 @@ int run_mpirun(MpirunArgs args) {
       throw resource_error("output", "standard output cannot be written: the disk is full or its reader went away");
     }
     constexpr int kAborted = 1;  // of mpirun's own; no rank ends so
-    if (code != kAborted || given.ending() == 0) return code;
-    return static_cast<int>(given.ending() == SIGINT ? ExitCode::kSigint : ExitCode::kSigterm);
+    const bool told = args.saves && (code == static_cast<int>(ExitCode::kSigusr1) || code == kDiedOfIt);
+    return given.ending() != 0 && (code == kAborted || told) ? given.ending_code() : code;
   }
+  if (given.ending() != 0 && WTERMSIG(status) == SIGUSR1) return given.ending_code();
   std::signal(WTERMSIG(status), SIG_DFL);
   raise(WTERMSIG(status));
   return 128 + WTERMSIG(status);  // of a signal that does not end this process

@@ -30,13 +30,15 @@ class MpirunFilter {
 struct MpirunArgs {
   std::vector<std::string> line;  ///< its words
   bool prints_result = true;      ///< lines of standard output that nobody gets are a failure, not a warning
-  bool saves = false;             ///< SIGUSR1 makes the ranks save
+  bool saves = false;             ///< SIGUSR1 makes the ranks save and stop, with 75
 };
 
 /// Runs a command as a child: standard error through MpirunFilter, signals to this process handed on, saying what comes
-/// of them: mpirun itself passes no line of a rank while it ends them. Ends as the child does: returns its exit code,
-/// or dies of its signal; 76 and 77 where mpirun's 1 says no more than that SIGTERM or SIGINT ended the job. Input
-/// error when it cannot be started, resource error when a result could not be written.
+/// of them: mpirun itself passes no line of a rank while it ends them. Ranks that save get the first SIGTERM or SIGINT
+/// as SIGUSR1, for mpirun would kill them; the terminal's Ctrl-C does not reach their mpirun, nor do they read the
+/// terminal. Ends as the child does: returns its exit code, or dies of its signal; 76 and 77 where SIGTERM or SIGINT
+/// ended the job, saved (75) or not (mpirun's 1). Input error when it cannot be started, resource error when a result
+/// could not be written.
 int run_mpirun(MpirunArgs args);
 
 }  // namespace ashlar::launch

@@ -216,27 +216,38 @@ TEST_F(Launch, ARealErrorOfAllRanksIsOneLine) {
   EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 2) << "the line of mpirun, and the error: " << r.err;
 }
 
-// Signals to launch are for mpirun; its death by one is launch's.
-TEST_F(Launch, SignalsAreHandedOn) {
+// mpirun kills the ranks when it is told to end; it hands SIGUSR1 to them, and they save. So launch lets a training run
+// save first.
+TEST_F(Launch, SignalsLetATrainingRunSaveFirst) {
   mpirun("trap 'echo got it; exit 75' USR1; echo up; for i in $(seq 200); do sleep 0.05; done");
-  const std::string start = "cd " + shell_quote(scratch_.path().string()) + "; PATH=$PWD/bin:$PATH; ";
+  const std::string start =
+      "set -m; cd " + shell_quote(scratch_.path().string()) + "; PATH=$PWD/bin:$PATH; rm -f log; ";
   const std::string wait_up = " >log 2>&1 & pid=$!; until grep -q up log; do sleep 0.05; done; ";
-  const std::string launch = shell_quote(ASHLAR_BINARY) + " launch -np 1 train x";
-  const ShellResult told = run_shell(start + launch + wait_up + "kill -USR1 $pid; wait $pid; echo code $?; cat log");
-  EXPECT_THAT(told.out, HasSubstr("code 75"));
-  EXPECT_THAT(told.out, HasSubstr("got it"));
-  const ShellResult ended =
-      run_shell(start + "rm -f log; " + launch + wait_up + "kill -TERM $pid; wait $pid; echo code $?");
-  EXPECT_THAT(ended.out, HasSubstr("code 143"));
-  // As Open MPI ends: with 1, after a second in which it passes no line of a rank.
-  mpirun("trap 'sleep 0.2; exit 1' TERM INT; echo up; for i in $(seq 200); do sleep 0.05; done");
+  const std::string launch = start + shell_quote(ASHLAR_BINARY) + " launch -np 1 ";
+  const std::string result = " $pid; wait $pid; echo code $?; cat log";
+  for (const auto& [signal, code] : {std::pair{"USR1", 75}, std::pair{"TERM", 76}, std::pair{"INT", 77}}) {
+    const ShellResult told = run_shell(str_cat(launch, "train x", wait_up, "kill -", signal, result));
+    EXPECT_THAT(told.out, HasSubstr(str_cat("code ", code, "\n")));
+    EXPECT_THAT(told.out, HasSubstr("got it"));
+    const std::string said = str_cat("ashlar: SIG", signal, ": the ranks are told to save and to stop (SIGUSR1)");
+    EXPECT_EQ(told.out.find(said) != std::string::npos, code != 75) << told.out;
+    // As the terminal's Ctrl-C does: to all processes of launch's group, of which mpirun is none.
+    const ShellResult group =
+        run_shell(str_cat(launch, "train x", wait_up, "kill -", signal, " -- -", result.substr(1)));
+    EXPECT_THAT(group.out, HasSubstr(str_cat("code ", code, "\n")));
+  }
+  // A second one, to ranks that do not stop. Open MPI ends with 1, after a second in which it passes no line of a rank.
+  mpirun("trap '' USR1; trap 'sleep 0.2; exit 1' TERM INT; echo up; for i in $(seq 200); do sleep 0.05; done");
   for (const auto& [signal, code] : {std::pair{"TERM", 76}, std::pair{"INT", 77}}) {
-    // Job control: else a script makes what it starts in the background ignore SIGINT.
-    const ShellResult aborted = run_shell(str_cat("set -m; ", start, "rm -f log; ", launch, wait_up, "kill -", signal,
-                                                  " $pid; sleep 0.1; cat log; wait $pid; echo code $?"));
+    const ShellResult aborted =
+        run_shell(str_cat(launch, "train x", wait_up, "kill -", signal, " $pid; sleep 0.1; kill -", signal, result));
     EXPECT_THAT(aborted.out,
                 HasSubstr(str_cat("ashlar: SIG", signal, ": mpirun ends the ranks within about a second")));
-    EXPECT_THAT(aborted.out, HasSubstr(str_cat("code ", code)));
+    EXPECT_THAT(aborted.out, HasSubstr(str_cat("code ", code, "\n")));
+    // What saves nothing ends with the first.
+    const ShellResult eval = run_shell(str_cat(launch, "eval x", wait_up, "kill -", signal, result));
+    EXPECT_THAT(eval.out, HasSubstr(str_cat("ashlar: SIG", signal, ": mpirun ends the ranks within about a second")));
+    EXPECT_THAT(eval.out, HasSubstr(str_cat("code ", code, "\n")));
   }
 }
 

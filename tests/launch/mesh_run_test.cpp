@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <sstream>
 #include <thread>
 
 #include "core/base/strings.h"
+#include "parallel/checkpoint/find.h"
 #include "tests/launch/run_fixture.h"
 
 namespace ashlar::testing {
@@ -141,7 +143,7 @@ TEST_F(MeshRun, ARankWithAnotherConfigurationIsNamed) {
   EXPECT_EQ(r.err.find("ashlar: "), r.err.rfind("ashlar: ")) << r.err;
 }
 
-TEST_F(MeshRun, SignalsToMpirunSaveAndKeepTheirCode) {
+TEST_F(MeshRun, SignalsToLaunchSaveAndKeepTheirCode) {
   const std::string words = "train tiny.toml run.dir=r run.threads=1 mesh.data=2 checkpoint.every=0 train.steps=";
   const pid_t pid = run_.start("launch -np 2 " + words + "100000", "log");
   for (int i = 0; i < 6000 && run_.metric("r", "loss").size() < 3; ++i)
@@ -150,10 +152,16 @@ TEST_F(MeshRun, SignalsToMpirunSaveAndKeepTheirCode) {
   EXPECT_EQ(RunFixture::wait_for(pid), 75) << run_.read("log");
   const size_t done = run_.metric("r", "loss").size();
   EXPECT_THAT(run_.read("log"), HasSubstr(str_cat("SIGUSR1: stopped after step ", done)));
-  const ShellResult r = run_.ashlar(str_cat("launch -np 2 ", words, done + 2));
-  EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_THAT(r.out, HasSubstr(str_cat("at step ", done)));
-  EXPECT_EQ(run_.metric("r", "loss").size(), done + 2);
+  const pid_t again = run_.start("launch -np 2 " + words + "100000", "again");
+  for (int i = 0; i < 6000 && run_.metric("r", "loss").size() < done + 2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  kill(again, SIGTERM);
+  EXPECT_EQ(RunFixture::wait_for(again), 76) << run_.read("again");
+  EXPECT_THAT(run_.read("again"), HasSubstr(str_cat("at step ", done)));
+  const size_t now = run_.metric("r", "loss").size();
+  EXPECT_THAT(run_.read("again"), HasSubstr(str_cat("stopped after step ", now))) << "and saved";
+  EXPECT_TRUE(
+      std::filesystem::exists(run_.dir() / "r/checkpoints" / checkpoint::directory_name(static_cast<int64_t>(now))));
 }
 
 // Kills rank 3 of the job in `dir`; the seconds until mpirun, which is `pid`, has gone, and not with code 0.
