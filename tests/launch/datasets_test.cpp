@@ -30,7 +30,7 @@ class Datasets : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string text;
-    for (int i = 0; i < 60'000; ++i) text += std::to_string(i * i % 9973) + (i % 9 == 0 ? "\n" : " ");
+    for (int64_t i = 0; i < 60'000; ++i) text += std::to_string(i * i % 9973) + (i % 9 == 0 ? "\n" : " ");
     run_.write("long.txt", text);
     ASSERT_EQ(run_.ashlar("data build long.txt --out set --shard-tokens 65536").code, 0);
     ASSERT_TRUE(fs::exists(run_.dir() / "set/train-00002.h5"));
