@@ -89,5 +89,7 @@ int main(int argc, char** argv) {
     lines_lost = true;
   });
   ashlar::comm::Bootstrap bootstrap;  // the other ranks, if there are any and a command asks for them
-  return run(words, signals, bootstrap, log, lines_lost);
+  const int code = run(words, signals, bootstrap, log, lines_lost);
+  signals.finish(static_cast<ExitCode>(code));  // the launcher ends who leaves later than others, which is no news
+  return code;
 }

@@ -136,9 +136,12 @@ TEST_F(Identity, ACheckpointOfTheOldFormGoesOnWithOneWarning) {
   const std::string two =
       must("launch -np 2 train old/tiny.toml run.dir=on2 data.path=old-data train.micro_batch=1 train.steps=8");
   EXPECT_EQ(two.find("taken on trust", two.find("taken on trust") + 1), std::string::npos) << "once: " << two;
-  // To the bit what the version that wrote it would have gone on to.
+  // What the version that wrote it would have gone on to: on its machine to the bit, on others but for the rounding of
+  // fp32, which changes with the instructions and the compiler's flags. Another batch or moment would change 1e-2.
   shell("mkdir w && cp old/whole.jsonl w/metrics.jsonl");
-  expect_same_losses("old/run", "w");
+  const std::vector<double> gone_on = run_.metric("old/run", "loss"), whole = run_.metric("w", "loss");
+  ASSERT_EQ(gone_on.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(gone_on[i], whole[i], 1e-4) << "step " << i + 1;
   EXPECT_EQ(must(str_cat(go_on, "9")).find("taken on trust"), std::string::npos) << "its new checkpoints do tell";
   // Its tokenizer it does know.
   shell(str_cat("rm -rf old && cp -r ", shell_quote(from), " old && chmod -R u+w old"));
