@@ -17,19 +17,8 @@
 namespace ashlar::io {
 namespace {
 
-constexpr size_t kAlignment = 4096;  // of memory, offset and size: enough for every disk in use
 constexpr size_t kBufferBytes = size_t{4} << 20;
 constexpr size_t kWorthAWrite = size_t{1} << 20;  // less is collected first
-
-/// In huge pages where there are some: a disk transfer pins page by page, which is most of its work.
-std::byte* aligned_buffer(size_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* memory = std::aligned_alloc(kHugePage, size);
-  if (memory == nullptr) throw std::bad_alloc();
-  static_cast<void>(::madvise(memory, size, MADV_HUGEPAGE));
-  return static_cast<std::byte*>(memory);
-}
 
 bool set_direct(int fd, bool direct) {
   const int flags = ::fcntl(fd, F_GETFL);
@@ -38,10 +27,19 @@ bool set_direct(int fd, bool direct) {
 
 }  // namespace
 
-void DirectWriter::Free::operator()(std::byte* bytes) const { std::free(bytes); }
+void FreeDirectMemory::operator()(std::byte* bytes) const { std::free(bytes); }
+
+DirectMemory allocate_direct_memory(size_t bytes) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  DirectMemory memory(static_cast<std::byte*>(std::aligned_alloc(kHugePage, size)));
+  if (!memory) throw std::bad_alloc();
+  static_cast<void>(::madvise(memory.get(), size, MADV_HUGEPAGE));  // where there are none it is only slower
+  return memory;
+}
 
 DirectWriter::DirectWriter(int fd, std::filesystem::path path)
-    : fd_(fd), path_(std::move(path)), buffer_(aligned_buffer(kBufferBytes)), direct_(set_direct(fd, true)) {}
+    : fd_(fd), path_(std::move(path)), buffer_(allocate_direct_memory(kBufferBytes)), direct_(set_direct(fd, true)) {}
 
 void DirectWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -53,8 +51,10 @@ void DirectWriter::write(std::span<const std::byte> bytes) {
     }
     size_t count = std::min(bytes.size(), kBufferBytes - filled_);
     // Up to where memory and file are aligned, if they will be.
-    const size_t gap = (kAlignment - reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment) % kAlignment;
-    if (direct_ && gap < count && (filled_ + gap) % kAlignment == 0 && bytes.size() - gap >= kWorthAWrite) count = gap;
+    const size_t gap =
+        (kDirectAlignment - reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlignment) % kDirectAlignment;
+    if (direct_ && gap < count && (filled_ + gap) % kDirectAlignment == 0 && bytes.size() - gap >= kWorthAWrite)
+      count = gap;
     std::memcpy(buffer_.get() + filled_, bytes.data(), count);
     filled_ += count;
     bytes = bytes.subspan(count);
@@ -63,8 +63,9 @@ void DirectWriter::write(std::span<const std::byte> bytes) {
 }
 
 size_t DirectWriter::writable_as_it_is(std::span<const std::byte> bytes) const {
-  const bool aligned = filled_ % kAlignment == 0 && reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == 0;
-  return direct_ && aligned && bytes.size() >= kWorthAWrite ? bytes.size() / kAlignment * kAlignment : 0;
+  const bool aligned =
+      filled_ % kDirectAlignment == 0 && reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlignment == 0;
+  return direct_ && aligned && bytes.size() >= kWorthAWrite ? bytes.size() / kDirectAlignment * kDirectAlignment : 0;
 }
 
 void DirectWriter::flush() { write_blocks({buffer_.get(), std::exchange(filled_, 0)}); }
@@ -98,10 +99,9 @@ void verify_on_disk(const std::filesystem::path& path, const ChunkChecksums& exp
       if (fd >= 0) ::close(fd);
     }
   } const closer{fd};
-  const bool aligned = expected.chunk_bytes % static_cast<int64_t>(kAlignment) == 0;
+  const bool aligned = expected.chunk_bytes % static_cast<int64_t>(kDirectAlignment) == 0;
   const auto chunk_bytes = static_cast<size_t>(expected.chunk_bytes);
-  std::unique_ptr<std::byte, decltype(&std::free)> buffer(fd >= 0 && aligned ? aligned_buffer(chunk_bytes) : nullptr,
-                                                          &std::free);
+  const DirectMemory buffer = fd >= 0 && aligned ? allocate_direct_memory(chunk_bytes) : nullptr;
   for (int64_t chunk = 0; chunk < checked.num_chunks(); ++chunk) {
     if (cancelled && cancelled()) return;
     const int64_t begin = chunk * expected.chunk_bytes;

@@ -11,6 +11,18 @@
 
 namespace ashlar::io {
 
+/// Of memory, offset and size of a transfer past the page cache: enough for every disk in use.
+constexpr size_t kDirectAlignment = 4096;
+
+struct FreeDirectMemory {
+  void operator()(std::byte* bytes) const;
+};
+using DirectMemory = std::unique_ptr<std::byte[], FreeDirectMemory>;
+
+/// Memory for such transfers, not touched yet, in huge pages where there are some: a disk transfer pins page by page,
+/// which is most of its work. Throws std::bad_alloc.
+DirectMemory allocate_direct_memory(size_t bytes);
+
 /// Writes a stream to an open file past the page cache: large files that nobody reads soon then cost no second copy, do
 /// not push out the pages of others, and do not pile up until one sync that everybody waits for. A file system that
 /// cannot do that is written the ordinary way. Megabytes whose place in memory and in the file are the same modulo 4096
@@ -28,12 +40,9 @@ class DirectWriter {
   void flush();
   void write_blocks(std::span<const std::byte> left);  ///< from the file's position on, which is aligned
 
-  struct Free {
-    void operator()(std::byte* bytes) const;
-  };
   int fd_;
   std::filesystem::path path_;
-  std::unique_ptr<std::byte[], Free> buffer_;
+  DirectMemory buffer_;
   size_t filled_ = 0;
   bool direct_;
 };

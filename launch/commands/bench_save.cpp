@@ -200,8 +200,7 @@ void print(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_
                          training::human_bytes(bytes), a.dir.string(), a.every, a.steps, a.steps);
   out << absl::StrFormat(
       "loop of a step that saves %.3f of the others' median of %.1f ms (least %.3f, most %.3f): check %.1f ms, "
-      "snapshot "
-      "%.1f ms, left to do when the next is due %.1f ms\n",
+      "snapshot %.1f ms, left to do when the next is due %.1f ms\n",
       quantile(t.saving, 0.5) / other, other, *std::min_element(t.saving.begin(), t.saving.end()) / other,
       worst(t.saving) / other, quantile(t.check, 0.5), quantile(t.snapshot, 0.5), quantile(t.left, 0.5));
   const std::vector<double> turns = ratios(t.with, t.without);

@@ -1,11 +1,7 @@
 #include "parallel/checkpoint/snapshot.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <span>
 #include <utility>
 
@@ -18,7 +14,7 @@ namespace {
 constexpr int64_t kPartBytes = int64_t{16} << 20;  // what is written, or copied, between two looks at anything else
 
 /// Where a file's bytes begin in memory: aligned as they are in the file, so that they are written from there.
-constexpr int64_t kFileAlignment = 4096;
+constexpr int64_t kFileAlignment = io::kDirectAlignment;
 template <typename Byte>
 Byte* begin_of_file(Byte* at) {
   return at + (kFileAlignment - reinterpret_cast<uintptr_t>(at) % kFileAlignment) % kFileAlignment;
@@ -27,8 +23,6 @@ Byte* begin_of_file(Byte* at) {
 int64_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.dtype()); }
 
 }  // namespace
-
-void Snapshot::Free::operator()(std::byte* bytes) const { std::free(bytes); }
 
 std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
   struct SlabToStore {
@@ -79,13 +73,10 @@ int64_t Snapshot::bytes_of(const Source& source) {
 void Snapshot::reserve(const Source& source) {
   const int64_t bytes = bytes_of(source);
   if (bytes <= reserved_) return;
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t size = (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
   memory_.reset();
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, size)));
-  if (!memory_) throw std::bad_alloc();
-  static_cast<void>(::madvise(memory_.get(), size, MADV_HUGEPAGE));  // where there are none it is only slower
-  std::memset(memory_.get(), 0, size);
+  reserved_ = 0;
+  memory_ = io::allocate_direct_memory(static_cast<size_t>(bytes));
+  std::memset(memory_.get(), 0, static_cast<size_t>(bytes));
   reserved_ = bytes;
 }
 

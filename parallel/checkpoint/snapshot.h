@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/autograd/ctx.h"
+#include "core/io/direct_file.h"
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
 #include "parallel/checkpoint/job.h"
@@ -53,10 +53,7 @@ class Snapshot {
 
   std::vector<File> files_;
   const Ctx* ctx_ = nullptr;  ///< to read the sources with; null: they have been copied to memory_
-  struct Free {
-    void operator()(std::byte* bytes) const;
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  io::DirectMemory memory_;
   int64_t reserved_ = 0;
 };
 
