@@ -1,6 +1,8 @@
 #include "launch/training/model_loading.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/make_backend.h"
@@ -21,6 +23,36 @@ DType dtype_named(const std::string& name) {
     if (name == name_of(d)) return d;
   }
   throw input_error("dtype", "--dtype ", name, ": expected bf16, fp32 or fp64");
+}
+
+LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& options, comm::Bootstrap& bootstrap,
+                      Log& log) {
+  comm::ControlPlane& ranks = bootstrap.control();
+  LoadedModel m;
+  m.checkpoint = reader.path();
+  m.config_toml = reader.config_toml();
+  if (reader.state()) m.step = reader.state()->step;
+  EngineOptions engine;
+  mesh::MeshShape shape;
+  comm::together(ranks, [&] {
+    const std::string name = (m.checkpoint / checkpoint::kManifestFile).string();
+    const config::RunConfig config =
+        config::resolve(config::parse_config(m.config_toml, name, {}),
+                        {.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel})
+            .config;
+    if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
+    shape = inference_mesh(config.model, ranks.size(), shape_of(config.mesh), options.mesh);
+    const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;
+    engine = {.model = config.model,
+              .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
+              .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))};
+  });
+  m.backend = kernels::make_cpu_backend({.threads = static_cast<int>(options.threads), .log = &log});
+  m.stream = m.backend->make_stream();
+  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, engine.model.n_kv_heads);
+  m.engine = std::make_unique<Engine>(*m.backend, *m.stream, *m.mesh, engine);
+  checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
+  return m;
 }
 
 }  // namespace
@@ -53,33 +85,13 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
 }
 
 LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, Log& log) {
-  comm::ControlPlane& ranks = bootstrap.control();
-  LoadedModel m;
-  m.checkpoint = checkpoint::resolve(options.path, log, ranks);
-  checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(m.checkpoint, ranks);
-  m.config_toml = reader.config_toml();
-  if (reader.state()) m.step = reader.state()->step;
-  EngineOptions engine;
-  mesh::MeshShape shape;
-  comm::together(ranks, [&] {
-    const std::string name = (m.checkpoint / "manifest.json").string();
-    const config::RunConfig config =
-        config::resolve(config::parse_config(m.config_toml, name, {}),
-                        {.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel})
-            .config;
-    if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
-    shape = inference_mesh(config.model, ranks.size(), shape_of(config.mesh), options.mesh);
-    const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;
-    engine = {.model = config.model,
-              .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
-              .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))};
-  });
-  m.backend = kernels::make_cpu_backend({.threads = static_cast<int>(options.threads), .log = &log});
-  m.stream = m.backend->make_stream();
-  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, engine.model.n_kv_heads);
-  m.engine = std::make_unique<Engine>(*m.backend, *m.stream, *m.mesh, engine);
-  checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
-  return m;
+  std::optional<LoadedModel> m;
+  checkpoint::load_resolved(
+      {.path = options.path,
+       .log = log,
+       .ranks = bootstrap.control(),
+       .load = [&](checkpoint::CheckpointReader& reader) { m = load_from(reader, options, bootstrap, log); }});
+  return std::move(*m);
 }
 
 }  // namespace ashlar::training

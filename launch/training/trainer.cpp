@@ -105,12 +105,13 @@ void Trainer::set_up(TrainerArgs& args) {
   watch_.board().enter(watch::Phase::kLoading);
   if (args.restart || !restore()) {
     if (c.run.init_from) {
-      const std::filesystem::path from = checkpoint::resolve(*c.run.init_from, log_, ranks_);
-      checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(from, ranks_);
-      checkpoint::load_weights(engine_->ctx(), load_args(reader));
+      const std::filesystem::path from = checkpoint::load_resolved(
+          {.path = *c.run.init_from, .log = log_, .ranks = ranks_, .load = [&](checkpoint::CheckpointReader& reader) {
+             checkpoint::load_weights(engine_->ctx(), load_args(reader));
+             metadata_ = reader.metadata();
+           }});
       engine_->share_weights();
-      metadata_ = reader.metadata();
-      log_.info(str_cat("weights from ", reader.path().string(), ", a fresh optimizer"));
+      log_.info(str_cat("weights from ", from.string(), ", a fresh optimizer"));
     } else {
       engine_->initialize();
       log_.info(str_cat("initial weights from seed ", c.run.seed));
@@ -184,7 +185,7 @@ bool Trainer::restore() {
     log_.info(str_cat("removed ", path.string(), ", left by a killed process"));
   checkpoint::TrainingState state;
   const auto found = checkpoint::load_newest_good(
-      {.run_dir = directory_.path(), .log = log_, .ranks = ranks_, .load = [&](checkpoint::CheckpointReader& reader) {
+      {.path = directory_.path(), .log = log_, .ranks = ranks_, .load = [&](checkpoint::CheckpointReader& reader) {
          // The checkpoint's own configuration decides what may change, not the file beside it.
          comm::together(ranks_, [&] {
            const Continuation said = check_continuation(reader.path(), reader.manifest(), {config_, data_});

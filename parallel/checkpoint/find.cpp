@@ -139,6 +139,24 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   });
 }
 
+/// What a user named, as rank 0 sees it, on all ranks; who goes on with `found` needs rank 0's alone.
+struct NamedFound {
+  std::optional<std::filesystem::path> checkpoint;  ///< the path itself
+  std::vector<Found> found;                         ///< rank 0's
+};
+
+NamedFound look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
+  Named named;
+  NamedFound result;
+  comm::together(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    named = look_up(path);
+    if (!named.checkpoint) result.found = list_folder(named.folder);
+  });
+  if (comm::broadcast_value(ranks, named.checkpoint, 0)) result.checkpoint = broadcast_paths(ranks, {path}).front();
+  return result;
+}
+
 std::vector<Found> list_for_all(const std::filesystem::path& run_dir, comm::ControlPlane& ranks) {
   std::vector<Found> found;
   comm::together(ranks, [&] {
@@ -198,20 +216,28 @@ std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log,
   return newest_good_of(list_for_all(run_dir, ranks), log, ranks);
 }
 
-std::optional<Found> load_newest_good(const LoadNewestArgs& args) {
-  return newest_good_of(list_for_all(args.run_dir, args.ranks), args.log, args.ranks, args.load);
+std::optional<Found> load_newest_good(const LoadFoundArgs& args) {
+  return newest_good_of(list_for_all(args.path, args.ranks), args.log, args.ranks, args.load);
+}
+
+std::filesystem::path load_resolved(const LoadFoundArgs& args) {
+  comm::ControlPlane& ranks = args.ranks;
+  const NamedFound named = look_up(args.path, ranks);
+  if (named.checkpoint) {
+    CheckpointReader reader = open_checkpoint(*named.checkpoint, ranks);
+    args.load(reader);
+    return *named.checkpoint;
+  }
+  const auto found = newest_good_of(named.found, args.log, ranks, [&](CheckpointReader& reader) {
+    comm::together(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size(), .beyond_weights = true}); });
+    args.load(reader);
+  });
+  return found->path;
 }
 
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks) {
-  Named named;
-  std::vector<Found> found;
-  comm::together(ranks, [&] {
-    if (ranks.rank() != 0) return;
-    named = look_up(path);
-    if (!named.checkpoint) found = list_folder(named.folder);
-  });
-  if (comm::broadcast_value(ranks, named.checkpoint, 0)) return broadcast_paths(ranks, {path}).front();
-  return newest_good_of(found, log, ranks)->path;
+  const NamedFound named = look_up(path, ranks);
+  return named.checkpoint ? *named.checkpoint : newest_good_of(named.found, log, ranks)->path;
 }
 
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,

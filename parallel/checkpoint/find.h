@@ -53,18 +53,22 @@ std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm:
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
                                                     comm::ControlPlane& ranks);
 
-struct LoadNewestArgs {
-  const std::filesystem::path& run_dir;
+struct LoadFoundArgs {
+  const std::filesystem::path& path;  ///< load_newest_good: a run directory; load_resolved: as resolve
   Log& log;
   comm::ControlPlane& ranks;
-  /// Loads from a checkpoint, by all ranks, which between them read all of it (load_training does); a damaged error
-  /// must be thrown by all, as comm::together does.
+  /// Loads from a checkpoint, by all ranks, which between them read all of it (load_newest_good; load_training does)
+  /// or all of its weights (load_resolved; load_weights does); a damaged error must be thrown by all, as
+  /// comm::together does.
   std::function<void(CheckpointReader& reader)> load;
 };
 /// As newest_good and then loading from it, but each byte is read once: `load` is the check, since every read is
 /// compared with its checksum. When it meets damage it is called again with the next older checkpoint, and what it has
 /// loaded until then is written over. Nothing may be used before this returns.
-std::optional<Found> load_newest_good(const LoadNewestArgs& args);
+std::optional<Found> load_newest_good(const LoadFoundArgs& args);
+/// As resolve and then loading weights from it, likewise: before `load` each rank verifies its share of the moments,
+/// which `load` does not read. Of a checkpoint that is named itself nothing but what `load` reads is checked.
+std::filesystem::path load_resolved(const LoadFoundArgs& args);
 
 /// Rank 0's paths, on all ranks.
 std::vector<std::filesystem::path> broadcast_paths(comm::ControlPlane& ranks,

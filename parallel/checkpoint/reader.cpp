@@ -248,14 +248,26 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
 
 void CheckpointReader::verify(const Share& share, const std::function<bool()>& cancelled) {
   constexpr int64_t kChunksAtOnce = 32;  // between two looks at `cancelled`
+  // Files that hold moments, or nothing.
+  std::vector<char> wanted(files_.size(), 1);
+  if (share.beyond_weights) {
+    for (const TensorRecord& tensor : manifest_.tensors)
+      for (const Slice& slice : tensor.slices) wanted[static_cast<size_t>(slice.file)] = 0;
+    for (const TensorRecord& tensor : manifest_.tensors)
+      for (const Slice& slice : tensor.slices)
+        if (tensor.group != Group::kWeights) wanted[static_cast<size_t>(slice.file)] = 1;
+  }
+  const auto chunks_of = [&](size_t file) {
+    return wanted[file] != 0 ? static_cast<int64_t>(manifest_.files[file].checksums.crcs.size()) : 0;
+  };
   int64_t total = 0;
-  for (const FileRecord& record : manifest_.files) total += static_cast<int64_t>(record.checksums.crcs.size());
+  for (size_t i = 0; i < files_.size(); ++i) total += chunks_of(i);
   // Contiguous parts of the chunks of all files: ranks that have written alike verify about what they have written.
   const int64_t begin = total * share.rank / share.size, end = total * (share.rank + 1) / share.size;
   int64_t at = 0;  // the file's first chunk among all
   for (size_t i = 0; i < files_.size(); ++i) {
     const FileRecord& record = manifest_.files[i];
-    const auto chunks = static_cast<int64_t>(record.checksums.crcs.size());
+    const int64_t chunks = chunks_of(i);
     const int64_t first = std::max(begin - at, int64_t{0}), last = std::min(end - at, chunks);
     at += chunks;
     if (first >= last) continue;

@@ -54,6 +54,7 @@ class CheckpointReader {
   /// What one of several ranks verifies. Default: everything.
   struct Share {
     int rank = 0, size = 1;
+    bool beyond_weights = false;  ///< only of the files that reading all weights does not read whole
   };
   /// Reads every byte of its share of the files and compares it with its checksum; all shares are all bytes, and of
   /// nearly equal size whatever the files. Checks every file's header against the manifest, by the share that holds

@@ -34,6 +34,16 @@ int64_t bytes_read() {
   return -1;
 }
 
+/// Turns a bit in the middle of a file, or turns it back.
+void damage(const fs::path& file) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(file) / 2);
+  bytes.seekg(middle);
+  const int byte = bytes.get();
+  bytes.seekp(middle);
+  bytes.put(static_cast<char>(byte ^ 1));
+}
+
 /// Twelve megabytes of weights and 24 of moments, divided over all ranks.
 class ReadingByAll : public ::testing::Test {
  protected:
@@ -95,14 +105,7 @@ TEST_F(ReadingByAll, ADamagedByteInAnyShareIsEverybodysVerdict) {
   for (int owner = 0; owner < world_.size(); ++owner) {
     const fs::path file = newer / checkpoint::file_name(checkpoint::Group::kOptimizer, owner);
     const auto flip = [&] {
-      if (world_.rank() == 0) {
-        std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-        const auto middle = static_cast<std::streamoff>(fs::file_size(file) / 2);
-        bytes.seekg(middle);
-        const int byte = bytes.get();
-        bytes.seekp(middle);
-        bytes.put(static_cast<char>(byte ^ 1));
-      }
+      if (world_.rank() == 0) damage(file);
       comm::meet(world_);
     };
     flip();
@@ -118,6 +121,42 @@ TEST_F(ReadingByAll, ADamagedByteInAnyShareIsEverybodysVerdict) {
     flip();
   }
   EXPECT_EQ(checkpoint::newest_good(run_, log_, world_)->path, newer);
+}
+
+TEST_F(ReadingByAll, WeightsOfTheNewestAreLoadedAndTheRestVerifiedInOneReading) {
+  const fs::path older = save(1).path, newer = save(2).path;
+  const std::string before = master();
+  const auto load_newest = [&](Log& log) {
+    return checkpoint::load_resolved(
+        {.path = run_, .log = log, .ranks = world_, .load = [&](checkpoint::CheckpointReader& reader) {
+           checkpoint::load_weights(ctx_,
+                                    {.ranks = world_, .reader = reader, .store = store_, .optimizer = &*optimizer_});
+         }});
+  };
+  int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(newer)) bytes += static_cast<int64_t>(entry.file_size());
+  comm::meet(world_);
+  const int64_t start = bytes_read();
+  EXPECT_EQ(load_newest(log_), newer);
+  const int64_t read = bytes_read() - start;
+  EXPECT_LE(read, bytes / world_.size() + (int64_t{8} << 20)) << "of " << bytes;
+  EXPECT_GE(read, bytes / world_.size() - (int64_t{2} << 20)) << "nothing is left out";
+  EXPECT_EQ(master(), before);
+  for (const auto group : {checkpoint::Group::kWeights, checkpoint::Group::kOptimizer}) {
+    for (int owner = 0; owner < world_.size(); ++owner) {
+      const std::string file = checkpoint::file_name(group, owner);
+      if (world_.rank() == 0) damage(newer / file);
+      comm::meet(world_);
+      Log log([](std::string_view) {});
+      EXPECT_EQ(load_newest(log), older) << "on rank " << world_.rank();
+      if (world_.rank() == 0) {
+        ASSERT_EQ(log.warnings().size(), 1U);
+        EXPECT_THAT(log.warnings()[0], HasSubstr(file));
+      }
+      if (world_.rank() == 0) damage(newer / file);
+      comm::meet(world_);
+    }
+  }
 }
 
 TEST_F(ReadingByAll, OneRankReadsTheManifest) {

@@ -162,7 +162,7 @@ int64_t bytes_read() {
 
 std::optional<Found> load_newest(CheckpointModel& model, const fs::path& run, Log& log) {
   return load_newest_good(
-      {.run_dir = run, .log = log, .ranks = model.ranks(), .load = [&](CheckpointReader& reader) {
+      {.path = run, .log = log, .ranks = model.ranks(), .load = [&](CheckpointReader& reader) {
          load_training(
              model.ctx(),
              {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &model.optimizer()});
