@@ -7,6 +7,7 @@
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/training/datasets.h"
+#include "launch/training/run_directory.h"
 #include "launch/training/run_identity.h"
 #include "launch/training/trainer.h"
 #include "parallel/comm/host.h"
@@ -69,6 +70,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
       throw input_error("train", "expected one configuration file, got ", files.size(),
                         "; usage: ashlar train CONFIG [section.key=value ...]");
     raw = config::read_config(files[0], overrides);
+    if (restart && ranks.rank() == 0) training::RunDirectory(raw->run_dir()).check_can_be_set_aside();
   });
   // What has been decided already: by the run itself, else by the checkpoint that it starts from.
   const std::optional<std::string> init_from = raw->init_from();

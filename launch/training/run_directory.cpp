@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/io/posix_file.h"
 
 namespace ashlar::training {
 
@@ -25,8 +27,27 @@ int rename_to_free(const fs::path& from, const fs::path& to) {
 }
 
 bool holds_more_than_locks(const fs::path& dir) {
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    if (!entry.path().filename().string().starts_with(DirectoryLock::kFile)) return true;
+  std::error_code error;
+  for (fs::directory_iterator at(dir, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    if (!at->path().filename().string().starts_with(DirectoryLock::kFile)) return true;
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw io::system_error("run", "read directory", dir, error.value());
+  return false;
+}
+
+/// Whether `dir` is `below` or holds it; both without links and dots.
+bool holds(const fs::path& dir, const fs::path& below) {
+  return std::mismatch(dir.begin(), dir.end(), below.begin(), below.end()).first == dir.end();
+}
+
+/// Whether a path leads through an entry of the directory that it names, as DIR/checkpoints/.. does.
+bool leads_through(const fs::path& path, const fs::path& dir) {
+  fs::path so_far = path.is_relative() ? "." : "";
+  for (const fs::path& part : path) {
+    if (part != "." && part != ".." && !so_far.empty() && !part.empty() && holds(dir, fs::canonical(so_far)))
+      return true;
+    so_far /= part;
   }
   return false;
 }
@@ -48,9 +69,13 @@ std::string RunDirectory::lock() {
 fs::path RunDirectory::set_aside() {
   ASHLAR_CHECK(lock_ != nullptr, "a directory that is not locked is somebody else's");
   if (!holds_more_than_locks(path_)) return {};
+  check_can_be_set_aside();
   const fs::path name = path_.has_filename() ? path_ : path_.parent_path();
-  // Of a link what it leads to: the new run belongs on the same file system, and the link stays.
-  const fs::path clean = fs::is_symlink(name) ? fs::canonical(name) : name;
+  // Of a link what it leads to: the new run belongs on the same file system, and the link stays. A path with dots may
+  // lead nowhere while the directory has no name.
+  const bool dots =
+      std::any_of(name.begin(), name.end(), [](const fs::path& part) { return part == "." || part == ".."; });
+  const fs::path clean = dots || fs::is_symlink(name) ? fs::canonical(name) : name;
   // The lock goes with the directory that it lies in. So the new one is locked before it gets the name.
   const fs::path prepared = str_cat(clean.string(), ".new-", getpid());
   std::error_code none;
@@ -79,6 +104,23 @@ fs::path RunDirectory::set_aside() {
   lock_->moved(aside);
   lock_ = std::move(lock);
   return aside;
+}
+
+void RunDirectory::check_can_be_set_aside() const {
+  if (!holds_more_than_locks(path_)) return;
+  const fs::path dir = fs::canonical(path_), here = fs::current_path();
+  if (leads_through(path_, dir)) {
+    throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ",
+                      io::printable(path_.string()), ", a path through a part of itself; give it as ",
+                      io::printable(dir.string()));
+  }
+  if (!holds(dir, here)) return;
+  const std::string which = dir == dir.root_path() ? "the root of all directories"
+                            : dir == here          ? "the current directory"
+                                                   : "which the current directory is in";
+  throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ",
+                    io::printable(path_.string()), ", ", which, "; choose another run.dir",
+                    dir == dir.root_path() ? "" : ", or start from outside of it");
 }
 
 void RunDirectory::check_visible() const {

@@ -25,6 +25,10 @@ class RunDirectory {
   /// PATH stands there, locked. Returns the new name, or empty when there was nothing. Input error when a name cannot
   /// be changed; everything is then where it was.
   std::filesystem::path set_aside();
+  /// Input error when set_aside could not do so whatever comes: this process works in the directory or below it, and
+  /// what it and its user name by relative paths would move away with it; or the path leads through a part of the
+  /// directory. Touches nothing, needs no lock.
+  void check_can_be_set_aside() const;
   /// Input error when the directory is not there, on any rank after one has locked it.
   void check_visible() const;
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -193,6 +194,47 @@ TEST(Restart, AStartThatFailsMovesNothing) {
   ASSERT_EQ(good.code, 0) << good.err;
   EXPECT_THAT(good.out, HasSubstr("the earlier run is now r.old-1"));
   EXPECT_THAT(everything(run), AllOf(HasSubstr("r.old-1/checkpoints/step-00000003"), HasSubstr("r/metrics.jsonl")));
+}
+
+TEST(Restart, ADirectoryThatHoldsTheCurrentOneIsRefusedAtOnce) {
+  const RunFixture run;
+  const std::string options = " train.steps=3 schedule.warmup_steps=1 checkpoint.every=0 ";
+  ASSERT_EQ(run.ashlar("train tiny.toml run.dir=r/" + options).code, 0);
+  fs::create_directories(run.dir() / "r/deep");
+  const std::string before = everything(run);
+  const auto from = [&](const std::string& folder, const std::string& dir) {
+    return ashlar::testing::run_shell("cd " + ashlar::testing::shell_quote((run.dir() / folder).string()) + " && " +
+                                      ashlar::testing::shell_quote(ASHLAR_BINARY) + " train " +
+                                      ashlar::testing::shell_quote((run.dir() / "tiny.toml").string()) +
+                                      " --restart data.path=" + (run.dir() / "data").string() + options +
+                                      "run.dir=" + dir);
+  };
+  const std::string path = fs::canonical(run.dir() / "r").string();
+  for (const auto& [folder, dir, words] : std::initializer_list<std::array<std::string, 3>>{
+           {"r", ".", "'.', the current directory"},
+           {"r", "deep/..", "a path through a part of itself; give it as '" + path + "'"},
+           {".", "r/checkpoints/..", "a path through a part of itself; give it as '" + path + "'"},
+           {"r", path, ", the current directory"},
+           {"r/deep", "..", "'..', which the current directory is in"},
+           {"r", "/", "'/', the root of all directories; choose another run.dir\n"}}) {
+    const ShellResult r = from(folder, dir);
+    EXPECT_EQ(r.code, 2) << dir << r.out << r.err;
+    EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: [run.dir] --restart: expected a directory that can be renamed, got "),
+                             HasSubstr(words)));
+    EXPECT_EQ(r.out, "") << "before anything is done";
+    EXPECT_EQ(everything(run), before) << dir;
+  }
+  // What only looks alike.
+  int n = 0;
+  for (const char* dir : {"r/", "r//", "r/.", "r/../r"}) {
+    const ShellResult r = run.ashlar(std::string("train tiny.toml --restart run.dir=") + dir + options);
+    EXPECT_EQ(r.code, 0) << dir << r.err;
+    EXPECT_TRUE(fs::exists(run.dir() / ("r.old-" + std::to_string(++n)) / "config.toml")) << dir << r.out;
+    EXPECT_TRUE(fs::exists(run.dir() / "r/metrics.jsonl")) << dir;
+  }
+  ASSERT_EQ(from("r.old-1/deep", "../../r").code, 0) << "beside it";
+  fs::create_directory(run.dir() / "empty");
+  EXPECT_EQ(from("empty", ".").code, 0) << "nothing to rename";
 }
 
 TEST(Restart, BesideALiveRunIsRefusedAndMovesNothing) {
