@@ -148,6 +148,7 @@ TEST(HfConfigRead, ServedVariants) {
   const auto neox = read_with("gpt_neox", {{"attention_bias", false}, {"hidden_dropout", 0.1}});
   EXPECT_EQ(neox.model.bias, (model::BiasConfig{false, false, true, false}));
   EXPECT_EQ(neox.model.dropout, (model::DropoutConfig{0.1, 0.0, 0.1}));
+  EXPECT_EQ(read_with("gpt_neox", {{"-use_parallel_residual", 0}}).model.block.topology, model::Topology::kParallel);
   // 0.25, the default, of 16 dimensions.
   EXPECT_EQ(read_with("gpt_neox_serial", {{"-rotary_pct", 0}, {"num_attention_heads", 3}}).model.rope.dims, 4);
 

@@ -107,7 +107,7 @@ TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
 }
 
 // Two steps with gradients that are all the same number: lr, betas, their corrections, eps, decay and clipping, each a
-// value of its own.
+// value of its own; clipped they still differ in size, or the correction of the second moment would hide beta2.
 TEST(Update, UsesEveryKeyOfTheOptimizer) {
   TinyRun run("optimizer.decay_embeddings=true");
   auto expected = run.values();
@@ -117,7 +117,7 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
     decay[ref.piece->name] = role == nn::Role::kNorm || role == nn::Role::kBias ? 0 : 0.25;
   }
   double m = 0, v = 0;
-  const double gradients[] = {0.5, -2.0}, norms[] = {2.0, 12.0}, lrs[] = {0.5, 0.0625};
+  const double gradients[] = {0.5, -4.0}, norms[] = {2.0, 12.0}, lrs[] = {0.5, 0.0625};
   for (int64_t step = 0; step < 2; ++step) {
     run.set_gradients(gradients[step]);
     StepResult result;

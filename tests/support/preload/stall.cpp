@@ -2,8 +2,8 @@
 // hangs. STALL_DO = "sleep:SECONDS" waits in the kernel, in a call on the file; "stop" stops the process (SIGSTOP),
 // "nolock" answers flock with ENOLCK, "fail" answers a sync with EIO. STALL_END: the path must end with STALL_PATH.
 // STALL_CALL: read, write, sync or lock. STALL_RANK: on that rank of Open MPI only. STALL_THREAD: in the thread of that
-// name only. STALL_MIN: calls of at least so many bytes. STALL_ONCE: a file that is made at the first one, after which
-// all pass.
+// name only. STALL_MIN: calls of at least so many bytes. STALL_SKIP: so many of them pass first. STALL_ONCE: a file
+// that is made at the first one, after which all pass.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -74,8 +75,10 @@ void wait_on(int fd, int seconds) {
 // True when the call is to fail.
 bool stall(int fd, const char* call, size_t size = 0) {
   if (!meant(fd, call, size)) return false;
-  const char *what = std::getenv("STALL_DO"), *once = std::getenv("STALL_ONCE");
+  const char *what = std::getenv("STALL_DO"), *once = std::getenv("STALL_ONCE"), *skip = std::getenv("STALL_SKIP");
   if (what == nullptr) return false;
+  static std::atomic<int> passed = 0;
+  if (skip != nullptr && passed.fetch_add(1) < std::atoi(skip)) return false;
   if (once != nullptr) {
     const int made = open(once, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (made < 0) return false;
