@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -44,6 +46,28 @@ bool repeats_an_exit_code(std::string_view paragraph) {
                                        "detected that one or more processes exited with non-zero status"})
     if (paragraph.find(words) != std::string_view::npos) return true;
   return false;
+}
+
+/// The number that follows `words`.
+std::optional<int64_t> number_after(std::string_view text, std::string_view words) {
+  const size_t at = text.find(words);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = text.substr(at + words.size());
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+/// The rank that a signal has killed, as mpirun tells it.
+std::optional<int64_t> killed_rank(std::string_view paragraph) {
+  if (paragraph.find("exited on signal") == std::string_view::npos) return std::nullopt;
+  return number_after(paragraph, "noticed that process rank ");
+}
+
+/// The rank of which another says that it is lost (PeerWatch::leave).
+std::optional<int64_t> lost_rank(std::string_view line) {
+  if (line.find("; the job ends here: ") == std::string_view::npos) return std::nullopt;
+  return number_after(line, "ashlar: [rank ");
 }
 
 /// 75 to 77: the run was told to stop, has saved, and has said so on standard output.
@@ -197,6 +221,7 @@ void MpirunFilter::add(std::string_view bytes) {
     bytes.remove_prefix(part.size());
     if (passing_) {
       emit(part);
+      if (!spoken_.empty()) spoken(part);
     } else {
       line_ += part;
     }
@@ -205,7 +230,7 @@ void MpirunFilter::add(std::string_view bytes) {
       passing_ = false;
     } else if (!passing_ && paragraph_.empty() && passes_at_once(line_)) {
       // It cannot be a rule: no need to wait for its end.
-      rank_spoke_ = rank_spoke_ || line_.starts_with(kSpoken);
+      if (line_.starts_with(kSpoken)) spoken(line_);
       emit(line_);
       line_.clear();
       passing_ = true;
@@ -217,15 +242,16 @@ void MpirunFilter::end_of_line() {
   std::string line;
   line.swap(line_);
   if (line.starts_with(kSpoken)) {  // also in the middle of a paragraph
-    rank_spoke_ = true;
+    spoken(line);
     emit(line);
   } else if (is_rule(std::string_view(line).substr(0, line.size() - 1))) {
     const bool closes = !paragraph_.empty();
     paragraph_ += line;
     if (!closes) return;
-    if (repeats_an_exit_code(paragraph_)) {
+    const std::optional<int64_t> killed = killed_rank(paragraph_);
+    if (killed || repeats_an_exit_code(paragraph_)) {
       rank_spoke_ = rank_spoke_ || tells_of_a_saved_run(paragraph_);
-      repeated_ += paragraph_;
+      held_.push_back({paragraph_, killed});
     } else {
       emit(paragraph_);
     }
@@ -237,11 +263,27 @@ void MpirunFilter::end_of_line() {
   }
 }
 
+/// A part of a line of a rank's own.
+void MpirunFilter::spoken(std::string_view part) {
+  rank_spoke_ = true;
+  spoken_ += part;
+  if (!part.ends_with('\n')) return;
+  if (const auto lost = lost_rank(spoken_)) {
+    lost_.push_back(*lost);
+    more_lost_ = more_lost_ || spoken_.find(" more lost;") != std::string::npos;
+  }
+  spoken_.clear();
+}
+
 void MpirunFilter::finish() {
-  if (!rank_spoke_) emit(repeated_);
+  for (const Held& held : held_) {
+    const bool repeats =
+        held.killed ? (more_lost_ || std::find(lost_.begin(), lost_.end(), *held.killed) != lost_.end()) : rank_spoke_;
+    if (!repeats) emit(held.paragraph);
+  }
   emit(paragraph_);
   emit(line_);
-  repeated_.clear();
+  held_.clear();
   paragraph_.clear();
   line_.clear();
 }
@@ -306,6 +348,7 @@ int run_mpirun(MpirunArgs args) {
     if (code == 0 && passage.lost() && args.prints_result) {
       throw resource_error("output", "standard output cannot be written: the disk is full or its reader went away");
     }
+    if (filter.lost_a_rank() && given.ending() == 0) return static_cast<int>(ExitCode::kPeerLost);
     constexpr int kAborted = 1;  // of mpirun's own; no rank ends so
     const bool told = args.saves && (code == static_cast<int>(ExitCode::kSigusr1) || code == kDiedOfIt);
     return given.ending() != 0 && (code == kAborted || told) ? given.ending_code() : code;

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -11,6 +13,7 @@
 
 #include "core/base/strings.h"
 #include "launch/commands/mpirun_child.h"
+#include "tests/launch/run_fixture.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/shell.h"
 
@@ -18,6 +21,7 @@ namespace ashlar::launch {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -130,6 +134,7 @@ TEST_F(Launch, PrintsTheLineAndRunsIt) {
   EXPECT_EQ(dry.code, 0) << dry.err;
   const std::string tail = " -np 3 " ASHLAR_BINARY " train 'my run.toml' --restart train.steps=3\n";
   EXPECT_TRUE(dry.out.ends_with(tail)) << dry.out;
+  EXPECT_EQ(run("-np 3 --dry-run -- train 'my run.toml' --restart train.steps=3").out, dry.out);
   const ShellResult real = run("-np 3 train 'my run.toml' --restart train.steps=3");
   EXPECT_EQ(real.code, 0);
   EXPECT_EQ(real.err, dry.out) << "standard output is the command's";
@@ -202,6 +207,16 @@ TEST_F(Launch, WhatMpirunRepeatsIsLeftOut) {
                        piece),
               said)
         << "in the middle of a paragraph";
+    // Who was killed is repeated when another rank has named that one; alone, or of another rank, it is news.
+    const auto lost = [](int rank, const std::string& more) {
+      return str_cat("ashlar: [rank ", rank, " of 4 on a] died at step 7, last operation nothing", more,
+                     "; the job ends here: the same command continues from the last checkpoint\n");
+    };
+    EXPECT_EQ(filtered(lost(1, "") + killed + aborted, piece), lost(1, ""));
+    EXPECT_EQ(filtered(killed + lost(1, ""), piece), lost(1, "")) << "whichever comes first";
+    EXPECT_EQ(filtered(lost(2, "") + killed, piece), lost(2, "") + killed);
+    EXPECT_EQ(filtered(lost(2, "; 1 more lost") + killed, piece), lost(2, "; 1 more lost"));
+    EXPECT_EQ(filtered(killed + aborted, piece), killed + aborted);
   }
   mpirun("printf 'ashlar: [x] y\\n" + rule +
          "\\na non-zero exit code. Per user-direction, the job has been aborted.\\n" + rule + "\\n' >&2; exit 3");
@@ -214,6 +229,29 @@ TEST_F(Launch, ARealErrorOfAllRanksIsOneLine) {
   const ShellResult r = run_shell(shell_quote(ASHLAR_BINARY) + " launch -np 2 eval /nowhere/at/all");
   EXPECT_EQ(r.code, 2);
   EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 2) << "the line of mpirun, and the error: " << r.err;
+}
+
+// One line, and the code of a lost rank, which is not that of a killed program: who starts jobs can tell them apart.
+TEST(LaunchedRun, AKilledRankIsNamedOnceByTheOthers) {
+  const testing::RunFixture run;
+  const std::string words =
+      " train tiny.toml run.dir=r train.steps=100000000 train.eval_every=0 checkpoint.every=0 log.every=1000";
+  const pid_t pid = run.start(str_cat("launch -np 2 --", words), "log");
+  for (int i = 0; i < 30000 && run.exact_metrics("r").empty(); ++i) usleep(2000);
+  kill(run.exact_metrics("r").empty() ? pid : run.rank_process(0), SIGKILL);
+  EXPECT_EQ(testing::RunFixture::wait_for(pid), 5);
+  const std::string log = run.read("log");
+  EXPECT_THAT(log, ContainsRegex("\nashlar: \\[rank 0 of 2 on [^ ]+\\] died at step [0-9]+, last operation [^\n]*\n$"));
+  EXPECT_THAT(log, Not(HasSubstr("noticed that process rank")));
+}
+
+TEST_F(Launch, WhomNobodyNamesMpirunNames) {
+  const std::string told = "mpirun noticed that process rank 0 exited on signal 9 (Killed).";
+  const std::string rule(74, '-');
+  mpirun("echo " + rule + " >&2; echo '" + told + "' >&2; echo " + rule + " >&2; exit 137");
+  const ShellResult r = run("-np 1 train x");
+  EXPECT_EQ(r.code, 137);
+  EXPECT_THAT(r.err, HasSubstr(told));
 }
 
 // mpirun kills the ranks when it is told to end; it hands SIGUSR1 to them, and they save. So launch lets a training run
@@ -271,6 +309,9 @@ TEST_F(Launch, MistakesAreNamed) {
   fails("-np two train x", "-np = two");
   fails("-np", "-np needs a value");
   fails("-np 2", "expected a command such as train, got none");
+  fails("-np 2 --", "expected a command such as train, got none");
+  fails("-np -- train x", "-np = --");
+  fails("-np 2 -- --dry-run train x", "unknown command --dry-run");
   fails("-np 2 launch -np 2 train x", "got launch");
   fails("-np 2 trian x", "ashlar: [ashlar] unknown command trian; did you mean train? ashlar --help lists all");
   fails("-np 2 --hostfil f train x", "unknown option --hostfil; did you mean --hostfile?");
