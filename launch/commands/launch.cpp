@@ -27,10 +27,11 @@ namespace ashlar::launch {
 namespace fs = std::filesystem;
 
 const char* const kLaunchHelp =
-    "ashlar launch -np N [--hostfile FILE | --host a,b] [--dry-run] COMMAND ...\n"
+    "ashlar launch -np N [--hostfile FILE | --host a,b] [--dry-run] [--] COMMAND ...\n"
     "\n"
     "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun line that works here, then runs it\n"
-    "and ends as it does. Signals are handed on; what mpirun repeats of a rank's own error is left out.\n"
+    "and ends as it does, or with 5 when other ranks have said which one was lost. Signals are handed on; what\n"
+    "mpirun repeats of a rank's own error is left out.\n"
     "\n"
     "  -np N, -n N       ranks; they run on this machine unless hosts are given\n"
     "  --hostfile FILE   machines, one a line: `host slots=8`; they share this program's and the run's directory\n"
@@ -104,10 +105,10 @@ std::string read_hostfile(const std::string& name) {
   return text.str();
 }
 
-// The first word that is neither an option of launch nor its value: COMMAND.
+// The first word that is neither an option of launch nor its value: COMMAND, or `--` before it.
 size_t command_at(std::span<const std::string> words) {
   size_t i = 0;
-  while (i < words.size() && words[i].starts_with('-')) {
+  while (i < words.size() && words[i].starts_with('-') && words[i] != "--") {
     const bool value_follows =
         words[i] == "-np" || words[i] == "-n" || words[i] == "--hostfile" || words[i] == "--host";
     i += value_follows && i + 1 < words.size() ? 2 : 1;
@@ -121,7 +122,8 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
                        std::ostream& out) {
   const size_t split = command_at(words);
   Arguments arguments("launch", words.first(split));
-  const std::span<const std::string> command = words.subspan(split);
+  const bool marked = split < words.size() && words[split] == "--";
+  const std::span<const std::string> command = words.subspan(split + (marked ? 1 : 0));
   constexpr int64_t kMostRanks = 1 << 20;
   RanksWanted wanted;
   const int64_t n = arguments.integer("-n", 0, 1, kMostRanks), np = arguments.integer("-np", 0, 1, kMostRanks);
