@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <tuple>
 
@@ -34,15 +35,16 @@ bool is_message(comm::OperationKind kind) {
   return kind == kSend || kind == kRecv || kind == kSendRecv;
 }
 
-// Ranks that share a communicator: its name, and the coordinates that its ranks have in common.
-using Group = std::tuple<std::string, int32_t, int32_t, int32_t>;
-Group group_of(const RankPage& page, std::string_view name) {
+// Ranks that share a communicator: its name, and what its ranks have in common: coordinates, the machine.
+using Group = std::tuple<std::string, int32_t, int32_t, int32_t, uint64_t>;
+Group group_of(const RankPage& page, std::string_view full_name) {
+  const std::string_view name = full_name.substr(0, full_name.find(' '));  // "data check" is the data group's
   const bool tensor = name == "tensor" || name == "kv_sharers", data = name == "data";
   const bool stages = name == "pipeline" || name == "ends", model = name == "model";
   const int32_t p = tensor || data ? page.pipeline : -2;
   const int32_t d = tensor || stages || model ? page.data : -2;
   const int32_t t = data || stages ? page.tensor : -2;
-  return {std::string(name), p, d, t};
+  return {std::string(full_name), p, d, t, name == "machine" ? page.machine : 0};
 }
 
 // The last records of a rank on one communicator, newest first.
@@ -75,22 +77,23 @@ std::vector<Suspect> mismatches(std::span<const RankSight> ranks) {
     }
   }
   for (const auto& [place, issued] : places) {
-    const auto votes = [&](const Issued& one) {
-      return std::count_if(issued.begin(), issued.end(),
-                           [&](const Issued& other) { return agree(one.record->info, other.record->info); });
-    };
-    const Issued& usual = *std::max_element(issued.begin(), issued.end(),
-                                            [&](const Issued& a, const Issued& b) { return votes(a) < votes(b); });
+    std::vector<std::pair<Issued, size_t>> kinds;  // the first of each kind, and how many have issued it
+    for (const Issued& one : issued) {
+      const auto known = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) {
+        return agree(kind.first.record->info, one.record->info);
+      });
+      known == kinds.end() ? kinds.emplace_back(one, 1) : * known = {known->first, known->second + 1};
+    }
+    if (kinds.size() == 1) continue;
+    const auto most =
+        std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     std::vector<Suspect> odd;
-    const bool tie = 2 * votes(usual) == static_cast<int64_t>(issued.size());
+    const Issued& usual = most->first;
+    const bool tie = 2 * most->second == issued.size();
     for (const Issued& one : issued) {
       const bool same = agree(one.record->info, usual.record->info);
       if (same && !tie) continue;
-      const Issued& other =
-          same ? *std::find_if(issued.begin(), issued.end(),
-                               [&](const Issued& i) { return !agree(i.record->info, usual.record->info); })
-               : usual;
-      if (agree(one.record->info, other.record->info)) continue;
+      const Issued& other = same ? kinds[most == kinds.begin() ? 1 : 0].first : usual;
       odd.push_back({Suspicion::kMismatch, one.page->rank,
                      str_cat(who(*one.page), " issued ", text_of(*one.record), ", where rank ", other.page->rank,
                              " issued ", text_of(*other.record))});
@@ -112,14 +115,13 @@ std::vector<Suspect> left_behind(std::span<const RankSight> ranks) {
     }
   }
   std::vector<Suspect> behind;
+  std::set<int32_t> known;
   for (const auto& [group, issued] : last) {
     const auto number = [](const Issued& one) { return one.record->info.number; };
     const Issued& most = *std::max_element(issued.begin(), issued.end(),
                                            [&](const Issued& a, const Issued& b) { return number(a) < number(b); });
     for (const Issued& one : issued) {
-      const bool known =
-          std::any_of(behind.begin(), behind.end(), [&](const Suspect& s) { return s.rank == one.page->rank; });
-      if (number(one) == number(most) || known) continue;
+      if (number(one) == number(most) || !known.insert(one.page->rank).second) continue;
       behind.push_back({Suspicion::kBehind, one.page->rank,
                         str_cat(who(*one.page), " is behind: its last on ", std::get<0>(group), " is operation ",
                                 number(one), ", rank ", most.page->rank, " has issued ", text_of(*most.record))});
@@ -182,6 +184,17 @@ std::string describe_hung(const RankSight& rank, int64_t now_ms, const std::stri
     const size_t end = std::min(rank.threads.find('\n', begin), rank.threads.size());
     text += str_cat(prefix, "    ", rank.threads.substr(begin, end - begin), "\n");
     begin = end + 1;
+  }
+  return text;
+}
+
+std::string list_ranks(std::span<const int32_t> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t first = 0; first < ranks.size();) {
+    size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += str_cat(first == 0 ? "" : ", ", ranks[first], last == first ? "" : str_cat("-", ranks[last]));
+    first = last + 1;
   }
   return text;
 }

@@ -42,7 +42,10 @@ std::string describe_action(const RankPage& page, int64_t now_ms);
 /// That, and its last operations and threads, a line each, with `prefix` before each.
 std::string describe_hung(const RankSight& rank, int64_t now_ms, const std::string& prefix);
 
-/// The limit of silence: `hang_after` beyond the longest step of any rank.
+/// "rank 3", "ranks 0-3, 8": of ascending ones.
+std::string list_ranks(std::span<const int32_t> ranks);
+
+/// The limit of silence: `hang_after` beyond the longest step of any of these ranks.
 int64_t hang_limit_ms(std::span<const RankPage> pages, double hang_after_seconds);
 /// Milliseconds since any of the ranks that still run got something done.
 int64_t quiet_ms(std::span<const RankPage> pages, int64_t now_ms);

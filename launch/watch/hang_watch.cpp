@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -15,6 +17,9 @@ namespace {
 
 constexpr int64_t kAnswerMs = 1500;       // for the stacks of ranks that run
 constexpr int64_t kHopMs = 150;           // news of progress go round in steps of at most two nodes
+constexpr int64_t kPassOnMs = 500;        // for others to hear what this node has
+constexpr int64_t kHurryMs = 12'000;      // a report is over by then
+constexpr size_t kMostNamed = 8;          // of the nodes that are not heard
 constexpr double kStallSeconds = 10;      // a file system that stalls for longer is told
 constexpr int64_t kStallFreshMs = 3000;   // what has got on since then may take a moment to be seen
 constexpr uint64_t kFewBytes = 16 << 10;  // what a process reads and writes by itself
@@ -31,8 +36,29 @@ bool takes_part(const RankPage& page) { return look_at(page.pid) != 0 && look_at
 
 }  // namespace
 
-HangWatch::HangWatch(RankBoard& board, std::span<RankPage> pages)
-    : board_(board), pages_(pages), began_ms_(machine_ms()) {}
+void HangWatch::Last::here(int64_t ms) {
+  if (ms <= at_ms) return;
+  ++number;
+  at_ms = ms;
+}
+
+void HangWatch::Last::heard(const Sighting& sighting, int64_t received_ms) {
+  if (sighting.number <= number) return;
+  number = sighting.number;
+  at_ms = std::max(at_ms, received_ms - sighting.age_ms);
+}
+
+Sighting HangWatch::Last::sighting(int64_t now_ms) const {
+  return {.number = number, .age_ms = number == 0 ? kNoStall : now_ms - at_ms};
+}
+
+HangWatch::HangWatch(const Args& args)
+    : board_(args.board),
+      pages_(args.pages),
+      far_(args.far),
+      nodes_(args.far.ranks() == 0 ? std::span<const NodeRanks>() : args.nodes),
+      gather_ms_(args.gather_ms),
+      began_ms_(machine_ms()) {}
 
 void HangWatch::beat() {
   const uint64_t bytes = io_.bytes();
@@ -48,24 +74,35 @@ void HangWatch::beat() {
 
 void HangWatch::held_up(int64_t now_ms) { held_up_ms_ = now_ms; }
 
-int64_t HangWatch::quiet_ms(std::span<const NodeInbox> inboxes, int64_t now_ms) const {
-  int64_t quiet = std::min(watch::quiet_ms(pages_, now_ms), now_ms - std::max(began_ms_, held_up_ms_));
+void HangWatch::hear(std::span<const NodeInbox> inboxes, int64_t now_ms) {
   for (const NodeInbox& inbox : inboxes) {
     const int64_t received = look_at(inbox.received_ms);
-    if (received != 0) quiet = std::min(quiet, inbox.news.quiet_ms + now_ms - received);
+    if (received == 0) continue;
+    progress_.heard(inbox.news.progress, received);
+    stall_.heard(inbox.news.stall, received);
+    far_longest_ms_ = std::max(far_longest_ms_, inbox.news.longest_ms);
   }
-  return quiet;
+  progress_.here(now_ms - watch::quiet_ms(pages_, now_ms));
+  if (std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return stall_of(page, now_ms) != nullptr; }))
+    stall_.here(now_ms);
 }
 
-int64_t HangWatch::stall_age_ms(std::span<const NodeInbox> inboxes, int64_t now_ms) const {
-  const bool here =
-      std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return stall_of(page, now_ms) != nullptr; });
-  int64_t age = here ? 0 : kNoStall;
-  for (const NodeInbox& inbox : inboxes) {
-    const int64_t received = look_at(inbox.received_ms);
-    if (received != 0) age = std::min(age, inbox.news.stall_age_ms + now_ms - received);
-  }
-  return age;
+void HangWatch::tell(NodeNews& news, int64_t now_ms) const {
+  news.progress = progress_.sighting(now_ms);
+  news.stall = stall_.sighting(now_ms);
+  news.longest_ms = longest_ms();
+}
+
+int64_t HangWatch::quiet_ms(int64_t now_ms) const {
+  return now_ms - std::max({progress_.at_ms, began_ms_, held_up_ms_});
+}
+
+int64_t HangWatch::longest_ms() const { return std::max(hang_limit_ms(pages_, 0), far_longest_ms_); }
+
+int64_t HangWatch::hops_ms() const { return (options_.nodes - 1) * kHopMs / 2; }
+
+bool HangWatch::hurries(int64_t now_ms) const {
+  return far_.ranks() > 0 && hangs_since_ms_ && now_ms - *hangs_since_ms_ < kHurryMs + hops_ms();
 }
 
 void HangWatch::tell_stalls(int64_t now_ms) {
@@ -82,24 +119,28 @@ void HangWatch::tell_stalls(int64_t now_ms) {
   }
 }
 
-bool HangWatch::look(std::span<const NodeInbox> inboxes, int64_t now_ms, bool leads) {
+bool HangWatch::look(int64_t now_ms, bool leads) {
   answer();
   if (options_.after_seconds <= 0) return false;
-  const int64_t quiet = quiet_ms(inboxes, now_ms);
+  const int64_t quiet = quiet_ms(now_ms);
   if (leads) tell_stalls(now_ms);
-  const int64_t hops = (options_.nodes - 1) * kHopMs / 2;
-  const bool stalls = stall_age_ms(inboxes, now_ms) < kStallFreshMs + hops;
+  const bool stalls = stall_.number > 0 && now_ms - stall_.at_ms < kStallFreshMs + hops_ms();
   const double after = stalls ? std::max(options_.after_seconds, options_.stall_seconds) : options_.after_seconds;
-  const int64_t limit = hang_limit_ms(pages_, after) + hops;
-  if (quiet < limit) {
+  if (quiet < longest_ms() + static_cast<int64_t>(after * 1e3) + hops_ms()) {
     if (reported_) write_whole("ashlar: hang: the ranks get on again\n");
     reported_ = false;
+    hangs_since_ms_.reset();
+    leave_ms_.reset();
+    own_.clear();
+    nodes_heard_ = nodes_told_ = 0;
     asked_ms_.reset();
     other_asked_ms_.reset();
     known_request_ = look_at(pages_.front().stacks_wanted);
     return false;
   }
-  if (!leads || reported_) return false;
+  if (!hangs_since_ms_) hangs_since_ms_ = now_ms;
+  if (!leads) return false;
+  if (reported_) return options_.stop && may_leave(now_ms);
   if (!asked_ms_) {
     // On a busy machine two ranks may lead for a while: the one that asked first reports, unless it never does.
     if (look_at(pages_.front().stacks_wanted) != known_request_) {
@@ -108,10 +149,17 @@ bool HangWatch::look(std::span<const NodeInbox> inboxes, int64_t now_ms, bool le
     }
     ask(now_ms);
   }
-  if (!all_answered() && now_ms - *asked_ms_ < kAnswerMs) return false;
+  const int64_t waited = now_ms - *asked_ms_;
+  if (own_.empty()) {
+    if (!all_answered() && waited < kAnswerMs) return false;
+    look_at_own(now_ms);
+    share(false, now_ms);
+  }
+  if (!all_heard() && waited < gather_ms_ + hops_ms() / 2) return false;
   report(quiet, now_ms);
   reported_ = true;
-  return options_.stop;
+  share(true, now_ms);
+  return options_.stop && far_.ranks() == 0;
 }
 
 void HangWatch::answer() {
@@ -138,8 +186,7 @@ bool HangWatch::all_answered() const {
                      [&](const RankPage& page) { return !takes_part(page) || look_at(page.stacks_given) == request_; });
 }
 
-void HangWatch::report(int64_t quiet, int64_t now_ms) {
-  std::vector<RankSight> ranks;
+void HangWatch::look_at_own(int64_t now_ms) {
   for (const RankPage& page : pages_) {
     if (!takes_part(page)) continue;
     const FileStall* stall = stall_of(page, now_ms);
@@ -155,22 +202,115 @@ void HangWatch::report(int64_t quiet, int64_t now_ms) {
       for (const ThreadSight& thread : threads)
         sight.threads += str_cat(sight.threads.empty() ? "" : "\n", thread.name, " thread: ", describe(thread));
     }
-    ranks.push_back(std::move(sight));
+    own_.push_back(std::move(sight));
   }
+}
+
+void HangWatch::share(bool told, int64_t now_ms) {
+  for (const RankPage& page : pages_) {
+    if (far_.ranks() == 0 || look_at(page.pid) == 0) continue;
+    RankReport report{.version = std::max(now_ms, far_.version(page.rank) + 1), .told = told, .page = page};
+    for (const RankSight& sight : own_) {
+      if (&sight.page != &page) continue;
+      report.state = sight.state;
+      report.answers = sight.answers;
+      sight.stall.copy(report.stall.data(), report.stall.size() - 1);
+    }
+    far_.put(report, now_ms);
+    if (told) return;  // one for all of this node
+  }
+}
+
+// Of this hang, not of one before.
+bool HangWatch::heard(const NodeRanks& node) const {
+  return std::all_of(node.ranks.begin(), node.ranks.end(),
+                     [&](int32_t rank) { return far_.has(rank, progress_.at_ms); });
+}
+
+bool HangWatch::all_heard() {
+  while (nodes_heard_ < nodes_.size() && heard(nodes_[nodes_heard_])) ++nodes_heard_;
+  return nodes_heard_ == nodes_.size();
+}
+
+bool HangWatch::all_told() {
+  const auto told = [&](const NodeRanks& node) {
+    return std::any_of(node.ranks.begin(), node.ranks.end(), [&](int32_t rank) {
+      const auto report = far_.get(rank, progress_.at_ms);
+      return report && report->told;
+    });
+  };
+  while (nodes_told_ < nodes_.size() && told(nodes_[nodes_told_])) ++nodes_told_;
+  return nodes_told_ == nodes_.size();
+}
+
+// When one leaves, mpirun ends all: each node is to have told about its ranks, and to know that the others have.
+bool HangWatch::may_leave(int64_t now_ms) {
+  if (leave_ms_) return now_ms >= *leave_ms_;
+  if (all_told() || now_ms - *asked_ms_ >= gather_ms_ + hops_ms()) leave_ms_ = now_ms + kPassOnMs + hops_ms() / 8;
+  return false;
+}
+
+// Whether no node of lower ranks has been heard, which would conclude.
+bool HangWatch::speaks() const {
+  for (const NodeRanks& node : nodes_) {
+    if (node.ranks.front() >= pages_.front().rank) return true;
+    for (const int32_t rank : node.ranks) {
+      const auto report = far_.get(rank, progress_.at_ms);
+      if (report && report->page.state == RankState::kRunning) return false;
+    }
+  }
+  return true;
+}
+
+std::string HangWatch::unheard() const {
+  std::string text;
+  size_t count = 0;
+  for (const NodeRanks& node : nodes_) {
+    std::vector<int32_t> missing;
+    for (const int32_t rank : node.ranks)
+      if (!far_.has(rank, progress_.at_ms)) missing.push_back(rank);
+    if (missing.empty() || ++count > kMostNamed) continue;
+    text += str_cat(text.empty() ? "" : "; ", list_ranks(missing), " on ", node.host);
+  }
+  return count <= kMostNamed ? text : str_cat(text, "; and of ", count - kMostNamed, " more machines");
+}
+
+// Who is the reason, of all ranks that have been heard.
+std::string HangWatch::conclude() const {
+  std::deque<RankReport> reports;
+  std::vector<RankSight> all = own_;
+  for (int64_t rank = 0; rank < far_.ranks(); ++rank) {
+    const bool ours = std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return page.rank == rank; });
+    auto report = ours ? std::nullopt : far_.get(rank, progress_.at_ms);
+    if (!report || report->page.state != RankState::kRunning) continue;
+    const RankReport& there = reports.emplace_back(std::move(*report));
+    all.push_back({.page = there.page,
+                   .state = there.state,
+                   .answers = there.answers,
+                   .threads = {},
+                   .stall = there.stall.data()});
+  }
+  std::string text;
+  const std::vector<Suspect> suspects = find_suspects(all);
+  for (const Suspect& suspect : suspects) text += str_cat("ashlar: hang: ", suspect.text, "\n");
+  const std::string missing = unheard();
+  if (suspects.empty()) {
+    text += str_cat("ashlar: hang: no rank ", missing.empty() ? "" : "that was heard ",
+                    "stands out: all wait for each other\n");
+  }
+  if (!missing.empty())
+    text += str_cat("ashlar: hang: nothing was heard of ", missing, ": what they are at is not compared here\n");
+  text += options_.stop ? "ashlar: hang: the job ends here: the same command continues from the last checkpoint\n"
+                        : "ashlar: hang: the job goes on (run.hang_action = \"report\")\n";
+  return text;
+}
+
+void HangWatch::report(int64_t quiet, int64_t now_ms) {
   std::string text = absl::StrFormat(
       "ashlar: hang: no rank has got anything done for %d s (run.hang_after = %g s, longest step %.1f s)\n",
-      quiet / 1000, options_.after_seconds, static_cast<double>(hang_limit_ms(pages_, 0)) / 1e3);
-  for (const RankSight& rank : ranks) text += describe_hung(rank, now_ms, "ashlar: ");
-  const std::vector<Suspect> suspects = find_suspects(ranks);
-  for (const Suspect& suspect : suspects) text += str_cat("ashlar: hang: ", suspect.text, "\n");
-  if (suspects.empty()) {
-    text += str_cat("ashlar: hang: ", options_.nodes == 1 ? "no rank stands out" : "no rank of this machine stands out",
-                    ": all wait for each other\n");
-  }
-  if (pages_.front().rank == 0) {
-    text += options_.stop ? "ashlar: hang: the job ends here: the same command continues from the last checkpoint\n"
-                          : "ashlar: hang: the job goes on (run.hang_action = \"report\")\n";
-  }
+      quiet / 1000, options_.after_seconds, static_cast<double>(longest_ms()) / 1e3);
+  for (const RankSight& rank : own_) text += describe_hung(rank, now_ms, "ashlar: ");
+  if (speaks()) text += conclude();
   write_whole(text);
 }
 

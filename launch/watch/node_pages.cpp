@@ -5,11 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -17,20 +19,69 @@ namespace ashlar::watch {
 
 static_assert(std::is_trivially_copyable_v<RankPage> && std::is_trivially_copyable_v<NodeInbox>);
 
-size_t NodePages::bytes_for(int64_t count) {
-  return kInboxes * sizeof(NodeInbox) + static_cast<size_t>(count) * sizeof(RankPage);
+namespace {
+
+// So much, and whatever follows it is aligned.
+size_t whole_words(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+}  // namespace
+
+size_t FarPages::bytes_for(int64_t ranks) {
+  return ranks == 0 ? 0 : sizeof(Head) + static_cast<size_t>(ranks) * (sizeof(Slot) + whole_words(RankReport::kBytes));
 }
 
+FarPages::Slot& FarPages::slot(int64_t rank) const {
+  auto* first = static_cast<std::byte*>(memory_) + sizeof(Head);
+  return *reinterpret_cast<Slot*>(first + static_cast<size_t>(rank) * (sizeof(Slot) + whole_words(RankReport::kBytes)));
+}
+
+std::span<std::byte> FarPages::message(Slot& slot) {
+  return {reinterpret_cast<std::byte*>(&slot + 1), RankReport::kBytes};
+}
+
+uint64_t FarPages::changes() const { return ranks_ == 0 ? 0 : look_at(static_cast<Head*>(memory_)->changes); }
+
+bool FarPages::put(const RankReport& report, int64_t now_ms) const {
+  Slot& to = slot(report.page.rank);
+  if (report.version <= look_at(to.version)) return false;
+  publish(to.heard_ms, int64_t{0});
+  encode(report, message(to));
+  publish(to.version, report.version);
+  publish(to.heard_ms, now_ms);
+  std::atomic_ref<uint64_t>(static_cast<Head*>(memory_)->changes).fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+bool FarPages::has(int64_t rank, int64_t since_ms) const { return look_at(slot(rank).heard_ms) > since_ms; }
+
+std::optional<RankReport> FarPages::get(int64_t rank, int64_t since_ms) const {
+  Slot& from = slot(rank);
+  if (look_at(from.heard_ms) == 0 || look_at(from.heard_ms) <= since_ms) return {};
+  const std::span<const std::byte> there = message(from);
+  const std::vector<std::byte> copy(there.begin(), there.end());  // another may write meanwhile
+  auto report = decode(copy, ranks_);
+  if (report && report->page.rank != rank) report.reset();
+  return report;
+}
+
+int64_t FarPages::version(int64_t rank) const { return look_at(slot(rank).version); }
+
+size_t NodePages::far_begins() const {
+  return whole_words(kInboxes * sizeof(NodeInbox) + static_cast<size_t>(count_) * sizeof(RankPage));
+}
+
+size_t NodePages::bytes() const { return far_begins() + FarPages::bytes_for(all_); }
+
 bool NodePages::map() {
-  void* memory = mmap(nullptr, bytes_for(count_), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  void* memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (memory == MAP_FAILED) return false;
   memory_ = memory;
   return true;
 }
 
-NodePages::NodePages(int64_t count) : count_(count) {
+NodePages::NodePages(int64_t count, int64_t all) : count_(count), all_(all) {
   fd_ = memfd_create("ashlar-ranks", MFD_CLOEXEC);
-  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes_for(count))) != 0 || !map()) {
+  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes())) != 0 || !map()) {
     const int why = errno;
     close_fd();
     throw resource_error("ranks", "no memory for what ", count, " ranks show of themselves: ", std::strerror(why),
@@ -40,19 +91,20 @@ NodePages::NodePages(int64_t count) : count_(count) {
   for (RankPage& page : pages()) new (&page) RankPage;
 }
 
-std::unique_ptr<NodePages> NodePages::open(int pid, int fd, int64_t count) {
+std::unique_ptr<NodePages> NodePages::open(int pid, int fd, int64_t count, int64_t all) {
   auto pages = std::unique_ptr<NodePages>(new NodePages);
   pages->count_ = count;
+  pages->all_ = all;
   pages->fd_ = ::open(str_cat("/proc/", pid, "/fd/", fd).c_str(), O_RDWR | O_CLOEXEC);
   struct stat info {};
-  if (pages->fd_ < 0 || fstat(pages->fd_, &info) != 0 || info.st_size != static_cast<off_t>(bytes_for(count)) ||
+  if (pages->fd_ < 0 || fstat(pages->fd_, &info) != 0 || info.st_size != static_cast<off_t>(pages->bytes()) ||
       !pages->map())
     return nullptr;
   return pages;
 }
 
 NodePages::~NodePages() {
-  if (memory_ != nullptr) munmap(memory_, bytes_for(count_));
+  if (memory_ != nullptr) munmap(memory_, bytes());
   close_fd();
 }
 
@@ -65,6 +117,11 @@ std::span<NodeInbox> NodePages::inboxes() const { return {static_cast<NodeInbox*
 
 std::span<RankPage> NodePages::pages() const {
   return {reinterpret_cast<RankPage*>(static_cast<NodeInbox*>(memory_) + kInboxes), static_cast<size_t>(count_)};
+}
+
+// Fresh memory is zero: nothing has been heard.
+FarPages NodePages::far() const {
+  return {all_ == 0 ? nullptr : static_cast<std::byte*>(memory_) + far_begins(), all_};
 }
 
 }  // namespace ashlar::watch

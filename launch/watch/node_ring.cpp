@@ -25,8 +25,10 @@ namespace ashlar::watch {
 namespace {
 
 constexpr uint64_t kMagic = 0x74616562726c6873ULL;
-constexpr int64_t kPatienceMs = 1000;  // for a connection, and for an answer
-constexpr size_t kMostIncoming = 64;   // strangers included
+constexpr size_t kMostUnsent = 256 << 10;  // of pages in one piece
+constexpr int kMostPieces = 8;             // in one poll
+constexpr int64_t kPatienceMs = 1000;      // for a connection, and for an answer
+constexpr size_t kMostIncoming = 64;       // strangers included
 
 NodeCard::Address address_of(const sockaddr& from) {
   NodeCard::Address address{.family = static_cast<uint8_t>(from.sa_family)};
@@ -127,15 +129,24 @@ NodeListener::~NodeListener() {
   if (fd_ >= 0) close(fd_);
 }
 
-RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank) {
+std::vector<std::vector<int32_t>> nodes_of(std::span<const uint64_t> machines) {
   std::map<uint64_t, size_t> index;
-  std::vector<std::vector<int32_t>> nodes;  // in order of their lowest ranks
+  std::vector<std::vector<int32_t>> nodes;
   for (size_t r = 0; r < machines.size(); ++r) {
     const auto [at, fresh] = index.try_emplace(machines[r], nodes.size());
     if (fresh) nodes.emplace_back();
     nodes[at->second].push_back(static_cast<int32_t>(r));
   }
-  const size_t n = nodes.size(), own = index.at(machines[static_cast<size_t>(rank)]);
+  return nodes;
+}
+
+RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank) {
+  const std::vector<std::vector<int32_t>> nodes = nodes_of(machines);
+  const size_t n = nodes.size();
+  const auto has_rank = [&](const std::vector<int32_t>& node) {
+    return machines[static_cast<size_t>(node.front())] == machines[static_cast<size_t>(rank)];
+  };
+  const auto own = static_cast<size_t>(std::find_if(nodes.begin(), nodes.end(), has_rank) - nodes.begin());
   RingPlan plan{.node = nodes[own].front(), .nodes = static_cast<int64_t>(n), .local = nodes[own]};
   for (size_t distance = 1; distance <= 2 && distance < n; ++distance) {
     const std::vector<int32_t>& next = nodes[(own + distance) % n];
@@ -154,10 +165,47 @@ NodeRing::~NodeRing() {
   for (const In& in : ins_) close(in.fd);
 }
 
-void NodeRing::fail(Out& out) {
+size_t NodeRing::bytes_of(Kind kind) { return kind == Kind::kNews ? sizeof(NodeNews) : RankReport::kBytes; }
+
+// Whoever is reached next has heard nothing.
+void NodeRing::hang_up(Out& out) {
   if (out.fd >= 0) close(std::exchange(out.fd, -1));
   out.connected = false;
+  out.unsent.clear();
+  out.versions.clear();
+  out.changes = 0;
+}
+
+void NodeRing::fail(Out& out) {
+  hang_up(out);
   ++out.choice;
+}
+
+void NodeRing::add(Out& out, Kind kind, std::span<const std::byte> body) const {
+  const Head head{.magic = kMagic, .job = args_.job, .form = RankReport::kForm, .kind = kind, .bytes = body.size()};
+  const auto* from = reinterpret_cast<const std::byte*>(&head);
+  out.unsent.insert(out.unsent.end(), from, from + sizeof(head));
+  out.unsent.insert(out.unsent.end(), body.begin(), body.end());
+}
+
+// False: there are none that it has not been sent.
+bool NodeRing::add_pages(Out& out) const {
+  const uint64_t changes = args_.far.changes();
+  if (changes == out.changes) return false;
+  out.versions.resize(static_cast<size_t>(args_.far.ranks()));
+  std::vector<std::byte> body(RankReport::kBytes);
+  for (size_t r = 0; r < out.versions.size(); ++r) {
+    const auto rank = static_cast<int64_t>(r);
+    if (args_.far.version(rank) == out.versions[r]) continue;
+    const auto report = args_.far.get(rank, 0);
+    if (!report) continue;  // who writes it counts it once more
+    out.versions[r] = report->version;
+    encode(*report, body);
+    add(out, Kind::kReport, body);
+    if (out.unsent.size() > kMostUnsent) return true;
+  }
+  out.changes = changes;
+  return !out.unsent.empty();
 }
 
 bool NodeRing::begin(Out& out, const RingNode& to) {
@@ -194,9 +242,19 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
     out.connected = true;
     out.answered_ms = now;
   }
-  const Frame frame{.magic = kMagic, .job = args_.job, .news = news};
-  if (::send(out.fd, &frame, sizeof(frame), MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(sizeof(frame)))
-    return fail(out);
+  bool told = false;
+  for (int piece = 0; piece < kMostPieces; ++piece) {
+    if (out.unsent.empty() && !told) {
+      add(out, Kind::kNews, std::as_bytes(std::span(&news, 1)));
+      told = true;
+    } else if (out.unsent.empty() && !add_pages(out)) {
+      break;
+    }
+    const ssize_t sent = ::send(out.fd, out.unsent.data(), out.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN) return fail(out);
+    out.unsent.erase(out.unsent.begin(), out.unsent.begin() + std::max<ssize_t>(sent, 0));
+    if (!out.unsent.empty()) break;  // it reads no faster
+  }
   char answers[64];
   const ssize_t got = recv(out.fd, answers, sizeof(answers), MSG_DONTWAIT);
   if (got > 0) {
@@ -219,28 +277,51 @@ void NodeRing::accept_all() {
   }
 }
 
+bool NodeRing::understands(const Head& head) {
+  if (head.magic != kMagic || head.job != args_.job) return false;
+  const bool good = head.form == RankReport::kForm && head.kind <= Kind::kReport && head.bytes == bytes_of(head.kind);
+  if (!good) other_ = head;
+  return good;
+}
+
+void NodeRing::take(Kind kind, std::span<const std::byte> body) const {
+  if (kind == Kind::kReport) {
+    const auto report = args_.far.ranks() == 0 ? std::nullopt : decode(body, args_.far.ranks());
+    if (report) args_.far.put(*report, machine_ms());
+    return;
+  }
+  NodeNews news;
+  std::memcpy(static_cast<void*>(&news), body.data(), sizeof(news));
+  news.host.back() = news.operation.back() = '\0';
+  for (int64_t* age : {&news.progress.age_ms, &news.stall.age_ms, &news.longest_ms})
+    *age = std::clamp<int64_t>(*age, 0, kNoStall);
+  for (size_t i = 0; i < args_.previous.size(); ++i) {
+    if (args_.previous[i] != news.node) continue;
+    args_.inboxes[i].news = news;
+    publish(args_.inboxes[i].received_ms, machine_ms());
+  }
+}
+
 // False: nothing more will come from it.
 bool NodeRing::receive(In& in) {
-  std::array<std::byte, 4 * sizeof(Frame)> piece;
+  std::array<std::byte, 16 << 10> piece;
   while (true) {
     const ssize_t got = recv(in.fd, piece.data(), piece.size(), MSG_DONTWAIT);
     if (got < 0) return errno == EAGAIN && (in.known || machine_ms() - in.since_ms < 10 * kPatienceMs);
     if (got == 0) return false;
     in.buffer.insert(in.buffer.end(), piece.begin(), piece.begin() + got);
-    while (in.buffer.size() >= sizeof(Frame)) {
-      Frame frame;
-      std::memcpy(&frame, in.buffer.data(), sizeof(frame));
-      in.buffer.erase(in.buffer.begin(), in.buffer.begin() + sizeof(frame));
-      if (frame.magic != kMagic || frame.job != args_.job) return false;
+    std::span<const std::byte> rest = in.buffer;
+    while (rest.size() >= sizeof(Head)) {
+      Head head;
+      std::memcpy(&head, rest.data(), sizeof(head));
+      if (!understands(head)) return false;
+      if (rest.size() < sizeof(head) + head.bytes) break;
       in.known = true;
-      frame.news.host.back() = frame.news.operation.back() = '\0';
-      for (size_t i = 0; i < args_.previous.size(); ++i) {
-        if (args_.previous[i] != frame.news.node) continue;
-        args_.inboxes[i].news = frame.news;
-        publish(args_.inboxes[i].received_ms, machine_ms());
-      }
-      if (::send(in.fd, "+", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) return false;
+      take(head.kind, rest.subspan(sizeof(head), head.bytes));
+      rest = rest.subspan(sizeof(head) + head.bytes);
+      if (head.kind == Kind::kNews && ::send(in.fd, "+", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) return false;
     }
+    in.buffer.erase(in.buffer.begin(), in.buffer.end() - static_cast<std::ptrdiff_t>(rest.size()));
   }
 }
 
@@ -255,8 +336,7 @@ void NodeRing::poll(bool leads, const NodeNews& news) {
     if (leads) {
       send(outs_[i], args_.next[i], news);
     } else if (outs_[i].fd >= 0) {
-      close(std::exchange(outs_[i].fd, -1));
-      outs_[i].connected = false;
+      hang_up(outs_[i]);
     }
   }
 }
@@ -267,6 +347,21 @@ void NodeRing::farewell(const NodeNews& news) {
     if (round > 0 && std::all_of(outs_.begin(), outs_.end(), [](const Out& out) { return out.connected; })) return;
     usleep(10'000);
   }
+}
+
+bool NodeRing::busy() const {
+  return std::any_of(outs_.begin(), outs_.end(), [&](const Out& out) {
+    return out.connected && (!out.unsent.empty() || out.changes != args_.far.changes());
+  });
+}
+
+std::string NodeRing::take_mismatch() {
+  if (!other_ || std::exchange(mismatch_told_, true)) return "";
+  return str_cat(
+      "another node of this job sends messages of form ", other_->form, ", ", other_->bytes,
+      " bytes, where this one reads form ", RankReport::kForm, ", ", bytes_of(Kind::kNews), " or ",
+      bytes_of(Kind::kReport),
+      " bytes: neither notices when the other is lost or hangs; start the same build of ashlar on all nodes");
 }
 
 std::string NodeRing::take_trouble() {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ struct RingNode {
   std::string host;
   std::vector<NodeCard> ranks;
 };
+/// Ranks by node, ascending; nodes in order of their lowest ranks. From the machine of each rank.
+std::vector<std::vector<int32_t>> nodes_of(std::span<const uint64_t> machines);
+
 /// The nodes of a job stand in a ring, in order of their lowest ranks; each beats to the next two. Pure: from the
 /// machine of each rank. `next` and `previous` name other nodes by their lowest rank, the nearest first.
 struct RingPlan {
@@ -59,7 +63,8 @@ RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank);
 
 /// The beats of this node to the next two and of the previous two to this one, over TCP, none of which ever waits. Any
 /// rank of a node may send and receive: the one that leads sends, to a rank of the next node that answers each beat,
-/// else to another. One thread.
+/// else to another. What is new in the far pages follows the beats, each page once to each of the two; in a healthy job
+/// that is nothing. Bytes of strangers and of other jobs are dropped with their connection. One thread.
 class NodeRing {
  public:
   struct Args {
@@ -68,6 +73,7 @@ class NodeRing {
     std::vector<RingNode> next;
     std::vector<int32_t> previous;  ///< whose news go to the inboxes, in this order
     std::span<NodeInbox> inboxes;
+    FarPages far;
     int64_t trouble_ms = 10'000;  ///< of trying, until it is said that no beat arrives
   };
   explicit NodeRing(Args args);
@@ -81,6 +87,10 @@ class NodeRing {
   void farewell(const NodeNews& news);
   /// A node that no beat has reached in `trouble_ms` of trying: a line for the log, once for each. Else empty.
   std::string take_trouble();
+  /// A rank of this job sends what this program does not read, since it is of another build: a line, once. Else empty.
+  std::string take_mismatch();
+  /// There are pages to pass on.
+  bool busy() const;
 
  private:
   struct Out {
@@ -88,6 +98,9 @@ class NodeRing {
     int fd = -1;
     bool connected = false, reached = false, told = false;
     int64_t first_ms = 0, since_ms = 0, answered_ms = 0;
+    std::vector<std::byte> unsent;
+    std::vector<int64_t> versions;  ///< of the pages that have been sent, by rank; empty before the first
+    uint64_t changes = 0;           ///< of the far pages, all of which have been sent
   };
   struct In {
     int fd = -1;
@@ -95,19 +108,30 @@ class NodeRing {
     bool known = false;
     std::vector<std::byte> buffer;
   };
-  struct Frame {
+  enum class Kind : uint32_t { kNews, kReport };
+  struct Head {
     uint64_t magic = 0, job = 0;
-    NodeNews news;
+    uint32_t form = 0;
+    Kind kind = Kind::kNews;
+    uint64_t bytes = 0;  ///< that follow
   };
+  static size_t bytes_of(Kind kind);
   void send(Out& out, const RingNode& to, const NodeNews& news);
   bool begin(Out& out, const RingNode& to);
-  void fail(Out& out);
+  static void hang_up(Out& out);
+  static void fail(Out& out);
+  void add(Out& out, Kind kind, std::span<const std::byte> body) const;
+  bool add_pages(Out& out) const;
+  bool understands(const Head& head);
+  void take(Kind kind, std::span<const std::byte> body) const;
   void accept_all();
   bool receive(In& in);
 
   const Args args_;
   std::vector<Out> outs_;
   std::vector<In> ins_;
+  std::optional<Head> other_;  ///< of a message of this job that cannot be read
+  bool mismatch_told_ = false;
 };
 
 }  // namespace ashlar::watch

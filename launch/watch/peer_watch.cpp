@@ -99,14 +99,18 @@ void PeerWatch::find_lost() { std::this_thread::sleep_for(args_.times.silence * 
 
 void PeerWatch::run() {
   pthread_setname_np(pthread_self(), "ashlar-watch");
-  hang_ = std::make_unique<HangWatch>(args_.board, pages_);
+  hang_ = std::make_unique<HangWatch>(HangWatch::Args{.board = args_.board,
+                                                      .pages = pages_,
+                                                      .far = args_.pages.far(),
+                                                      .nodes = args_.nodes,
+                                                      .gather_ms = args_.times.gather.count()});
   std::unique_lock lock(mutex_);
   do {
     hang_->set(hang_options_);
     lock.unlock();
     look();
     lock.lock();
-  } while (!changed_.wait_for(lock, args_.times.beat, [this] { return stop_; }));
+  } while (!changed_.wait_for(lock, until_next(), [this] { return stop_; }));
   lock.unlock();
   // The board still says that this rank runs: to other nodes it has finished if it was the last one.
   if (args_.ring == nullptr || !leads(machine_ms())) return;
@@ -116,6 +120,11 @@ void PeerWatch::run() {
   });
   if (!others && last.state == RankState::kRunning) last.state = failing_ ? RankState::kFailed : RankState::kFinished;
   args_.ring->farewell(last);
+}
+
+std::chrono::milliseconds PeerWatch::until_next() const {
+  const bool hurries = args_.ring != nullptr && (hang_->hurries(machine_ms()) || args_.ring->busy());
+  return hurries ? std::min(args_.times.hurry, args_.times.beat) : args_.times.beat;
 }
 
 bool PeerWatch::leads(int64_t now_ms) const {
@@ -145,8 +154,7 @@ NodeNews PeerWatch::news(int64_t now_ms) const {
   const std::string_view operation =
       last_operation(*lowest, std::span(news.operation).first(news.operation.size() - 1));
   news.operation[operation.size()] = '\0';
-  news.quiet_ms = hang_->quiet_ms(args_.pages.inboxes(), now_ms);
-  news.stall_age_ms = hang_->stall_age_ms(args_.pages.inboxes(), now_ms);
+  hang_->tell(news, now_ms);
   return news;
 }
 
@@ -161,11 +169,12 @@ void PeerWatch::look() {
   }
   looked_ = now;
   hang_->beat();
+  hang_->hear(args_.pages.inboxes(), now_ms);
   const bool first = leads(now_ms);
   if (args_.ring != nullptr) {
     args_.ring->poll(first, news(now_ms));
-    const std::string trouble = first ? args_.ring->take_trouble() : "";
-    if (!trouble.empty()) say(str_cat("ashlar: warning: ", trouble, "\n"));
+    for (const std::string& trouble : {first ? args_.ring->take_trouble() : "", args_.ring->take_mismatch()})
+      if (!trouble.empty()) say(str_cat("ashlar: warning: ", trouble, "\n"));
   }
   const auto request = args_.signals.pending();
   const bool stopping = request && request->code == ExitCode::kSigterm;
@@ -179,7 +188,9 @@ void PeerWatch::look() {
     if (!verdict.wait || now - left_ > args_.times.farewell) leave(verdict);
     return;
   }
-  if (hang_->look(args_.pages.inboxes(), now_ms, first)) end();
+  // One that leaves has said why, be it a hang: who leads after it has nothing to add.
+  if (std::find(views.begin(), views.end(), PeerState::kLeaving) != views.end()) return;
+  if (hang_->look(now_ms, first)) end();
 }
 
 PeerState PeerWatch::left(Clock::time_point& since, Clock::time_point now) const {

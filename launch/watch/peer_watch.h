@@ -52,6 +52,8 @@ struct WatchTimes {
   std::chrono::milliseconds short_silence{600};  ///< while SIGTERM waits: mpirun kills about a second after it
   std::chrono::milliseconds farewell{2000};      ///< for an error that several ranks may be about to report
   std::chrono::milliseconds linger{200};         ///< of the one that reports: mpirun drops what it has not yet read
+  std::chrono::milliseconds gather{5000};        ///< in a hang, for what the ranks of other nodes are at
+  std::chrono::milliseconds hurry{10};           ///< between two looks while nodes wait for each other's pages
 };
 
 /// A thread that shows this rank alive and looks after the others; it never communicates with MPI. When one is lost or
@@ -70,6 +72,7 @@ class PeerWatch {
     int32_t node = 0;  ///< in the ring
     HangOptions hang;
     WatchTimes times;
+    std::span<const NodeRanks> nodes;  ///< all of the job, in order of their lowest ranks; none where there is one
   };
   explicit PeerWatch(const Args& args);
   PeerWatch(const PeerWatch&) = delete;
@@ -94,6 +97,7 @@ class PeerWatch {
     int64_t missed_ms = 0;  ///< when this rank could not have heard it
   };
   void run();
+  std::chrono::milliseconds until_next() const;
   void look();
   bool leads(int64_t now_ms) const;
   NodeNews news(int64_t now_ms) const;

@@ -33,7 +33,8 @@ RankWatch::RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& h
                                  .listener = *meeting_.listener,
                                  .next = meeting_.next,
                                  .previous = meeting_.plan.previous,
-                                 .inboxes = meeting_.pages->inboxes()});
+                                 .inboxes = meeting_.pages->inboxes(),
+                                 .far = meeting_.pages->far()});
   }
   peers_.emplace(PeerWatch::Args{.board = board_,
                                  .signals = signals_,
@@ -41,7 +42,8 @@ RankWatch::RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& h
                                  .ring = ring_ ? &*ring_ : nullptr,
                                  .node = meeting_.plan.node,
                                  .hang = hang,
-                                 .times = {}});
+                                 .times = {},
+                                 .nodes = meeting_.nodes});
   signals_.before_leaving([this] { board_.leave(RankState::kFailed); });
   signals_.ask_whether_over([this] {
     const std::span<const RankPage> pages = meeting_.pages->pages();
@@ -69,12 +71,13 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
   for (bool again = true; again;) {
     m.plan = plan_ring(machines, m.info.rank);
     const auto count = static_cast<int64_t>(m.plan.local.size());
+    const int64_t far = m.plan.nodes > 1 ? m.info.ranks : 0;
     const bool makes = m.plan.node == m.info.rank;
-    m.pages = makes ? std::make_unique<NodePages>(count) : nullptr;
+    m.pages = makes ? std::make_unique<NodePages>(count, far) : nullptr;
     const std::vector<Made> made = comm::gather_values(ranks, Made{getpid(), makes ? m.pages->fd() : -1});
     if (!makes) {
       const auto& [pid, fd] = made[static_cast<size_t>(m.plan.node)];
-      m.pages = NodePages::open(pid, fd, count);
+      m.pages = NodePages::open(pid, fd, count, far);
     }
     if (m.pages == nullptr) m.info.machine = new_job();
     machines = comm::gather_values(ranks, m.info.machine);
@@ -94,6 +97,10 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
       RingNode next{.node = m.plan.next[n], .host = hosts[static_cast<size_t>(m.plan.next[n])].data(), .ranks = {}};
       for (const int32_t rank : m.plan.next_ranks[n]) next.ranks.push_back(cards[static_cast<size_t>(rank)]);
       m.next.push_back(std::move(next));
+    }
+    for (std::vector<int32_t>& local : nodes_of(machines)) {
+      const char* host = hosts[static_cast<size_t>(local.front())].data();
+      m.nodes.push_back({.host = host, .ranks = std::move(local)});
     }
   }
   return std::make_unique<RankWatch>(std::move(m), signals, hang);

@@ -25,6 +25,7 @@ class RankWatch {
     std::unique_ptr<NodePages> pages;        ///< of this node
     std::unique_ptr<NodeListener> listener;  ///< null where there is one node
     std::vector<RingNode> next;
+    std::vector<NodeRanks> nodes;  ///< all, in order of their lowest ranks; none where there is one
     std::shared_ptr<comm::ProgressEngine> engine;
   };
   RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& hang);

@@ -94,6 +94,31 @@ TEST_F(Hang, OtherGroupsAndMessagesAreNotCompared) {
   EXPECT_TRUE(suspects().empty()) << "stage 1 is further on than stage 0, as it may";
 }
 
+TEST_F(Hang, RanksOfOtherMachinesHaveOperationsOfTheirOwn) {
+  for (int r = 0; r < 4; ++r) {
+    pages_[static_cast<size_t>(r)].machine = static_cast<uint64_t>(r / 2);
+    issue(r, {.kind = comm::OperationKind::kBroadcast, .size = 8 + r / 2, .peer = 0, .number = 0}, "machine");
+  }
+  EXPECT_TRUE(suspects().empty());
+  issue(3, {.kind = comm::OperationKind::kBroadcast, .size = 9, .peer = 0, .number = 1}, "machine");
+  ASSERT_EQ(suspects().size(), 1u);
+  EXPECT_EQ(suspects()[0].rank, 2) << "within one machine they are compared";
+}
+
+TEST_F(Hang, TheChecksOfAGroupAreComparedWithinIt) {
+  for (int r = 0; r < 4; ++r)
+    issue(r, {.kind = comm::OperationKind::kSendRecv, .size = 3, .number = 0}, "tensor check");
+  for (const int r : {2, 3}) issue(r, {.kind = comm::OperationKind::kAllReduce, .number = 1}, "tensor check");
+  EXPECT_TRUE(suspects().empty()) << "stage 1 is further on than stage 0, as it may";
+}
+
+TEST(ListRanks, NamesRanges) {
+  const auto text = [](const std::vector<int32_t>& ranks) { return list_ranks(ranks); };
+  EXPECT_EQ(text({3}), "rank 3");
+  EXPECT_EQ(text({0, 1, 2, 3, 8}), "ranks 0-3, 8");
+  EXPECT_EQ(text({1, 3, 4}), "ranks 1, 3-4");
+}
+
 TEST_F(Hang, WhoDoesNotWaitIsTheReason) {
   pages_[1].waiting = 0;
   pages_[1].phase = Phase::kReadingData;

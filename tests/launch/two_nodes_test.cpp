@@ -99,7 +99,8 @@ TEST_F(TwoNodes, TrainTheModelOfOneRank) {
   EXPECT_THAT(r.out, AllOf(ContainsRegex("stage 0 .* rank 0 a +rank 1 b\n"), HasSubstr(" rank 2 b  rank 3 b\n")));
 }
 
-TEST_F(TwoNodes, StopAtASignalToMpirun) {
+// The stopped rank is seen by the other node, which compares all.
+TEST_F(TwoNodes, StopAtASignalToMpirunAndNameWhoHangs) {
   const ShellResult r = on_a(R"(
     words='mesh.tensor=2 mesh.pipeline=2 checkpoint.every=0'
     (train '-np 4 --host a:2,b:2' $words train.steps=100000) &
@@ -109,23 +110,35 @@ TEST_F(TwoNodes, StopAtASignalToMpirun) {
     echo "code $?"
     steps=$(steps)
     echo "steps $steps"
-    train '-np 4 --host a:2,b:2' $words train.steps=$((steps + 2)))");
-  EXPECT_EQ(r.code, 0) << r.err;
+    (train '-np 4 --host a:2,b:2' $words run.hang_after=2 train.steps=100000) &
+    started $((steps + 2))
+    for p in $(pgrep -x ashlar); do
+      if grep -qz '^OMPI_COMM_WORLD_RANK=3$' /proc/$p/environ; then kill -STOP $p; fi
+    done
+    wait $!)");
+  EXPECT_EQ(r.code, 5) << r.err;
   EXPECT_THAT(r.out, HasSubstr("\ncode 75\n")) << r.err;
-  EXPECT_EQ(own_lines(r.err), "");
-  const size_t steps = run_.metric("r", "loss").size();
-  EXPECT_THAT(r.out,
-              AllOf(HasSubstr(str_cat("SIGUSR1: stopped after step ", steps - 2, " of 100000")),
-                    HasSubstr(str_cat("\nsteps ", steps - 2, "\n")), HasSubstr(str_cat("at step ", steps - 2, "\n"))));
+  const size_t steps = std::strtoul(r.out.c_str() + r.out.find("\nsteps ") + 7, nullptr, 10);
+  EXPECT_THAT(r.out, AllOf(HasSubstr(str_cat("SIGUSR1: stopped after step ", steps, " of 100000")),
+                           HasSubstr(str_cat("at step ", steps, "\n"))));
+  const std::string said = own_lines(r.err);
+  for (const char* rank : {"0 of 4 on a", "1 of 4 on a", "2 of 4 on b", "3 of 4 on b"})
+    EXPECT_THAT(said, HasSubstr(str_cat("ashlar: [rank ", rank, "] step ")));
+  EXPECT_THAT(said, ContainsRegex("ashlar: \\[rank 0 of 4 on a\\] [^\n]*\n(ashlar:  [^\n]*\n)*"
+                                  "ashlar: \\[rank 1 of 4 on a\\] [^\n]*\n(ashlar:  [^\n]*\n)*"
+                                  "ashlar: hang: rank 3 of 4 on b is stopped \\(state T\\) in [^\n]*\n"
+                                  "ashlar: hang: the job ends here"))
+      << "node a says who on node b it is";
 }
 
-// A crashed node closes its connections; one without power says nothing, and its ssh hangs.
+// A crashed node closes its connections; one without power says nothing, and its ssh hangs. The others then hang, too:
+// what is said is the reason.
 TEST_F(TwoNodes, ALostNodeIsNamedAndTheOtherGoesOnAlone) {
   for (const std::string loss : {"", "export NODE_SILENT=1; cut='ip link set cable-a down'"}) {
     if (!loss.empty() && !own_network_) continue;
     SCOPED_TRACE(loss.empty() ? "crash" : "power");
     const ShellResult r = on_a(loss + R"(
-    (train '-np 4 --host a:2,b:2' mesh.tensor=2 mesh.pipeline=2 checkpoint.every=2 train.steps=100000) 2>&1 &
+    (train '-np 4 --host a:2,b:2' mesh.tensor=2 mesh.pipeline=2 checkpoint.every=2 run.hang_after=2 train.steps=100000) 2>&1 &
     started 5
     sleep 0.7  # until they have seen each other beat
     before=$(date +%s%N)
