@@ -110,6 +110,7 @@ TEST_F(TwoNodes, StopAtASignalToMpirunAndNameWhoHangs) {
     echo "code $?"
     steps=$(steps)
     echo "steps $steps"
+    export OMPI_MCA_odls_base_sigkill_timeout=0  # a stopped one does not answer SIGTERM: 6 s of waiting
     (train '-np 4 --host a:2,b:2' $words run.hang_after=2 train.steps=100000) &
     started $((steps + 2))
     for p in $(pgrep -x ashlar); do
