@@ -7,6 +7,8 @@
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
+#include "data/hdf5_identity.h"
+#include "data/hdf5_shard.h"
 
 namespace ashlar::data {
 namespace {
@@ -67,6 +69,25 @@ void BuildClaim::refuse_foreign(const Manifest* old) const {
                     " that a build uses, yet no build of ours made ", foreign.size() > 1 ? "them" : "it",
                     "; nothing was touched: choose another --out, or move ", foreign.size() > 1 ? "them" : "it",
                     " away");
+}
+
+void BuildClaim::refuse_replaced(const Manifest& old) const {
+  for (const Part part : kParts) {
+    const auto& shards = old.part(part).shards;
+    for (size_t s = 0; s < shards.size(); ++s) {
+      const std::string path = folder_.at(shards[s].file);
+      std::error_code error;
+      // What an interrupted build has named it has judged.
+      if (!fs::exists(fs::symlink_status(path, error)) || journal_.names(shards[s].file)) continue;
+      const auto index = static_cast<int64_t>(s);
+      if (ShardReader::accepts({.path = path, .manifest = old, .part = part, .index = index})) continue;
+      const ShardIdentity expected{std::string(name_of(part)), index, shards[s].digest};
+      throw input_error("data build", path, " is not what the manifest beside it names (",
+                        old.old_form() ? "a shard" : expected.text(), " in ", shards[s].bytes,
+                        " bytes): another file, or a damaged one; nothing was touched: move it away, or choose ",
+                        "another --out");
+    }
+  }
 }
 
 void BuildClaim::remove_dataset(const Manifest& old) {

@@ -9,9 +9,9 @@
 
 namespace ashlar::data {
 
-/// What a build may do with the files of its output folder: it deletes and overwrites those that a journal or a
-/// manifest of ours names, and refuses a folder with others of such names before it touches anything. The destructor
-/// leaves no copy of standard input, and no journal of a build that has nothing to go on from.
+/// What a build may do with the files of its output folder: it deletes and overwrites those that a journal of ours
+/// names, or a manifest of ours whose shards they are, and refuses a folder with others of such names before it touches
+/// anything. The destructor leaves no copy of standard input, and no journal of a build that has nothing to go on from.
 class BuildClaim {
  public:
   explicit BuildClaim(const OutputFolder& folder);
@@ -25,6 +25,9 @@ class BuildClaim {
   /// Input error when the folder holds shards, a plan, a spool or anything called build.* that nobody of ours names;
   /// `old` is the manifest that is there, or null.
   void refuse_foreign(const Manifest* old) const;
+  /// Input error when a file of a shard's name is not the shard that the manifest to replace says it is: somebody has
+  /// put another there, or it is damaged. Reads no tokens.
+  void refuse_replaced(const Manifest& old) const;
   /// From here on the journal stands, and a kill at any moment leaves only what it names.
   void begin() { journal_.begin(); }
 

@@ -317,6 +317,7 @@ BuildReport Builder::run() {
     old = options_.overwrite ? manifest_to_replace(folder_) : read_manifest(options_.out);
   const bool only_compares = old && !options_.overwrite && stdins == 0;  // and so takes no name
   if (!only_compares) claim_.refuse_foreign(old ? &*old : nullptr);
+  if (old && options_.overwrite) claim_.refuse_replaced(*old);
   if (stdins == 1) {
     claim_.begin();
     spool_descriptor(options_.stdin_descriptor, folder_.spool());

@@ -171,6 +171,18 @@ ShardReader::ShardReader(const Args& args) : impl_(new Impl{.path = args.path, .
 
 ShardReader::~ShardReader() = default;
 
+bool ShardReader::accepts(const Args& args) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(args.path, error)) return false;  // HDF5 would wait for a pipe
+  try {
+    const ShardReader opened(args);
+    return true;
+  } catch (const Error& problem) {
+    if (problem.code() != ExitCode::kDamagedData) throw;
+    return false;
+  }
+}
+
 int64_t ShardReader::num_token_chunks() const { return num_chunks(impl_->tokens); }
 
 void ShardReader::read_tokens(int64_t chunk, std::vector<uint8_t>& out) const {

@@ -53,6 +53,8 @@ class ShardReader {
   /// Compares the file with its entry in the manifest: what it says it is (part, index, token digest; the old form says
   /// nothing), then size, shape and type.
   explicit ShardReader(const Args& args);
+  /// Whether all of that agrees. Looks at headers and attributes, whatever the size; false for what is no such file.
+  static bool accepts(const Args& args);
   ~ShardReader();
   ShardReader(const ShardReader&) = delete;
   ShardReader& operator=(const ShardReader&) = delete;

@@ -160,6 +160,56 @@ TEST_F(Ownership, OverwriteReplacesWhatOursNames) {
   EXPECT_EQ(files_of(o.out), before);
 }
 
+// Under a name that the manifest lists, yet not the shard that it means.
+TEST_F(Ownership, AFileInTheNameOfAShardIsRefusedUntouched) {
+  const BuildOptions made = options("made");
+  build_dataset(made);
+  const std::string name = "train-00001.h5", shard = read_all(made.out + "/" + name);
+  BuildOptions other = options("other");
+  other.inputs = {put("other.txt", letters(400'000, 'p'))};
+  build_dataset(other);
+  const std::map<std::string, std::string> contents = {
+      {"text", "somebody's own"},
+      {"text of the same size", std::string(shard.size(), 'x')},
+      {"truncated", shard.substr(0, shard.size() / 2)},
+      {"another shard of it", read_all(made.out + "/train-00000.h5")},
+      {"the shard of another dataset", read_all(other.out + "/" + name)},
+  };
+  const auto copy = [&] {
+    fs::remove_all(dir_.file("out"));
+    fs::copy(made.out, dir_.file("out"));
+    BuildOptions o = options("out");
+    o.inputs = other.inputs;
+    o.overwrite = true;
+    return o;
+  };
+  const auto refused = [&](const BuildOptions& o, const std::string& what) {
+    const auto before = files_of(o.out);
+    EXPECT_THAT(error_of(o), AllOf(HasSubstr("out/" + name), HasSubstr("nothing was touched"))) << what;
+    EXPECT_EQ(files_of(o.out), before) << what;
+  };
+  for (const auto& [what, content] : contents) {
+    const BuildOptions o = copy();
+    write_all(o.out + "/" + name, content);
+    refused(o, what);
+  }
+  {
+    const BuildOptions o = copy();
+    fs::remove(o.out + "/" + name);
+    ASSERT_EQ(::mkfifo((o.out + "/" + name).c_str(), 0600), 0);
+    EXPECT_THAT(error_of(o), HasSubstr("out/" + name)) << "and nobody waits for the pipe";
+  }
+  // Ours, however its tokens are damaged, and one that is gone.
+  for (const bool gone : {false, true}) {
+    const BuildOptions o = copy();
+    std::string damaged = shard;
+    damaged[damaged.size() / 2] ^= 1;
+    gone ? static_cast<void>(fs::remove(o.out + "/" + name)) : write_all(o.out + "/" + name, damaged);
+    build_dataset(o);
+    EXPECT_EQ(files_of(o.out), files_of(other.out)) << gone;
+  }
+}
+
 /// A kill while an old dataset is taken away leaves shards without a manifest: the journal names them.
 TEST_F(Ownership, AKillWhileOverwritingCanGoOn) {
   build_dataset(options("fresh"));
