@@ -140,6 +140,9 @@ std::string file_of(const Call& call, pid_t process, const std::string& line) {
   std::error_code none;
   const std::string target =
       fs::read_symlink(str_cat("/proc/", process, "/fd/", static_cast<int>(arguments[0])), none).string();
+  // One made by O_TMPFILE is DIR/#NUMBER (deleted).
+  const size_t name = target.rfind('/') + 1;
+  if (target.ends_with(" (deleted)") && target.find('#', name) == name) return target.substr(0, name) + "<new file>";
   // Pipes and sockets wait for processes, /proc and devices have no disk to wait for.
   return target.starts_with("/") && !target.starts_with("/proc/") && !target.starts_with("/dev/") ? target : "";
 }
