@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 
 /// Whether a build might take a file of this name for one of its own.
 bool of_a_build(const std::string& name) {
-  const bool shard = name.ends_with(".h5") || name.ends_with(".h5.partial");
+  const std::string whole = io::without_partial(name).string();
+  const bool shard = whole.ends_with(".h5");
   for (const Part part : kParts)
     if (shard && name.starts_with(str_cat(name_of(part), "-"))) return true;
-  return name.starts_with("build.") || name == "stdin.spool" || name == "stdin.spool.partial" ||
-         name == "manifest.json.partial";
+  return name.starts_with("build.") || whole == "stdin.spool" || (whole == "manifest.json" && whole != name);
 }
 
 bool in_manifest(const Manifest& manifest, const std::string& name) {

@@ -114,9 +114,7 @@ void BuildJournal::start_over() {
 bool BuildJournal::names(const std::string& file) const {
   if (!exists_) return false;
   if (std::find(kOwn.begin(), kOwn.end(), file) != kOwn.end()) return whole_ || file == kOwn[0];
-  constexpr std::string_view kPartial = ".partial";
-  const auto shard = shard_named(std::string_view(file).substr(
-      0, file.ends_with(kPartial) ? file.size() - kPartial.size() : std::string_view::npos));
+  const auto shard = shard_named(io::without_partial(file).string());
   return shard && shard->shard < named_shards(shard->part);
 }
 

@@ -17,6 +17,8 @@ namespace ashlar::io {
 
 namespace {
 
+constexpr std::string_view kPartialSuffix = ".partial";
+
 /// A file of that directory without a name: the system removes it with the last process that has it open. -1 where the
 /// file system has no such files.
 int open_nameless(const std::filesystem::path& directory) {
@@ -126,7 +128,12 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 
 std::filesystem::path partial_path(const std::filesystem::path& path) {
   std::filesystem::path partial = path;
-  return partial += ".partial";
+  return partial += kPartialSuffix;
+}
+
+std::filesystem::path without_partial(const std::filesystem::path& path) {
+  const std::string& text = path.native();
+  return text.ends_with(kPartialSuffix) ? text.substr(0, text.size() - kPartialSuffix.size()) : text;
 }
 
 void publish_partial(const std::filesystem::path& path) {

@@ -56,6 +56,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 
 /// `PATH.partial`: where a file is written until it is whole.
 std::filesystem::path partial_path(const std::filesystem::path& path);
+/// PATH of `PATH.partial`; any other path as it is.
+std::filesystem::path without_partial(const std::filesystem::path& path);
 
 /// What commit() does, for a file that a library wrote to partial_path(path) and closed: syncs it, renames it and syncs
 /// the directory. The partial file stays when this fails. Errors as above.

@@ -33,16 +33,11 @@ std::set<std::string> names_of(size_t shards) {
   return names;
 }
 
-std::string without_partial(const std::string& name) {
-  constexpr std::string_view kSuffix = ".partial";
-  return name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : name;
-}
-
 std::vector<std::string> model_files_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (is_model_file(without_partial(name))) names.push_back(name);
+    if (is_model_file(io::without_partial(name).string())) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -1,17 +1,23 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -183,6 +189,58 @@ TEST(AtomicFile, AKilledProcessLeavesNeitherFileNorSpace) {
   ::close(ready[0]);
   ::close(ready[1]);
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+/// From here on this process finds no files without a name, as on a file system that has none. False when it may not.
+bool refuse_nameless_files() {
+  constexpr uint32_t kNameless = O_TMPFILE & ~O_DIRECTORY;
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),  // the flags
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNameless, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{.len = std::size(program), .filter = program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(AtomicFile, WithoutNamelessFilesAKillLeavesTheOldFileAndTheNextWriteTakesTheRest) {
+  const ScratchDir dir;
+  const std::string path = dir.file("out"), partial = path + ".partial";
+  spit(path, "before");
+  constexpr int kMayNot = 77;
+  const auto start = [&](const std::string& text, bool killed) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (!refuse_nameless_files()) ::_exit(kMayNot);
+      AtomicFile file(path);
+      file.write(text);
+      if (killed) ::raise(SIGKILL);
+      file.commit();
+      ::_exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status;
+  };
+  const int first = start("half of it", true);
+  if (WIFEXITED(first) && WEXITSTATUS(first) == kMayNot) GTEST_SKIP() << "no system call filters here";
+  ASSERT_TRUE(WIFSIGNALED(first));
+  EXPECT_EQ(slurp(path), "before");
+  EXPECT_EQ(slurp(partial), "half of it") << "else this was the other way";
+  EXPECT_EQ(start("new", false), 0);
+  EXPECT_EQ(slurp(path), "new");
+  EXPECT_FALSE(std::filesystem::exists(partial));
+}
+
+TEST(AtomicFile, PartialNamesComeAndGo) {
+  for (const char* path : {"a", "d/a.h5", ".partial", "a.partial", "a.partial/b", "", "partial"}) {
+    EXPECT_EQ(without_partial(partial_path(path)), path);
+    EXPECT_EQ(partial_path(path).native(), path + std::string(".partial"));
+  }
+  for (const char* path : {"a", "a.partial/b", "partial", "a.partial2"}) EXPECT_EQ(without_partial(path), path);
 }
 
 TEST(AtomicFile, ANameTakenBySomethingElseIsAnErrorBeforeTheFirstByte) {
