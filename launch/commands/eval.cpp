@@ -134,6 +134,7 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   EvalArguments a;
   comm::together(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
+  enter(session, watch::Phase::kLoading);
   const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
   std::vector<std::string> paths;
   comm::together(ranks, [&] {
@@ -143,7 +144,12 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   std::optional<training::Validation> validation;
   comm::together(ranks, [&] { validation.emplace(open_validation(a, m, manifests, log)); });
   const auto begin = std::chrono::steady_clock::now();
-  const training::ValidationResult result = validation->run(*m.engine).value();
+  int64_t batch = 0;
+  const auto tell = [&] {
+    enter(session, watch::Phase::kValidating, batch++);
+    return int64_t{0};
+  };
+  const training::ValidationResult result = validation->run(*m.engine, tell).value();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (const training::SourceLoss& s : result.sources) {
     if (result.mixture)

@@ -118,6 +118,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   GenerateArguments a;
   comm::together(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
+  enter(session, watch::Phase::kLoading);
   const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
   training::GenerateOptions& options = a.generate;
   comm::together(ranks, [&] { options.prompt = read_prompt(a, m); });
@@ -125,8 +126,13 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   std::ostream nowhere(nullptr);
   std::ostream& out = ranks.rank() == 0 ? std::cout : nowhere;
 
+  int64_t token = 0;
+  enter(session, watch::Phase::kGenerating, token);
   if (a.ids) {
-    training::generate(*m.engine, options, [&](int32_t id) { out << id << ' ' << std::flush; });
+    training::generate(*m.engine, options, [&](int32_t id) {
+      out << id << ' ' << std::flush;
+      enter(session, watch::Phase::kGenerating, ++token);
+    });
     out << '\n';
     return 0;
   }
@@ -151,6 +157,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
     if (id == options.stop_id) return;
     waiting.push_back(id);
     flush_text(false);
+    enter(session, watch::Phase::kGenerating, ++token);
   });
   flush_text(true);
   out << '\n';

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "core/base/log.h"
@@ -18,5 +19,10 @@ struct Session {
   Cores cores;                              ///< of this rank
   std::unique_ptr<watch::RankWatch> watch;  ///< of all ranks: under a launcher, and in `train`
 };
+
+/// What this rank is at, for others to say should it be lost.
+inline void enter(Session& session, watch::Phase phase, int64_t number = -1) {
+  if (session.watch) session.watch->board().enter(phase, number);
+}
 
 }  // namespace ashlar::launch

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/base/fixed_text.h"
 #include "core/base/strings.h"
 
 namespace ashlar::watch {
@@ -19,10 +20,9 @@ std::string who(const RankPage& page) {
 }
 
 std::string action_of(const RankPage& page) {
-  const Phase phase = look_at(page.phase);
-  const int32_t micro_batch = look_at(page.micro_batch);
-  const bool batch = phase == Phase::kValidating;
-  return str_cat(name_of(phase), micro_batch < 0 ? "" : str_cat(batch ? ", batch " : " of micro-batch ", micro_batch));
+  std::array<char, 96> memory;
+  FixedText text(memory);
+  return std::string(add_action(text, page).text());
 }
 
 std::string text_of(const OperationRecord& record) {

@@ -264,7 +264,8 @@ void PeerWatch::leave(const Verdict& verdict) {
     const NodeNews& news = args_.pages.inboxes()[*verdict.report_node].news;
     text.add("ashlar: [rank ").add(news.rank).add(" of ").add(news.all_ranks).add(" on ").add(news.host.data());
     text.add("] fell silent (its machine or the network)");
-    news.step < 0 ? text.add(" before the first step") : text.add(" at step ").add(news.step);
+    if (news.step >= 0) text.add(" at step ").add(news.step);
+    if (news.step < 0 && news.step != kNoSteps) text.add(" before the first step");
     text.add(", last operation ").add(news.operation.data());
     if (verdict.lost > 1) text.add("; ").add(verdict.lost - 1).add(" more lost");
   } else {

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/base/fixed_text.h"
 #include "launch/watch/process.h"
 
 namespace ashlar::watch {
@@ -44,6 +43,7 @@ std::string_view name_of(Phase phase) {
     case Phase::kStatistics: return "statistics";
     case Phase::kValidating: return "validating";
     case Phase::kSaving: return "saving";
+    case Phase::kGenerating: return "generating";
     case Phase::kEnding: return "ending";
   }
   return "?";
@@ -61,10 +61,24 @@ std::string_view last_operation(const RankPage& page, std::span<char> memory) {
   return comm::describe(last.info, last.communicator.data(), memory);
 }
 
+FixedText& add_action(FixedText& text, const RankPage& page) {
+  const Phase phase = look_at(page.phase);
+  const int32_t number = look_at(page.micro_batch);
+  text.add(name_of(phase));
+  if (number < 0) return text;
+  return text
+      .add(phase == Phase::kValidating   ? ", batch "
+           : phase == Phase::kGenerating ? ", token "
+                                         : " of micro-batch ")
+      .add(number);
+}
+
 std::string_view describe(const RankPage& page, std::string_view what, std::span<char> memory) {
   FixedText text(memory);
   text.add("[rank ").add(page.rank).add(" of ").add(page.ranks).add(" on ").add(page.host.data()).add("] ").add(what);
-  if (page.step < 0) {
+  if (page.step == kNoSteps) {
+    if (look_at(page.phase) != Phase::kStarting) add_action(text.add(" while "), page);
+  } else if (page.step < 0) {
     text.add(" before the first step");
   } else {
     text.add(" at step ").add(page.step);

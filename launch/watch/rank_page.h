@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/base/fixed_text.h"
 #include "parallel/comm/operation.h"
 
 namespace ashlar::watch {
@@ -38,6 +39,7 @@ enum class Phase : uint32_t {
   kStatistics,
   kValidating,
   kSaving,
+  kGenerating,
   kEnding,
 };
 std::string_view name_of(Phase phase);  ///< "forward", "reading data", ...
@@ -73,7 +75,7 @@ struct RankPage {
   uint32_t found_dead = 0;   ///< whoever saw that this process has ended tells the ranks that did not look
   uint64_t started = 0;      ///< this process, in clock ticks since the machine did
   int64_t heartbeat_ms = 0;  ///< by machine_ms()
-  int64_t step = -1;         ///< -1: before the first
+  int64_t step = -1;         ///< -1: before the first; kNoSteps
   int64_t phase_since_ms = 0;
   uint64_t progress = 0;        ///< grows with whatever gets done: operations, blocks, bytes read and written
   int64_t progress_ms = 0;      ///< when the rank's watch last saw it grow
@@ -85,6 +87,9 @@ struct RankPage {
   uint32_t stacks_wanted = 0, stacks_given = 0;  ///< numbers of requests, by whoever reports a hang
   std::array<char, 4096> stacks{};               ///< text that ends in a zero
 };
+
+/// RankPage::step of a command that has none: what it does is told by its phase, once it has one.
+inline constexpr int64_t kNoSteps = -2;
 
 /// Into or from a field that other processes use.
 template <typename T>
@@ -100,8 +105,10 @@ T look_at(const T& field) {
 bool process_lives(const RankPage& page);
 /// "all_reduce sum fp32[4096] on tensor, operation 12", in `memory`; "nothing" before the first.
 std::string_view last_operation(const RankPage& page, std::span<char> memory);
-/// "[rank 2 of 4 on hostb] WHAT at step 17, last operation barrier on world, operation 12", in `memory`. Both allocate
-/// nothing.
+/// "forward of micro-batch 2", "validating, batch 7", as it is now.
+FixedText& add_action(FixedText& text, const RankPage& page);
+/// "[rank 2 of 4 on hostb] WHAT at step 17, last operation barrier on world, operation 12", in `memory`; "WHAT while
+/// validating, batch 7, last operation ..." of a command without steps. All of these allocate nothing.
 std::string_view describe(const RankPage& page, std::string_view what, std::span<char> memory);
 
 }  // namespace ashlar::watch

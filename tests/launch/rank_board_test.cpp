@@ -47,6 +47,14 @@ class Board : public ::testing::Test {
 TEST_F(Board, ShowsStepAndOperation) {
   RankBoard board(page(), info(2), nullptr);
   EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died before the first step, last operation nothing");
+  board.step(kNoSteps);  // as `eval` has none
+  EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died, last operation nothing");
+  board.enter(Phase::kLoading);
+  EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died while loading a checkpoint, last operation nothing");
+  board.enter(Phase::kValidating, 7);
+  EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died while validating, batch 7, last operation nothing");
+  board.enter(Phase::kGenerating, 12);
+  EXPECT_THAT(text(), HasSubstr(" died while generating, token 12, last"));
   board.step(17);
   board.operation({.kind = comm::OperationKind::kAllReduce, .op = comm::ReduceOp::kSum, .size = 4096, .number = 12},
                   "tensor");

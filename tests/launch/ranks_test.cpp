@@ -115,8 +115,8 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
         run.start("launch -np 2 generate run --ids 1,2 --tokens 1000000 --tensor 2 --no-cache" + more, "log");
     usleep(1'000'000);
     const ShellResult r = run_shell(str_cat("grep Threads /proc/", run.rank_process(1), "/status"));
-    kill(pid, SIGTERM);
-    testing::RunFixture::wait_for(pid);
+    kill(run.rank_process(1), SIGKILL);
+    EXPECT_EQ(testing::RunFixture::wait_for(pid), 5);
     return r.out;
   };
   const std::string own = threads("");
@@ -130,9 +130,11 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
   const pid_t pid = run.start("launch -np 2 bench step tiny.toml mesh.data=2 --steps 100000", "log");
   usleep(1'500'000);
   kill(run.rank_process(1), SIGKILL);
-  EXPECT_NE(testing::RunFixture::wait_for(pid), 0);
+  EXPECT_EQ(testing::RunFixture::wait_for(pid), 5);
+  const std::string died = "ashlar: \\[rank 1 of 2 on [^ ]+\\] died", again = ".* here: give the command again\n";
+  EXPECT_THAT(run.read("log"), ::testing::ContainsRegex(died + ", last operation" + again)) << "no steps are told of";
   EXPECT_THAT(run.read("log"),
-              ::testing::ContainsRegex("ashlar: \\[rank 1 of 2 on [^ ]+\\] died .* here: give the command again\n"));
+              ::testing::ContainsRegex(died + " while (loading a checkpoint|generating, token [0-9]+), last" + again));
 }
 
 // A setting that MPI cannot start with: harmless to a process that does not start it.
