@@ -77,8 +77,8 @@ bool stall(int fd, const char* call, size_t size = 0) {
   if (!meant(fd, call, size)) return false;
   const char *what = std::getenv("STALL_DO"), *once = std::getenv("STALL_ONCE"), *skip = std::getenv("STALL_SKIP");
   if (what == nullptr) return false;
-  static std::atomic<int> passed = 0;
-  if (skip != nullptr && passed.fetch_add(1) < std::atoi(skip)) return false;
+  static std::atomic<int>* const passed = new std::atomic<int>(0);  // as long as the process
+  if (skip != nullptr && passed->fetch_add(1) < std::atoi(skip)) return false;
   if (once != nullptr) {
     const int made = open(once, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (made < 0) return false;
