@@ -194,9 +194,9 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
   session.cores = share_cores(world, log);  // before MPI starts a thread
   if (!found.asks_for_signals && !comm::launched_by_mpi()) return run_with_advice(found, rest);
   // While a run starts nobody knows its configuration; what takes a minute without a byte read is no start.
-  session.watch =
-      watch::watch_ranks(bootstrap.control(), signals,
-                         {.after_seconds = found.asks_for_signals ? 60.0 : 0, .continues = found.asks_for_signals});
+  session.watch = watch::watch_ranks(
+      bootstrap.control(), signals,
+      {.after_seconds = found.asks_for_signals ? 60.0 : 0, .starting = true, .continues = found.asks_for_signals});
   if (!found.asks_for_signals) session.watch->board().step(watch::kNoSteps);
   return watch::naming_the_lost(*session.watch, [&] {
     if (found.by_all_ranks) return run_with_advice(found, rest);

@@ -120,6 +120,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   training::say_remarks(ranks, datasets, log);
   const config::RunSection& run = resolved.config.run;
   watch::HangOptions hang{.after_seconds = run.hang_after == 0 ? 0 : std::max(run.hang_after, kStartSeconds),
+                          .starting = true,
                           .stall_seconds = run.stall_after,
                           .stop = run.hang_action == config::HangAction::kStop};
   session.watch->peers().watch_hangs(hang);
@@ -132,6 +133,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
                              .watch = *session.watch,
                              .restart = restart});
   hang.after_seconds = run.hang_after;
+  hang.starting = false;
   session.watch->peers().watch_hangs(hang);
   return static_cast<int>(trainer.run());
 }

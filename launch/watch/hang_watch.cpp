@@ -306,9 +306,12 @@ std::string HangWatch::conclude() const {
 }
 
 void HangWatch::report(int64_t quiet, int64_t now_ms) {
-  std::string text = absl::StrFormat(
-      "ashlar: hang: no rank has got anything done for %d s (run.hang_after = %g s, longest step %.1f s)\n",
-      quiet / 1000, options_.after_seconds, static_cast<double>(longest_ms()) / 1e3);
+  const std::string limit = options_.starting
+                                ? absl::StrFormat("the limit before the first step is %g s", options_.after_seconds)
+                                : absl::StrFormat("run.hang_after = %g s, longest step %.1f s", options_.after_seconds,
+                                                  static_cast<double>(longest_ms()) / 1e3);
+  std::string text =
+      absl::StrFormat("ashlar: hang: no rank has got anything done for %d s (%s)\n", quiet / 1000, limit);
   for (const RankSight& rank : own_) text += describe_hung(rank, now_ms, "ashlar: ");
   if (speaks()) text += conclude();
   write_whole(text);

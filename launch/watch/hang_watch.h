@@ -16,6 +16,7 @@ namespace ashlar::watch {
 
 struct HangOptions {
   double after_seconds = 0;    ///< beyond the longest step; 0: hangs are nobody's business
+  bool starting = false;       ///< before the first step: the limit is no key's
   double stall_seconds = 600;  ///< so long, if that is longer, while a rank waits for a file system
   bool stop = true;            ///< the job ends after the report
   int64_t nodes = 1;

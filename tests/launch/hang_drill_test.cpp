@@ -123,6 +123,8 @@ TEST_F(Drill, AStoppedRankIsNamedInEachPhaseSlow) {
       stall.rank = rank % 4;
       const ShellResult r = run(stall, on_four(phase.words));
       expect_named(r, str_cat("rank ", rank % 4, " of 4 on [^ ]+ is stopped \\(state T\\)"));
+      const bool starting = std::string(phase.name) == "start";
+      EXPECT_THAT(r.err, HasSubstr(starting ? "(the limit before the first step is 60 s)" : "(run.hang_after = 2 s, "));
       EXPECT_LT(seconds_, phase.hang_after + kDeadline + 8) << "start and end included";
     }
   }
