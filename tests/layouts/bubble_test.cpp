@@ -146,53 +146,117 @@ class TimeRunner final : public pipeline::Runner {
 /// Seconds that each action of each chunk of the model takes.
 using Duration = std::function<double(ActionKind, int64_t chunk, int64_t micro_batch)>;
 
-/// What a transfer costs the stage that sends: nothing, or waiting until the other stage comes to receive, as the
-/// contract of a transfer allows and messages too large for a buffer do.
-enum class Sending { kBuffered, kMeets };
+/// What a transfer costs: nothing, or waiting until the other stage has taken what is sent, as messages too large for a
+/// buffer do; a stage takes between its actions and while it waits.
+enum class Sending { kBuffered, kTaken };
 
-/// From the first computing anywhere to the last, when each action begins as soon as the one before it on its stage and
-/// the one whose rows it needs are done, from the lists of all stages alone.
-double span_of(const pipeline::ScheduleSpec& spec, Sending sending, const Duration& duration) {
-  std::vector<pipeline::Stream> streams = pipeline::make_schedules(spec);
-  std::vector<size_t> next(streams.size(), 0);
-  std::vector<double> clock(streams.size(), 0);
-  std::map<std::pair<int64_t, int64_t>, double> forwards, backwards;  // ends, by chunk of the model and micro-batch
-  std::map<std::pair<int64_t, int64_t>, std::vector<double>> came;    // to each transfer, by stage and other stage
-  std::map<std::pair<int64_t, int64_t>, size_t> met;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (size_t p = 0; p < streams.size(); ++p) {
-      for (; next[p] < streams[p].size(); ++next[p], moved = true) {
-        const pipeline::Action& a = streams[p][next[p]];
-        const auto stage = static_cast<int64_t>(p);
-        if (a.kind == ActionKind::kTransfer) {
-          if (sending == Sending::kBuffered || a.peer == stage) continue;
-          const size_t nth = met[{stage, a.peer}];
-          auto& mine = came[{stage, a.peer}];
-          const auto& theirs = came[{a.peer, stage}];
-          if (mine.size() == nth) mine.push_back(clock[p]), moved = true;
-          if (theirs.size() <= nth) break;
-          clock[p] = std::max(clock[p], theirs[nth]);
-          ++met[{stage, a.peer}];
-          continue;
-        }
-        const int64_t k = pipeline::model_chunk(stage, a.chunk, spec.stages);
-        const bool is_forward = a.kind == ActionKind::kForward, needs_nothing = a.kind == ActionKind::kBackwardWeight;
-        auto& ends = is_forward ? forwards : backwards;
-        const int64_t before = is_forward ? k - 1 : k + 1;
-        double start = clock[p];
-        if (!needs_nothing && before >= 0 && before < spec.chunks()) {
-          const auto made = ends.find({before, a.micro_batch});
-          if (made == ends.end()) break;
-          start = std::max(start, made->second);
-        }
-        clock[p] = start + duration(a.kind, k, a.micro_batch);
-        if (!needs_nothing) ends[{k, a.micro_batch}] = clock[p];
-      }
-    }
+/// The stages of a schedule in time, from the lists of all stages alone: each action begins as soon as the one before
+/// it on its stage and the transfer of its rows are done.
+class Replay {
+ public:
+  Replay(const pipeline::ScheduleSpec& spec, Sending sending, Duration duration)
+      : spec_(spec), sending_(sending), duration_(std::move(duration)), streams_(pipeline::make_schedules(spec)) {
+    stages_.resize(streams_.size());
   }
-  for (size_t p = 0; p < streams.size(); ++p) EXPECT_EQ(next[p], streams[p].size());
-  return *std::max_element(clock.begin(), clock.end());  // the first stage begins at 0
+
+  /// From the first computing anywhere to the last.
+  double span() {
+    while (advance_all() || advance_earliest()) {
+    }
+    double last = 0;
+    for (size_t p = 0; p < stages_.size(); ++p) {
+      EXPECT_EQ(stages_[p].next, streams_[p].size());
+      last = std::max(last, stages_[p].clock);
+    }
+    return last;
+  }
+
+ private:
+  using Pair = std::pair<int64_t, int64_t>;
+  struct Post {
+    double at;
+    bool sends;
+  };
+  struct Input {  // what brings the rows of an action: which transfer with which stage
+    int64_t peer;
+    size_t nth;
+  };
+  struct Stage {
+    size_t next = 0;
+    double clock = 0;
+    std::vector<std::pair<double, double>> computing;
+    std::map<std::tuple<pipeline::Payload, int64_t, int64_t>, Input> inputs;
+  };
+
+  bool advance_all() {
+    bool moved = false;
+    for (size_t p = 0; p < stages_.size(); ++p) {
+      while (stages_[p].next < streams_[p].size() && advance(p, false)) moved = true;
+    }
+    return moved;
+  }
+  // All wait for each other's time to come to theirs: nobody computes before the first of them goes on.
+  bool advance_earliest() {
+    size_t first = stages_.size();
+    double at = 0;
+    for (size_t p = 0; p < stages_.size(); ++p) {
+      if (stages_[p].next == streams_[p].size()) continue;
+      const auto ready = ready_at(p, true);
+      if (ready && (first == stages_.size() || *ready < at)) first = p, at = *ready;
+    }
+    return first < stages_.size() && advance(first, true);
+  }
+  bool advance(size_t p, bool others_idle) {
+    Stage& stage = stages_[p];
+    const pipeline::Action& a = streams_[p][stage.next];
+    const auto own = static_cast<int64_t>(p);
+    if (a.kind == ActionKind::kTransfer) {
+      auto& posts = posts_[{own, a.peer}];
+      if (a.receive)
+        stage.inputs[{a.receive->payload, a.receive->micro_batch, a.receive->chunk}] = {a.peer, posts.size()};
+      posts.push_back({stage.clock, a.send.has_value()});
+    } else {
+      const auto start = ready_at(p, others_idle);
+      if (!start) return false;
+      stage.clock = *start + duration_(a.kind, pipeline::model_chunk(own, a.chunk, spec_.stages), a.micro_batch);
+      stage.computing.emplace_back(*start, stage.clock);
+    }
+    ++stage.next;
+    return true;
+  }
+  // When a stage's next action can begin; nothing: that is not known yet.
+  std::optional<double> ready_at(size_t p, bool others_idle) const {
+    const Stage& stage = stages_[p];
+    const pipeline::Action& a = streams_[p][stage.next];
+    if (a.kind == ActionKind::kTransfer) return stage.clock;
+    const auto payload = a.kind == ActionKind::kForward ? pipeline::Payload::kActivation : pipeline::Payload::kGradient;
+    const auto input = stage.inputs.find({payload, a.micro_batch, a.chunk});
+    if (a.kind == ActionKind::kBackwardWeight || input == stage.inputs.end()) return stage.clock;
+    const auto [peer, nth] = input->second;
+    const auto own = static_cast<int64_t>(p);
+    if (peer == own) return stage.clock;
+    const auto theirs = posts_.find({peer, own});
+    if (theirs == posts_.end() || theirs->second.size() <= nth) return std::nullopt;
+    const Post& mine = posts_.at({own, peer})[nth];
+    const double met = std::max(mine.at, theirs->second[nth].at);
+    if (sending_ == Sending::kBuffered || !mine.sends) return std::max(stage.clock, met);
+    const Stage& other = stages_[static_cast<size_t>(peer)];
+    for (const auto& [start, end] : other.computing)
+      if (start <= met && met < end) return std::max(stage.clock, end);
+    if (other.clock > met || others_idle) return std::max(stage.clock, met);
+    return std::nullopt;
+  }
+
+  const pipeline::ScheduleSpec spec_;
+  const Sending sending_;
+  const Duration duration_;
+  const std::vector<pipeline::Stream> streams_;
+  std::vector<Stage> stages_;
+  std::map<Pair, std::vector<Post>> posts_;  // by stage and other stage
+};
+
+double span_of(const pipeline::ScheduleSpec& spec, Sending sending, const Duration& duration) {
+  return Replay(spec, sending, duration).span();
 }
 
 /// The shares that runs of `measure` (the same number on all ranks) gave, ascending: until kUndisturbed are within
@@ -269,7 +333,7 @@ struct Step {
   double excess(const std::vector<Computed>& computed) const {
     const double share = bubble(computed);
     EXPECT_GE(share, replayed(computed, Sending::kBuffered) - 1e-3) << "a stage began before it could";
-    return share - replayed(computed, Sending::kMeets);
+    return share - replayed(computed, Sending::kTaken);
   }
 };
 
