@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #include "core/base/strings.h"
@@ -109,13 +110,26 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
             0);
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   const auto share = std::max<int64_t>(1, cores / 2);
-  // How many threads the second rank of a long generation has.
+  // The second rank, once it has computed for longer than any start takes.
+  const auto busy_rank = [&] {
+    for (int i = 0; i < 1200; ++i, usleep(50'000)) {
+      const pid_t pid = run.find_rank_process(1).value_or(0);
+      std::ifstream file(str_cat("/proc/", pid, "/stat"));
+      std::string word;
+      for (int field = 1; field < 14 && file >> word; ++field) {
+      }
+      int64_t user = 0, system = 0;
+      if (file >> user >> system && user + system > 1.2 * static_cast<double>(sysconf(_SC_CLK_TCK))) return pid;
+    }
+    throw std::runtime_error("the second rank never got to work: " + run.read("log"));
+  };
+  // How many threads it has in a long generation.
   const auto threads = [&](const std::string& more) {
     const pid_t pid =
         run.start("launch -np 2 generate run --ids 1,2 --tokens 1000000 --tensor 2 --no-cache" + more, "log");
-    usleep(1'000'000);
-    const ShellResult r = run_shell(str_cat("grep Threads /proc/", run.rank_process(1), "/status"));
-    kill(run.rank_process(1), SIGKILL);
+    const pid_t second = busy_rank();
+    const ShellResult r = run_shell(str_cat("grep Threads /proc/", second, "/status"));
+    kill(second, SIGKILL);
     EXPECT_EQ(testing::RunFixture::wait_for(pid), 5);
     return r.out;
   };
@@ -128,8 +142,7 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
   EXPECT_EQ(nlohmann::json::parse(step.out).at("threads"), share);
 
   const pid_t pid = run.start("launch -np 2 bench step tiny.toml mesh.data=2 --steps 100000", "log");
-  usleep(1'500'000);
-  kill(run.rank_process(1), SIGKILL);
+  kill(busy_rank(), SIGKILL);
   EXPECT_EQ(testing::RunFixture::wait_for(pid), 5);
   const std::string died = "ashlar: \\[rank 1 of 2 on [^ ]+\\] died", again = ".* here: give the command again\n";
   EXPECT_THAT(run.read("log"), ::testing::ContainsRegex(died + ", last operation" + again)) << "no steps are told of";

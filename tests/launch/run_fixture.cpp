@@ -67,7 +67,7 @@ int RunFixture::wait_for(pid_t pid) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-pid_t RunFixture::rank_process(int rank) const {
+std::optional<pid_t> RunFixture::find_rank_process(int rank) const {
   const std::string variable = str_cat("OMPI_COMM_WORLD_RANK=", rank);
   std::error_code gone;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
@@ -76,6 +76,11 @@ pid_t RunFixture::rank_process(int rank) const {
     for (std::string word; std::getline(environment, word, '\0');)
       if (word == variable) return static_cast<pid_t>(std::stol(entry.path().filename().string()));
   }
+  return {};
+}
+
+pid_t RunFixture::rank_process(int rank) const {
+  if (const auto found = find_rank_process(rank)) return *found;
   throw std::runtime_error(str_cat("no rank ", rank, " runs in ", dir().string()));
 }
 

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ class RunFixture {
   static int wait_for(pid_t pid);  ///< exit code, or 128 + signal
   /// The process that is this rank of the job that Open MPI runs in the folder; throws when there is none.
   pid_t rank_process(int rank) const;
+  std::optional<pid_t> find_rank_process(int rank) const;
 
   /// The exact part of a run's metrics: for each step its line's loss, grad_norm, lr and tokens as text, and val_loss
   /// rows.
