@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -15,6 +14,7 @@
 #include "core/base/strings.h"
 #include "core/io/checksum.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/damage.h"
 
 namespace ashlar::testing {
 namespace {
@@ -56,12 +56,8 @@ class Bench {
   }
   // One bit of the byte at `share` of the file.
   void flip(const std::string& file, double share) const {
-    const auto at = static_cast<std::streamoff>(share * static_cast<double>(fs::file_size(path(file))));
-    std::fstream f(path(file), std::ios::in | std::ios::out | std::ios::binary);
-    f.seekg(at);
-    const char byte = static_cast<char>(f.get());
-    f.seekp(at);
-    f.put(static_cast<char>(byte ^ 0x10));
+    const double size = static_cast<double>(fs::file_size(path(file)));
+    flip_bit(path(file), 8 * static_cast<int64_t>(share * size) + 4);
   }
   void halve(const std::string& file) const { fs::resize_file(path(file), fs::file_size(path(file)) / 2); }
   void replace(const std::string& file, const std::string& from, const std::string& to) const {

@@ -1,10 +1,9 @@
 // What eval, generate and run.init_from read of a run's newest checkpoint, and what they do when it is damaged.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/damage.h"
 
 namespace ashlar::testing {
 namespace {
@@ -38,13 +37,6 @@ class Loading : public ::testing::Test {
     EXPECT_EQ(r.out.find("failed"), std::string::npos) << words << "\n" << r.out << r.err;
     return rchar(r.out) - rchar(nothing);
   }
-  void flip(const fs::path& path) const {
-    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    const auto middle = static_cast<std::streamoff>(fs::file_size(path) / 2);
-    const int byte = file.seekg(middle).get();
-    file.seekp(middle).put(static_cast<char>(byte ^ 1));
-    ASSERT_TRUE(file.good()) << path;
-  }
 
   static constexpr const char* kTrain =
       "train tiny.toml model.d_model=192 model.n_layers=4 model.d_ff=768 train.global_batch=1 train.micro_batch=1 "
@@ -74,7 +66,7 @@ TEST_F(Loading, DamageAnywhereMeansTheNextOlder) {
   const std::string next = str_cat(kTrain, " train.steps=1 run.init_from=run run.dir=");
   for (const char* file : {kWeights, kMoments}) {
     SCOPED_TRACE(file);
-    flip(checkpoint(2) / file);
+    flip_middle_bit(checkpoint(2) / file);
     for (const std::string& words : {std::string(kEval), std::string(kGenerate), next + file}) {
       const ShellResult r = must(words);
       const std::string said = r.out + r.err;
@@ -82,12 +74,12 @@ TEST_F(Loading, DamageAnywhereMeansTheNextOlder) {
       EXPECT_NE(said.find(file), std::string::npos) << said;
     }
     EXPECT_NE(must(kEval).out.find("step-00000001)"), std::string::npos) << "what was evaluated is said";
-    flip(checkpoint(2) / file);
+    flip_middle_bit(checkpoint(2) / file);
   }
   EXPECT_NE(must(kEval).out.find("step-00000002)"), std::string::npos);
   // The weights of the older one, not of the damaged one or of both.
   const std::string older = must("eval run/checkpoints/step-00000001 --batches 1").out;
-  flip(checkpoint(2) / kWeights);
+  flip_middle_bit(checkpoint(2) / kWeights);
   const auto loss = [](const std::string& text) { return text.substr(text.find("val_loss "), 17); };
   EXPECT_EQ(loss(must(kEval).out), loss(older));
 
@@ -99,7 +91,7 @@ TEST_F(Loading, DamageAnywhereMeansTheNextOlder) {
     EXPECT_EQ(r.code, 3) << words << r.out << r.err;
     EXPECT_NE(r.err.find(kWeights), std::string::npos) << r.err;
   }
-  flip(checkpoint(1) / kMoments);
+  flip_middle_bit(checkpoint(1) / kMoments);
   const ShellResult none = run_.ashlar(kEval);
   EXPECT_EQ(none.code, 3);
   EXPECT_NE(none.err.find("all damaged"), std::string::npos) << none.err;

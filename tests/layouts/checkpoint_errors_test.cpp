@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "parallel/checkpoint/writer.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/on_mesh.h"
+#include "tests/support/damage.h"
 #include "tests/support/ranks/outcome.h"
 #include "tests/support/ranks/shared_dir.h"
 
@@ -93,15 +93,6 @@ class CheckpointOfAll : public ::testing::Test {
   void by_one(const std::function<void()>& action) {
     if (world_.rank() == 0) action();
     comm::meet(world_);
-  }
-  /// A bit of a tensor in the middle of a file.
-  static void damage(const fs::path& path) {
-    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    const auto middle = static_cast<std::streamoff>(fs::file_size(path) / 2);
-    file.seekg(middle);
-    const int byte = file.get();
-    file.seekp(middle);
-    file.put(static_cast<char>(byte ^ 4));
   }
   std::string prefix(int rank) const {
     if (ranks_ == 1) return "[";
@@ -210,7 +201,7 @@ TEST_F(CheckpointOfAll, AnotherModelIsOneErrorThatKnowsAllStages) {
 TEST_F(CheckpointOfAll, DamageThatOneRankFindsIsEverybodys) {
   const fs::path saved = save(1).path;
   const std::string file = checkpoint::file_name(checkpoint::Group::kOptimizer, ranks_ - 1);
-  by_one([&] { damage(saved / file); });
+  by_one([&] { flip_middle_bit(saved / file, 2); });
   // On the same mesh each rank reads what it has written.
   const Outcome outcome = outcome_of(world_, [&] { load(model_, saved); });
   EXPECT_EQ(outcome.code, ExitCode::kDamagedData);
@@ -226,14 +217,14 @@ TEST_F(CheckpointOfAll, OneRankLooksForAll) {
   EXPECT_EQ(checkpoint::resolve(run_, log_, world_), newest);
   EXPECT_THAT(log_.warnings(), IsEmpty());
 
-  by_one([&] { damage(newest / "weights-00000.safetensors"); });
+  by_one([&] { flip_middle_bit(newest / "weights-00000.safetensors", 2); });
   const auto found = checkpoint::newest_good(run_, log_, world_);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->step, 1);
   EXPECT_EQ(found->path, checkpoints() / "step-00000001");
   EXPECT_EQ(log_.warnings().size(), world_.rank() == 0 ? 1U : 0U);
 
-  by_one([&] { damage(found->path / "weights-00000.safetensors"); });
+  by_one([&] { flip_middle_bit(found->path / "weights-00000.safetensors", 2); });
   EXPECT_EQ(outcome_of(world_, [&] { checkpoint::newest_good(run_, log_, world_); }).code, ExitCode::kDamagedData);
   const Outcome nothing = outcome_of(world_, [&] { checkpoint::resolve(dir_.path() / "absent", log_, world_); });
   EXPECT_EQ(nothing.code, ExitCode::kInput);

@@ -14,6 +14,7 @@
 #include "parallel/zero/shard_plan.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/on_mesh.h"
+#include "tests/support/damage.h"
 #include "tests/support/ranks/outcome.h"
 #include "tests/support/ranks/shared_dir.h"
 
@@ -32,16 +33,6 @@ int64_t bytes_read() {
     if (key == "rchar:") return value;
   }
   return -1;
-}
-
-/// Turns a bit in the middle of a file, or turns it back.
-void damage(const fs::path& file) {
-  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  const auto middle = static_cast<std::streamoff>(fs::file_size(file) / 2);
-  bytes.seekg(middle);
-  const int byte = bytes.get();
-  bytes.seekp(middle);
-  bytes.put(static_cast<char>(byte ^ 1));
 }
 
 /// Twelve megabytes of weights and 24 of moments, divided over all ranks.
@@ -105,7 +96,7 @@ TEST_F(ReadingByAll, ADamagedByteInAnyShareIsEverybodysVerdict) {
   for (int owner = 0; owner < world_.size(); ++owner) {
     const fs::path file = newer / checkpoint::file_name(checkpoint::Group::kOptimizer, owner);
     const auto flip = [&] {
-      if (world_.rank() == 0) damage(file);
+      if (world_.rank() == 0) flip_middle_bit(file);
       comm::meet(world_);
     };
     flip();
@@ -145,7 +136,7 @@ TEST_F(ReadingByAll, WeightsOfTheNewestAreLoadedAndTheRestVerifiedInOneReading) 
   for (const auto group : {checkpoint::Group::kWeights, checkpoint::Group::kOptimizer}) {
     for (int owner = 0; owner < world_.size(); ++owner) {
       const std::string file = checkpoint::file_name(group, owner);
-      if (world_.rank() == 0) damage(newer / file);
+      if (world_.rank() == 0) flip_middle_bit(newer / file);
       comm::meet(world_);
       Log log([](std::string_view) {});
       EXPECT_EQ(load_newest(log), older) << "on rank " << world_.rank();
@@ -153,7 +144,7 @@ TEST_F(ReadingByAll, WeightsOfTheNewestAreLoadedAndTheRestVerifiedInOneReading) 
         ASSERT_EQ(log.warnings().size(), 1U);
         EXPECT_THAT(log.warnings()[0], HasSubstr(file));
       }
-      if (world_.rank() == 0) damage(newer / file);
+      if (world_.rank() == 0) flip_middle_bit(newer / file);
       comm::meet(world_);
     }
   }

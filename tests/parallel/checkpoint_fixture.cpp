@@ -154,16 +154,6 @@ void patch(const std::string& path, int64_t offset, const std::string& bytes) {
   ASSERT_TRUE(file.good()) << path;
 }
 
-void flip_bit(const std::string& path, int64_t bit) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekg(bit / 8);
-  const int byte = file.get();
-  ASSERT_NE(byte, EOF) << path << " bit " << bit;
-  file.seekp(bit / 8);
-  file.put(static_cast<char>(byte ^ (1 << (bit % 8))));
-  ASSERT_TRUE(file.good()) << path;
-}
-
 std::string resealed(std::string text) {
   const size_t line = text.find('\n') + 1;
   const auto crc =

@@ -14,6 +14,7 @@
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/comm/control_plane.h"
 #include "parallel/comm/self_comm.h"
+#include "tests/support/damage.h"
 
 namespace ashlar::testing {
 
@@ -63,7 +64,6 @@ std::string slurp(const std::string& path);
 void spit(const std::string& path, const std::string& text);
 /// Bytes [offset, offset + bytes.size()) of a file replaced, in place.
 void patch(const std::string& path, int64_t offset, const std::string& bytes);
-void flip_bit(const std::string& path, int64_t bit);
 /// A manifest's text with the checksum in its first line made right again, by zlib directly.
 std::string resealed(std::string manifest);
 
