@@ -92,22 +92,38 @@ double sum_squares(const Ctx& ctx, const Tensor& t) {
 std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& store,
                                   std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab) {
   std::vector<double> squares(store.pieces().size(), 0.0);
+  // Of a range: what is left of the chunk that it begins in, then whole chunks.
+  const auto head_of = [](const nn::PieceRange& range) {
+    const int64_t into = range.first % SumSquares::kChunk;
+    return into == 0 ? 0 : std::min(range.size, SumSquares::kChunk - into);
+  };
+  const auto chunks_of = [&](const nn::PieceRange& range) {
+    const int64_t head = head_of(range);
+    return (head > 0 ? 1 : 0) + SumSquares::num_chunks(range.size - head);
+  };
   int64_t num_chunks = 0;
-  for (const nn::PieceRange& range : ranges) num_chunks += SumSquares::num_chunks(range.size);
+  for (const nn::PieceRange& range : ranges) num_chunks += chunks_of(range);
   if (num_chunks == 0) return squares;
   const Tensor partials = ctx.empty(DType::kFloat64, {num_chunks}, MemoryKind::kWorkspace);
   int64_t at = 0;
   for (const nn::PieceRange& range : ranges) {
-    const int64_t n = SumSquares::num_chunks(range.size);
-    ctx.backend.sum_squares({.x = slab.of(range).view(), .partials = partials.flat_range(at, n).mut_view()},
-                            ctx.stream);
-    at += n;
+    const Tensor x = slab.of(range);
+    const auto sum = [&](int64_t begin, int64_t size) {
+      const int64_t n = SumSquares::num_chunks(size);
+      if (n == 0) return;
+      ctx.backend.sum_squares(
+          {.x = x.flat_range(begin, size).view(), .partials = partials.flat_range(at, n).mut_view()}, ctx.stream);
+      at += n;
+    };
+    const int64_t head = head_of(range);
+    sum(0, head);
+    sum(head, range.size - head);
   }
   std::vector<double> host(num_chunks);
   ctx.backend.copy_to_host(partials.view(), host.data(), ctx.stream);
   at = 0;
   for (const nn::PieceRange& range : ranges) {
-    const int64_t n = SumSquares::num_chunks(range.size);
+    const int64_t n = chunks_of(range);
     squares[range.ref - store.pieces().data()] += std::accumulate(host.begin() + at, host.begin() + at + n, 0.0);
     at += n;
   }

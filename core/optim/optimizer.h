@@ -56,8 +56,8 @@ struct GradNorm {
   std::vector<double> squares;   ///< sum of squares of each piece, in the store's order
 };
 
-/// Sum of squares of each piece's part within `ranges`, in the store's order: chunks of 4096 from each range's start,
-/// chunk sums added in order, in fp64. A piece without a range has 0.
+/// Sum of squares of each piece's part within `ranges`, in the store's order: chunks of 4096 elements counted from the
+/// piece's start, cut where a range begins or ends; chunk sums added in order, in fp64. A piece without a range has 0.
 std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& store,
                                   std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab);
 

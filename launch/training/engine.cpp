@@ -43,7 +43,7 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
   });
   if (options_.optimizer) {
     replicas_.emplace(plan_, store_, mesh.data());
-    norms_.emplace(store_, mesh.all(), mesh.control());
+    norms_.emplace(store_, mesh);
   }
   for (const auto& chunk : chunks_) chunk->make_tables(ctx_, options_.sequence_length);
 }

@@ -16,6 +16,15 @@ std::vector<Range> even_ranges(int64_t size, int parts, int64_t align) {
   return ranges;
 }
 
+std::vector<Range> equal_ranges(int64_t size, int parts, int64_t align) {
+  ASHLAR_CHECK(size >= 0 && parts > 0 && align > 0, size, " elements in ", parts, " parts of whole ", align);
+  const int64_t each = size / (parts * align) * align;
+  std::vector<Range> ranges;
+  for (int i = 0; i < parts; ++i) ranges.push_back({.begin = i * each, .end = (i + 1) * each});
+  ranges.back().end = size;
+  return ranges;
+}
+
 std::vector<Range> ranges_of_sizes(std::span<const int64_t> sizes) {
   std::vector<Range> ranges;
   int64_t at = 0;

@@ -19,6 +19,10 @@ struct Range {
 /// elements; the last ones may be shorter or empty.
 std::vector<Range> even_ranges(int64_t size, int parts, int64_t align = 1);
 
+/// `size` elements in `parts` contiguous ranges of the same size, a multiple of `align`; what remains, fewer than
+/// parts * align elements, is the end of the last one.
+std::vector<Range> equal_ranges(int64_t size, int parts, int64_t align);
+
 /// Contiguous ranges of the given sizes, from 0.
 std::vector<Range> ranges_of_sizes(std::span<const int64_t> sizes);
 

@@ -10,12 +10,11 @@
 
 namespace ashlar::zero {
 
-GlobalNorm::GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all, comm::ControlPlane& control)
-    : store_(store), all_(all) {
+GlobalNorm::GlobalNorm(const nn::ParameterStore& store, mesh::Mesh& mesh) : store_(store), mesh_(mesh) {
   std::vector<std::string> lines;  // "name elements"
   for (const auto& ref : store.pieces()) lines.push_back(str_cat(ref.piece->name, " ", ref.piece->global_shape.size()));
   std::map<std::string, int64_t> all_pieces;
-  for (const std::string& line : comm::unite_texts(control, std::move(lines))) {
+  for (const std::string& line : comm::unite_texts(mesh.control(), std::move(lines))) {
     const size_t space = line.rfind(' ');
     all_pieces.emplace(line.substr(0, space), std::stoll(line.substr(space + 1)));
   }
@@ -36,7 +35,8 @@ optim::GradNorm GlobalNorm::of(const Ctx& ctx, std::span<const nn::PieceRange> r
     if (store_.pieces()[i].piece->counted) result.squares[place_[i]] = mine[i];
   const auto size = static_cast<int64_t>(result.squares.size());
   const MutView squares{result.squares.data(), DType::kFloat64, 1, size, size};
-  all_.all_reduce({.in = squares, .out = squares, .op = comm::ReduceOp::kSum}).wait();
+  for (comm::Communicator* axis : {&mesh_.tensor(), &mesh_.data(), &mesh_.pipeline()})
+    axis->all_reduce({.in = squares, .out = squares, .op = comm::ReduceOp::kSum}).wait();
   if (const auto bad = optim::first_non_finite(result.squares)) result.first_non_finite = names_[*bad];
   result.norm = std::sqrt(std::accumulate(result.squares.begin(), result.squares.end(), 0.0));
   return result;

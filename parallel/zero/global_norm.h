@@ -4,16 +4,17 @@
 #include <vector>
 
 #include "core/optim/optimizer.h"
-#include "parallel/comm/control_plane.h"
+#include "parallel/mesh/mesh.h"
 
 namespace ashlar::zero {
 
-/// Sums of squares over all ranks, each element of the model once: a piece's parts are added in rank order, pieces in
-/// global-name order, in fp64. On pipelines alone the same bits as one rank.
+/// Sums of squares over all ranks, each element of the model once, in fp64: a piece's parts are added over the tensor
+/// ranks, then the replicas, then the stages, each in rank order; pieces in global-name order. On pipelines alone the
+/// same bits as one rank.
 class GlobalNorm {
  public:
-  /// Called by all ranks of `all`, which must outlive it, like the store. `control` is of the same ranks.
-  GlobalNorm(const nn::ParameterStore& store, comm::Communicator& all, comm::ControlPlane& control);
+  /// Called by all ranks of `mesh`, which must outlive it, like the store.
+  GlobalNorm(const nn::ParameterStore& store, mesh::Mesh& mesh);
 
   /// Called by all ranks: the norm of what `ranges` (this rank's, of its counted pieces and of copies) say of `slab`.
   /// `squares` are those of names().
@@ -24,7 +25,7 @@ class GlobalNorm {
 
  private:
   const nn::ParameterStore& store_;
-  comm::Communicator& all_;
+  mesh::Mesh& mesh_;
   std::vector<std::string> names_;
   std::vector<int64_t> elements_;
   std::vector<size_t> place_;  // in names_, of each piece of the store

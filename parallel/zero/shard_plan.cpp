@@ -34,7 +34,7 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
     const int64_t size = offset(last) - offset(first);
     plan.buckets.push_back({.begin = offset(first),
                             .size = size,
-                            .parts = comm::even_ranges(size, static_cast<int>(spec.ranks), kAlign),
+                            .parts = comm::equal_ranges(size, static_cast<int>(spec.ranks), kAlign),
                             .first_parameter = first,
                             .last_parameter = last});
     first = last;

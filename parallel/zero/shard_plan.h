@@ -30,7 +30,8 @@ struct ShardPlan {
   nn::SlabParts owned_by(int64_t rank) const;
 };
 
-/// Parameters in their order, in buckets; each bucket in equal parts of whole 64 elements, the last ones shorter. A
+/// Parameters in their order, in buckets; each bucket in equal parts of whole 64 elements, as libraries for GPUs want
+/// them; what remains, fewer than 64 elements a replica, is the last one's. A
 /// parameter whose gradient is summed over other ranks too (a tied table, a shared KV head) is a bucket alone: what
 /// else these ranks hold differs (the first tensor rank has the biases of rows), yet all must cut it alike. Vectors
 /// that the same ranks share (norms under sequence parallel) fill buckets of their own. The store must be arranged.

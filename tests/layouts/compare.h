@@ -46,7 +46,7 @@ inline void expect_counted_once(mesh::Mesh& mesh, const nn::ParameterStore& whol
   for (const auto& ref : whole.pieces()) elements += ref.piece->global_shape.size();
   for (const auto& range : ranges) held += range.ref->piece->counted ? range.size : 0;
   EXPECT_EQ(comm::sum_of(mesh.control(), held), elements);
-  EXPECT_EQ(zero::GlobalNorm(part, mesh.all(), mesh.control()).names().size(), whole.pieces().size());
+  EXPECT_EQ(zero::GlobalNorm(part, mesh).names().size(), whole.pieces().size());
 }
 
 }  // namespace ashlar::testing

@@ -57,8 +57,7 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
     expect_close(piece.name, part.gradient(piece.name), slice_of(reference, piece), norm_of(reference), all, bound);
   }
   expect_counted_once(mesh, whole.store(), part.store(), ranges);
-  const double norm =
-      zero::GlobalNorm(part.store(), world, mesh.control()).of(part.ctx(), ranges, {.data = part.store().grads()}).norm;
+  const double norm = zero::GlobalNorm(part.store(), mesh).of(part.ctx(), ranges, {.data = part.store().grads()}).norm;
   EXPECT_NEAR(norm, all, bound * all);
 }
 

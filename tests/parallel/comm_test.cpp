@@ -29,6 +29,13 @@ TEST(Ranges, EvenOnesCoverEverythingInMultiples) {
   EXPECT_THAT(even_ranges(20, 3, 16), ElementsAre(Range{0, 16}, Range{16, 20}, Range{20, 20}));
 }
 
+TEST(Ranges, EqualOnesLeaveTheRemainderToTheLast) {
+  EXPECT_THAT(equal_ranges(100, 3, 16), ElementsAre(Range{0, 32}, Range{32, 64}, Range{64, 100}));
+  EXPECT_THAT(equal_ranges(20, 3, 16), ElementsAre(Range{0, 0}, Range{0, 0}, Range{0, 20}));
+  EXPECT_THAT(equal_ranges(96, 3, 16), ElementsAre(Range{0, 32}, Range{32, 64}, Range{64, 96}));
+  EXPECT_THAT(equal_ranges(0, 2, 64), ElementsAre(Range{0, 0}, Range{0, 0}));
+}
+
 TEST(Ranges, ChunksCoverEachRange) {
   const std::vector<Range> ranges = {{3, 13}, {13, 13}, {20, 21}};
   EXPECT_EQ(num_chunks(ranges, 4), 3);
