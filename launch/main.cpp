@@ -15,7 +15,7 @@
 #include "launch/watch/signals.h"
 #include "launch/world.h"
 #include "parallel/comm/bootstrap.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace {
 
@@ -53,7 +53,7 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
                   ExitCode::kResource, bootstrap);
     }
     return code;
-  } catch (const ashlar::comm::SharedError& error) {
+  } catch (const ashlar::comm::AllRanksError& error) {
     return bootstrap.started()->rank() == 0 ? print_error(error.what(), error.code()) : static_cast<int>(error.code());
   } catch (const ashlar::Error& error) {
     return fail(error.what(), error.code(), bootstrap);

@@ -8,9 +8,9 @@
 namespace ashlar {
 
 /// A value on its way from the replica that computed it.
-class Arrival {
+class ParamSync {
  public:
-  virtual ~Arrival() = default;
+  virtual ~ParamSync() = default;
   virtual void wait() = 0;  ///< until it is there; returns at once when it has been
 };
 
@@ -22,11 +22,11 @@ struct Weight {
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when the parameter is frozen or in inference
   int64_t contributions = 0;  ///< of this step, in main_grad or on their way into it
 
-  mutable Arrival* arrival = nullptr;  ///< of the value; null when it is there
+  mutable ParamSync* param_sync = nullptr;  ///< of the value; null when it is there
 
   /// The value, waited for if it must be.
   const Tensor& read() const {
-    if (arrival != nullptr) std::exchange(arrival, nullptr)->wait();
+    if (param_sync != nullptr) std::exchange(param_sync, nullptr)->wait();
     return value;
   }
   /// The mode for the next contribution; marks it as made.

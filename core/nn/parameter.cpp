@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/nn/slab_parts.h"
+#include "core/nn/flat_ranges.h"
 
 namespace ashlar::nn {
 
@@ -23,9 +23,9 @@ Extent Extent::part(int64_t n, int64_t parts, int64_t index) {
   return {.begin = n / parts * index, .size = n / parts, .global = n};
 }
 
-Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector<Piece> pieces) {
-  ASHLAR_CHECK(slab_size_ == 0, "parameters are added before they are arranged");
-  for (const Piece& p : pieces) {
+Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors) {
+  ASHLAR_CHECK(flat_size_ == 0, "parameters are added before they are arranged");
+  for (const ShardedTensor& p : tensors) {
     ASHLAR_CHECK(p.vector() || p.cols == shape.cols(), p.name, " has ", p.cols, " columns, its storage ", shape.cols());
     const int64_t end = p.storage_row + (p.vector() ? p.cols : p.rows);
     ASHLAR_CHECK(end <= (p.vector() ? shape.cols() : shape.rows()), p.name, " ends at ", end, " of ", shape.str());
@@ -33,15 +33,15 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
   auto parameter = std::make_unique<Parameter>();
   parameter->name = std::move(name);
   parameter->shape = shape;
-  parameter->pieces = std::move(pieces);
+  parameter->tensors = std::move(tensors);
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }
 
 uint32_t Parameter::shared_vector_axes() const {
-  const uint32_t axes = pieces.empty() ? 0 : pieces.front().sum_axes;
-  const bool all =
-      std::all_of(pieces.begin(), pieces.end(), [axes](const Piece& p) { return p.vector() && p.sum_axes == axes; });
+  const uint32_t axes = tensors.empty() ? 0 : tensors.front().grad_partial_axes;
+  const bool all = std::all_of(tensors.begin(), tensors.end(),
+                               [axes](const ShardedTensor& p) { return p.vector() && p.grad_partial_axes == axes; });
   return all ? axes : 0;
 }
 
@@ -53,52 +53,54 @@ void ParameterStore::arrange() {
   };
   std::stable_sort(parameters_.begin(), parameters_.end(),
                    [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  slab_size_ = 0;
+  flat_size_ = 0;
   for (const auto& p : parameters_) {
-    p->slab_offset = slab_size_;
-    slab_size_ += (p->shape.size() + kAlign - 1) / kAlign * kAlign;
+    p->flat_offset = flat_size_;
+    flat_size_ += (p->shape.size() + kAlign - 1) / kAlign * kAlign;
   }
 }
 
 void ParameterStore::allocate(const Ctx& ctx, bool training) {
   arrange();
-  values_ = ctx.empty(ctx.dtype, {slab_size_}, MemoryKind::kParameters);
+  values_ = ctx.empty(ctx.dtype, {flat_size_}, MemoryKind::kParameters);
   ctx.backend.fill({.dst = values_.mut_view(), .value = 0}, ctx.stream);
   if (training) {
-    grads_ = ctx.empty(ctx.accumulate(), {slab_size_}, MemoryKind::kGradients);
+    grads_ = ctx.empty(ctx.accumulate(), {flat_size_}, MemoryKind::kGradients);
     ctx.backend.fill({.dst = grads_.mut_view(), .value = 0}, ctx.stream);
   }
   for (const auto& p : parameters_) {
-    p->weight.value = values_.flat_range(p->slab_offset, p->shape.size()).reshape(p->shape);
-    if (training) p->weight.main_grad = grads_.flat_range(p->slab_offset, p->shape.size()).reshape(p->shape);
-    for (const Piece& piece : p->pieces) pieces_.push_back({p.get(), &piece, p->slab_begin(piece)});
+    p->weight.value = values_.flat_range(p->flat_offset, p->shape.size()).reshape(p->shape);
+    if (training) p->weight.main_grad = grads_.flat_range(p->flat_offset, p->shape.size()).reshape(p->shape);
+    for (const ShardedTensor& tensor : p->tensors)
+      sharded_tensors_.push_back({p.get(), &tensor, p->flat_begin(tensor)});
   }
-  std::sort(pieces_.begin(), pieces_.end(),
-            [](const PieceRef& a, const PieceRef& b) { return a.piece->name < b.piece->name; });
-  const auto twice = std::adjacent_find(pieces_.begin(), pieces_.end(), [](const PieceRef& a, const PieceRef& b) {
-    return a.piece->name == b.piece->name;
-  });
-  ASHLAR_CHECK(twice == pieces_.end(), "two tensors are named ", twice->piece->name);
+  std::sort(sharded_tensors_.begin(), sharded_tensors_.end(),
+            [](const ShardedTensorRef& a, const ShardedTensorRef& b) { return a.tensor->name < b.tensor->name; });
+  const auto twice = std::adjacent_find(
+      sharded_tensors_.begin(), sharded_tensors_.end(),
+      [](const ShardedTensorRef& a, const ShardedTensorRef& b) { return a.tensor->name == b.tensor->name; });
+  ASHLAR_CHECK(twice == sharded_tensors_.end(), "two tensors are named ", twice->tensor->name);
 }
 
-void ParameterStore::initialize(const Ctx& ctx, uint64_t seed, const Tensor& slab) const {
-  ASHLAR_CHECK(slab.size() == slab_size_, "slab of ", slab.size(), ", expected ", slab_size_);
-  nn::initialize(ctx, seed, piece_ranges(*this, SlabParts::whole(*this)), {.data = slab});
+void ParameterStore::initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const {
+  ASHLAR_CHECK(buffer.size() == flat_size_, "flat buffer of ", buffer.size(), ", expected ", flat_size_);
+  nn::initialize(ctx, seed, sharded_ranges(*this, FlatRanges::whole(*this)), {.data = buffer});
 }
 
 void ParameterStore::begin_step() {
   for (const auto& p : parameters_) p->weight.contributions = 0;
 }
 
-const ParameterStore::PieceRef* ParameterStore::find(std::string_view name) const {
-  const auto at = std::lower_bound(pieces_.begin(), pieces_.end(), name,
-                                   [](const PieceRef& ref, std::string_view n) { return ref.piece->name < n; });
-  return at != pieces_.end() && at->piece->name == name ? &*at : nullptr;
+const ParameterStore::ShardedTensorRef* ParameterStore::find(std::string_view name) const {
+  const auto at =
+      std::lower_bound(sharded_tensors_.begin(), sharded_tensors_.end(), name,
+                       [](const ShardedTensorRef& ref, std::string_view n) { return ref.tensor->name < n; });
+  return at != sharded_tensors_.end() && at->tensor->name == name ? &*at : nullptr;
 }
 
-Tensor ParameterStore::of(const Tensor& slab, const PieceRef& ref) {
-  const Tensor flat = slab.flat_range(ref.slab_begin, ref.piece->size());
-  return ref.piece->vector() ? flat : flat.reshape({ref.piece->rows, ref.piece->cols});
+Tensor ParameterStore::of(const Tensor& buffer, const ShardedTensorRef& ref) {
+  const Tensor flat = buffer.flat_range(ref.flat_begin, ref.tensor->size());
+  return ref.tensor->vector() ? flat : flat.reshape({ref.tensor->rows, ref.tensor->cols});
 }
 
 }  // namespace ashlar::nn

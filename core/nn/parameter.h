@@ -35,8 +35,8 @@ struct Extent {
 
 /// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
 /// [global_col, global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage.
-/// Init, decay, clipping, statistics, checkpoints, import and export see pieces only.
-struct Piece {
+/// Init, decay, clipping, statistics, checkpoints, import and export see tensors only.
+struct ShardedTensor {
   std::string name;  ///< global: "blocks.3.attn.q.weight"
   Role role = Role::kMatrix;
   Shape global_shape;  ///< [rows, cols], or [cols] for a vector
@@ -44,70 +44,70 @@ struct Piece {
   int64_t rows = 0, cols = 0;  ///< local extent; a vector has one row
   int64_t storage_row = 0;     ///< matrices: row of the storage; vectors: first element of the storage
   InitRule init;
-  uint32_t sum_axes = 0;  ///< groups of ranks over which the gradient must still be summed; opaque to core
-  bool counted = true;    ///< false on the ranks that hold a further copy: norms, totals and files leave it out
+  uint32_t grad_partial_axes = 0;  ///< groups of ranks over which the gradient must still be summed; opaque to core
+  bool main_replica = true;  ///< false on the ranks that hold a further copy: norms, totals and files leave it out
 
   bool vector() const { return global_shape.rank() == 1; }
   int64_t size() const { return rows * cols; }
   uint64_t site() const { return site_of(name); }  ///< of its initial values
 };
 
-/// Storage of one or more pieces that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows no piece
+/// Storage of one or more tensors that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows no tensor
 /// names (vocabulary padding) stay zero.
 struct Parameter {
   std::string name;
   Shape shape;  ///< [rows, cols] or [cols]
-  std::vector<Piece> pieces;
+  std::vector<ShardedTensor> tensors;
   Weight weight;
-  int64_t slab_offset = 0;  ///< elements from the start of the slabs
+  int64_t flat_offset = 0;  ///< elements from the start of the flat buffers
 
-  /// Where a piece's elements begin in the slabs; they are contiguous.
-  int64_t slab_begin(const Piece& piece) const {
-    return slab_offset + piece.storage_row * (piece.vector() ? 1 : shape.cols());
+  /// Where a tensor's elements begin in the flat buffers; they are contiguous.
+  int64_t flat_begin(const ShardedTensor& tensor) const {
+    return flat_offset + tensor.storage_row * (tensor.vector() ? 1 : shape.cols());
   }
-  /// The sum_axes of a parameter of vectors that all have the same ones, such as a norm; otherwise 0.
+  /// The grad_partial_axes of a parameter of vectors that all have the same ones, such as a norm; otherwise 0.
   uint32_t shared_vector_axes() const;
 };
 
-/// All parameters of a rank, in two slabs: values (storage dtype) and main gradients (accumulate dtype). Offsets are
-/// the same in both, aligned to 64 elements; the gaps are zero. Vectors that other ranks hold too come first, by their
-/// axes: replicas exchange them together, and not one small vector at a time.
+/// All parameters of a rank, in two flat buffers: values (storage dtype) and main gradients (accumulate dtype). Offsets
+/// are the same in both, aligned to 64 elements; the gaps are zero. Vectors that other ranks hold too come first, by
+/// their axes: replicas exchange them together, and not one small vector at a time.
 class ParameterStore {
  public:
-  /// Adds a parameter; pieces must tile it. The reference stays valid. Before `arrange` only.
-  Parameter& add(std::string name, const Shape& shape, std::vector<Piece> pieces);
-  /// Gives each parameter its place in the slabs.
+  /// Adds a parameter; tensors must tile it. The reference stays valid. Before `arrange` only.
+  Parameter& add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors);
+  /// Gives each parameter its place in the flat buffers.
   void arrange();
-  /// Arranges, and makes the slabs, values and gradients zero; no gradients when `training` is false.
+  /// Arranges, and makes the flat buffers, values and gradients zero; no gradients when `training` is false.
   void allocate(const Ctx& ctx, bool training);
-  /// Fills `slab` (of any floating dtype, laid out like the values) with each piece's initial values.
-  void initialize(const Ctx& ctx, uint64_t seed, const Tensor& slab) const;
+  /// Fills `flat buffer` (of any floating dtype, laid out like the values) with each tensor's initial values.
+  void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;
 
   /// Forgets the gradients of the last step.
   void begin_step();
 
-  struct PieceRef {
+  struct ShardedTensorRef {
     const Parameter* parameter;
-    const Piece* piece;
-    int64_t slab_begin;
+    const ShardedTensor* tensor;
+    int64_t flat_begin;
   };
-  /// As they were added until `arrange`; then ascending in the slabs.
+  /// As they were added until `arrange`; then ascending in the flat buffers.
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
-  /// Every piece, ordered by global name.
-  const std::vector<PieceRef>& pieces() const { return pieces_; }
-  const PieceRef* find(std::string_view name) const;
+  /// Every tensor, ordered by global name.
+  const std::vector<ShardedTensorRef>& sharded_tensors() const { return sharded_tensors_; }
+  const ShardedTensorRef* find(std::string_view name) const;
 
   const Tensor& values() const { return values_; }
   const Tensor& grads() const { return grads_; }
-  int64_t slab_size() const { return slab_size_; }
-  /// A piece's part of a slab, in the piece's shape.
-  static Tensor of(const Tensor& slab, const PieceRef& ref);
+  int64_t flat_size() const { return flat_size_; }
+  /// A tensor's part of a flat buffer, in the tensor's shape.
+  static Tensor of(const Tensor& buffer, const ShardedTensorRef& ref);
 
  private:
   std::vector<std::unique_ptr<Parameter>> parameters_;
-  std::vector<PieceRef> pieces_;
+  std::vector<ShardedTensorRef> sharded_tensors_;
   Tensor values_, grads_;
-  int64_t slab_size_ = 0;
+  int64_t flat_size_ = 0;
 };
 
 }  // namespace ashlar::nn

@@ -17,11 +17,11 @@ double decay_of(nn::Role role, const AdamWOptions& options) {
   throw Bug("[optimizer] unknown role");
 }
 
-Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options, nn::SlabParts owned)
+Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options, nn::FlatRanges owned)
     : store_(store),
       options_(options),
       owned_(std::move(owned)),
-      ranges_(nn::piece_ranges(store, owned_)),
+      ranges_(nn::sharded_ranges(store, owned_)),
       separate_master_(store.values().dtype() != ctx.accumulate()) {
   const auto zeros = [&] {
     const Tensor t = ctx.empty(ctx.accumulate(), {owned_.packed_size()}, MemoryKind::kOptimizer);
@@ -31,14 +31,14 @@ Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptio
   master_ = separate_master_ ? zeros() : store.values();
   m_ = zeros();
   v_ = zeros();
-  for (const nn::SlabPart& part : owned_.all()) {
+  for (const nn::FlatRange& part : owned_.all()) {
     std::vector<AdamWSegment>& segments = segments_.emplace_back();
-    for (const nn::PieceRange& range : ranges_) {
-      if (range.slab_begin < part.begin || range.slab_begin >= part.end()) continue;
-      segments.push_back({.offset = range.slab_begin - part.begin,
+    for (const nn::ShardedRange& range : ranges_) {
+      if (range.flat_begin < part.begin || range.flat_begin >= part.end()) continue;
+      segments.push_back({.offset = range.flat_begin - part.begin,
                           .size = range.size,
                           .lr_multiplier = 1,
-                          .weight_decay = decay_of(range.ref->piece->role, options)});
+                          .weight_decay = decay_of(range.ref->tensor->role, options)});
     }
     std::sort(segments.begin(), segments.end(),
               [](const AdamWSegment& a, const AdamWSegment& b) { return a.offset < b.offset; });
@@ -47,12 +47,12 @@ Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptio
 
 void Optimizer::initialize(const Ctx& ctx, uint64_t seed) {
   nn::initialize(ctx, seed, ranges_, master());
-  publish(ctx);
+  copy_master_to_params(ctx);
 }
 
-void Optimizer::publish(const Ctx& ctx) {
+void Optimizer::copy_master_to_params(const Ctx& ctx) {
   if (!separate_master_) return;
-  for (const nn::SlabPart& part : owned_.all()) {
+  for (const nn::FlatRange& part : owned_.all()) {
     if (part.size == 0) continue;
     ctx.backend.copy({.src = master_.flat_range(part.packed_at, part.size).view(),
                       .dst = store_.values().flat_range(part.begin, part.size).mut_view()},
@@ -62,7 +62,7 @@ void Optimizer::publish(const Ctx& ctx) {
 
 void Optimizer::step(const Ctx& ctx) {
   for (size_t i = 0; i < segments_.size(); ++i) {
-    const nn::SlabPart& part = owned_.all()[i];
+    const nn::FlatRange& part = owned_.all()[i];
     if (segments_[i].empty()) continue;
     const auto packed = [&](const Tensor& t) { return t.flat_range(part.packed_at, part.size).mut_view(); };
     const MutView values = store_.values().flat_range(part.begin, part.size).mut_view();
@@ -89,25 +89,25 @@ double sum_squares(const Ctx& ctx, const Tensor& t) {
   return std::accumulate(host.begin(), host.end(), 0.0);
 }
 
-std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& store,
-                                  std::span<const nn::PieceRange> ranges, const nn::SlabTensor& slab) {
-  std::vector<double> squares(store.pieces().size(), 0.0);
+std::vector<double> tensor_squares(const Ctx& ctx, const nn::ParameterStore& store,
+                                   std::span<const nn::ShardedRange> ranges, const nn::FlatTensor& buffer) {
+  std::vector<double> squares(store.sharded_tensors().size(), 0.0);
   // Of a range: what is left of the chunk that it begins in, then whole chunks.
-  const auto head_of = [](const nn::PieceRange& range) {
+  const auto head_of = [](const nn::ShardedRange& range) {
     const int64_t into = range.first % SumSquares::kChunk;
     return into == 0 ? 0 : std::min(range.size, SumSquares::kChunk - into);
   };
-  const auto chunks_of = [&](const nn::PieceRange& range) {
+  const auto chunks_of = [&](const nn::ShardedRange& range) {
     const int64_t head = head_of(range);
     return (head > 0 ? 1 : 0) + SumSquares::num_chunks(range.size - head);
   };
   int64_t num_chunks = 0;
-  for (const nn::PieceRange& range : ranges) num_chunks += chunks_of(range);
+  for (const nn::ShardedRange& range : ranges) num_chunks += chunks_of(range);
   if (num_chunks == 0) return squares;
   const Tensor partials = ctx.empty(DType::kFloat64, {num_chunks}, MemoryKind::kWorkspace);
   int64_t at = 0;
-  for (const nn::PieceRange& range : ranges) {
-    const Tensor x = slab.of(range);
+  for (const nn::ShardedRange& range : ranges) {
+    const Tensor x = buffer.of(range);
     const auto sum = [&](int64_t begin, int64_t size) {
       const int64_t n = SumSquares::num_chunks(size);
       if (n == 0) return;
@@ -122,9 +122,10 @@ std::vector<double> piece_squares(const Ctx& ctx, const nn::ParameterStore& stor
   std::vector<double> host(num_chunks);
   ctx.backend.copy_to_host(partials.view(), host.data(), ctx.stream);
   at = 0;
-  for (const nn::PieceRange& range : ranges) {
+  for (const nn::ShardedRange& range : ranges) {
     const int64_t n = chunks_of(range);
-    squares[range.ref - store.pieces().data()] += std::accumulate(host.begin() + at, host.begin() + at + n, 0.0);
+    squares[range.ref - store.sharded_tensors().data()] +=
+        std::accumulate(host.begin() + at, host.begin() + at + n, 0.0);
     at += n;
   }
   return squares;
@@ -136,13 +137,15 @@ std::optional<size_t> first_non_finite(std::span<const double> squares) {
   return static_cast<size_t>(at - squares.begin());
 }
 
-GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& slab) {
+GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& buffer) {
   GradNorm result;
-  result.squares = piece_squares(ctx, store, nn::piece_ranges(store, nn::SlabParts::whole(store)), {.data = slab});
-  if (const auto bad = first_non_finite(result.squares)) result.first_non_finite = store.pieces()[*bad].piece->name;
+  result.squares =
+      tensor_squares(ctx, store, nn::sharded_ranges(store, nn::FlatRanges::whole(store)), {.data = buffer});
+  if (const auto bad = first_non_finite(result.squares))
+    result.first_non_finite = store.sharded_tensors()[*bad].tensor->name;
   double total = 0;
   for (size_t i = 0; i < result.squares.size(); ++i)
-    if (store.pieces()[i].piece->counted) total += result.squares[i];
+    if (store.sharded_tensors()[i].tensor->main_replica) total += result.squares[i];
   result.norm = std::sqrt(total);
   return result;
 }

@@ -18,7 +18,7 @@
 #include "launch/training/memory.h"
 #include "launch/training/step_message.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 
@@ -59,7 +59,7 @@ SaveArguments parse(std::span<const std::string> words, const Session& session) 
 class WorkDirectory {
  public:
   WorkDirectory(std::filesystem::path path, comm::ControlPlane& ranks) : path_(std::move(path)) {
-    comm::together(ranks, [&] {
+    comm::try_on_all_ranks(ranks, [&] {
       if (ranks.rank() != 0) return;
       std::error_code error;
       const bool there = std::filesystem::exists(path_, error);
@@ -104,7 +104,7 @@ class SaveBench {
         steps_(arguments.config, bootstrap),
         config_toml_(config::to_toml(arguments.config)),
         checkpoints_({.ranks = ranks_, .log = log_, .run_dir = dir, .keep = 1}) {
-    comm::together(ranks_, [&] {
+    comm::try_on_all_ranks(ranks_, [&] {
       training::Engine& engine = steps_.engine();
       snapshot_bytes_ = checkpoints_.reserve(engine.ctx(), engine.store(), *engine.optimizer());
     });
@@ -127,7 +127,7 @@ class SaveBench {
       times_.left.push_back(now_ms() - due);
       times_.saving.push_back(loop + times_.left.back());
       checkpoints_.wait();
-      comm::together(ranks_, [&] {
+      comm::try_on_all_ranks(ranks_, [&] {
         if (!log_.warnings().empty()) throw resource_error(kWhere, "a save failed: ", log_.warnings().front());
       });
     }
@@ -214,7 +214,7 @@ void print(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_
 int run_bench_save(std::span<const std::string> words, Session& session, std::ostream& out) {
   comm::ControlPlane& ranks = session.bootstrap.control();
   SaveArguments arguments;
-  comm::together(ranks, [&] { arguments = parse(words, session); });
+  comm::try_on_all_ranks(ranks, [&] { arguments = parse(words, session); });
   const WorkDirectory dir(arguments.dir, ranks);
   SaveBench bench(arguments, dir.path(), session.bootstrap);
   for (int64_t turn = 0; turn < arguments.steps / arguments.every; ++turn) {

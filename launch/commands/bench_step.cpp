@@ -13,7 +13,7 @@
 #include "launch/commands/timing.h"
 #include "launch/training/memory.h"
 #include "launch/training/run_identity.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 
@@ -149,7 +149,7 @@ void print_comparison(std::ostream& out, const StepArguments& a, std::span<const
 int run_bench_step(std::span<const std::string> words, Session& session, std::ostream& out) {
   comm::Bootstrap& bootstrap = session.bootstrap;
   StepArguments arguments;
-  comm::together(bootstrap.control(), [&] { arguments = parse(words, session); });
+  comm::try_on_all_ranks(bootstrap.control(), [&] { arguments = parse(words, session); });
   std::vector<std::unique_ptr<StepBench>> benches;
   for (const Variant& variant : arguments.variants)
     benches.push_back(std::make_unique<StepBench>(variant.config, bootstrap));

@@ -26,7 +26,7 @@
 #include "launch/config/schema.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 
@@ -54,9 +54,9 @@ int run_with_advice(const Command& command, std::span<const std::string> words) 
   };
   try {
     return command.run(words);
-  } catch (const comm::SharedError& error) {
+  } catch (const comm::AllRanksError& error) {
     if (!std::string_view(error.what()).starts_with(kWhere)) throw;
-    throw comm::SharedError(error.code(), "memory", advised(error));
+    throw comm::AllRanksError(error.code(), "memory", advised(error));
   } catch (const Error& error) {
     if (!std::string_view(error.what()).starts_with(kWhere)) throw;
     throw Error(error.code(), "memory", advised(error));
@@ -202,7 +202,7 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
     if (found.by_all_ranks) return run_with_advice(found, rest);
     comm::ControlPlane& ranks = bootstrap.control();
     int code = 0;
-    comm::together(ranks, [&] { code = ranks.rank() == 0 ? run_with_advice(found, rest) : 0; });
+    comm::try_on_all_ranks(ranks, [&] { code = ranks.rank() == 0 ? run_with_advice(found, rest) : 0; });
     return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));
   });
 }

@@ -12,7 +12,7 @@
 #include "launch/training/datasets.h"
 #include "launch/training/model_loading.h"
 #include "launch/training/validation.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 
@@ -132,17 +132,17 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   Log& log = session.log;
   comm::ControlPlane& ranks = session.bootstrap.control();
   EvalArguments a;
-  comm::together(ranks, [&] { a = parse(words); });
+  comm::try_on_all_ranks(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   enter(session, watch::Phase::kLoading);
   const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
   std::vector<std::string> paths;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     for (const config::DataSource& s : sources_of(a, stored_config(m))) paths.push_back(s.path);
   });
   const training::SharedManifests manifests(session.bootstrap, paths);
   std::optional<training::Validation> validation;
-  comm::together(ranks, [&] { validation.emplace(open_validation(a, m, manifests, log)); });
+  comm::try_on_all_ranks(ranks, [&] { validation.emplace(open_validation(a, m, manifests, log)); });
   const auto begin = std::chrono::steady_clock::now();
   int64_t batch = 0;
   const auto tell = [&] {

@@ -9,7 +9,7 @@
 #include "launch/commands/arguments.h"
 #include "launch/training/generator.h"
 #include "launch/training/model_loading.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 
@@ -116,12 +116,12 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   Log& log = session.log;
   comm::ControlPlane& ranks = session.bootstrap.control();
   GenerateArguments a;
-  comm::together(ranks, [&] { a = parse(words); });
+  comm::try_on_all_ranks(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   enter(session, watch::Phase::kLoading);
   const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
   training::GenerateOptions& options = a.generate;
-  comm::together(ranks, [&] { options.prompt = read_prompt(a, m); });
+  comm::try_on_all_ranks(ranks, [&] { options.prompt = read_prompt(a, m); });
   if (m.tokenizer && !a.through_documents) options.stop_id = m.tokenizer->eod_id();
   std::ostream nowhere(nullptr);
   std::ostream& out = ranks.rank() == 0 ? std::cout : nowhere;

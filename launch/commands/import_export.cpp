@@ -7,7 +7,7 @@
 #include "core/base/strings.h"
 #include "launch/commands/arguments.h"
 #include "launch/hf/hf_checkpoint.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 namespace {
@@ -116,7 +116,7 @@ ExportWords parse_export(std::span<const std::string> words) {
 int run_export_command(std::span<const std::string> words, Session& session) {
   comm::ControlPlane& ranks = session.bootstrap.control();
   ExportWords parsed;
-  comm::together(ranks, [&] { parsed = parse_export(words); });
+  comm::try_on_all_ranks(ranks, [&] { parsed = parse_export(words); });
   const hf::ExportReport report =
       hf::export_checkpoint(parsed.checkpoint, parsed.directory, parsed.options, session.log, ranks);
   session.log.info(str_cat("exported ", hf::class_name(report.family), " in ", report.files.dtype, ": ",

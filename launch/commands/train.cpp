@@ -11,7 +11,7 @@
 #include "launch/training/run_identity.h"
 #include "launch/training/trainer.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 
@@ -43,7 +43,7 @@ void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig
   const std::vector<uint64_t> hashes = comm::gather_values(ranks, config::config_hash(config));
   for (size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;
-    throw comm::SharedError(
+    throw comm::AllRanksError(
         ExitCode::kInput, "config",
         absl::StrFormat(
             "rank %d has a configuration of hash %016x, expected that of rank 0, %016x; give every node the "
@@ -61,7 +61,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   comm::ControlPlane& ranks = bootstrap.control();
   std::optional<config::RawConfig> raw;
   bool restart = false;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     Arguments arguments("train", words);
     restart = arguments.flag("--restart");
     std::vector<std::string> files = arguments.positionals();
@@ -82,7 +82,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   const training::SharedManifests manifests(bootstrap, paths);
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     config::Facts facts{
         .ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = session.cores.machine};
     std::vector<config::DerivedValue> taken;

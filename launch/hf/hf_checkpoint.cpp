@@ -16,7 +16,7 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/checkpoint/save.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::hf {
 namespace {
@@ -213,7 +213,7 @@ ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const st
   checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(checkpoint::resolve(checkpoint, log, ranks), ranks);
   HfConfig config;
   model::ModelConfig stored;
-  comm::together(ranks, [&] { config = config_for(reader, options, stored); });
+  comm::try_on_all_ranks(ranks, [&] { config = config_for(reader, options, stored); });
   CheckpointSource source(reader, stored, config);
   if (source.num_added() > 0)
     log.info(str_cat("note: ", class_name(config.family), " has ", source.num_added(),

@@ -12,7 +12,7 @@
 #include "launch/hf/convert.h"
 #include "launch/hf/export_folder.h"
 #include "launch/hf/hf_model.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::hf {
 namespace {
@@ -192,7 +192,7 @@ void write_shard(const Plan& plan, size_t shard, const ExportArgs& args) {
 
 /// Called by all ranks.
 void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ranks) {
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     std::error_code error;
     if (!fs::exists(args.directory / ExportFolder::kJournalFile, error)) {
       throw input_error("export", io::printable(args.directory.string()),
@@ -205,11 +205,11 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
   for (const std::vector<size_t>& share : shares) rounds = std::max(rounds, share.size());
   // In rounds, so that one rank's full disk does not cost the others an hour.
   for (size_t round = 0; round < rounds; ++round) {
-    comm::together(ranks, [&] {
+    comm::try_on_all_ranks(ranks, [&] {
       if (round < mine.size()) write_shard(plan, mine[round], args);
     });
   }
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     if (ranks.rank() != 0) return;
     if (plan.shards.size() > 1)
       io::write_file_atomically(args.directory / kIndexFile, index_text(plan.tensors, plan.shards));
@@ -221,14 +221,14 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
 
 Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks) {
   Plan plan;
-  comm::together(ranks, [&] { plan = plan_export(args); });
+  comm::try_on_all_ranks(ranks, [&] { plan = plan_export(args); });
   std::unique_ptr<ExportFolder> folder;  // rank 0's
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     if (ranks.rank() == 0) folder = std::make_unique<ExportFolder>(args.directory, plan.shards.size(), args.log);
   });
   try {
     write_all(plan, args, ranks);
-  } catch (const comm::SharedError&) {
+  } catch (const comm::AllRanksError&) {
     if (folder) folder->remove();  // all ranks have stopped
     throw;
   } catch (...) {

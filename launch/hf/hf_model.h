@@ -93,7 +93,7 @@ struct Exported {
 ///   Host memory: a few windows of 8 MiB, and where the class stores matrices transposed (GPT2) the largest of them.
 /// Files open at a time: one to write, and the source's. Errors (exit 2): as ExportFolder, a folder that not all ranks
 /// see, a source tensor missing or of another shape, a finite value that the dtype cannot hold; exit 6 for a full disk.
-/// One of any rank is thrown by all (comm::SharedError), after the shards under way; nothing of the export is left
+/// One of any rank is thrown by all (comm::AllRanksError), after the shards under way; nothing of the export is left
 /// then. A process that is killed leaves files without a config.json, which the next export takes away.
 Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks);
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "launch/training/memory.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
 
@@ -100,7 +100,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
   step_ = -1;
   const std::string text = outcome.failure->what();
   if (last_ || failures_ == kMostFailures) {
-    comm::together(ranks_, [&] {
+    comm::try_on_all_ranks(ranks_, [&] {
       throw resource_error("checkpoint", last_ ? "the last save failed" : "three saves in a row failed", ": ", text,
                            "; the checkpoints before stay");
     });

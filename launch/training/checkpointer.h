@@ -20,7 +20,7 @@ struct CheckpointerArgs {
 
 /// The checkpoints of a run while it trains: saved in the background, said when they are there, read back, retired.
 /// Called by all ranks at the same steps. A save that fails is told in one line and tried again at the next interval;
-/// the third failure in a row ends the run with exit code 6, as does a last save that fails (comm::SharedError, or
+/// the third failure in a row ends the run with exit code 6, as does a last save that fails (comm::AllRanksError, or
 /// Error of one rank); the checkpoints of before stay, and nothing of the failed ones.
 class Checkpointer {
  public:

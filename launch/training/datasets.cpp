@@ -7,7 +7,7 @@
 #include "data/manifest.h"
 #include "data/token_dataset.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
 
@@ -75,7 +75,7 @@ std::unique_ptr<data::TokenDataset> SharedManifests::open(const std::string& pat
 }
 
 void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets) {
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     int64_t first = ranks.rank();  // of this dataset: the ranks go round over all datasets
     for (const data::WeightedDataset& d : datasets) {
       const int64_t shards = d.dataset->num_shards();

@@ -5,7 +5,7 @@
 
 #include "launch/training/layout.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/tensor/shared_gradients.h"
 
@@ -35,7 +35,7 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at().pipeline, c, stages)];
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
-  comm::together(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
+  comm::try_on_all_ranks(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
     store_.allocate(ctx_, options_.optimizer.has_value());
     if (!options_.optimizer) return;
     plan_ = zero::make_plan(store_, {.ranks = mesh.shape().data, .bucket_elems = options_.bucket_elems});
@@ -51,13 +51,13 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
 void Engine::initialize() {
   if (!optimizer_) return store_.initialize(ctx_, options_.seed, store_.values());
   optimizer_->initialize(ctx_, options_.seed);
-  share_weights();
+  start_param_sync();
 }
 
-void Engine::share_weights() { replicas_->start_weights(); }
+void Engine::start_param_sync() { replicas_->start_param_sync(); }
 
-void Engine::wait_weights() {
-  if (replicas_) replicas_->wait_weights();
+void Engine::wait_param_sync() {
+  if (replicas_) replicas_->wait_param_sync();
 }
 
 void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
@@ -89,7 +89,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
   ctx.dropout.seed = options_.seed;
   pipeline::ChunkRunner runner(ctx, chunks_, batches, stats, std::move(hooks));
   pipeline::execute(ctx, {.spec = spec,
-                          .stream = schedules_.of(spec),
+                          .actions = schedules_.of(spec),
                           .stages = mesh_.pipeline(),
                           .runner = runner,
                           .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
@@ -113,7 +113,7 @@ LossStats Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, 
   scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
   scalars_.philox_step = static_cast<uint64_t>(step);
 
-  // 2. Gradients: over micro-batches, then replicas, then whoever holds the same piece.
+  // 2. Gradients: over micro-batches, then replicas, then whoever holds the same tensor.
   LossStats stats;
   run(options_.schedule, micro_batches, stats);
   replicas_->finish();
@@ -159,22 +159,22 @@ void Engine::check_finite(const StepResult& result, int64_t step) const {
   const std::string state = weights.first_non_finite.empty() ? " the weights were not updated"
                                                              : str_cat(" the weights of ", weights.first_non_finite,
                                                                        " are not finite since an earlier update");
-  throw comm::SharedError(ExitCode::kNonFinite, "train",
-                          str_cat("step ", step, ": ", problem, state,
-                                  "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
+  throw comm::AllRanksError(ExitCode::kNonFinite, "train",
+                            str_cat("step ", step, ": ", problem, state,
+                                    "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
 }
 
 void Engine::check_state(int64_t step) const {
-  const std::pair<const char*, nn::SlabTensor> slabs[] = {{"the weights of ", optimizer_->master()},
-                                                          {"the first moments of ", optimizer_->m()},
-                                                          {"the second moments of ", optimizer_->v()}};
-  for (const auto& [what, slab] : slabs) {
-    const optim::GradNorm norm = norms_->of(ctx_, optimizer_->ranges(), slab);
+  const std::pair<const char*, nn::FlatTensor> buffers[] = {{"the weights of ", optimizer_->master()},
+                                                            {"the first moments of ", optimizer_->m()},
+                                                            {"the second moments of ", optimizer_->v()}};
+  for (const auto& [what, buffer] : buffers) {
+    const optim::GradNorm norm = norms_->of(ctx_, optimizer_->ranges(), buffer);
     if (norm.first_non_finite.empty()) continue;
-    throw comm::SharedError(ExitCode::kNonFinite, "train",
-                            str_cat("step ", step, ": ", what, norm.first_non_finite,
-                                    " are not finite after the update; nothing was saved; lower optimizer.lr or "
-                                    "resume from an earlier checkpoint"));
+    throw comm::AllRanksError(ExitCode::kNonFinite, "train",
+                              str_cat("step ", step, ": ", what, norm.first_non_finite,
+                                      " are not finite after the update; nothing was saved; lower optimizer.lr or "
+                                      "resume from an earlier checkpoint"));
   }
 }
 
@@ -187,9 +187,9 @@ void Engine::update(StepResult& result, int64_t step, double lr) {
   scalars_.beta2_correction = 1 - std::pow(o.beta2, t);
   result.clip_scale = options_.clip > 0 && result.grad_norm > options_.clip ? options_.clip / result.grad_norm : 1.0;
   scalars_.clip_scale = result.clip_scale;
-  wait_weights();
+  wait_param_sync();
   optimizer_->step(ctx_);
-  share_weights();
+  start_param_sync();
 }
 
 void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats) {

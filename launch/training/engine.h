@@ -56,9 +56,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void initialize();     ///< (all) weights from the seed
-  void share_weights();  ///< (all) after the optimizer's parts were loaded: every replica gets the others' parts
-  void wait_weights();   ///< until they are there; before values are read otherwise than by operations
+  void initialize();        ///< (all) weights from the seed
+  void start_param_sync();  ///< (all) after the optimizer's parts were loaded: every replica gets the others' parts
+  void wait_param_sync();   ///< until they are there; before values are read otherwise than by operations
 
   /// A step's first half in parts, so that what ranks tell each other is one message (step_message.h); all ranks take
   /// them in this order.
@@ -77,9 +77,9 @@ class Engine {
   StepResult forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step);
   /// (all) Clips and applies what forward_backward left. Call only when its result is finite.
   void update(StepResult& result, int64_t step, double lr);
-  /// Of the last reduce_norm, before clipping, with the sums of each piece of the model.
+  /// Of the last reduce_norm, before clipping, with the sums of each tensor of the model.
   const optim::GradNorm& gradient_norm() const { return last_norm_; }
-  /// (all) Throws SharedError(kNonFinite) naming step and tensor when loss or gradients are not finite.
+  /// (all) Throws AllRanksError(kNonFinite) naming step and tensor when loss or gradients are not finite.
   void check_finite(const StepResult& result, int64_t step) const;
   /// (all) The same for weights and moments after the update of `step`, before they are saved: a finite gradient may
   /// still push one out of range, which shows a step later, or never.

@@ -1,7 +1,7 @@
 #include "launch/training/evaluation.h"
 
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
 
@@ -24,7 +24,7 @@ std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, con
     if (asked[1] != 0) return std::nullopt;
     if (asked[0] == 0) break;
     size_t n = 0;
-    comm::together(engine.mesh().control(), [&] {  // damaged data on one rank is an error of all
+    comm::try_on_all_ranks(engine.mesh().control(), [&] {  // damaged data on one rank is an error of all
       while (n < slots.size() && (more = stream.next(batch))) slots[n++].upload(engine.ctx(), batch);
     });
     engine.evaluate(micro_batches(std::span(slots).first(n)), own);

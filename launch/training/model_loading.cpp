@@ -11,7 +11,7 @@
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/reader.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 #include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::training {
@@ -34,7 +34,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   if (reader.state()) m.step = reader.state()->step;
   EngineOptions engine;
   mesh::MeshShape shape;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     const std::string name = (m.checkpoint / checkpoint::kManifestFile).string();
     const config::RunConfig config =
         config::resolve(config::parse_config(m.config_toml, name, {}),

@@ -38,18 +38,18 @@ std::string parameter_table(const model::ModelConfig& config, const optim::AdamW
   std::vector<Group> groups;
   int64_t total = 0;
   for (const auto& parameter : store.parameters()) {
-    for (const nn::Piece& piece : parameter->pieces) {
-      const std::string kind = kind_of(piece.name);
+    for (const nn::ShardedTensor& tensor : parameter->tensors) {
+      const std::string kind = kind_of(tensor.name);
       Group* group = nullptr;
       for (Group& g : groups) group = g.kind == kind ? &g : group;
       if (group == nullptr) {
         groups.push_back(
-            {.kind = kind, .shape = piece.global_shape.str(), .init = init_text(piece.init), .role = piece.role});
+            {.kind = kind, .shape = tensor.global_shape.str(), .init = init_text(tensor.init), .role = tensor.role});
         group = &groups.back();
       }
       ++group->count;
-      group->elements += piece.size();
-      total += piece.size();
+      group->elements += tensor.size();
+      total += tensor.size();
     }
   }
   std::string text =

@@ -8,7 +8,7 @@
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
 
@@ -120,7 +120,7 @@ void Continuation::say(Log& log) const {
 
 std::optional<Origin> find_origin(const fs::path& path, comm::ControlPlane& ranks) {
   std::string name, text;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     if (ranks.rank() != 0) return;
     const auto found = look(path);
     if (!found) return;
@@ -135,7 +135,7 @@ std::optional<Origin> find_origin(const fs::path& path, comm::ControlPlane& rank
   text = comm::broadcast_text(ranks, text, 0);
   if (name.empty()) return std::nullopt;
   Origin origin{.path = name, .manifest = checkpoint::parse_part(text)};
-  comm::together(ranks, [&] { origin.config = config_of(origin.path, origin.manifest); });
+  comm::try_on_all_ranks(ranks, [&] { origin.config = config_of(origin.path, origin.manifest); });
   return origin;
 }
 

@@ -24,7 +24,7 @@
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
 
@@ -110,7 +110,7 @@ void Trainer::set_up(TrainerArgs& args) {
              checkpoint::load_weights(engine_->ctx(), load_args(reader));
              metadata_ = reader.metadata();
            }});
-      engine_->share_weights();
+      engine_->start_param_sync();
       log_.info(str_cat("weights from ", from.string(), ", a fresh optimizer"));
     } else {
       engine_->initialize();
@@ -119,13 +119,13 @@ void Trainer::set_up(TrainerArgs& args) {
   }
 
   if (c.checkpoint.every > 0 && c.checkpoint.every <= c.train.steps) {
-    comm::together(ranks_, [&] {
+    comm::try_on_all_ranks(ranks_, [&] {
       memory_.add("snapshot", checkpoints_.reserve(engine_->ctx(), engine_->store(), *engine_->optimizer()));
     });
   }
 
   watch_.board().enter(watch::Phase::kStarting);
-  comm::together(ranks_, [&] {
+  comm::try_on_all_ranks(ranks_, [&] {
     std::vector<data::WeightedDataset> again;  // for readers of their own
     for (const auto& d : args.datasets) again.push_back({d.dataset->reopened(), d.weight});
     validation_.emplace(std::move(again), stream_options(c, mesh_), c.train.eval_batches);
@@ -134,7 +134,7 @@ void Trainer::set_up(TrainerArgs& args) {
     memory_.add("data", stream->max_resident_bytes());
     reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
   });
-  comm::together(ranks_, [&] {
+  comm::try_on_all_ranks(ranks_, [&] {
     if (!first_rank_) return;
     const std::filesystem::path aside = args.restart ? directory_.set_aside() : "";
     if (!aside.empty()) log_.info(str_cat("the earlier run is now ", aside.string()));
@@ -169,11 +169,11 @@ EngineOptions Trainer::watched_options() {
 }
 
 void Trainer::open_run_directory() {
-  comm::together(ranks_, [&] {
+  comm::try_on_all_ranks(ranks_, [&] {
     const std::string note = first_rank_ ? directory_.lock() : "";
     if (!note.empty()) log_.warn(note);
   });
-  comm::together(ranks_, [&] { directory_.check_visible(); });
+  comm::try_on_all_ranks(ranks_, [&] { directory_.check_visible(); });
 }
 
 checkpoint::LoadArgs Trainer::load_args(checkpoint::CheckpointReader& reader) {
@@ -187,7 +187,7 @@ bool Trainer::restore() {
   const auto found = checkpoint::load_newest_good(
       {.path = directory_.path(), .log = log_, .ranks = ranks_, .load = [&](checkpoint::CheckpointReader& reader) {
          // The checkpoint's own configuration decides what may change, not the file beside it.
-         comm::together(ranks_, [&] {
+         comm::try_on_all_ranks(ranks_, [&] {
            const Continuation said = check_continuation(reader.path(), reader.manifest(), {config_, data_});
            if (first_rank_) said.say(log_);
          });
@@ -195,7 +195,7 @@ bool Trainer::restore() {
          metadata_ = reader.metadata();
        }});
   if (!found) return false;
-  engine_->share_weights();
+  engine_->start_param_sync();
   step_ = state.step;
   checkpoints_.loaded(*found);
   tokens_ = state.tokens;
@@ -208,7 +208,7 @@ StepResult Trainer::step(MetricsRow& row) {
   watch::RankBoard& board = watch_.board();
   board.step(step_ + 1);
   if (heard_.unread != 0) {
-    comm::together(ranks_, [&] { batches_->advance(); });  // what one reader met is an error of all
+    comm::try_on_all_ranks(ranks_, [&] { batches_->advance(); });  // what one reader met is an error of all
   } else {
     batches_->advance();
   }
@@ -279,9 +279,9 @@ void Trainer::validate() {
   const double seconds = now_sec() - begin;
   for (const SourceLoss& source : seen->sources) {
     if (std::isfinite(source.loss)) continue;
-    throw comm::SharedError(ExitCode::kNonFinite, "train",
-                            str_cat("step ", step_, ": the validation loss of ", source.path, " is ", source.loss,
-                                    "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
+    throw comm::AllRanksError(ExitCode::kNonFinite, "train",
+                              str_cat("step ", step_, ": the validation loss of ", source.path, " is ", source.loss,
+                                      "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
   }
   if (metrics_) metrics_->append_validation(step_, *seen, seconds);
   for (const std::string& line : to_lines(*seen, step_, seconds)) log_.info(line);
@@ -348,7 +348,7 @@ ExitCode Trainer::run() {
     return train();
   } catch (const Error& error) {
     // What is being saved is of an earlier step and good.
-    if (ranks_.size() == 1 || dynamic_cast<const comm::SharedError*>(&error) != nullptr) checkpoints_.wait();
+    if (ranks_.size() == 1 || dynamic_cast<const comm::AllRanksError*>(&error) != nullptr) checkpoints_.wait();
     throw;
   }
 }

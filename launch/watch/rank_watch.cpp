@@ -8,7 +8,7 @@
 
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::watch {
 
@@ -88,7 +88,7 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
   hang.nodes = m.plan.nodes;
   if (m.plan.nodes > 1) {
     const char* only = std::getenv("ASHLAR_WATCH_INTERFACE");
-    comm::together(ranks, [&] { m.listener = std::make_unique<NodeListener>(only == nullptr ? "" : only); });
+    comm::try_on_all_ranks(ranks, [&] { m.listener = std::make_unique<NodeListener>(only == nullptr ? "" : only); });
     const std::vector<NodeCard> cards = comm::gather_values(ranks, m.listener->card());
     std::array<char, 64> name{};
     m.info.host.copy(name.data(), name.size() - 1);

@@ -10,7 +10,7 @@
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -121,7 +121,7 @@ Manifest BackgroundSave::manifest_of(const std::vector<std::string>& lists) cons
 BackgroundSave::Outcome BackgroundSave::fail() {
   // One text on all ranks, which names the one that failed.
   try {
-    comm::together(ranks_, [&] {
+    comm::try_on_all_ranks(ranks_, [&] {
       if (failure_) throw *failure_;
     });
   } catch (const Error& error) {

@@ -13,7 +13,7 @@
 #include "parallel/checkpoint/partial.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -122,20 +122,20 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   }
   Log nothing([](std::string_view) {});
   auto newest = newest_of(found, ranks.rank() == 0 ? log : nothing, [&](const std::filesystem::path& path) {
-    comm::together(ranks, [&] {
+    comm::try_on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) check_has_manifest(path);
     });
     CheckpointReader reader = open_checkpoint(path, ranks);
     check(reader);
   });
-  if (!newest && !found.empty()) comm::together(ranks, [&] { throw all_damaged(found); });
+  if (!newest && !found.empty()) comm::try_on_all_ranks(ranks, [&] { throw all_damaged(found); });
   return newest;
 }
 
 /// Each rank verifies an equal share of the bytes.
 std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks) {
   return newest_good_of(rank_0, log, ranks, [&](CheckpointReader& reader) {
-    comm::together(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size()}); });
+    comm::try_on_all_ranks(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size()}); });
   });
 }
 
@@ -148,7 +148,7 @@ struct NamedFound {
 NamedFound look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   Named named;
   NamedFound result;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     if (ranks.rank() != 0) return;
     named = look_up(path);
     if (!named.checkpoint) result.found = list_folder(named.folder);
@@ -159,7 +159,7 @@ NamedFound look_up(const std::filesystem::path& path, comm::ControlPlane& ranks)
 
 std::vector<Found> list_for_all(const std::filesystem::path& run_dir, comm::ControlPlane& ranks) {
   std::vector<Found> found;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     if (ranks.rank() == 0) found = list(run_dir);
   });
   return found;
@@ -229,7 +229,8 @@ std::filesystem::path load_resolved(const LoadFoundArgs& args) {
     return *named.checkpoint;
   }
   const auto found = newest_good_of(named.found, args.log, ranks, [&](CheckpointReader& reader) {
-    comm::together(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size(), .beyond_weights = true}); });
+    comm::try_on_all_ranks(
+        ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size(), .beyond_weights = true}); });
     args.load(reader);
   });
   return found->path;
@@ -243,7 +244,7 @@ std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm:
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
                                                     comm::ControlPlane& ranks) {
   std::vector<std::filesystem::path> removed;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     if (ranks.rank() == 0) removed = remove_leftovers(run_dir, log);
   });
   return broadcast_paths(ranks, removed);

@@ -59,7 +59,7 @@ struct LoadFoundArgs {
   comm::ControlPlane& ranks;
   /// Loads from a checkpoint, by all ranks, which between them read all of it (load_newest_good; load_training does)
   /// or all of its weights (load_resolved; load_weights does); a damaged error must be thrown by all, as
-  /// comm::together does.
+  /// comm::try_on_all_ranks does.
   std::function<void(CheckpointReader& reader)> load;
 };
 /// As newest_good and then loading from it, but each byte is read once: `load` is the check, since every read is

@@ -12,7 +12,7 @@
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/convert.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -27,12 +27,12 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   return dims;
 }
 
-/// The tensors of the model, by name: the pieces of all ranks, each once.
+/// The tensors of the model, by name: the tensors of all ranks, each once.
 std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::ParameterStore& store) {
   std::vector<std::string> lines;
-  for (const auto& ref : store.pieces()) {
-    const std::vector<int64_t> dims = dims_of(ref.piece->global_shape);
-    lines.push_back(str_cat(dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.piece->name));
+  for (const auto& ref : store.sharded_tensors()) {
+    const std::vector<int64_t> dims = dims_of(ref.tensor->global_shape);
+    lines.push_back(str_cat(dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.tensor->name));
   }
   std::map<std::string, std::vector<int64_t>> all;
   for (std::string& line : comm::unite_texts(ranks, std::move(lines))) {
@@ -60,11 +60,11 @@ void check_floating(const CheckpointReader& reader) {
   }
 }
 
-/// Fills a range of a piece in a slab from the tensor NAME + suffix, rows (or parts of a row) at a time.
-void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::PieceRange& range, std::string_view suffix,
-                const nn::SlabTensor& slab) {
-  const TensorRecord& tensor = reader.at(range.ref->piece->name + std::string(suffix));
-  const Tensor flat = slab.of(range);
+/// Fills a range of a tensor in a flat buffer from the tensor NAME + suffix, rows (or parts of a row) at a time.
+void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange& range, std::string_view suffix,
+                const nn::FlatTensor& buffer) {
+  const TensorRecord& tensor = reader.at(range.ref->tensor->name + std::string(suffix));
+  const Tensor flat = buffer.of(range);
   const bool same = io::to_dtype(tensor.dtype) == flat.dtype();
   std::vector<std::byte> stored;
   std::vector<std::byte> wanted;
@@ -88,7 +88,7 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::PieceRange& 
   }
 }
 
-/// What load_training needs beyond the weights: everything in the accumulate dtype, both moments of every piece.
+/// What load_training needs beyond the weights: everything in the accumulate dtype, both moments of every tensor.
 void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model, DType accumulate) {
   if (!reader.state() || !reader.has_moments()) {
     throw input_error("checkpoint", io::printable(reader.path().string()),
@@ -122,9 +122,9 @@ void fill_weights(const Ctx& ctx, const LoadArgs& args) {
   if (args.optimizer != nullptr) {
     for (const auto& range : args.optimizer->ranges())
       fill_range(ctx, args.reader, range, "", args.optimizer->master());
-    args.optimizer->publish(ctx);
+    args.optimizer->copy_master_to_params(ctx);
   } else {
-    for (const auto& range : nn::piece_ranges(args.store, nn::SlabParts::whole(args.store)))
+    for (const auto& range : nn::sharded_ranges(args.store, nn::FlatRanges::whole(args.store)))
       fill_range(ctx, args.reader, range, "", {.data = args.store.values()});
   }
 }
@@ -163,12 +163,12 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
 
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   std::string text;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     if (ranks.rank() == 0) text = read_manifest_text(path);
   });
   text = comm::broadcast_text(ranks, text, 0);
   std::optional<CheckpointReader> reader;
-  comm::together(ranks, [&] {
+  comm::try_on_all_ranks(ranks, [&] {
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
       throw input_error("checkpoint", "expected ", io::printable(path.string()),
@@ -182,21 +182,21 @@ CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Contro
 
 void load_weights(const Ctx& ctx, const LoadArgs& args) {
   const std::vector<ExpectedTensor> model = gather_model(args.ranks, args.store);
-  comm::together(args.ranks, [&] {
+  comm::try_on_all_ranks(args.ranks, [&] {
     check_same_model(args.reader, model);
     check_floating(args.reader);
   });
-  comm::together(args.ranks, [&] { fill_weights(ctx, args); });
+  comm::try_on_all_ranks(args.ranks, [&] { fill_weights(ctx, args); });
 }
 
 TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
   ASHLAR_CHECK(args.optimizer != nullptr);
   const std::vector<ExpectedTensor> model = gather_model(args.ranks, args.store);
-  comm::together(args.ranks, [&] {
+  comm::try_on_all_ranks(args.ranks, [&] {
     check_same_model(args.reader, model);
     check_resumable(args.reader, model, ctx.accumulate());
   });
-  comm::together(args.ranks, [&] {
+  comm::try_on_all_ranks(args.ranks, [&] {
     fill_weights(ctx, args);
     // One after the other, as they lie in the files: neighbours share a chunk, which is read once.
     for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, ".m", args.optimizer->m());

@@ -28,7 +28,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks);
 
 struct LoadArgs {
-  comm::ControlPlane& ranks;  ///< that hold the model together, each its own pieces; one rank: that of a LoneRank
+  comm::ControlPlane& ranks;  ///< that hold the model together, each its own tensors; one rank: that of a LoneRank
   CheckpointReader& reader;   ///< this rank's, of the same checkpoint on all
   nn::ParameterStore& store;
   optim::Optimizer* optimizer = nullptr;
@@ -36,11 +36,11 @@ struct LoadArgs {
 
 /// Fills the weights; called by all ranks, whatever mesh wrote the checkpoint, and each reads what it needs. With an
 /// optimizer: its owned master weights, then publishes them (moments stay as they are); the other values of the store
-/// are other replicas' to publish: gather them then (zero::DataParallel::start_weights, wait_weights). Without: all of
-/// the store's values. Any of F64, F32, F16, BF16 is converted on the way: to fp64 exactly, to fp32 with one rounding
-/// to nearest even, to bf16 through fp32, so that values equal what a run would publish from its master.
-/// Host memory is bounded. Errors of any rank are thrown by all, as comm::SharedError: another model exit 2, compared
-/// with the pieces of all ranks (nothing has been changed then), damage exit 3.
+/// are other replicas' to publish: gather them then (zero::DataParallel::start_param_sync, wait_param_sync). Without:
+/// all of the store's values. Any of F64, F32, F16, BF16 is converted on the way: to fp64 exactly, to fp32 with one
+/// rounding to nearest even, to bf16 through fp32, so that values equal what a run would publish from its master. Host
+/// memory is bounded. Errors of any rank are thrown by all, as comm::AllRanksError: another model exit 2, compared with
+/// the tensors of all ranks (nothing has been changed then), damage exit 3.
 void load_weights(const Ctx& ctx, const LoadArgs& args);
 
 /// Weights and moments to the bit, for continuing a run, otherwise as load_weights with an optimizer, which must be

@@ -13,7 +13,7 @@
 #include "parallel/checkpoint/partial.h"
 #include "parallel/checkpoint/retention.h"
 #include "parallel/checkpoint/writer.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -47,7 +47,7 @@ Saved save(const Ctx& ctx, const SaveArgs& args) {
   saving.begin(ctx, args, BackgroundSave::From::kState);
   while (!saving.idle()) {
     const BackgroundSave::Outcome outcome = saving.wait_phase();
-    if (outcome.failure) comm::together(args.ranks, [&] { throw *outcome.failure; });
+    if (outcome.failure) comm::try_on_all_ranks(args.ranks, [&] { throw *outcome.failure; });
     if (outcome.saved) saved = *outcome.saved;
     if (outcome.damage) saved.warnings.push_back(*outcome.damage);
     if (outcome.verified) retention.trust(*outcome.verified);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/nn/slab_parts.h"
+#include "core/nn/flat_ranges.h"
 
 namespace ashlar::checkpoint {
 namespace {
@@ -25,19 +25,20 @@ int64_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.d
 }  // namespace
 
 std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
-  struct SlabToStore {
-    nn::SlabTensor slab;
+  struct BufferToStore {
+    nn::FlatTensor buffer;
     const char* suffix;
   };
   std::vector<File> files;
-  const auto add = [&](Group group, std::span<const nn::PieceRange> ranges, const std::vector<SlabToStore>& slabs) {
+  const auto add = [&](Group group, std::span<const nn::ShardedRange> ranges,
+                       const std::vector<BufferToStore>& buffers) {
     File file{.group = group, .name = file_name(group, source.rank)};
-    for (const SlabToStore& s : slabs) {
-      for (const nn::PieceRange& range : ranges) {
-        const nn::Piece& piece = *range.ref->piece;
-        if (!piece.counted) continue;  // a further copy is another rank's to write
-        io::TensorSpec global{.name = piece.name + s.suffix, .dtype = io::to_file_dtype(s.slab.data.dtype())};
-        for (int i = 0; i < piece.global_shape.rank(); ++i) global.shape.push_back(piece.global_shape[i]);
+    for (const BufferToStore& s : buffers) {
+      for (const nn::ShardedRange& range : ranges) {
+        const nn::ShardedTensor& tensor = *range.ref->tensor;
+        if (!tensor.main_replica) continue;  // a further copy is another rank's to write
+        io::TensorSpec global{.name = tensor.name + s.suffix, .dtype = io::to_file_dtype(s.buffer.data.dtype())};
+        for (int i = 0; i < tensor.global_shape.rank(); ++i) global.shape.push_back(tensor.global_shape[i]);
         const std::vector<nn::RangeBlock> parts = nn::blocks_of(range);
         for (size_t i = 0; i < parts.size(); ++i) {
           const nn::RangeBlock& part = parts[i];
@@ -45,7 +46,7 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
                                  .group = group,
                                  .block = {.row = part.row, .col = part.col, .rows = part.rows, .cols = part.cols},
                                  .stored_as = parts.size() == 1 ? global.name : str_cat(global.name, ".part", i)});
-          file.sources.push_back(s.slab.of(range).flat_range(part.offset, part.rows * part.cols));
+          file.sources.push_back(s.buffer.of(range).flat_range(part.offset, part.rows * part.cols));
         }
       }
     }
@@ -55,7 +56,7 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
     add(Group::kWeights, optimizer->ranges(), {{optimizer->master(), ""}});
     add(Group::kOptimizer, optimizer->ranges(), {{optimizer->m(), ".m"}, {optimizer->v(), ".v"}});
   } else {
-    const std::vector<nn::PieceRange> all = nn::piece_ranges(source.store, nn::SlabParts::whole(source.store));
+    const std::vector<nn::ShardedRange> all = nn::sharded_ranges(source.store, nn::FlatRanges::whole(source.store));
     add(Group::kWeights, all, {{{.data = source.store.values()}, ""}});
   }
   return files;

@@ -39,7 +39,7 @@ void sum_all(ControlPlane& ranks, std::span<double> values) {
 void max_all(ControlPlane& ranks, std::span<double> values) {
   ranks.reduce({.label = "max_all", .maxima = values}).wait();
 }
-void meet(ControlPlane& ranks) { ranks.reduce({.label = "meet"}).wait(); }
+void barrier(ControlPlane& ranks) { ranks.reduce({.label = "barrier"}).wait(); }
 
 std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::byte> bytes) {
   std::vector<std::string> texts;

@@ -24,7 +24,7 @@ int64_t min_of(ControlPlane& ranks, int64_t value);
 void sum_all(ControlPlane& ranks, std::span<double> values);
 void max_all(ControlPlane& ranks, std::span<double> values);
 /// Returns when all ranks have called it.
-void meet(ControlPlane& ranks);
+void barrier(ControlPlane& ranks);
 
 /// `bytes` of each rank, of one size, one after another.
 std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::byte> bytes);

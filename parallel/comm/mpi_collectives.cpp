@@ -1,7 +1,7 @@
-// Each rank owns a part of the vector. A chunk is the same stretch of every part; it goes through up to two rounds:
-//   1. collect: each rank receives its stretch from all others, and adds the operands in rank order (all_reduce,
+// Each rank owns a part of the vector. A chunk is the same slice of every part; it goes through up to two rounds:
+//   1. collect: each rank receives its slice from all others, and adds the operands in rank order (all_reduce,
 //      reduce_scatter), or receives it from the root (broadcast)
-//   2. spread: each rank sends its stretch to all others (all_reduce, all_gather, broadcast)
+//   2. spread: each rank sends its slice to all others (all_reduce, all_gather, broadcast)
 // Moves 2 (p-1)/p of the vector out of and into each rank for an all_reduce, half of that for the others: the least
 // that rank-order sums allow, and messages small enough that operands are still in a cache when they are added. A few
 // chunks are under way at once. Small all_reduces of few ranks send whole operands instead: twice the bytes, half the
@@ -95,7 +95,7 @@ class DirectAllReduce final : public Operation {
 };
 
 /// What a chunked operation does; addresses are those of the whole vector but for `own`, the caller's part alone.
-struct Course {
+struct Plan {
   std::vector<Range> parts;
   DType dtype = DType::kFloat32;
   ReduceOp reduce{};          ///< collect by adding; zero: do not
@@ -107,13 +107,13 @@ struct Course {
 
 class ChunkedOperation final : public Operation {
  public:
-  ChunkedOperation(GroupPtr group, Course course)
+  ChunkedOperation(GroupPtr group, Plan plan)
       : group_(std::move(group)),
-        course_(std::move(course)),
+        plan_(std::move(plan)),
         number_(group_->collectives++),
-        element_(size_of(course_.dtype)),
+        element_(size_of(plan_.dtype)),
         chunk_(chunk_elements(group_->tuning, group_->size, element_)),
-        chunks_(num_chunks(course_.parts, chunk_)),
+        chunks_(num_chunks(plan_.parts, chunk_)),
         slots_(static_cast<size_t>(std::min(chunks_, group_->tuning.chunks_in_flight))) {}
 
   bool advance() override {
@@ -144,7 +144,7 @@ class ChunkedOperation final : public Operation {
         slot.step = Step::kSent;
         return true;
       case Step::kSent:
-        if (course_.reduce != ReduceOp{} &&
+        if (plan_.reduce != ReduceOp{} &&
             !group_->staging->has_room_for(bytes(group_->rank, slot.chunk) * group_->size))
           return false;
         collect(slot);
@@ -158,7 +158,7 @@ class ChunkedOperation final : public Operation {
       case Step::kCollected:
         if (slot.chunk != spread_) return false;
         ++spread_;
-        if (course_.spread_to != nullptr) spread(slot);
+        if (plan_.spread_to != nullptr) spread(slot);
         slot.step = Step::kSpreading;
         return true;
       case Step::kSpreading:
@@ -176,45 +176,45 @@ class ChunkedOperation final : public Operation {
     return std::max<int64_t>(1, std::min(tuning.chunk_bytes, share) / element);
   }
 
-  Range part(int rank) const { return course_.parts[static_cast<size_t>(rank)]; }
-  Range stretch(int rank, int64_t chunk) const { return chunk_of(part(rank), chunk, chunk_); }
-  int64_t bytes(int rank, int64_t chunk) const { return stretch(rank, chunk).size() * element_; }
-  int64_t offset(int rank, int64_t chunk) const { return stretch(rank, chunk).begin * element_; }
+  Range part(int rank) const { return plan_.parts[static_cast<size_t>(rank)]; }
+  Range slice(int rank, int64_t chunk) const { return chunk_of(part(rank), chunk, chunk_); }
+  int64_t bytes(int rank, int64_t chunk) const { return slice(rank, chunk).size() * element_; }
+  int64_t offset(int rank, int64_t chunk) const { return slice(rank, chunk).begin * element_; }
   char* own(int64_t chunk) const {
-    return course_.own + (stretch(group_->rank, chunk).begin - part(group_->rank).begin) * element_;
+    return plan_.own + (slice(group_->rank, chunk).begin - part(group_->rank).begin) * element_;
   }
 
   void send_operands(Slot& slot) {
     const int me = group_->rank, tag = group_->collective_tag(number_, 0);
-    if (course_.reduce == ReduceOp{} && course_.root != me) return;
+    if (plan_.reduce == ReduceOp{} && plan_.root != me) return;
     for_each_peer(*group_, [&](int to, int) {
-      slot.messages.send(*group_, course_.in + offset(to, slot.chunk), bytes(to, slot.chunk), to, tag);
+      slot.messages.send(*group_, plan_.in + offset(to, slot.chunk), bytes(to, slot.chunk), to, tag);
     });
   }
 
   void collect(Slot& slot) {
     const int me = group_->rank, tag = group_->collective_tag(number_, 0);
     const int64_t mine = bytes(me, slot.chunk);
-    if (course_.reduce != ReduceOp{}) {
+    if (plan_.reduce != ReduceOp{}) {
       char* const place = slot.staging.data(*group_->staging, mine * group_->size);
       slot.operands.assign(static_cast<size_t>(group_->size), nullptr);
-      slot.operands[static_cast<size_t>(me)] = course_.in + offset(me, slot.chunk);
+      slot.operands[static_cast<size_t>(me)] = plan_.in + offset(me, slot.chunk);
       for_each_peer(*group_, [&](int, int from) {
         slot.operands[static_cast<size_t>(from)] = place + mine * from;
         slot.messages.receive(*group_, place + mine * from, mine, from, tag);
       });
-    } else if (course_.root >= 0 && course_.root != me) {
-      slot.messages.receive(*group_, own(slot.chunk), mine, course_.root, tag);
+    } else if (plan_.root >= 0 && plan_.root != me) {
+      slot.messages.receive(*group_, own(slot.chunk), mine, plan_.root, tag);
     }
   }
 
   void add(Slot& slot) {
-    if (course_.reduce == ReduceOp{}) return;
+    if (plan_.reduce == ReduceOp{}) return;
     reduce_in_rank_order({.operands = slot.operands,
                           .out = own(slot.chunk),
-                          .size = stretch(group_->rank, slot.chunk).size(),
-                          .dtype = course_.dtype,
-                          .op = course_.reduce});
+                          .size = slice(group_->rank, slot.chunk).size(),
+                          .dtype = plan_.dtype,
+                          .op = plan_.reduce});
     slot.staging.give_back();
   }
 
@@ -222,16 +222,15 @@ class ChunkedOperation final : public Operation {
   void spread(Slot& slot) {
     const int me = group_->rank, tag = group_->collective_tag(number_, 1);
     for_each_peer(*group_, [&](int to, int from) {
-      if (course_.root != me) {
-        slot.messages.receive(*group_, course_.spread_to + offset(from, slot.chunk), bytes(from, slot.chunk), from,
-                              tag);
+      if (plan_.root != me) {
+        slot.messages.receive(*group_, plan_.spread_to + offset(from, slot.chunk), bytes(from, slot.chunk), from, tag);
       }
-      if (course_.root != to) slot.messages.send(*group_, own(slot.chunk), bytes(me, slot.chunk), to, tag);
+      if (plan_.root != to) slot.messages.send(*group_, own(slot.chunk), bytes(me, slot.chunk), to, tag);
     });
   }
 
   GroupPtr group_;
-  Course course_;
+  Plan plan_;
   uint64_t number_;
   int64_t element_, chunk_, chunks_;
   int64_t next_ = 0, spread_ = 0, finished_ = 0;
@@ -256,22 +255,22 @@ std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce
   if (args.in.size() * size_of(args.in.dtype) * (group->size - 1) <= group->tuning.direct_bytes) {
     return std::make_shared<DirectAllReduce>(group, args);
   }
-  Course course{.parts = own_parts(*group, args.in.size(), args.in.dtype),
-                .dtype = args.in.dtype,
-                .reduce = args.op,
-                .in = static_cast<const char*>(args.in.data),
-                .spread_to = static_cast<char*>(args.out.data)};
-  course.own = part_of(args.out, course.parts[static_cast<size_t>(group->rank)]);
-  return std::make_shared<ChunkedOperation>(group, std::move(course));
+  Plan plan{.parts = own_parts(*group, args.in.size(), args.in.dtype),
+            .dtype = args.in.dtype,
+            .reduce = args.op,
+            .in = static_cast<const char*>(args.in.data),
+            .spread_to = static_cast<char*>(args.out.data)};
+  plan.own = part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]);
+  return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }
 
 std::shared_ptr<Operation> mpi_reduce_scatter(const GroupPtr& group, const ReduceScatter& args) {
   if (is_small(*group, args.parts, size_of(args.in.dtype))) return mpi_small_reduce_scatter(group, args);
-  return std::make_shared<ChunkedOperation>(group, Course{.parts = {args.parts.begin(), args.parts.end()},
-                                                          .dtype = args.in.dtype,
-                                                          .reduce = ReduceOp::kSum,
-                                                          .in = static_cast<const char*>(args.in.data),
-                                                          .own = static_cast<char*>(args.out.data)});
+  return std::make_shared<ChunkedOperation>(group, Plan{.parts = {args.parts.begin(), args.parts.end()},
+                                                        .dtype = args.in.dtype,
+                                                        .reduce = ReduceOp::kSum,
+                                                        .in = static_cast<const char*>(args.in.data),
+                                                        .own = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather& args) {
@@ -280,21 +279,21 @@ std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather
   if (place != args.in.data && args.in.size() > 0) {
     std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
   }
-  return std::make_shared<ChunkedOperation>(group, Course{.parts = {args.parts.begin(), args.parts.end()},
-                                                          .dtype = args.in.dtype,
-                                                          .own = place,
-                                                          .spread_to = static_cast<char*>(args.out.data)});
+  return std::make_shared<ChunkedOperation>(group, Plan{.parts = {args.parts.begin(), args.parts.end()},
+                                                        .dtype = args.in.dtype,
+                                                        .own = place,
+                                                        .spread_to = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast& args) {
   if (is_small(*group, args.data.size() * size_of(args.data.dtype))) return mpi_small_broadcast(group, args);
-  Course course{.parts = own_parts(*group, args.data.size(), args.data.dtype),
-                .dtype = args.data.dtype,
-                .root = args.root,
-                .in = static_cast<const char*>(args.data.data),
-                .spread_to = static_cast<char*>(args.data.data)};
-  course.own = part_of(args.data, course.parts[static_cast<size_t>(group->rank)]);
-  return std::make_shared<ChunkedOperation>(group, std::move(course));
+  Plan plan{.parts = own_parts(*group, args.data.size(), args.data.dtype),
+            .dtype = args.data.dtype,
+            .root = args.root,
+            .in = static_cast<const char*>(args.data.data),
+            .spread_to = static_cast<char*>(args.data.data)};
+  plan.own = part_of(args.data, plan.parts[static_cast<size_t>(group->rank)]);
+  return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }
 
 }  // namespace ashlar::comm

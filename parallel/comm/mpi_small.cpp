@@ -29,7 +29,7 @@ int64_t largest(std::span<const Range> parts) {
 }
 
 /// `in` and `out` are whole vectors but for `own`, the caller's part alone.
-struct SmallCourse {
+struct SmallPlan {
   std::vector<Range> parts;
   DType dtype = DType::kFloat32;
   ReduceOp reduce{};         ///< zero: do not collect
@@ -40,12 +40,12 @@ struct SmallCourse {
 
 class SmallCollective final : public Operation {
  public:
-  SmallCollective(GroupPtr group, SmallCourse course)
+  SmallCollective(GroupPtr group, SmallPlan plan)
       : group_(std::move(group)),
-        course_(std::move(course)),
+        plan_(std::move(plan)),
         number_(group_->collectives++),
-        element_(size_of(course_.dtype)),
-        stride_(largest(course_.parts) * element_) {}
+        element_(size_of(plan_.dtype)),
+        stride_(largest(plan_.parts) * element_) {}
 
   bool advance() override {
     while (messages_.test()) {
@@ -57,8 +57,8 @@ class SmallCollective final : public Operation {
  private:
   enum class Round : uint8_t { kBegin, kCollect, kSpread };
 
-  int64_t bytes(int rank) const { return course_.parts[static_cast<size_t>(rank)].size() * element_; }
-  int64_t offset(int rank) const { return course_.parts[static_cast<size_t>(rank)].begin * element_; }
+  int64_t bytes(int rank) const { return plan_.parts[static_cast<size_t>(rank)].size() * element_; }
+  int64_t offset(int rank) const { return plan_.parts[static_cast<size_t>(rank)].begin * element_; }
   int ahead(int distance) const { return (group_->rank + distance) % group_->size; }
   int behind(int distance) const { return (group_->rank + group_->size - distance) % group_->size; }
 
@@ -66,7 +66,7 @@ class SmallCollective final : public Operation {
   bool step() {
     switch (round_) {
       case Round::kBegin:
-        if (course_.reduce == ReduceOp{}) {
+        if (plan_.reduce == ReduceOp{}) {
           begin_spread();
         } else {
           begin_collect();
@@ -79,7 +79,7 @@ class SmallCollective final : public Operation {
           return true;
         }
         add();
-        if (course_.out == nullptr) return false;
+        if (plan_.out == nullptr) return false;
         begin_spread();
         return true;
       case Round::kSpread:
@@ -101,8 +101,7 @@ class SmallCollective final : public Operation {
     distance_ = 1;
     blocks_.resize(static_cast<size_t>(stride_ * group_->size));
     for (int i = 0; i < group_->size; ++i) {
-      if (bytes(ahead(i)) > 0)
-        std::memcpy(block(i), course_.in + offset(ahead(i)), static_cast<size_t>(bytes(ahead(i))));
+      if (bytes(ahead(i)) > 0) std::memcpy(block(i), plan_.in + offset(ahead(i)), static_cast<size_t>(bytes(ahead(i))));
     }
   }
   /// Bytes of the blocks that leave `rank` at this distance: block i has gone i % distance ranks and belongs to the
@@ -144,10 +143,10 @@ class SmallCollective final : public Operation {
       operands[static_cast<size_t>(rank)] = block((group_->rank + group_->size - rank) % group_->size);
     }
     reduce_in_rank_order({.operands = operands,
-                          .out = course_.own,
+                          .out = plan_.own,
                           .size = bytes(group_->rank) / element_,
-                          .dtype = course_.dtype,
-                          .op = course_.reduce});
+                          .dtype = plan_.dtype,
+                          .op = plan_.reduce});
   }
 
   // The parts of this rank and those ahead of it, one after another.
@@ -157,7 +156,7 @@ class SmallCollective final : public Operation {
     int64_t all = 0;
     for (int rank = 0; rank < group_->size; ++rank) all += bytes(rank);
     parts_.resize(static_cast<size_t>(all));
-    std::copy(course_.own, course_.own + bytes(group_->rank), parts_.data());
+    std::copy(plan_.own, plan_.own + bytes(group_->rank), parts_.data());
   }
   int64_t bytes_from(int rank, int count) const {
     int64_t sum = 0;
@@ -176,16 +175,16 @@ class SmallCollective final : public Operation {
     const char* at = parts_.data();
     for (int i = 0; i < group_->size; ++i) {
       const int64_t size = bytes(ahead(i));
-      if (i > 0) std::copy(at, at + size, course_.out + offset(ahead(i)));
-      if (i == 0 && course_.own != course_.out + offset(group_->rank)) {
-        std::copy(at, at + size, course_.out + offset(group_->rank));
+      if (i > 0) std::copy(at, at + size, plan_.out + offset(ahead(i)));
+      if (i == 0 && plan_.own != plan_.out + offset(group_->rank)) {
+        std::copy(at, at + size, plan_.out + offset(group_->rank));
       }
       at += size;
     }
   }
 
   GroupPtr group_;
-  SmallCourse course_;
+  SmallPlan plan_;
   uint64_t number_;
   int64_t element_, stride_;
   Round round_ = Round::kBegin;
@@ -269,21 +268,21 @@ bool is_small(const MpiGroup& group, std::span<const Range> parts, int64_t eleme
 }
 
 std::shared_ptr<Operation> mpi_small_all_reduce(const GroupPtr& group, const AllReduce& args) {
-  SmallCourse course{.parts = even_ranges(args.in.size(), group->size),
-                     .dtype = args.in.dtype,
-                     .reduce = args.op,
-                     .in = static_cast<const char*>(args.in.data),
-                     .out = static_cast<char*>(args.out.data)};
-  course.own = part_of(args.out, course.parts[static_cast<size_t>(group->rank)]);
-  return std::make_shared<SmallCollective>(group, std::move(course));
+  SmallPlan plan{.parts = even_ranges(args.in.size(), group->size),
+                 .dtype = args.in.dtype,
+                 .reduce = args.op,
+                 .in = static_cast<const char*>(args.in.data),
+                 .out = static_cast<char*>(args.out.data)};
+  plan.own = part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]);
+  return std::make_shared<SmallCollective>(group, std::move(plan));
 }
 
 std::shared_ptr<Operation> mpi_small_reduce_scatter(const GroupPtr& group, const ReduceScatter& args) {
-  return std::make_shared<SmallCollective>(group, SmallCourse{.parts = {args.parts.begin(), args.parts.end()},
-                                                              .dtype = args.in.dtype,
-                                                              .reduce = ReduceOp::kSum,
-                                                              .in = static_cast<const char*>(args.in.data),
-                                                              .own = static_cast<char*>(args.out.data)});
+  return std::make_shared<SmallCollective>(group, SmallPlan{.parts = {args.parts.begin(), args.parts.end()},
+                                                            .dtype = args.in.dtype,
+                                                            .reduce = ReduceOp::kSum,
+                                                            .in = static_cast<const char*>(args.in.data),
+                                                            .own = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_small_all_gather(const GroupPtr& group, const AllGather& args) {
@@ -291,10 +290,10 @@ std::shared_ptr<Operation> mpi_small_all_gather(const GroupPtr& group, const All
   if (place != args.in.data && args.in.size() > 0) {
     std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
   }
-  return std::make_shared<SmallCollective>(group, SmallCourse{.parts = {args.parts.begin(), args.parts.end()},
-                                                              .dtype = args.in.dtype,
-                                                              .own = place,
-                                                              .out = static_cast<char*>(args.out.data)});
+  return std::make_shared<SmallCollective>(group, SmallPlan{.parts = {args.parts.begin(), args.parts.end()},
+                                                            .dtype = args.in.dtype,
+                                                            .own = place,
+                                                            .out = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_small_broadcast(const GroupPtr& group, const Broadcast& args) {

@@ -20,8 +20,8 @@ Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, con
     return LinearPart{.name = part, .rows = rows, .bias = bias, .init = matrix_init(c, rows.global, C.global, false)};
   };
   const auto shared = [&](LinearPart part) {  // a KV head that several ranks may hold
-    part.sum_axes = slices_.kv_sum_axes;
-    part.counted = slices_.kv_counted;
+    part.grad_partial_axes = slices_.kv_grad_partial_axes;
+    part.main_replica = slices_.kv_main_replica;
     return part;
   };
   norm1_ = NormLayer(store, name_ + ".norm1", c, tp);

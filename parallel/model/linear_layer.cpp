@@ -6,7 +6,7 @@ namespace ashlar::model {
 
 LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::Extent& cols,
                          const std::vector<LinearPart>& parts) {
-  std::vector<nn::Piece> weights, biases;
+  std::vector<nn::ShardedTensor> weights, biases;
   int64_t rows = 0;
   for (const LinearPart& part : parts) {
     weights.push_back({.name = part.name + ".weight",
@@ -18,8 +18,8 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
                        .cols = cols.size,
                        .storage_row = rows,
                        .init = part.init,
-                       .sum_axes = part.sum_axes,
-                       .counted = part.counted});
+                       .grad_partial_axes = part.grad_partial_axes,
+                       .main_replica = part.main_replica});
     if (part.bias) {
       biases.push_back({.name = part.name + ".bias",
                         .role = nn::Role::kBias,
@@ -29,8 +29,8 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
                         .cols = part.rows.size,
                         .storage_row = rows,
                         .init = {.rule = "0"},
-                        .sum_axes = part.sum_axes,
-                        .counted = part.counted});
+                        .grad_partial_axes = part.grad_partial_axes,
+                        .main_replica = part.main_replica});
     }
     rows += part.rows.size;
   }

@@ -15,12 +15,12 @@ struct LinearPart {
   nn::Extent rows;   ///< those of this rank
   bool bias = false;
   nn::InitRule init;
-  uint32_t sum_axes = 0;  ///< as of nn::Piece
-  bool counted = true;    ///< as of nn::Piece
+  uint32_t grad_partial_axes = 0;  ///< as of nn::ShardedTensor
+  bool main_replica = true;        ///< as of nn::ShardedTensor
 };
 
 /// Storage for this rank's part of one or more matrices that multiply the same rows: [sum of rows, cols]. The bias
-/// vector exists when any part has one; the other parts' entries of it belong to no piece and stay zero.
+/// vector exists when any part has one; the other parts' entries of it belong to no tensor and stay zero.
 /// Split by rows it is Megatron's column-parallel linear (the result is this rank's columns), split by cols the
 /// row-parallel one (the result is a partial sum; its bias lives on one rank alone, so that it is added once).
 /// Source: Shoeybi et al. 2019 (arXiv:1909.08053), section 3.

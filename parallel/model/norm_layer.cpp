@@ -6,15 +6,15 @@ namespace {
 
 nn::Parameter* vector_parameter(nn::ParameterStore& store, const std::string& name, int64_t width,
                                 const nn::InitRule& init, const tensor::TensorParallel& tp) {
-  const nn::Piece piece{.name = name,
-                        .role = nn::Role::kNorm,
-                        .global_shape = Shape{width},
-                        .rows = 1,
-                        .cols = width,
-                        .init = init,
-                        .sum_axes = tp.sequence_parallel ? tensor::kSumTensor : 0U,
-                        .counted = tp.rank() == 0};
-  return &store.add(name, Shape{width}, {piece});
+  const nn::ShardedTensor tensor{.name = name,
+                                 .role = nn::Role::kNorm,
+                                 .global_shape = Shape{width},
+                                 .rows = 1,
+                                 .cols = width,
+                                 .init = init,
+                                 .grad_partial_axes = tp.sequence_parallel ? tensor::kPartialTensor : 0U,
+                                 .main_replica = tp.rank() == 0};
+  return &store.add(name, Shape{width}, {tensor});
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace ashlar::model {
 namespace {
 
 /// Rows of a named table, padded to `storage_rows`.
-nn::Parameter* table(nn::ParameterStore& store, const nn::Piece& piece, int64_t storage_rows) {
-  return &store.add(piece.name, {storage_rows, piece.cols}, {piece});
+nn::Parameter* table(nn::ParameterStore& store, const nn::ShardedTensor& tensor, int64_t storage_rows) {
+  return &store.add(tensor.name, {storage_rows, tensor.cols}, {tensor});
 }
 
 }  // namespace
@@ -26,15 +26,15 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   const int64_t V_loc = std::clamp<int64_t>(V - vocab.begin, 0, vocab.size);
   const bool two_copies = config_.tied && range.embedding != range.head;
   const auto vocabulary = [&](const std::string& name, nn::Role role, const nn::InitRule& init) {
-    return nn::Piece{.name = name,
-                     .role = role,
-                     .global_shape = {V, C},
-                     .global_row = vocab.begin,
-                     .rows = V_loc,
-                     .cols = C,
-                     .init = init,
-                     .sum_axes = two_copies ? tensor::kSumStages : 0U,
-                     .counted = !two_copies || range.embedding};
+    return nn::ShardedTensor{.name = name,
+                             .role = role,
+                             .global_shape = {V, C},
+                             .global_row = vocab.begin,
+                             .rows = V_loc,
+                             .cols = C,
+                             .init = init,
+                             .grad_partial_axes = two_copies ? tensor::kPartialStages : 0U,
+                             .main_replica = !two_copies || range.embedding};
   };
   const auto tokens = [&] {
     return table(store, vocabulary("embed.tokens.weight", nn::Role::kEmbedding, table_init(config_)), vocab.size);
@@ -63,14 +63,14 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
     head_ = table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, V, C, false)), vocab.size);
   }
   if (config_.bias.lm_head) {
-    const nn::Piece piece{.name = "head.bias",
-                          .role = nn::Role::kBias,
-                          .global_shape = Shape{V},
-                          .global_col = vocab.begin,
-                          .rows = 1,
-                          .cols = V_loc,
-                          .init = {.rule = "0"}};
-    head_bias_ = &store.add("head.bias", Shape{vocab.size}, {piece});
+    const nn::ShardedTensor tensor{.name = "head.bias",
+                                   .role = nn::Role::kBias,
+                                   .global_shape = Shape{V},
+                                   .global_col = vocab.begin,
+                                   .rows = 1,
+                                   .cols = V_loc,
+                                   .init = {.rule = "0"}};
+    head_bias_ = &store.add("head.bias", Shape{vocab.size}, {tensor});
   }
 }
 

@@ -101,7 +101,7 @@ void execute(const Ctx& ctx, const Execution& e) {
   Mail mail(ctx, e);
   const auto activation = [&](const Action& a) { return Message{Payload::kActivation, a.micro_batch, a.chunk}; };
   const auto gradient = [&](const Action& a) { return Message{Payload::kGradient, a.micro_batch, a.chunk}; };
-  for (const Action& a : e.stream) {
+  for (const Action& a : e.actions) {
     if (e.before) e.before(a);
     const int64_t chunk = model_chunk(stage, a.chunk, P);
     switch (a.kind) {

@@ -12,7 +12,7 @@ namespace ashlar::pipeline {
 /// What a stage needs to run its list.
 struct Execution {
   const ScheduleSpec& spec;
-  const Stream& stream;        ///< this stage's list
+  const ActionList& actions;   ///< this stage's list
   comm::Communicator& stages;  ///< one rank a stage, in order
   Runner& runner;
   Shape rows;  ///< [N_loc, C] of the hidden state that travels; equal for all micro-batches

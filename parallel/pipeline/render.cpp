@@ -28,13 +28,14 @@ std::string label_of(const ScheduleSpec& spec, const Action& action) {
 }
 
 /// The largest number of columns for a unit of time that fits, and no more than the labels ask for.
-double scale_of(const ScheduleSpec& spec, const std::vector<Stream>& streams, const Simulation& run, int64_t columns) {
+double scale_of(const ScheduleSpec& spec, const std::vector<ActionList>& lists, const Simulation& run,
+                int64_t columns) {
   double wanted = 0;
-  for (size_t stage = 0; stage < streams.size(); ++stage) {
-    for (size_t i = 0; i < streams[stage].size(); ++i) {
+  for (size_t stage = 0; stage < lists.size(); ++stage) {
+    for (size_t i = 0; i < lists[stage].size(); ++i) {
       const double length = run.stages[stage].spans[i].end - run.stages[stage].spans[i].start;
-      if (length <= 0 || streams[stage][i].kind == ActionKind::kTransfer) continue;
-      wanted = std::max(wanted, static_cast<double>(label_of(spec, streams[stage][i]).size()) / length);
+      if (length <= 0 || lists[stage][i].kind == ActionKind::kTransfer) continue;
+      wanted = std::max(wanted, static_cast<double>(label_of(spec, lists[stage][i]).size()) / length);
     }
   }
   return run.time > 0 ? std::min(wanted, static_cast<double>(columns) / run.time) : 0;
@@ -42,21 +43,21 @@ double scale_of(const ScheduleSpec& spec, const std::vector<Stream>& streams, co
 
 }  // namespace
 
-std::string render(const ScheduleSpec& spec, const std::vector<Stream>& streams, const Simulation& run,
+std::string render(const ScheduleSpec& spec, const std::vector<ActionList>& lists, const Simulation& run,
                    int64_t columns) {
-  const double scale = scale_of(spec, streams, run, columns);
+  const double scale = scale_of(spec, lists, run, columns);
   const auto column = [scale](double time) { return static_cast<size_t>(std::floor(time * scale + 0.5)); };
   std::string text = absl::StrFormat(
       "time %g, bubble %.1f%%; F forward, B backward, I and W its input and weight parts, ~ transfer, number: "
       "micro-batch%s\n",
       run.time, 100 * run.bubble_fraction, spec.virtual_stages > 1 ? ".chunk" : "");
   const size_t digits = str_cat(spec.stages - 1).size();
-  for (size_t stage = 0; stage < streams.size(); ++stage) {
+  for (size_t stage = 0; stage < lists.size(); ++stage) {
     std::string row(column(run.time), '.');
-    for (size_t i = 0; i < streams[stage].size(); ++i) {
+    for (size_t i = 0; i < lists[stage].size(); ++i) {
       const Span span = run.stages[stage].spans[i];
       const size_t begin = column(span.start), width = column(span.end) - begin;
-      std::string cell = label_of(spec, streams[stage][i]);
+      std::string cell = label_of(spec, lists[stage][i]);
       const char fill = cell[0] == letter_of(ActionKind::kTransfer) ? cell[0] : '-';
       if (cell.size() > width) cell.resize(1);
       cell.resize(width, fill);

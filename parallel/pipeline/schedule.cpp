@@ -150,14 +150,14 @@ std::vector<std::vector<Round>> all_rounds(const ScheduleSpec& spec) {
 
 }  // namespace
 
-std::vector<Stream> make_schedules(const ScheduleSpec& spec) { return add_transfers(spec, all_rounds(spec)); }
+std::vector<ActionList> make_schedules(const ScheduleSpec& spec) { return add_transfers(spec, all_rounds(spec)); }
 
-Stream make_schedule(const ScheduleSpec& spec, int64_t stage) {
+ActionList make_schedule(const ScheduleSpec& spec, int64_t stage) {
   ASHLAR_CHECK(stage >= 0 && stage < spec.stages, "stage ", stage, " of ", spec.stages);
   return add_transfers_of(spec, all_rounds(spec), stage);
 }
 
-const Stream& StageSchedules::of(const ScheduleSpec& spec) {
+const ActionList& StageSchedules::of(const ScheduleSpec& spec) {
   for (const auto& [made, list] : lists_)
     if (made == spec) return list;
   return lists_.emplace_back(spec, make_schedule(spec, stage_)).second;

@@ -90,15 +90,15 @@ struct Action {
 
 std::string describe(const Action& action);  ///< "forward of micro-batch 3 on chunk 0", for errors and logs
 
-using Stream = std::vector<Action>;
+using ActionList = std::vector<Action>;
 
 /// The lists of all stages: [stages]. Pure and deterministic. The backwards of a chunk run in ascending order of
 /// micro-batches, and so do its weight backwards: gradients are summed in the same order whatever the schedule.
 /// Transfers stand right before the action that needs them, in the order of one global list, so that no meeting can
 /// wait for one behind it, buffered or not. Input error for sizes below 1 and for V > 1 where the table above says 1.
-std::vector<Stream> make_schedules(const ScheduleSpec& spec);
+std::vector<ActionList> make_schedules(const ScheduleSpec& spec);
 /// The list of one stage.
-Stream make_schedule(const ScheduleSpec& spec, int64_t stage);
+ActionList make_schedule(const ScheduleSpec& spec, int64_t stage);
 
 /// The lists of one stage, each made when it is first asked for: a step costs a look-up, however many stages and
 /// micro-batches there are.
@@ -107,12 +107,12 @@ class StageSchedules {
   explicit StageSchedules(int64_t stage) : stage_(stage) {}
 
   /// Stays where it is. Errors as of make_schedule.
-  const Stream& of(const ScheduleSpec& spec);
+  const ActionList& of(const ScheduleSpec& spec);
   int64_t made() const { return static_cast<int64_t>(lists_.size()); }  ///< how often one was computed
 
  private:
   int64_t stage_;
-  std::list<std::pair<ScheduleSpec, Stream>> lists_;
+  std::list<std::pair<ScheduleSpec, ActionList>> lists_;
 };
 
 }  // namespace ashlar::pipeline

@@ -20,31 +20,31 @@ struct Chunk {
   int64_t weights_done = 0;  // and of the weights
 };
 
-struct Stage {
-  const Stream* stream = nullptr;
+struct SimStage {
+  const ActionList* list = nullptr;
   std::vector<Chunk> chunks;
   double clock = 0;
   int64_t live = 0, queued = 0;
   StageRun run;
 
   size_t at() const { return run.spans.size(); }  // index of the next action
-  bool done() const { return at() == stream->size(); }
-  const Action& action() const { return (*stream)[at()]; }
+  bool done() const { return at() == list->size(); }
+  const Action& action() const { return (*list)[at()]; }
 };
 
 class Simulator {
  public:
-  Simulator(const ScheduleSpec& spec, const std::vector<Stream>& streams, const Costs& costs)
+  Simulator(const ScheduleSpec& spec, const std::vector<ActionList>& lists, const Costs& costs)
       : spec_(spec), costs_(costs) {
-    ASHLAR_CHECK(static_cast<int64_t>(streams.size()) == spec.stages, streams.size(), " streams of ", spec.stages);
+    ASHLAR_CHECK(static_cast<int64_t>(lists.size()) == spec.stages, lists.size(), " lists of ", spec.stages);
     for (const auto* list : {&costs.forward, &costs.backward_input, &costs.backward_weight}) {
       ASHLAR_CHECK(static_cast<int64_t>(list->size()) == spec.chunks(), list->size(), " costs of ", spec.chunks());
       for (const double cost : *list) ASHLAR_CHECK(std::isfinite(cost) && cost >= 0, "cost ", cost);
     }
     ASHLAR_CHECK(std::isfinite(costs.latency) && costs.latency >= 0, "latency ", costs.latency);
     const Chunk fresh{.micro_batches = std::vector<Progress>(static_cast<size_t>(spec.micro_batches))};
-    for (const Stream& stream : streams) {
-      stages_.push_back({.stream = &stream, .chunks = {static_cast<size_t>(spec.virtual_stages), fresh}});
+    for (const ActionList& list : lists) {
+      stages_.push_back({.list = &list, .chunks = {static_cast<size_t>(spec.virtual_stages), fresh}});
     }
   }
 
@@ -57,9 +57,9 @@ class Simulator {
     }
     check_end();
     Simulation result;
-    for (const Stage& stage : stages_) result.time = std::max(result.time, stage.clock);
+    for (const SimStage& stage : stages_) result.time = std::max(result.time, stage.clock);
     double idle = 0;
-    for (Stage& stage : stages_) {
+    for (SimStage& stage : stages_) {
       stage.run.idle = result.time - stage.run.busy;
       idle += stage.run.idle;
       result.stages.push_back(std::move(stage.run));
@@ -69,10 +69,10 @@ class Simulator {
   }
 
  private:
-  Stage& stage(int64_t index) { return stages_[static_cast<size_t>(index)]; }
+  SimStage& stage(int64_t index) { return stages_[static_cast<size_t>(index)]; }
 
   std::string where(int64_t index) {
-    const Stage& s = stage(index);
+    const SimStage& s = stage(index);
     if (s.done()) return str_cat("stage ", index, " is done");
     return str_cat("stage ", index, " at action ", s.at(), " (", describe(s.action()), ")");
   }
@@ -87,7 +87,7 @@ class Simulator {
 
   /// Runs the next action of a stage if it need not wait.
   bool advance(int64_t index) {
-    Stage& s = stage(index);
+    SimStage& s = stage(index);
     if (s.done()) return false;
     if (s.action().kind == ActionKind::kTransfer) return meet(index);
     compute(index);
@@ -101,7 +101,7 @@ class Simulator {
   }
 
   void compute(int64_t index) {
-    Stage& s = stage(index);
+    SimStage& s = stage(index);
     const Action& action = s.action();
     Chunk& chunk = chunk_at(index, action.micro_batch, action.chunk);
     Progress& progress = chunk.micro_batches[static_cast<size_t>(action.micro_batch)];
@@ -140,7 +140,7 @@ class Simulator {
     s.clock += cost;
   }
 
-  static void note_peaks(Stage& s) {
+  static void note_peaks(SimStage& s) {
     s.run.live = std::max(s.run.live, s.live);
     s.run.queued = std::max(s.run.queued, s.queued);
     s.run.held = std::max(s.run.held, s.live + s.queued);
@@ -148,11 +148,11 @@ class Simulator {
 
   /// A transfer, if the peer has come to it as well.
   bool meet(int64_t index) {
-    Stage& s = stage(index);
+    SimStage& s = stage(index);
     const Action& action = s.action();
     require(action.send || action.receive, index, "it moves nothing");
     require(action.peer >= 0 && action.peer < spec_.stages, index, "no such stage");
-    Stage& peer = stage(action.peer);
+    SimStage& peer = stage(action.peer);
     if (peer.done()) return false;
     const Action& other = peer.action();
     if (other.kind != ActionKind::kTransfer || other.peer != index) return false;
@@ -217,7 +217,7 @@ class Simulator {
 
   const ScheduleSpec& spec_;
   const Costs& costs_;
-  std::vector<Stage> stages_;
+  std::vector<SimStage> stages_;
 };
 
 }  // namespace
@@ -227,8 +227,8 @@ Costs Costs::uniform(const ScheduleSpec& spec, double forward, double backward_i
   return {.forward = all(forward), .backward_input = all(backward_input), .backward_weight = all(backward_weight)};
 }
 
-Simulation simulate(const ScheduleSpec& spec, const std::vector<Stream>& streams, const Costs& costs) {
-  return Simulator(spec, streams, costs).run();
+Simulation simulate(const ScheduleSpec& spec, const std::vector<ActionList>& lists, const Costs& costs) {
+  return Simulator(spec, lists, costs).run();
 }
 
 }  // namespace ashlar::pipeline

@@ -25,7 +25,7 @@ struct Span {
 };
 
 struct StageRun {
-  std::vector<Span> spans;  ///< one for each action of the stage's stream
+  std::vector<Span> spans;  ///< one for each action of the stage's list
   double busy = 0;          ///< computing
   double idle = 0;          ///< waiting or in a transfer: the time of the step without `busy`
   // Peaks, in micro-batches of a chunk:
@@ -40,7 +40,7 @@ struct Simulation {
   std::vector<StageRun> stages;
 };
 
-/// Runs the streams of all stages against each other on one thread, each stage one action after the other, nothing
+/// Runs the lists of all stages against each other on one thread, each stage one action after the other, nothing
 /// overlapped: a transfer holds both stages until it is done, so what ends here ends with any buffering and any
 /// overlap. Proves on the way, or throws a Bug that names stage, action and reason:
 /// - every transfer meets one of the peer that receives what it sends and sends what it receives, tensor by tensor;
@@ -48,14 +48,14 @@ struct Simulation {
 /// - every chunk runs each micro-batch forward once and, unless forward_only, backward once and after it, whole or
 ///   first inputs and then weights; backwards and weight backwards in ascending order;
 /// - the step ends: otherwise the text lists the action that every stage waits at.
-Simulation simulate(const ScheduleSpec& spec, const std::vector<Stream>& streams, const Costs& costs);
+Simulation simulate(const ScheduleSpec& spec, const std::vector<ActionList>& lists, const Costs& costs);
 
 /// The run as text: a line that explains the letters, then one row a stage over at most `columns` characters of time,
 /// with its idle share. An action too narrow for its number shows its letter alone,
 /// one too narrow for a letter nothing.
 ///
 ///   stage 0 |F0F1F2F3......B0--F4..B1--| idle 31%
-std::string render(const ScheduleSpec& spec, const std::vector<Stream>& streams, const Simulation& run,
+std::string render(const ScheduleSpec& spec, const std::vector<ActionList>& lists, const Simulation& run,
                    int64_t columns = 160);
 
 }  // namespace ashlar::pipeline

@@ -10,7 +10,7 @@ namespace ashlar::pipeline {
 namespace {
 
 /// A tensor by the chunk of the model that makes it.
-struct Tensor {
+struct TensorId {
   Payload payload;
   int64_t micro_batch, maker;
 
@@ -20,27 +20,27 @@ struct Tensor {
   }
 };
 
-std::optional<Tensor> input_of(const ScheduleSpec& spec, int64_t stage, const Action& action) {
+std::optional<TensorId> input_of(const ScheduleSpec& spec, int64_t stage, const Action& action) {
   const int64_t k = model_chunk(stage, action.chunk, spec.stages);
   switch (action.kind) {
     case ActionKind::kForward:
       if (k == 0) return std::nullopt;
-      return Tensor{Payload::kActivation, action.micro_batch, k - 1};
+      return TensorId{Payload::kActivation, action.micro_batch, k - 1};
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
       if (k == spec.chunks() - 1) return std::nullopt;
-      return Tensor{Payload::kGradient, action.micro_batch, k + 1};
+      return TensorId{Payload::kGradient, action.micro_batch, k + 1};
     case ActionKind::kBackwardWeight:
     case ActionKind::kTransfer: break;
   }
   return std::nullopt;
 }
 
-std::optional<Tensor> output_of(const ScheduleSpec& spec, int64_t stage, const Action& action) {
+std::optional<TensorId> output_of(const ScheduleSpec& spec, int64_t stage, const Action& action) {
   const int64_t k = model_chunk(stage, action.chunk, spec.stages);
   if (action.kind == ActionKind::kBackwardWeight || action.kind == ActionKind::kTransfer) return std::nullopt;
   const bool forward = action.kind == ActionKind::kForward;
-  return Tensor{forward ? Payload::kActivation : Payload::kGradient, action.micro_batch, k};
+  return TensorId{forward ? Payload::kActivation : Payload::kGradient, action.micro_batch, k};
 }
 
 /// The tick at which each round begins, [stages][rounds].
@@ -55,7 +55,7 @@ std::vector<std::vector<int64_t>> start_ticks(const ScheduleSpec& spec, const st
     const Round& round = todo[own.size()];
     int64_t start = own.empty() ? 0 : own.back() + 1;
     for (const Action& action : round) {
-      const std::optional<Tensor> input = input_of(spec, stage, action);
+      const std::optional<TensorId> input = input_of(spec, stage, action);
       if (!input) continue;
       const int64_t tick = made[input->index(spec)];
       if (tick == kNotMade) return false;
@@ -110,7 +110,7 @@ std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::ve
     const auto s = static_cast<size_t>(stage);
     for (size_t i = 0; i < rounds[s].size(); ++i) {
       for (const Action& action : rounds[s][i]) {
-        const std::optional<Tensor> input = input_of(spec, stage, action);
+        const std::optional<TensorId> input = input_of(spec, stage, action);
         if (!input) continue;
         const int64_t from = stage_of(input->maker, spec.stages);
         if (only && from != *only && stage != *only) continue;
@@ -127,15 +127,15 @@ std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::ve
   return moves;
 }
 
-std::vector<Stream> cut(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
-                        std::optional<int64_t> only) {
+std::vector<ActionList> cut(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
+                            std::optional<int64_t> only) {
   const std::vector<std::vector<int64_t>> ticks = start_ticks(spec, rounds);
   const std::vector<Move> moves = list_moves(spec, rounds, ticks, only);
-  std::vector<Stream> streams(rounds.size());
+  std::vector<ActionList> lists(rounds.size());
   std::vector<size_t> next(rounds.size(), 0);  // round of each stage
   const auto run_rounds_before = [&](size_t stage, int64_t tick) {
     for (size_t& i = next[stage]; i < rounds[stage].size() && ticks[stage][i] < tick; ++i) {
-      streams[stage].insert(streams[stage].end(), rounds[stage][i].begin(), rounds[stage][i].end());
+      lists[stage].insert(lists[stage].end(), rounds[stage][i].begin(), rounds[stage][i].end());
     }
   };
   const auto meet = [&](int64_t tick, int64_t stage, int64_t peer, const Move* out, const Move* in) {
@@ -144,7 +144,7 @@ std::vector<Stream> cut(const ScheduleSpec& spec, const std::vector<std::vector<
     if (out != nullptr) action.send = out->sent;
     if (in != nullptr) action.receive = in->received;
     run_rounds_before(static_cast<size_t>(stage), tick);
-    streams[static_cast<size_t>(stage)].push_back(action);
+    lists[static_cast<size_t>(stage)].push_back(action);
   };
   for (size_t i = 0; i < moves.size();) {
     const Move& first = moves[i];
@@ -167,16 +167,16 @@ std::vector<Stream> cut(const ScheduleSpec& spec, const std::vector<std::vector<
     if (only && static_cast<int64_t>(stage) != *only) continue;
     if (!rounds[stage].empty()) run_rounds_before(stage, ticks[stage].back() + 1);
   }
-  return streams;
+  return lists;
 }
 
 }  // namespace
 
-std::vector<Stream> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds) {
+std::vector<ActionList> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds) {
   return cut(spec, rounds, std::nullopt);
 }
 
-Stream add_transfers_of(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds, int64_t stage) {
+ActionList add_transfers_of(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds, int64_t stage) {
   return std::move(cut(spec, rounds, stage)[static_cast<size_t>(stage)]);
 }
 

@@ -15,8 +15,8 @@ using Round = std::vector<Action>;
 /// earliest entry that is not done has nothing to wait for, so no order of waiting can lock up. Opposite tensors
 /// between two stages at one tick share a meeting. Throws Bug when the rounds themselves wait for each other in a
 /// circle.
-std::vector<Stream> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds);
+std::vector<ActionList> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds);
 /// The list of one stage, the same as among those of all: only the clock looks at the rounds of every stage.
-Stream add_transfers_of(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds, int64_t stage);
+ActionList add_transfers_of(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds, int64_t stage);
 
 }  // namespace ashlar::pipeline

@@ -4,17 +4,17 @@
 
 namespace ashlar::tensor {
 
-void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::PieceRange> ranges,
+void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::ShardedRange> ranges,
                           uint32_t axis, comm::Communicator& group) {
   int64_t size = 0;
-  for (const auto& range : ranges) size += (range.ref->piece->sum_axes & axis) != 0 ? range.size : 0;
+  for (const auto& range : ranges) size += (range.ref->tensor->grad_partial_axes & axis) != 0 ? range.size : 0;
   if (size == 0 || group.size() == 1) return;
   const Tensor packed = ctx.empty(store.grads().dtype(), {size}, MemoryKind::kWorkspace);
   const auto each = [&](auto&& visit) {  // in global-name order, which all ranks share
     int64_t at = 0;
     for (const auto& range : ranges) {
-      if ((range.ref->piece->sum_axes & axis) == 0) continue;
-      visit(store.grads().flat_range(range.slab_begin, range.size), packed.flat_range(at, range.size));
+      if ((range.ref->tensor->grad_partial_axes & axis) == 0) continue;
+      visit(store.grads().flat_range(range.flat_begin, range.size), packed.flat_range(at, range.size));
       at += range.size;
     }
   };
@@ -27,11 +27,11 @@ void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::
   });
 }
 
-void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::PieceRange> ranges,
+void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::ShardedRange> ranges,
                           mesh::Mesh& mesh) {
-  sum_shared_gradients(ctx, store, ranges, kSumTensor, mesh.tensor());
-  sum_shared_gradients(ctx, store, ranges, kSumKvGroup, mesh.kv_sharers());
-  if (mesh.ends() != nullptr) sum_shared_gradients(ctx, store, ranges, kSumStages, *mesh.ends());
+  sum_shared_gradients(ctx, store, ranges, kPartialTensor, mesh.tensor());
+  sum_shared_gradients(ctx, store, ranges, kPartialKvGroup, mesh.kv_sharers());
+  if (mesh.ends() != nullptr) sum_shared_gradients(ctx, store, ranges, kPartialStages, *mesh.ends());
 }
 
 }  // namespace ashlar::tensor

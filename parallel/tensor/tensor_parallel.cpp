@@ -38,8 +38,8 @@ Slices slices_of(const model::ModelConfig& c, int64_t size, int64_t rank) {
   ASHLAR_CHECK(size % c.n_kv_heads == 0, size, " tensor ranks, ", c.n_kv_heads, " KV heads");
   const int64_t sharers = size / c.n_kv_heads;
   s.kv_heads = {.begin = rank / sharers, .size = 1, .global = c.n_kv_heads};
-  s.kv_counted = rank % sharers == 0;
-  s.kv_sum_axes = kSumKvGroup;
+  s.kv_main_replica = rank % sharers == 0;
+  s.kv_grad_partial_axes = kPartialKvGroup;
   return s;
 }
 

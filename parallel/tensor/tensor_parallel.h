@@ -9,11 +9,12 @@
 
 namespace ashlar::tensor {
 
-/// Groups of ranks over which a piece's gradient is summed once backward is done: bits of nn::Piece::sum_axes.
-enum SumAxis : uint32_t {
-  kSumTensor = 1,   ///< the tensor group: gains of norms that see only this rank's rows (sequence parallel)
-  kSumKvGroup = 2,  ///< the ranks that hold the same KV head (more tensor ranks than KV heads)
-  kSumStages = 4,   ///< the stages that hold the same table (tied embeddings on a pipeline)
+/// Groups of ranks over which a tensor's gradient is summed once backward is done: bits of
+/// nn::ShardedTensor::grad_partial_axes.
+enum PartialAxis : uint32_t {
+  kPartialTensor = 1,   ///< the tensor group: gains of norms that see only this rank's rows (sequence parallel)
+  kPartialKvGroup = 2,  ///< the ranks that hold the same KV head (more tensor ranks than KV heads)
+  kPartialStages = 4,   ///< the stages that hold the same table (tied embeddings on a pipeline)
 };
 
 /// This rank's place in its tensor group: what the model needs to build and run its slice.
@@ -32,12 +33,12 @@ struct TensorParallel {
 
 /// This rank's part of the dimensions that tensor parallelism splits.
 struct Slices {
-  nn::Extent heads;        ///< query heads
-  nn::Extent kv_heads;     ///< KV heads; with more ranks than KV heads several ranks hold the same one
-  nn::Extent ffn;          ///< of d_ff
-  nn::Extent vocab;        ///< of the padded vocabulary
-  bool kv_counted = true;  ///< this rank is the first that holds its KV heads
-  uint32_t kv_sum_axes = 0;
+  nn::Extent heads;             ///< query heads
+  nn::Extent kv_heads;          ///< KV heads; with more ranks than KV heads several ranks hold the same one
+  nn::Extent ffn;               ///< of d_ff
+  nn::Extent vocab;             ///< of the padded vocabulary
+  bool kv_main_replica = true;  ///< this rank is the first that holds its KV heads
+  uint32_t kv_grad_partial_axes = 0;
 };
 
 /// Why a model cannot be cut into `size` slices: one text for each thing in the way, with its values and what would do.

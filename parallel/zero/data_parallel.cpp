@@ -4,9 +4,9 @@ namespace ashlar::zero {
 
 namespace {
 
-class BucketArrival final : public Arrival {
+class BucketSync final : public ParamSync {
  public:
-  explicit BucketArrival(comm::Work work) : work_(std::move(work)) {}
+  explicit BucketSync(comm::Work work) : work_(std::move(work)) {}
   void wait() override { work_.wait(); }
 
  private:
@@ -65,22 +65,22 @@ void DataParallel::finish() {
   reducing_.clear();
 }
 
-void DataParallel::start_weights() {
+void DataParallel::start_param_sync() {
   ASHLAR_CHECK(next_ == 0 && reducing_.empty(), "weights are gathered when the gradients are done with");
-  wait_weights();
+  wait_param_sync();
   for (const Bucket& bucket : plan_.buckets) {  // in the order in which forward needs them
     const Tensor values = store_.values().flat_range(bucket.begin, bucket.size);
     const comm::Range& own = bucket.parts[data_.rank()];
-    arriving_.push_back(std::make_unique<BucketArrival>(data_.all_gather(
+    syncing_.push_back(std::make_unique<BucketSync>(data_.all_gather(
         {.in = values.flat_range(own.begin, own.size()).view(), .out = values.mut_view(), .parts = bucket.parts})));
     for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)
-      store_.parameters()[i]->weight.arrival = arriving_.back().get();
+      store_.parameters()[i]->weight.param_sync = syncing_.back().get();
   }
 }
 
-void DataParallel::wait_weights() {
+void DataParallel::wait_param_sync() {
   for (const auto& parameter : store_.parameters()) parameter->weight.read();
-  arriving_.clear();
+  syncing_.clear();
 }
 
 }  // namespace ashlar::zero

@@ -12,12 +12,13 @@ namespace ashlar::zero {
 /// What replicas exchange in a step: gradients bucket by bucket while backward goes on, weights after the update.
 ///
 ///   begin_step     gradients of the step before are done with
-///   poll           between two pieces of backward work, as often as convenient
+///   poll           between two parts of backward work, as often as convenient
 ///   finish         after the last one: the owned parts of the main gradients are sums over the replicas, the rest of
 ///                  them is garbage
-///   start_weights  after the update of the owned parts: the others' are on their way, each weight's `arrival` is set,
+///   start_param_sync  after the update of the owned parts: the others' are on their way, each weight's `param_sync` is
+///   set,
 ///                  and the operation that reads it first waits for it
-///   wait_weights   before weights are read in another way, or updated: all values are there
+///   wait_param_sync   before weights are read in another way, or updated: all values are there
 ///
 /// All replicas run the same micro-batches' worth of work, so buckets leave in one order: the last layers' first. A
 /// bucket leaves when each of its weights has as many contributions as the first step taught for so many micro-batches.
@@ -29,8 +30,8 @@ class DataParallel {
   void begin_step(int64_t micro_batches);
   void poll();
   void finish();
-  void start_weights();
-  void wait_weights();
+  void start_param_sync();
+  void wait_param_sync();
 
   int64_t late_buckets() const { return late_; }  ///< of the last step: left in `finish` only
 
@@ -46,7 +47,7 @@ class DataParallel {
   int64_t next_ = 0;  // buckets [0, next_) have not left yet
   int64_t late_ = 0;
   std::vector<comm::Work> reducing_;
-  std::vector<std::unique_ptr<Arrival>> arriving_;  // of the weights, bucket by bucket
+  std::vector<std::unique_ptr<ParamSync>> syncing_;  // of the weights, bucket by bucket
 };
 
 }  // namespace ashlar::zero

@@ -4,8 +4,8 @@
 
 namespace ashlar::zero {
 
-nn::SlabParts ShardPlan::owned_by(int64_t rank) const {
-  nn::SlabParts owned;
+nn::FlatRanges ShardPlan::owned_by(int64_t rank) const {
+  nn::FlatRanges owned;
   for (const Bucket& bucket : buckets) {
     const comm::Range& part = bucket.parts.at(rank);
     owned.add(bucket.begin + part.begin, part.size());
@@ -18,14 +18,15 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
   ASHLAR_CHECK(spec.ranks >= 1 && spec.bucket_elems >= 1, spec.ranks, " ranks, buckets of ", spec.bucket_elems);
   const auto& parameters = store.parameters();
   const auto alone = [&](size_t i) {
-    const auto& pieces = parameters[i]->pieces;
+    const auto& tensors = parameters[i]->tensors;
     return parameters[i]->shared_vector_axes() == 0 &&
-           std::any_of(pieces.begin(), pieces.end(), [](const nn::Piece& p) { return p.sum_axes != 0; });
+           std::any_of(tensors.begin(), tensors.end(),
+                       [](const nn::ShardedTensor& p) { return p.grad_partial_axes != 0; });
   };
   const auto together = [&](size_t i, size_t j) {
     return !alone(i) && !alone(j) && parameters[i]->shared_vector_axes() == parameters[j]->shared_vector_axes();
   };
-  const auto offset = [&](size_t i) { return i < parameters.size() ? parameters[i]->slab_offset : store.slab_size(); };
+  const auto offset = [&](size_t i) { return i < parameters.size() ? parameters[i]->flat_offset : store.flat_size(); };
   ShardPlan plan;
   for (size_t first = 0; first < parameters.size();) {
     size_t last = first + 1;

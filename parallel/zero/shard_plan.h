@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/nn/slab_parts.h"
+#include "core/nn/flat_ranges.h"
 #include "parallel/comm/ranges.h"
 
 namespace ashlar::zero {
 
-/// A contiguous range of the slabs whose gradients are reduce-scattered, and whose weights are gathered, in one
+/// A contiguous range of the flat buffers whose gradients are reduce-scattered, and whose weights are gathered, in one
 /// operation over the replicas.
 struct Bucket {
-  int64_t begin = 0, size = 0;                     ///< elements, in the slabs
+  int64_t begin = 0, size = 0;                     ///< elements, in the flat buffers
   std::vector<comm::Range> parts;                  ///< of each data rank, from the bucket's start
   size_t first_parameter = 0, last_parameter = 0;  ///< [first, last) of the store's parameters
 
@@ -25,9 +25,9 @@ struct PlanSpec {
 
 /// Which replica keeps the optimizer state of what. Pure data, equal on all replicas of a stage's slices.
 struct ShardPlan {
-  std::vector<Bucket> buckets;  ///< ascending; together the whole slabs
+  std::vector<Bucket> buckets;  ///< ascending; together the whole flat buffers
 
-  nn::SlabParts owned_by(int64_t rank) const;
+  nn::FlatRanges owned_by(int64_t rank) const;
 };
 
 /// Parameters in their order, in buckets; each bucket in equal parts of whole 64 elements, as libraries for GPUs want

@@ -399,7 +399,7 @@ TEST(Checksum, SumOfAFileIsItsSizeAndTheSumOfItsBytes) {
   EXPECT_EQ(sum_file(dir.file("check")), (FileSum{.bytes = 9, .crc32 = 0xcbf43926U}));
   spit(dir.file("empty"), "");
   EXPECT_EQ(sum_file(dir.file("empty")), (FileSum{}));
-  // Longer than the pieces it is read in: zlib's own sum of the same bytes.
+  // Longer than the tensors it is read in: zlib's own sum of the same bytes.
   std::string text((size_t{5} << 19) + 7, 'a');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 31 + i / 4099);
   spit(dir.file("long"), text);
@@ -419,10 +419,10 @@ TEST(Checksum, ShownInFixedWidth) {
 TEST(Checksum, HasherIsIndependentOfThePieces) {
   std::string text(1000, 'a');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 13);
-  for (const size_t piece : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000}}) {
+  for (const size_t tensor : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{1000}}) {
     ChunkHasher hasher(64);
-    for (size_t at = 0; at < text.size(); at += piece)
-      hasher.update(bytes_of(text).subspan(at, std::min(piece, text.size() - at)));
+    for (size_t at = 0; at < text.size(); at += tensor)
+      hasher.update(bytes_of(text).subspan(at, std::min(tensor, text.size() - at)));
     const ChunkChecksums sums = hasher.finish();
     ASSERT_EQ(sums.crcs.size(), 16U);
     EXPECT_EQ(sums.total_bytes, 1000);

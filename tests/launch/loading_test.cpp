@@ -56,7 +56,8 @@ TEST_F(Loading, EachByteOfTheNewestIsReadOnce) {
   const int64_t read[] = {bytes_read(kEval), bytes_read(kGenerate),
                           bytes_read(fresh + "next run.init_from=run") - begun};
   for (const int64_t bytes : read) {
-    // A chunk with a file's header comes up to three times, one at the seam of two slabs twice; all else is 1 MB.
+    // A chunk with a file's header comes up to three times, one at the seam of two flat buffers twice; all else is 1
+    // MB.
     EXPECT_LE(bytes, bytes_ + 6 * kMiB) << "of " << bytes_;
     EXPECT_GE(bytes, bytes_ - kMiB) << "also what is not loaded is checked, of " << bytes_;
   }

@@ -64,8 +64,8 @@ struct TinyRun {
   }
   std::map<std::string, std::vector<double>> values() {
     std::map<std::string, std::vector<double>> all;
-    for (const auto& ref : engine.store().pieces())
-      all[ref.piece->name] = host_values(engine.ctx(), nn::ParameterStore::of(engine.store().values(), ref));
+    for (const auto& ref : engine.store().sharded_tensors())
+      all[ref.tensor->name] = host_values(engine.ctx(), nn::ParameterStore::of(engine.store().values(), ref));
     return all;
   }
   /// Gives every element of every gradient this value.
@@ -90,15 +90,15 @@ TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
     run.set_gradients(0);
     StepResult result;
     run.engine.update(result, 0, 0.5);
-    run.engine.wait_weights();
+    run.engine.wait_param_sync();
     std::map<nn::Role, int> seen;
-    for (const auto& ref : run.engine.store().pieces()) {
-      const nn::Role role = ref.piece->role;
+    for (const auto& ref : run.engine.store().sharded_tensors()) {
+      const nn::Role role = ref.tensor->role;
       ++seen[role];
       const bool table = role == nn::Role::kEmbedding || role == nn::Role::kPosition;
       const bool decays = role == nn::Role::kMatrix || (table && tables);
       for (const double x : host_values(run.engine.ctx(), nn::ParameterStore::of(run.engine.store().values(), ref)))
-        ASSERT_EQ(x, decays ? 3 * (1 - 0.5 * 0.25) : 3) << ref.piece->name << ", decay_embeddings " << tables;
+        ASSERT_EQ(x, decays ? 3 * (1 - 0.5 * 0.25) : 3) << ref.tensor->name << ", decay_embeddings " << tables;
     }
     EXPECT_EQ(seen.size(), 5U) << "each role stands in the model";
     for (const char* name : {"embed.tokens.weight", "embed.positions.weight", "head.weight", "norm_final.bias"})
@@ -112,9 +112,9 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
   TinyRun run("optimizer.decay_embeddings=true");
   auto expected = run.values();
   std::map<std::string, double> decay;
-  for (const auto& ref : run.engine.store().pieces()) {
-    const nn::Role role = ref.piece->role;
-    decay[ref.piece->name] = role == nn::Role::kNorm || role == nn::Role::kBias ? 0 : 0.25;
+  for (const auto& ref : run.engine.store().sharded_tensors()) {
+    const nn::Role role = ref.tensor->role;
+    decay[ref.tensor->name] = role == nn::Role::kNorm || role == nn::Role::kBias ? 0 : 0.25;
   }
   double m = 0, v = 0;
   const double gradients[] = {0.5, -4.0}, norms[] = {2.0, 12.0}, lrs[] = {0.5, 0.0625};
@@ -123,7 +123,7 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
     StepResult result;
     result.grad_norm = norms[step];
     run.engine.update(result, step, lrs[step]);
-    run.engine.wait_weights();
+    run.engine.wait_param_sync();
     const double clip = step == 0 ? 1.0 : 3.0 / 12.0;  // the first norm is below optimizer.clip
     EXPECT_EQ(result.clip_scale, clip);
     const double g = gradients[step] * clip;

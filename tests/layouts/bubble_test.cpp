@@ -155,8 +155,8 @@ enum class Sending { kBuffered, kTaken };
 class Replay {
  public:
   Replay(const pipeline::ScheduleSpec& spec, Sending sending, Duration duration)
-      : spec_(spec), sending_(sending), duration_(std::move(duration)), streams_(pipeline::make_schedules(spec)) {
-    stages_.resize(streams_.size());
+      : spec_(spec), sending_(sending), duration_(std::move(duration)), lists_(pipeline::make_schedules(spec)) {
+    stages_.resize(lists_.size());
   }
 
   /// From the first computing anywhere to the last.
@@ -165,7 +165,7 @@ class Replay {
     }
     double last = 0;
     for (size_t p = 0; p < stages_.size(); ++p) {
-      EXPECT_EQ(stages_[p].next, streams_[p].size());
+      EXPECT_EQ(stages_[p].next, lists_[p].size());
       last = std::max(last, stages_[p].clock);
     }
     return last;
@@ -191,7 +191,7 @@ class Replay {
   bool advance_all() {
     bool moved = false;
     for (size_t p = 0; p < stages_.size(); ++p) {
-      while (stages_[p].next < streams_[p].size() && advance(p, false)) moved = true;
+      while (stages_[p].next < lists_[p].size() && advance(p, false)) moved = true;
     }
     return moved;
   }
@@ -200,7 +200,7 @@ class Replay {
     size_t first = stages_.size();
     double at = 0;
     for (size_t p = 0; p < stages_.size(); ++p) {
-      if (stages_[p].next == streams_[p].size()) continue;
+      if (stages_[p].next == lists_[p].size()) continue;
       const auto ready = ready_at(p, true);
       if (ready && (first == stages_.size() || *ready < at)) first = p, at = *ready;
     }
@@ -208,7 +208,7 @@ class Replay {
   }
   bool advance(size_t p, bool others_idle) {
     Stage& stage = stages_[p];
-    const pipeline::Action& a = streams_[p][stage.next];
+    const pipeline::Action& a = lists_[p][stage.next];
     const auto own = static_cast<int64_t>(p);
     if (a.kind == ActionKind::kTransfer) {
       auto& posts = posts_[{own, a.peer}];
@@ -227,7 +227,7 @@ class Replay {
   // When a stage's next action can begin; nothing: that is not known yet.
   std::optional<double> ready_at(size_t p, bool others_idle) const {
     const Stage& stage = stages_[p];
-    const pipeline::Action& a = streams_[p][stage.next];
+    const pipeline::Action& a = lists_[p][stage.next];
     if (a.kind == ActionKind::kTransfer) return stage.clock;
     const auto payload = a.kind == ActionKind::kForward ? pipeline::Payload::kActivation : pipeline::Payload::kGradient;
     const auto input = stage.inputs.find({payload, a.micro_batch, a.chunk});
@@ -250,7 +250,7 @@ class Replay {
   const pipeline::ScheduleSpec spec_;
   const Sending sending_;
   const Duration duration_;
-  const std::vector<pipeline::Stream> streams_;
+  const std::vector<pipeline::ActionList> lists_;
   std::vector<Stage> stages_;
   std::map<Pair, std::vector<Post>> posts_;  // by stage and other stage
 };
@@ -281,19 +281,19 @@ struct Step {
 
   /// The computing of this stage; its order is the planned one.
   std::vector<Computed> run(pipeline::Runner& runner) const {
-    const pipeline::Stream stream = pipeline::make_schedule(spec, stages.rank());
-    pipeline::Stream done;
+    const pipeline::ActionList list = pipeline::make_schedule(spec, stages.rank());
+    pipeline::ActionList done;
     TimedRunner timed(runner);
     stages.barrier().wait();
     pipeline::execute(ctx, {.spec = spec,
-                            .stream = stream,
+                            .actions = list,
                             .stages = stages,
                             .runner = timed,
                             .rows = rows,
                             .after = [&](const pipeline::Action& a) { done.push_back(a); }});
-    EXPECT_EQ(done, stream);
-    pipeline::Stream planned, computed;
-    for (const pipeline::Action& a : stream)
+    EXPECT_EQ(done, list);
+    pipeline::ActionList planned, computed;
+    for (const pipeline::Action& a : list)
       if (a.kind != ActionKind::kTransfer) planned.push_back(a);
     for (const Computed& c : timed.computed())
       computed.push_back({.kind = c.kind, .micro_batch = c.micro_batch, .chunk = c.chunk});
@@ -469,7 +469,7 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
                            .sequence_length = kT,
                            .virtual_stages = spec.virtual_stages});
   engine.initialize();
-  engine.wait_weights();
+  engine.wait_param_sync();
   TinyModel source(config, DType::kFloat32, 1, kT);
   const std::vector<pipeline::MicroBatch> batches(spec.micro_batches, {.view = source.batch()});
   const Ctx ctx = engine.ctx();

@@ -77,23 +77,23 @@ class CheckpointOfAll : public ::testing::Test {
                                                   .reader = reader,
                                                   .store = into.engine.store(),
                                                   .optimizer = into.engine.optimizer()});
-    into.engine.share_weights();
-    into.engine.wait_weights();
+    into.engine.start_param_sync();
+    into.engine.wait_param_sync();
   }
   /// What is in the folder of checkpoints, once all ranks have come here.
   std::vector<std::string> folder() {
-    comm::meet(world_);
+    comm::barrier(world_);
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(checkpoints())) names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
-    comm::meet(world_);
+    comm::barrier(world_);
     return names;
   }
   fs::path checkpoints() const { return checkpoint::checkpoints_dir(run_); }
   /// By rank 0, before anybody goes on.
   void by_one(const std::function<void()>& action) {
     if (world_.rank() == 0) action();
-    comm::meet(world_);
+    comm::barrier(world_);
   }
   std::string prefix(int rank) const {
     if (ranks_ == 1) return "[";

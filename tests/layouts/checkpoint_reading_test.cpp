@@ -77,7 +77,7 @@ class ReadingByAll : public ::testing::Test {
 TEST_F(ReadingByAll, EachRankReadsItsShareTwiceAndNotTheWhole) {
   const checkpoint::Saved saved = save(1);
   const std::string before = master();
-  comm::meet(world_);
+  comm::barrier(world_);
   const int64_t start = bytes_read();
   const auto found = checkpoint::newest_good(run_, log_, world_);
   ASSERT_TRUE(found.has_value());
@@ -97,7 +97,7 @@ TEST_F(ReadingByAll, ADamagedByteInAnyShareIsEverybodysVerdict) {
     const fs::path file = newer / checkpoint::file_name(checkpoint::Group::kOptimizer, owner);
     const auto flip = [&] {
       if (world_.rank() == 0) flip_middle_bit(file);
-      comm::meet(world_);
+      comm::barrier(world_);
     };
     flip();
     Log log([](std::string_view) {});
@@ -126,7 +126,7 @@ TEST_F(ReadingByAll, WeightsOfTheNewestAreLoadedAndTheRestVerifiedInOneReading) 
   };
   int64_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(newer)) bytes += static_cast<int64_t>(entry.file_size());
-  comm::meet(world_);
+  comm::barrier(world_);
   const int64_t start = bytes_read();
   EXPECT_EQ(load_newest(log_), newer);
   const int64_t read = bytes_read() - start;
@@ -137,7 +137,7 @@ TEST_F(ReadingByAll, WeightsOfTheNewestAreLoadedAndTheRestVerifiedInOneReading) 
     for (int owner = 0; owner < world_.size(); ++owner) {
       const std::string file = checkpoint::file_name(group, owner);
       if (world_.rank() == 0) flip_middle_bit(newer / file);
-      comm::meet(world_);
+      comm::barrier(world_);
       Log log([](std::string_view) {});
       EXPECT_EQ(load_newest(log), older) << "on rank " << world_.rank();
       if (world_.rank() == 0) {
@@ -145,7 +145,7 @@ TEST_F(ReadingByAll, WeightsOfTheNewestAreLoadedAndTheRestVerifiedInOneReading) 
         EXPECT_THAT(log.warnings()[0], HasSubstr(file));
       }
       if (world_.rank() == 0) flip_middle_bit(newer / file);
-      comm::meet(world_);
+      comm::barrier(world_);
     }
   }
 }
@@ -154,7 +154,7 @@ TEST_F(ReadingByAll, OneRankReadsTheManifest) {
   const fs::path saved = save(1).path;
   const fs::path empty = dir_.path() / "empty";
   if (world_.rank() == 0) fs::create_directories(empty);
-  comm::meet(world_);
+  comm::barrier(world_);
   const checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(world_.rank() == 0 ? saved : empty, world_);
   EXPECT_EQ(reader.tensors().size(), 3U);
   if (world_.size() == 1) return;

@@ -62,7 +62,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
       bytes += static_cast<int64_t>(entry.file_size());
     EXPECT_EQ(saved.bytes, bytes);
   }
-  comm::meet(world);
+  comm::barrier(world);
 
   // 2. loaded on each other
   for (size_t to = 0; to < shapes.size(); ++to) {
@@ -83,8 +83,8 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
                                                       .store = b->engine.store(),
                                                       .optimizer = b->engine.optimizer()});
       EXPECT_EQ(state, (checkpoint::TrainingState{.step = 3, .tokens = 5}));
-      b->engine.share_weights();
-      b->engine.wait_weights();
+      b->engine.start_param_sync();
+      b->engine.wait_param_sync();
       b->expect(element);
     }
   }

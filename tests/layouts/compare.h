@@ -20,8 +20,8 @@ inline double norm_of(const std::vector<double>& v) {
   return std::sqrt(sum);
 }
 
-/// The part of a global tensor (row by row) that a piece holds.
-inline std::vector<double> slice_of(const std::vector<double>& global, const nn::Piece& p) {
+/// The part of a global tensor (row by row) that a tensor holds.
+inline std::vector<double> slice_of(const std::vector<double>& global, const nn::ShardedTensor& p) {
   const int64_t width = p.global_shape.cols();
   std::vector<double> part;
   for (int64_t r = 0; r < p.rows; ++r)
@@ -41,12 +41,12 @@ inline void expect_close(const std::string& name, const std::vector<double>& got
 
 /// Every element of the model is counted on exactly one rank, within `ranges`.
 inline void expect_counted_once(mesh::Mesh& mesh, const nn::ParameterStore& whole, const nn::ParameterStore& part,
-                                std::span<const nn::PieceRange> ranges) {
+                                std::span<const nn::ShardedRange> ranges) {
   int64_t elements = 0, held = 0;
-  for (const auto& ref : whole.pieces()) elements += ref.piece->global_shape.size();
-  for (const auto& range : ranges) held += range.ref->piece->counted ? range.size : 0;
+  for (const auto& ref : whole.sharded_tensors()) elements += ref.tensor->global_shape.size();
+  for (const auto& range : ranges) held += range.ref->tensor->main_replica ? range.size : 0;
   EXPECT_EQ(comm::sum_of(mesh.control(), held), elements);
-  EXPECT_EQ(zero::GlobalNorm(part, mesh).names().size(), whole.pieces().size());
+  EXPECT_EQ(zero::GlobalNorm(part, mesh).names().size(), whole.sharded_tensors().size());
 }
 
 }  // namespace ashlar::testing

@@ -33,13 +33,13 @@ inline double element(uint64_t name, int64_t row, int64_t col) {
   return static_cast<double>(static_cast<int64_t>(hash >> 40) - (1 << 23)) * 0x1p-20;
 }
 
-/// Elements [first, first + size) of a piece of NAME + suffix.
-inline std::vector<double> part_of(Element element_of, std::string_view suffix, const nn::Piece& piece, int64_t first,
-                                   int64_t size) {
-  const uint64_t name = number_of(str_cat(piece.name, suffix));
+/// Elements [first, first + size) of a tensor of NAME + suffix.
+inline std::vector<double> part_of(Element element_of, std::string_view suffix, const nn::ShardedTensor& tensor,
+                                   int64_t first, int64_t size) {
+  const uint64_t name = number_of(str_cat(tensor.name, suffix));
   std::vector<double> part;
   for (int64_t i = first; i < first + size; ++i)
-    part.push_back(element_of(name, piece.global_row + i / piece.cols, piece.global_col + i % piece.cols));
+    part.push_back(element_of(name, tensor.global_row + i / tensor.cols, tensor.global_col + i % tensor.cols));
   return part;
 }
 
@@ -68,39 +68,40 @@ struct OnMesh {
 
   /// Gives weights and moments these elements.
   void fill(Element element_of) {
-    for (const auto& [slab, suffix] : slabs()) {
-      for (const nn::PieceRange& range : engine.optimizer()->ranges())
-        upload(engine.ctx(), part_of(element_of, suffix, *range.ref->piece, range.first, range.size), slab.of(range));
+    for (const auto& [buffer, suffix] : buffers()) {
+      for (const nn::ShardedRange& range : engine.optimizer()->ranges())
+        upload(engine.ctx(), part_of(element_of, suffix, *range.ref->tensor, range.first, range.size),
+               buffer.of(range));
     }
-    engine.optimizer()->publish(engine.ctx());
-    engine.share_weights();
-    engine.wait_weights();
+    engine.optimizer()->copy_master_to_params(engine.ctx());
+    engine.start_param_sync();
+    engine.wait_param_sync();
   }
   void expect(Element element_of) {
-    for (const auto& [slab, suffix] : slabs()) {
-      for (const nn::PieceRange& range : engine.optimizer()->ranges()) {
-        EXPECT_EQ(host_values(engine.ctx(), slab.of(range)),
-                  part_of(element_of, suffix, *range.ref->piece, range.first, range.size))
-            << range.ref->piece->name << suffix;
+    for (const auto& [buffer, suffix] : buffers()) {
+      for (const nn::ShardedRange& range : engine.optimizer()->ranges()) {
+        EXPECT_EQ(host_values(engine.ctx(), buffer.of(range)),
+                  part_of(element_of, suffix, *range.ref->tensor, range.first, range.size))
+            << range.ref->tensor->name << suffix;
       }
     }
-    for (const auto& ref : engine.store().pieces()) {
-      std::vector<double> values = part_of(element_of, "", *ref.piece, 0, ref.piece->size());
+    for (const auto& ref : engine.store().sharded_tensors()) {
+      std::vector<double> values = part_of(element_of, "", *ref.tensor, 0, ref.tensor->size());
       if (engine.store().values().dtype() == DType::kBFloat16) {
         for (double& x : values) x = static_cast<float>(BF16(static_cast<float>(x)));
       }
       EXPECT_EQ(host_values(engine.ctx(), nn::ParameterStore::of(engine.store().values(), ref)), values)
-          << ref.piece->name;
+          << ref.tensor->name;
     }
   }
   /// Of the model, as its ranks own it.
   int64_t num_elements() {
     int64_t held = 0;
-    for (const auto& range : engine.optimizer()->ranges()) held += range.ref->piece->counted ? range.size : 0;
+    for (const auto& range : engine.optimizer()->ranges()) held += range.ref->tensor->main_replica ? range.size : 0;
     return comm::sum_of(mesh.control(), held);
   }
 
-  std::vector<std::pair<nn::SlabTensor, std::string>> slabs() {
+  std::vector<std::pair<nn::FlatTensor, std::string>> buffers() {
     const optim::Optimizer& optimizer = *engine.optimizer();
     return {{optimizer.master(), ""}, {optimizer.m(), ".m"}, {optimizer.v(), ".v"}};
   }

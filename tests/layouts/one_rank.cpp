@@ -58,7 +58,7 @@ class OneRank {
 
   void update(int64_t step, double clip_scale) {
     if (!optimizer_)
-      optimizer_.emplace(whole_.ctx(), whole_.store(), case_.optimizer, nn::SlabParts::whole(whole_.store()));
+      optimizer_.emplace(whole_.ctx(), whole_.store(), case_.optimizer, nn::FlatRanges::whole(whole_.store()));
     StepScalars& s = whole_.scalars();
     s.lr = case_.lr;
     s.beta1_correction = 1 - std::pow(case_.optimizer.beta1, step + 1);
@@ -77,10 +77,10 @@ class OneRank {
   int64_t valid_targets() const { return valid_targets_; }
 
  private:
-  std::map<std::string, std::vector<double>> all_of(const Tensor& slab) const {
+  std::map<std::string, std::vector<double>> all_of(const Tensor& buffer) const {
     std::map<std::string, std::vector<double>> all;
-    for (const auto& ref : whole_.store().pieces())
-      all[ref.piece->name] = whole_.host(nn::ParameterStore::of(slab, ref));
+    for (const auto& ref : whole_.store().sharded_tensors())
+      all[ref.tensor->name] = whole_.host(nn::ParameterStore::of(buffer, ref));
     return all;
   }
   /// About every fifth token begins a document.
@@ -102,8 +102,8 @@ class OneRank {
   std::optional<optim::Optimizer> optimizer_;
 };
 
-std::vector<double> part_of(const std::vector<double>& global, const nn::PieceRange& range) {
-  const std::vector<double> part = slice_of(global, *range.ref->piece);
+std::vector<double> part_of(const std::vector<double>& global, const nn::ShardedRange& range) {
+  const std::vector<double> part = slice_of(global, *range.ref->tensor);
   return {part.begin() + range.first, part.begin() + range.first + range.size};
 }
 
@@ -197,9 +197,9 @@ class Comparison {
     EXPECT_NEAR(result_.max_logit, stats_.max_logit, relative * std::abs(stats_.max_logit));
     ASSERT_GT(all_, 0.01);
     EXPECT_NEAR(norm_, all_, 1e-12 * all_) << "the norm of one rank, against its gradients added up here";
-    for (const nn::PieceRange& range : engine_.optimizer()->ranges()) {
-      const std::string& name = range.ref->piece->name;
-      const std::vector<double> got = values_of(engine_.store().grads().flat_range(range.slab_begin, range.size));
+    for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
+      const std::string& name = range.ref->tensor->name;
+      const std::vector<double> got = values_of(engine_.store().grads().flat_range(range.flat_begin, range.size));
       const std::vector<double> expected = part_of(gradients_.at(name), range);
       if (const double share = gradient_bound(name); share == 0) {
         EXPECT_EQ(got, expected) << name;
@@ -210,7 +210,7 @@ class Comparison {
         EXPECT_TRUE(expected[i] != 0 || got[i] == 0) << name << " has a gradient for a row that no token reads";
     }
     expect_counted_once(mesh_, one_.store(), engine_.store(), engine_.optimizer()->ranges());
-    EXPECT_EQ(engine_.gradient_norm().squares.size(), one_.store().pieces().size());
+    EXPECT_EQ(engine_.gradient_norm().squares.size(), one_.store().sharded_tensors().size());
     EXPECT_NEAR(result_.grad_norm, norm_, exact_ && !case_.config.tied ? 0 : bound_ * norm_);
   }
 
@@ -221,16 +221,16 @@ class Comparison {
     LossStats arriving, there;
     engine_.evaluate(mine_, arriving);
     for (const auto& parameter : engine_.store().parameters())
-      EXPECT_EQ(parameter->weight.arrival, nullptr) << parameter->name << " was read before it was there";
-    engine_.wait_weights();
+      EXPECT_EQ(parameter->weight.param_sync, nullptr) << parameter->name << " was read before it was there";
+    engine_.wait_param_sync();
     engine_.evaluate(mine_, there);
     EXPECT_EQ(arriving.loss, there.loss);
     EXPECT_EQ(arriving.z_loss, there.z_loss);
     EXPECT_NEAR(result_.clip_scale, case_.clip, exact_ && !case_.config.tied ? 1e-15 : bound_);
 
     const double scale = (1 - case_.optimizer.beta1) * case_.clip;  // of a first moment
-    for (const nn::PieceRange& range : engine_.optimizer()->ranges()) {
-      const std::string& name = range.ref->piece->name;
+    for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
+      const std::string& name = range.ref->tensor->name;
       std::vector<double> moments = part_of(gradients_.at(name), range);
       for (double& x : moments) x *= scale;
       expect_close(name + ".m", values_of(engine_.optimizer()->m().of(range)), moments, scale * terms_of(name),
@@ -249,14 +249,14 @@ class Comparison {
         bounds[name].push_back(bound.of(values[i], gradient[i], unread ? 0 : error));
       }
     }
-    for (const auto& ref : engine_.store().pieces()) {
-      const nn::Piece& piece = *ref.piece;
+    for (const auto& ref : engine_.store().sharded_tensors()) {
+      const nn::ShardedTensor& tensor = *ref.tensor;
       const std::vector<double> got = values_of(nn::ParameterStore::of(engine_.store().values(), ref));
-      const std::vector<double> expected = slice_of(updated.at(piece.name), piece);
+      const std::vector<double> expected = slice_of(updated.at(tensor.name), tensor);
       if (exact_ && !case_.config.tied)
-        EXPECT_EQ(got, expected) << piece.name;
+        EXPECT_EQ(got, expected) << tensor.name;
       else
-        expect_within(piece.name, got, expected, slice_of(bounds.at(piece.name), piece));
+        expect_within(tensor.name, got, expected, slice_of(bounds.at(tensor.name), tensor));
     }
 
     // The loss behind the update: to first order its gradient times what the weights may differ by, twice for the rest.
@@ -285,7 +285,7 @@ class Comparison {
       one_.update(step, norm > case_.clip * norm_ ? case_.clip * norm_ / norm : 1.0);
       engine_.update(result, step, case_.lr);
     }
-    engine_.wait_weights();
+    engine_.wait_param_sync();
   }
 
  private:
@@ -315,7 +315,7 @@ class Comparison {
   LossStats stats_;
   double norm_, all_ = 0;
   std::map<std::string, std::vector<double>> gradients_;
-  pipeline::Stream done_;
+  pipeline::ActionList done_;
   training::Engine engine_;
   std::span<const pipeline::MicroBatch> mine_;
   training::StepResult result_;

@@ -65,7 +65,7 @@ TEST(StepMessages, OneForAStep) {
     const training::StepResult whole = on.engine.forward_backward(batches, 3);
     const training::StepCounts counts{.tokens = whole.tokens, .valid_targets = whole.valid_targets};
     comm::ControlPlane& control = on.mesh.control();
-    on.engine.wait_weights();
+    on.engine.wait_param_sync();
     const comm::Traffic before = control.engine()->control_traffic();
     const LossStats own = on.engine.backward(batches, 3, counts);
     StepExchange exchange(control, {.losses = own, .next = on.engine.own_counts(batches)});

@@ -43,18 +43,19 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   TinyModel part(config, dtype, kB, kT, 1, 7,
                  {.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = sequence_parallel});
   const double loss = part.loss_and_gradients(prepare(part));
-  const auto ranges = nn::piece_ranges(part.store(), nn::SlabParts::whole(part.store()));
+  const auto ranges = nn::sharded_ranges(part.store(), nn::FlatRanges::whole(part.store()));
   tensor::sum_shared_gradients(part.ctx(), part.store(), ranges, mesh);
 
   const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
   EXPECT_NEAR(loss, expected_loss, bound * std::abs(expected_loss));
   const double all = norm_of(whole.host(whole.store().grads()));
   ASSERT_GT(all, 0.01);
-  for (const auto& ref : part.store().pieces()) {
-    const nn::Piece& piece = *ref.piece;
-    const std::vector<double> reference = whole.gradient(piece.name);
-    EXPECT_EQ(part.values(piece.name), slice_of(whole.values(piece.name), piece)) << piece.name << " starts otherwise";
-    expect_close(piece.name, part.gradient(piece.name), slice_of(reference, piece), norm_of(reference), all, bound);
+  for (const auto& ref : part.store().sharded_tensors()) {
+    const nn::ShardedTensor& tensor = *ref.tensor;
+    const std::vector<double> reference = whole.gradient(tensor.name);
+    EXPECT_EQ(part.values(tensor.name), slice_of(whole.values(tensor.name), tensor))
+        << tensor.name << " starts otherwise";
+    expect_close(tensor.name, part.gradient(tensor.name), slice_of(reference, tensor), norm_of(reference), all, bound);
   }
   expect_counted_once(mesh, whole.store(), part.store(), ranges);
   const double norm = zero::GlobalNorm(part.store(), mesh).of(part.ctx(), ranges, {.data = part.store().grads()}).norm;

@@ -181,7 +181,8 @@ TEST_F(CheckpointDamage, LoadingTheNewestReadsEachByteOnceAndFindsDamageInAnyChu
   const int64_t before = bytes_read();
   ASSERT_GE(before, 0);
   ASSERT_EQ(load_newest(loaded, dir_.path(), log)->step, 2);
-  // Chunks at the seams of tensors that are read in parts, and headers, come twice: at most one each a file and slab.
+  // Chunks at the seams of tensors that are read in parts, and headers, come twice: at most one each a file and flat
+  // buffer.
   EXPECT_LE(bytes_read() - before, bytes + 6 * kMiB) << "of " << bytes;
   EXPECT_TRUE(matches(2));
   EXPECT_TRUE(log.warnings().empty());

@@ -16,7 +16,7 @@
 namespace ashlar::testing {
 namespace {
 
-nn::Piece matrix(const std::string& name, int64_t rows, int64_t cols, int64_t storage_row) {
+nn::ShardedTensor matrix(const std::string& name, int64_t rows, int64_t cols, int64_t storage_row) {
   return {.name = name,
           .role = nn::Role::kMatrix,
           .global_shape = {rows, cols},
@@ -25,7 +25,7 @@ nn::Piece matrix(const std::string& name, int64_t rows, int64_t cols, int64_t st
           .storage_row = storage_row};
 }
 
-nn::Piece vector(const std::string& name, int64_t size, int64_t storage_begin) {
+nn::ShardedTensor vector(const std::string& name, int64_t size, int64_t storage_begin) {
   return {.name = name,
           .role = nn::Role::kNorm,
           .global_shape = Shape{size},
@@ -54,8 +54,8 @@ CheckpointModel::CheckpointModel(DType dtype, bool training, const Size& size) {
   build(dtype, training);
 }
 
-CheckpointModel::CheckpointModel(DType dtype, const std::vector<nn::Piece>& pieces) {
-  for (const nn::Piece& p : pieces) {
+CheckpointModel::CheckpointModel(DType dtype, const std::vector<nn::ShardedTensor>& tensors) {
+  for (const nn::ShardedTensor& p : tensors) {
     store_.add(p.name + ".storage", p.vector() ? Shape{p.cols} : Shape{p.rows, p.cols}, {p});
   }
   build(dtype, true);
@@ -67,61 +67,64 @@ void CheckpointModel::build(DType dtype, bool training) {
   ctx_ = std::make_unique<Ctx>(Ctx{.backend = *backend_, .stream = *stream_, .dtype = dtype});
   store_.allocate(*ctx_, training);
   if (training)
-    optimizer_ = std::make_unique<optim::Optimizer>(*ctx_, store_, optim::AdamWOptions{}, nn::SlabParts::whole(store_));
+    optimizer_ =
+        std::make_unique<optim::Optimizer>(*ctx_, store_, optim::AdamWOptions{}, nn::FlatRanges::whole(store_));
 }
 
-void CheckpointModel::set(const Tensor& slab, const nn::ParameterStore::PieceRef& ref, const std::string& bytes) const {
-  ctx_->backend.copy_from_host(bytes.data(), slab.flat_range(ref.slab_begin, ref.piece->size()).mut_view(), *stream_);
+void CheckpointModel::set(const Tensor& buffer, const nn::ParameterStore::ShardedTensorRef& ref,
+                          const std::string& bytes) const {
+  ctx_->backend.copy_from_host(bytes.data(), buffer.flat_range(ref.flat_begin, ref.tensor->size()).mut_view(),
+                               *stream_);
 }
 
 void CheckpointModel::randomize(uint64_t seed) {
   std::mt19937_64 random(seed);
-  for (const nn::SlabTensor& slab : {optimizer_->master(), optimizer_->m(), optimizer_->v()}) {
-    for (const auto& ref : store_.pieces()) {
-      std::string bytes(static_cast<size_t>(ref.piece->size() * size_of(slab.data.dtype())), '\0');
+  for (const nn::FlatTensor& buffer : {optimizer_->master(), optimizer_->m(), optimizer_->v()}) {
+    for (const auto& ref : store_.sharded_tensors()) {
+      std::string bytes(static_cast<size_t>(ref.tensor->size() * size_of(buffer.data.dtype())), '\0');
       for (size_t i = 0; i < bytes.size(); i += 8) {
         const uint64_t word = random();
         std::memcpy(bytes.data() + i, &word, std::min<size_t>(8, bytes.size() - i));
       }
-      set(slab.data, ref, bytes);
+      set(buffer.data, ref, bytes);
     }
   }
-  optimizer_->publish(*ctx_);
+  optimizer_->copy_master_to_params(*ctx_);
 }
 
 void CheckpointModel::randomize_finite(uint64_t seed) {
   store_.initialize(*ctx_, seed, store_.values());
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
-  const Tensor& slab = optimizer_ ? optimizer_->master().data : store_.values();
-  for (const auto& ref : store_.pieces()) {
+  const Tensor& buffer = optimizer_ ? optimizer_->master().data : store_.values();
+  for (const auto& ref : store_.sharded_tensors()) {
     std::string bytes;
-    for (int64_t i = 0; i < ref.piece->size(); ++i) {
+    for (int64_t i = 0; i < ref.tensor->size(); ++i) {
       const float x = normal(random);
-      if (slab.dtype() == DType::kFloat32) bytes.append(reinterpret_cast<const char*>(&x), sizeof(x));
-      if (slab.dtype() == DType::kFloat64) {
+      if (buffer.dtype() == DType::kFloat32) bytes.append(reinterpret_cast<const char*>(&x), sizeof(x));
+      if (buffer.dtype() == DType::kFloat64) {
         const double wide = static_cast<double>(x) / 3;
         bytes.append(reinterpret_cast<const char*>(&wide), sizeof(wide));
       }
-      if (slab.dtype() == DType::kBFloat16) {
+      if (buffer.dtype() == DType::kBFloat16) {
         const BF16 narrow(x);
         bytes.append(reinterpret_cast<const char*>(&narrow), sizeof(narrow));
       }
     }
-    set(slab, ref, bytes);
+    set(buffer, ref, bytes);
   }
-  if (optimizer_) optimizer_->publish(*ctx_);
+  if (optimizer_) optimizer_->copy_master_to_params(*ctx_);
 }
 
-std::string CheckpointModel::bytes_of(const Tensor& slab, const std::string& name) const {
+std::string CheckpointModel::bytes_of(const Tensor& buffer, const std::string& name) const {
   const auto* ref = store_.find(name);
   EXPECT_NE(ref, nullptr) << name;
-  return bytes_of(slab.flat_range(ref->slab_begin, ref->piece->size()));
+  return bytes_of(buffer.flat_range(ref->flat_begin, ref->tensor->size()));
 }
 
-std::string CheckpointModel::bytes_of(const Tensor& slab) const {
-  std::string bytes(static_cast<size_t>(slab.size() * size_of(slab.dtype())), '\0');
-  ctx_->backend.copy_to_host(slab.view(), bytes.data(), *stream_);
+std::string CheckpointModel::bytes_of(const Tensor& buffer) const {
+  std::string bytes(static_cast<size_t>(buffer.size() * size_of(buffer.dtype())), '\0');
+  ctx_->backend.copy_to_host(buffer.view(), bytes.data(), *stream_);
   return bytes;
 }
 

@@ -18,7 +18,7 @@
 
 namespace ashlar::testing {
 
-/// A store with every kind of piece (padded table, fused matrix, vectors) and its optimizer, on one CPU thread.
+/// A store with every kind of tensor (padded table, fused matrix, vectors) and its optimizer, on one CPU thread.
 class CheckpointModel {
  public:
   struct Size {
@@ -26,28 +26,28 @@ class CheckpointModel {
   };
   explicit CheckpointModel(DType dtype, bool training = true);
   CheckpointModel(DType dtype, bool training, const Size& size);
-  CheckpointModel(DType dtype, const std::vector<nn::Piece>& pieces);  ///< one parameter a piece
+  CheckpointModel(DType dtype, const std::vector<nn::ShardedTensor>& tensors);  ///< one parameter a tensor
 
   const Ctx& ctx() const { return *ctx_; }
   nn::ParameterStore& store() { return store_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
   comm::ControlPlane& ranks() { return ranks_; }
 
-  /// Master (or values), m and v of every piece from raw random bits: NaN payloads, denormals and -0 included.
+  /// Master (or values), m and v of every tensor from raw random bits: NaN payloads, denormals and -0 included.
   void randomize(uint64_t seed);
   /// The same, from finite numbers, in the values and (when training) published from the master.
   void randomize_finite(uint64_t seed);
 
-  /// A piece's bytes in a slab.
-  std::string bytes_of(const Tensor& slab, const std::string& name) const;
-  /// A whole slab's bytes: pieces, padding and gaps.
-  std::string bytes_of(const Tensor& slab) const;
-  /// Master, both moments and values of the whole slabs.
+  /// A tensor's bytes in a flat buffer.
+  std::string bytes_of(const Tensor& buffer, const std::string& name) const;
+  /// A whole flat buffer's bytes: tensors, padding and gaps.
+  std::string bytes_of(const Tensor& buffer) const;
+  /// Master, both moments and values of the whole flat buffers.
   std::string all_bytes() const;
 
  private:
   void build(DType dtype, bool training);
-  void set(const Tensor& slab, const nn::ParameterStore::PieceRef& ref, const std::string& bytes) const;
+  void set(const Tensor& buffer, const nn::ParameterStore::ShardedTensorRef& ref, const std::string& bytes) const;
 
   comm::SelfComm self_{"ranks"};
   comm::ControlPlane ranks_{self_, "ranks"};

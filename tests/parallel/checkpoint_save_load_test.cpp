@@ -97,18 +97,18 @@ TEST_P(CheckpointRoundTrip, FilesAreOrdinarySafetensorsOfUnpaddedMasterWeights) 
   const io::SafetensorsReader weights(saved.path / "weights-00000.safetensors");
   const io::SafetensorsReader moments(saved.path / "optimizer-00000.safetensors");
   const io::FileDType expected = GetParam() == DType::kFloat64 ? io::FileDType::kF64 : io::FileDType::kF32;
-  EXPECT_EQ(weights.tensors().size(), model.store().pieces().size());
-  EXPECT_EQ(moments.tensors().size(), 2 * model.store().pieces().size());
+  EXPECT_EQ(weights.tensors().size(), model.store().sharded_tensors().size());
+  EXPECT_EQ(moments.tensors().size(), 2 * model.store().sharded_tensors().size());
   EXPECT_THAT(weights.at("embed.weight").shape, ElementsAre(37, 12)) << "padding is not stored";
   EXPECT_THAT(weights.at("blocks.1.attn.k.bias").shape, ElementsAre(6));
-  for (const auto& ref : model.store().pieces()) {
-    const std::string& name = ref.piece->name;
-    const auto check = [&](const io::SafetensorsReader& file, const std::string& stored, const Tensor& slab) {
+  for (const auto& ref : model.store().sharded_tensors()) {
+    const std::string& name = ref.tensor->name;
+    const auto check = [&](const io::SafetensorsReader& file, const std::string& stored, const Tensor& buffer) {
       const io::TensorEntry& entry = file.at(stored);
       EXPECT_EQ(entry.dtype, expected) << stored;
       std::string bytes(static_cast<size_t>(entry.num_bytes()), '\0');
       file.read(entry, std::as_writable_bytes(std::span(bytes)));
-      EXPECT_EQ(bytes, model.bytes_of(slab, name)) << stored;
+      EXPECT_EQ(bytes, model.bytes_of(buffer, name)) << stored;
     };
     check(weights, name, model.optimizer().master().data);
     check(moments, name + ".m", model.optimizer().m().data);
@@ -399,7 +399,7 @@ TEST(CheckpointLoad, ATensorThatTheManifestLeavesOutIsMissed) {
   const Error beside =
       error_of([&] { reader.read_block(*other, {.row = 0, .col = 0, .rows = 1, .cols = 1}, element); });
   EXPECT_EQ(beside.code(), ExitCode::kDamagedData);
-  const size_t left = 2 * model.store().pieces().size() - 1;
+  const size_t left = 2 * model.store().sharded_tensors().size() - 1;
   EXPECT_THAT(beside.what(), AllOf(HasSubstr(str_cat("holds ", left + 1, " tensors")),
                                    HasSubstr(str_cat("the manifest lists ", left))));
 }

@@ -147,22 +147,22 @@ TEST(CheckpointSlices, BlocksLargerThanEveryBufferAndChunk) {
   }
 
   // A store that holds a column slice of each loads just that.
-  std::vector<nn::Piece> pieces;
+  std::vector<nn::ShardedTensor> tensors;
   for (const Global* g : {&w, &row, &thin}) {
     const int64_t rows = g->spec.shape[0];
     const int64_t col = g->cols() / 3;
-    pieces.push_back({.name = g->spec.name,
-                      .global_shape = {rows, g->cols()},
-                      .global_col = col,
-                      .rows = rows,
-                      .cols = g->cols() - col});
+    tensors.push_back({.name = g->spec.name,
+                       .global_shape = {rows, g->cols()},
+                       .global_col = col,
+                       .rows = rows,
+                       .cols = g->cols() - col});
   }
-  CheckpointModel model(DType::kFloat32, pieces);
+  CheckpointModel model(DType::kFloat32, tensors);
   load_weights(model.ctx(),
                {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &model.optimizer()});
-  for (size_t i = 0; i < pieces.size(); ++i) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
     const Global* g = std::vector<const Global*>{&w, &row, &thin}[i];
-    const Block block{.col = pieces[i].global_col, .rows = pieces[i].rows, .cols = pieces[i].cols};
+    const Block block{.col = tensors[i].global_col, .rows = tensors[i].rows, .cols = tensors[i].cols};
     EXPECT_TRUE(model.bytes_of(model.store().values(), g->spec.name) == g->bytes(block)) << g->spec.name;
   }
 }

@@ -21,8 +21,8 @@ double worst_difference(const std::vector<double>& a, const std::vector<double>&
 }
 
 void copy_weights(const TinyModel& from, TinyModel& to) {
-  for (const auto& ref : from.store().pieces()) {
-    if (to.store().find(ref.piece->name) != nullptr) to.set(ref.piece->name, from.values(ref.piece->name));
+  for (const auto& ref : from.store().sharded_tensors()) {
+    if (to.store().find(ref.tensor->name) != nullptr) to.set(ref.tensor->name, from.values(ref.tensor->name));
   }
 }
 
@@ -91,8 +91,8 @@ TEST(ModelProperty, GroupedQueryIsMultiHeadWithRepeatedHeads) {
     TinyModel grouped(c, DType::kFloat64, 2, 9);
     c.n_kv_heads = c.n_heads;
     TinyModel full(c, DType::kFloat64, 2, 9);
-    for (const auto& ref : grouped.store().pieces()) {
-      const std::string& name = ref.piece->name;
+    for (const auto& ref : grouped.store().sharded_tensors()) {
+      const std::string& name = ref.tensor->name;
       const std::vector<double> w = grouped.values(name);
       if (!name.ends_with(".attn.k.weight") && !name.ends_with(".attn.v.weight")) {
         full.set(name, w);
@@ -192,9 +192,9 @@ TEST(ModelProperty, VocabularyPaddingChangesNothing) {
     TinyModel padded(c, DType::kFloat64, 2, 9);
     copy_weights(plain, padded);
     EXPECT_NEAR(padded.loss_and_gradients(padded.ctx()), plain.loss_and_gradients(plain.ctx()), 1e-13);
-    for (const auto& ref : plain.store().pieces()) {
-      EXPECT_LT(worst_difference(padded.gradient(ref.piece->name), plain.gradient(ref.piece->name)), 1e-13)
-          << ref.piece->name;
+    for (const auto& ref : plain.store().sharded_tensors()) {
+      EXPECT_LT(worst_difference(padded.gradient(ref.tensor->name), plain.gradient(ref.tensor->name)), 1e-13)
+          << ref.tensor->name;
     }
     // The padding's own rows get exactly nothing.
     const nn::Parameter* table = padded.store().find(tied ? "embed.tokens.weight" : "head.weight")->parameter;
@@ -209,9 +209,9 @@ TEST(ModelProperty, SerialAndParallelStartWithTheSameWeights) {
   c.block = {model::Topology::kParallel, 1};
   TinyModel parallel(c, DType::kFloat32, 1, 4);
   int64_t shared = 0;
-  for (const auto& ref : parallel.store().pieces()) {
-    ASSERT_NE(serial.store().find(ref.piece->name), nullptr) << ref.piece->name;
-    EXPECT_EQ(serial.values(ref.piece->name), parallel.values(ref.piece->name)) << ref.piece->name;
+  for (const auto& ref : parallel.store().sharded_tensors()) {
+    ASSERT_NE(serial.store().find(ref.tensor->name), nullptr) << ref.tensor->name;
+    EXPECT_EQ(serial.values(ref.tensor->name), parallel.values(ref.tensor->name)) << ref.tensor->name;
     ++shared;
   }
   EXPECT_GT(shared, 10);

@@ -1,5 +1,5 @@
 // Every way to break one action of a schedule, held against an independent judge: a little executor that runs the
-// streams on numbers. The simulator must refuse a mutant exactly when the judge's gradients differ from those of the
+// lists on numbers. The simulator must refuse a mutant exactly when the judge's gradients differ from those of the
 // plain loop over micro-batches, or when it gets stuck.
 #include <gtest/gtest.h>
 
@@ -56,11 +56,11 @@ Result plain_loop(const ScheduleSpec& spec) {
   return result;
 }
 
-/// Runs streams as an executor would. Each tensor is held by (payload, micro-batch, chunk) and leaves when it is used.
+/// Runs lists as an executor would. Each tensor is held by (payload, micro-batch, chunk) and leaves when it is used.
 class Judge {
  public:
-  Judge(const ScheduleSpec& spec, const std::vector<Stream>& streams)
-      : spec_(spec), streams_(streams), stages_(streams.size()) {
+  Judge(const ScheduleSpec& spec, const std::vector<ActionList>& lists)
+      : spec_(spec), lists_(lists), stages_(lists.size()) {
     result_.grads.assign(static_cast<size_t>(spec.chunks()), 0);
     result_.losses.assign(static_cast<size_t>(spec.micro_batches), 0);
   }
@@ -75,8 +75,8 @@ class Judge {
     }
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
       const Stage& s = stages_[stage];
-      good_ = good_ && s.next == streams_[stage].size() && s.in.empty() && s.out.empty() && s.tapes.empty() &&
-              s.work.empty();
+      good_ =
+          good_ && s.next == lists_[stage].size() && s.in.empty() && s.out.empty() && s.tapes.empty() && s.work.empty();
     }
     return good_ ? std::optional(result_) : std::nullopt;
   }
@@ -104,8 +104,8 @@ class Judge {
 
   bool step(size_t stage) {
     Stage& s = stages_[stage];
-    if (s.next == streams_[stage].size()) return false;
-    const Action& action = streams_[stage][s.next];
+    if (s.next == lists_[stage].size()) return false;
+    const Action& action = lists_[stage][s.next];
     if (action.kind == ActionKind::kTransfer) return transfer(stage, action);
     const int64_t m = action.micro_batch, c = action.chunk, k = c * spec_.stages + static_cast<int64_t>(stage);
     if (m < 0 || m >= spec_.micro_batches || c < 0 || c >= spec_.virtual_stages) return good_ = false;
@@ -141,8 +141,8 @@ class Judge {
   bool transfer(size_t stage, const Action& action) {
     if (action.peer < 0 || action.peer >= spec_.stages) return good_ = false;
     const auto peer = static_cast<size_t>(action.peer);
-    if (stages_[peer].next == streams_[peer].size()) return false;
-    const Action& other = streams_[peer][stages_[peer].next];
+    if (stages_[peer].next == lists_[peer].size()) return false;
+    const Action& other = lists_[peer][stages_[peer].next];
     if (other.kind != ActionKind::kTransfer || other.peer != static_cast<int64_t>(stage)) return false;
     if (!action.send && !action.receive) return good_ = false;  // not even a message of no bytes
     move(stage, action, peer, other);
@@ -162,15 +162,15 @@ class Judge {
   }
 
   const ScheduleSpec& spec_;
-  const std::vector<Stream>& streams_;
+  const std::vector<ActionList>& lists_;
   std::vector<Stage> stages_;
   Result result_;
   bool good_ = true;
 };
 
-bool simulator_accepts(const ScheduleSpec& spec, const std::vector<Stream>& streams) {
+bool simulator_accepts(const ScheduleSpec& spec, const std::vector<ActionList>& lists) {
   try {
-    simulate(spec, streams, Costs::uniform(spec, 1, 1, 1));
+    simulate(spec, lists, Costs::uniform(spec, 1, 1, 1));
     return true;
   } catch (const Bug&) {
     return false;
@@ -179,27 +179,27 @@ bool simulator_accepts(const ScheduleSpec& spec, const std::vector<Stream>& stre
 
 /// Calls visit(what, mutant) for every schedule that differs in one action of one stage, or in the order of two.
 void for_mutants(const ScheduleSpec& spec,
-                 const std::function<void(const std::string&, const std::vector<Stream>&)>& visit) {
-  std::vector<Stream> streams = make_schedules(spec);
+                 const std::function<void(const std::string&, const std::vector<ActionList>&)>& visit) {
+  std::vector<ActionList> lists = make_schedules(spec);
   for (int64_t stage = 0; stage < spec.stages; ++stage) {
-    Stream& stream = streams[static_cast<size_t>(stage)];
-    const Stream good = stream;
+    ActionList& list = lists[static_cast<size_t>(stage)];
+    const ActionList good = list;
     const auto show = [&](const std::string& what) {
-      if (stream != good) visit(str_cat("stage ", stage, ": ", what), streams);
-      stream = good;
+      if (list != good) visit(str_cat("stage ", stage, ": ", what), lists);
+      list = good;
     };
     for (size_t i = 0; i < good.size(); ++i) {
       const std::string text = str_cat("action ", i, ", ", describe(good[i]));
-      stream.erase(stream.begin() + static_cast<std::ptrdiff_t>(i));
+      list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
       show(str_cat(text, ", dropped"));
-      stream.insert(stream.begin() + static_cast<std::ptrdiff_t>(i), good[i]);
+      list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), good[i]);
       show(str_cat(text, ", doubled"));
       for (size_t j = i + 1; j < good.size(); ++j) {
-        std::swap(stream[i], stream[j]);
+        std::swap(list[i], list[j]);
         show(str_cat(text, ", swapped with action ", j, ", ", describe(good[j])));
       }
       const auto edit = [&](const std::string& what, const std::function<void(Action&)>& change) {
-        change(stream[i]);
+        change(list[i]);
         show(str_cat(text, ", ", what));
       };
       if (good[i].kind != ActionKind::kTransfer) {
@@ -262,10 +262,10 @@ TEST(PipelineMutants, SimulatorAndJudgeAgreeOnEveryOne) {
     SCOPED_TRACE(
         str_cat(name_of(spec.kind), " P ", spec.stages, " M ", spec.micro_batches, " V ", spec.virtual_stages));
     const Result right = plain_loop(spec);
-    for_mutants(spec, [&](const std::string& what, const std::vector<Stream>& streams) {
-      const std::optional<Result> got = Judge(spec, streams).run();
+    for_mutants(spec, [&](const std::string& what, const std::vector<ActionList>& lists) {
+      const std::optional<Result> got = Judge(spec, lists).run();
       const bool harmless = got.has_value() && *got == right;
-      EXPECT_EQ(simulator_accepts(spec, streams), harmless) << what;
+      EXPECT_EQ(simulator_accepts(spec, lists), harmless) << what;
       ++mutants;
       ++(harmless ? equivalent : caught);
     });
@@ -279,8 +279,8 @@ TEST(PipelineMutants, SimulatorAndJudgeAgreeOnEveryOne) {
 
 TEST(PipelineMutants, JudgeFindsEveryScheduleRight) {
   for (const ScheduleSpec& spec : judged()) {
-    const std::vector<Stream> streams = make_schedules(spec);
-    const std::optional<Result> got = Judge(spec, streams).run();
+    const std::vector<ActionList> lists = make_schedules(spec);
+    const std::optional<Result> got = Judge(spec, lists).run();
     ASSERT_TRUE(got.has_value()) << name_of(spec.kind);
     EXPECT_EQ(*got, plain_loop(spec)) << name_of(spec.kind);
   }

@@ -20,10 +20,10 @@ using enum ScheduleKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// The compute actions of a stream, as "F0 B0 I1 W1"; of one chunk of several as "F0.1".
-std::string compute_of(const ScheduleSpec& spec, const Stream& stream) {
+/// The compute actions of a list, as "F0 B0 I1 W1"; of one chunk of several as "F0.1".
+std::string compute_of(const ScheduleSpec& spec, const ActionList& list) {
   std::string text;
-  for (const Action& action : stream) {
+  for (const Action& action : list) {
     if (action.kind == ActionKind::kTransfer) continue;
     if (!text.empty()) text += " ";
     text += std::map<ActionKind, std::string>{{ActionKind::kForward, "F"},
@@ -38,9 +38,9 @@ std::string compute_of(const ScheduleSpec& spec, const Stream& stream) {
 
 std::string compute_of(const ScheduleSpec& spec, int64_t stage) { return compute_of(spec, make_schedule(spec, stage)); }
 
-std::vector<std::string> describe_all(const Stream& stream) {
+std::vector<std::string> describe_all(const ActionList& list) {
   std::vector<std::string> texts;
-  for (const Action& action : stream) texts.push_back(describe(action));
+  for (const Action& action : list) texts.push_back(describe(action));
   return texts;
 }
 
@@ -208,13 +208,13 @@ TEST(PipelineSchedule, EveryScheduleOfTheGridKeepsItsTheory) {
     if (::testing::Test::HasFatalFailure()) return;
     SCOPED_TRACE(
         str_cat(name_of(spec.kind), " P ", spec.stages, " M ", spec.micro_batches, " V ", spec.virtual_stages));
-    const std::vector<Stream> streams = make_schedules(spec);
+    const std::vector<ActionList> lists = make_schedules(spec);
     const int64_t one = schedules++ % spec.stages;
-    ASSERT_EQ(make_schedule(spec, one), streams[static_cast<size_t>(one)]);
+    ASSERT_EQ(make_schedule(spec, one), lists[static_cast<size_t>(one)]);
     // Equal parts; a backward as long as a forward; recomputation; weights cheaper than either.
     for (const Time& time : {Time{1, 1, 1}, Time{1, 0.5, 0.5}, Time{1, 2, 1}, Time{2, 1.5, 1.25}}) {
       const auto V = static_cast<double>(spec.virtual_stages);
-      const Simulation run = simulate(spec, streams, Costs::uniform(spec, time.tf / V, time.ti / V, time.tw / V));
+      const Simulation run = simulate(spec, lists, Costs::uniform(spec, time.tf / V, time.ti / V, time.tw / V));
       const Theory theory = theory_of(spec, time.tf, time.ti, time.tw);
       const bool trains = spec.kind != kForwardOnly;
       const double work = static_cast<double>(spec.micro_batches) * (time.tf + (trains ? time.ti + time.tw : 0));
@@ -247,9 +247,9 @@ TEST(PipelineSchedule, ZeroBubbleIsAThirdOf1F1B) {
 
 TEST(PipelineSchedule, BackwardsOfAChunkAscend) {
   for_grid([&](const ScheduleSpec& spec) {
-    for (const Stream& stream : make_schedules(spec)) {
+    for (const ActionList& list : make_schedules(spec)) {
       std::map<std::pair<ActionKind, int64_t>, int64_t> next;
-      for (const Action& action : stream) {
+      for (const Action& action : list) {
         if (action.kind == ActionKind::kTransfer || action.kind == ActionKind::kForward) continue;
         ASSERT_EQ(action.micro_batch, (next[{action.kind, action.chunk}]++))
             << name_of(spec.kind) << " " << spec.stages << " " << spec.micro_batches << " " << spec.virtual_stages;
@@ -258,11 +258,11 @@ TEST(PipelineSchedule, BackwardsOfAChunkAscend) {
   });
 }
 
-/// The transfers of a stream with one peer, each with the number of compute actions before it.
-std::vector<std::pair<int64_t, Action>> transfers_with(const Stream& stream, int64_t peer) {
+/// The transfers of a list with one peer, each with the number of compute actions before it.
+std::vector<std::pair<int64_t, Action>> transfers_with(const ActionList& list, int64_t peer) {
   std::vector<std::pair<int64_t, Action>> transfers;
   int64_t computed = 0;
-  for (const Action& action : stream) {
+  for (const Action& action : list) {
     if (action.kind != ActionKind::kTransfer) {
       ++computed;
     } else if (action.peer == peer) {
@@ -275,11 +275,11 @@ std::vector<std::pair<int64_t, Action>> transfers_with(const Stream& stream, int
 TEST(PipelineSchedule, OppositeSendsAtOnePointAreOneTransfer) {
   int64_t exchanges = 0;
   for_grid([&](const ScheduleSpec& spec) {
-    const std::vector<Stream> streams = make_schedules(spec);
+    const std::vector<ActionList> lists = make_schedules(spec);
     for (int64_t stage = 0; stage < spec.stages; ++stage) {
       for (int64_t peer = stage + 1; peer < spec.stages; ++peer) {
-        const auto own = transfers_with(streams[static_cast<size_t>(stage)], peer);
-        const auto theirs = transfers_with(streams[static_cast<size_t>(peer)], stage);
+        const auto own = transfers_with(lists[static_cast<size_t>(stage)], peer);
+        const auto theirs = transfers_with(lists[static_cast<size_t>(peer)], stage);
         ASSERT_EQ(own.size(), theirs.size());
         for (size_t i = 0; i < own.size(); ++i) {
           const auto& [computed, action] = own[i];
@@ -317,7 +317,7 @@ TEST(PipelineSchedule, AStepMakesNoListAgain) {
     validation.micro_batches = 32;
     StageSchedules schedules(17);
     auto start = Clock::now();
-    const Stream& first = schedules.of(training);
+    const ActionList& first = schedules.of(training);
     const double once = us_since(start);
     EXPECT_EQ(first, make_schedule(training, 17));
     EXPECT_EQ(schedules.of(validation), make_schedule(validation, 17));

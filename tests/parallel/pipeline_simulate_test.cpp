@@ -26,9 +26,9 @@ Action receive(Payload payload, int64_t m, int64_t peer) {
   return {.kind = ActionKind::kTransfer, .peer = peer, .receive = Message{payload, m, 0}};
 }
 
-std::string bug_of(const ScheduleSpec& spec, const std::vector<Stream>& streams) {
+std::string bug_of(const ScheduleSpec& spec, const std::vector<ActionList>& lists) {
   try {
-    simulate(spec, streams, Costs::uniform(spec, 1, 1, 1));
+    simulate(spec, lists, Costs::uniform(spec, 1, 1, 1));
   } catch (const Bug& bug) {
     return bug.what();
   }
@@ -119,15 +119,15 @@ TEST(PipelineSimulate, UnequalCostsStayWithinTheirBounds) {
 
 TEST(PipelineSimulate, DeadlockNamesWhatEveryStageWaitsAt) {
   const ScheduleSpec spec{.kind = kGpipe, .stages = 3, .micro_batches = 2};
-  const std::vector<Stream> streams = {
+  const std::vector<ActionList> lists = {
       {forward(0), send(Payload::kActivation, 0, 1), forward(1), receive(Payload::kGradient, 0, 1)},
       {receive(Payload::kActivation, 0, 0), forward(0), send(Payload::kActivation, 0, 2),
        receive(Payload::kGradient, 0, 2)},
       {receive(Payload::kActivation, 0, 1), forward(0), receive(Payload::kActivation, 1, 1)}};
-  const std::string text = bug_of(spec, streams);
+  const std::string text = bug_of(spec, lists);
   EXPECT_THAT(text, HasSubstr("nothing is sent"));  // stages 0 and 1: two receives that face each other
 
-  std::vector<Stream> waiting = streams;
+  std::vector<ActionList> waiting = lists;
   waiting[1].back() = receive(Payload::kGradient, 0, 0);
   waiting[0].pop_back();
   EXPECT_EQ(
@@ -139,11 +139,11 @@ TEST(PipelineSimulate, DeadlockNamesWhatEveryStageWaitsAt) {
 
 TEST(PipelineSimulate, SeparateOppositeSendsDeadlockAndOneTransferDoesNot) {
   const ScheduleSpec spec{.kind = k1F1B, .stages = 2, .micro_batches = 2};
-  std::vector<Stream> streams = make_schedules(spec);
-  EXPECT_EQ(bug_of(spec, streams), "no error");
+  std::vector<ActionList> lists = make_schedules(spec);
+  EXPECT_EQ(bug_of(spec, lists), "no error");
   for (int64_t stage = 0; stage < 2; ++stage) {  // split every exchange into its send and then its receive
-    Stream split;
-    for (const Action& action : streams[static_cast<size_t>(stage)]) {
+    ActionList split;
+    for (const Action& action : lists[static_cast<size_t>(stage)]) {
       Action first = action, second = action;
       first.receive.reset();
       second.send.reset();
@@ -151,14 +151,14 @@ TEST(PipelineSimulate, SeparateOppositeSendsDeadlockAndOneTransferDoesNot) {
       if (both) split.push_back(first);
       split.push_back(both ? second : action);
     }
-    streams[static_cast<size_t>(stage)] = split;
+    lists[static_cast<size_t>(stage)] = split;
   }
-  EXPECT_THAT(bug_of(spec, streams), HasSubstr("nothing receives it"));
+  EXPECT_THAT(bug_of(spec, lists), HasSubstr("nothing receives it"));
 }
 
 TEST(PipelineSimulate, NamesWhatIsWrong) {
   const ScheduleSpec spec{.kind = k1F1B, .stages = 1, .micro_batches = 2};
-  const auto bug = [&](const Stream& stream) { return bug_of(spec, {stream}); };
+  const auto bug = [&](const ActionList& list) { return bug_of(spec, {list}); };
   EXPECT_EQ(bug({forward(0), backward(0), forward(1), backward(1)}), "no error");
   EXPECT_EQ(bug({forward(0), backward(0), backward(1)}),
             "[pipeline] 1f1b of 1 stages, 2 micro-batches, 1 virtual stages: stage 0 at action 2 (backward of "
@@ -200,19 +200,19 @@ TEST(PipelineSimulate, ChecksItsArguments) {
 
 TEST(PipelineRender, OneRowAStage) {
   const ScheduleSpec spec{.kind = k1F1B, .stages = 2, .micro_batches = 3};
-  const std::vector<Stream> streams = make_schedules(spec);
-  const Simulation run = simulate(spec, streams, Costs::uniform(spec, 1, 1, 1));
-  EXPECT_EQ(render(spec, streams, run),
+  const std::vector<ActionList> lists = make_schedules(spec);
+  const Simulation run = simulate(spec, lists, Costs::uniform(spec, 1, 1, 1));
+  EXPECT_EQ(render(spec, lists, run),
             "time 12, bubble 25.0%; F forward, B backward, I and W its input and weight parts, ~ transfer, number: "
             "micro-batch\n"
             "stage 0 |F0F1....B0--F2B1--..B2--| idle 25%\n"
             "stage 1 |..F0B0--F1B1--F2B2--....| idle 25%\n");
-  EXPECT_THAT(render(spec, streams, run, 12), HasSubstr("stage 0 |FF..B0FB1.B2| idle 25%\n"));
+  EXPECT_THAT(render(spec, lists, run, 12), HasSubstr("stage 0 |FF..B0FB1.B2| idle 25%\n"));
 }
 
 TEST(PipelineRender, ShowsChunksTransfersAndParts) {
   const ScheduleSpec chunks{.kind = kForwardOnly, .stages = 1, .micro_batches = 1, .virtual_stages = 2};
-  const std::vector<Stream> one = make_schedules(chunks);
+  const std::vector<ActionList> one = make_schedules(chunks);
   const Simulation run = simulate(chunks, one, Costs::uniform(chunks, 1, 1, 1));
   EXPECT_THAT(render(chunks, one, run), HasSubstr("micro-batch.chunk\nstage 0 |F0.0F0.1| idle 0%\n"));
   EXPECT_THAT(render(chunks, one, run, 4), HasSubstr("stage 0 |F-F-| idle 0%\n"));

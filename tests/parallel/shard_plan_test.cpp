@@ -1,4 +1,5 @@
-// Who keeps what of the optimizer's state: parts of slabs as data, and the optimizer on parts against the whole one.
+// Who keeps what of the optimizer's state: parts of flat buffers as data, and the optimizer on parts against the whole
+// one.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -14,30 +15,30 @@
 namespace ashlar::testing {
 namespace {
 
-TEST(ShardPlan, RanksTileTheSlabsWhateverTheirNumberAndTheBuckets) {
+TEST(ShardPlan, RanksTileTheBuffersWhateverTheirNumberAndTheBuckets) {
   CheckpointModel model(DType::kFloat32);
   const auto& store = model.store();
   for (const int64_t ranks : {1, 2, 3, 5, 64}) {
     for (const int64_t bucket_elems : {1, 700, 100'000}) {
       SCOPED_TRACE(str_cat(ranks, " ranks, buckets of ", bucket_elems));
       const zero::ShardPlan plan = zero::make_plan(store, {.ranks = ranks, .bucket_elems = bucket_elems});
-      std::vector<int> owners(store.slab_size(), 0);
-      std::vector<int64_t> held(store.pieces().size(), 0);
+      std::vector<int> owners(store.flat_size(), 0);
+      std::vector<int64_t> held(store.sharded_tensors().size(), 0);
       for (int64_t r = 0; r < ranks; ++r) {
-        const nn::SlabParts owned = plan.owned_by(r);
+        const nn::FlatRanges owned = plan.owned_by(r);
         int64_t packed = 0;
-        for (const nn::SlabPart& part : owned.all()) {
+        for (const nn::FlatRange& part : owned.all()) {
           EXPECT_EQ(part.packed_at, packed);
           packed += part.size;
           EXPECT_EQ(part.begin % 64, 0);
           for (int64_t i = part.begin; i < part.end(); ++i) ++owners[i];
         }
         EXPECT_EQ(owned.packed_size(), packed);
-        for (const nn::PieceRange& range : nn::piece_ranges(store, owned))
-          held[range.ref - store.pieces().data()] += range.size;
+        for (const nn::ShardedRange& range : nn::sharded_ranges(store, owned))
+          held[range.ref - store.sharded_tensors().data()] += range.size;
       }
       EXPECT_EQ(std::set<int>(owners.begin(), owners.end()), std::set<int>{1});
-      for (size_t i = 0; i < held.size(); ++i) EXPECT_EQ(held[i], store.pieces()[i].piece->size());
+      for (size_t i = 0; i < held.size(); ++i) EXPECT_EQ(held[i], store.sharded_tensors()[i].tensor->size());
       for (const zero::Bucket& bucket : plan.buckets) {
         EXPECT_TRUE(bucket.size <= bucket_elems || bucket.last_parameter == bucket.first_parameter + 1) << bucket.size;
       }
@@ -48,14 +49,15 @@ TEST(ShardPlan, RanksTileTheSlabsWhateverTheirNumberAndTheBuckets) {
 TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
   nn::ParameterStore with_bias;
   nn::ParameterStore without;
-  const auto piece = [](const char* name, int64_t rows, int64_t cols, uint32_t axes) {
-    return nn::Piece{.name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols, .sum_axes = axes};
+  const auto tensor = [](const char* name, int64_t rows, int64_t cols, uint32_t axes) {
+    return nn::ShardedTensor{
+        .name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols, .grad_partial_axes = axes};
   };
-  with_bias.add("bias", {1, 100}, {piece("bias", 1, 100, 0)});
+  with_bias.add("bias", {1, 100}, {tensor("bias", 1, 100, 0)});
   for (nn::ParameterStore* store : {&with_bias, &without}) {
-    store->add("a", {10, 20}, {piece("a", 10, 20, 0)});
-    store->add("shared", {9, 50}, {piece("shared", 9, 50, 2)});
-    store->add("b", {10, 20}, {piece("b", 10, 20, 0)});
+    store->add("a", {10, 20}, {tensor("a", 10, 20, 0)});
+    store->add("shared", {9, 50}, {tensor("shared", 9, 50, 2)});
+    store->add("b", {10, 20}, {tensor("b", 10, 20, 0)});
     store->arrange();
   }
   const auto cut_of_shared = [](const nn::ParameterStore& store) {
@@ -72,7 +74,7 @@ TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
 TEST(ShardPlan, VectorsThatTheSameRanksShareLeaveTogether) {
   nn::ParameterStore store;
   const auto vector = [](const std::string& name, uint32_t axes) {
-    return nn::Piece{.name = name, .global_shape = {30}, .rows = 1, .cols = 30, .sum_axes = axes};
+    return nn::ShardedTensor{.name = name, .global_shape = {30}, .rows = 1, .cols = 30, .grad_partial_axes = axes};
   };
   for (const std::string layer : {"0.", "1.", "2."}) {
     store.add(layer + "norm", {30}, {vector(layer + "norm", 1)});
@@ -94,16 +96,16 @@ TEST(ShardPlan, VectorsThatTheSameRanksShareLeaveTogether) {
                                                "0.kv", "1.matrix 1.bias", "1.kv", "2.matrix 2.bias", "2.kv"}));
 }
 
-TEST(SlabParts, ARangeIsAtMostThreeRectanglesThatHoldItsElementsInOrder) {
+TEST(FlatRanges, ARangeIsAtMostThreeRectanglesThatHoldItsElementsInOrder) {
   std::mt19937_64 random(3);
   const auto upto = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   for (int trial = 0; trial < 2000; ++trial) {
-    nn::Piece piece{
+    nn::ShardedTensor tensor{
         .name = "p", .global_row = upto(5), .global_col = upto(5), .rows = 1 + upto(6), .cols = 1 + upto(7)};
-    piece.global_shape = {piece.global_row + piece.rows + upto(3), piece.global_col + piece.cols + upto(3)};
-    const nn::ParameterStore::PieceRef ref{.parameter = nullptr, .piece = &piece, .slab_begin = 0};
-    const int64_t first = upto(piece.size());
-    const nn::PieceRange range{.ref = &ref, .first = first, .size = 1 + upto(piece.size() - first)};
+    tensor.global_shape = {tensor.global_row + tensor.rows + upto(3), tensor.global_col + tensor.cols + upto(3)};
+    const nn::ParameterStore::ShardedTensorRef ref{.parameter = nullptr, .tensor = &tensor, .flat_begin = 0};
+    const int64_t first = upto(tensor.size());
+    const nn::ShardedRange range{.ref = &ref, .first = first, .size = 1 + upto(tensor.size() - first)};
     const std::vector<nn::RangeBlock> blocks = nn::blocks_of(range);
     ASSERT_LE(blocks.size(), 3U);
     int64_t at = 0;
@@ -112,8 +114,8 @@ TEST(SlabParts, ARangeIsAtMostThreeRectanglesThatHoldItsElementsInOrder) {
       ASSERT_GT(block.rows * block.cols, 0);
       for (int64_t r = 0; r < block.rows; ++r) {
         for (int64_t c = 0; c < block.cols; ++c, ++at) {
-          ASSERT_EQ(block.row + r, piece.global_row + (first + at) / piece.cols);
-          ASSERT_EQ(block.col + c, piece.global_col + (first + at) % piece.cols);
+          ASSERT_EQ(block.row + r, tensor.global_row + (first + at) / tensor.cols);
+          ASSERT_EQ(block.col + c, tensor.global_col + (first + at) % tensor.cols);
         }
       }
     }
@@ -123,17 +125,17 @@ TEST(SlabParts, ARangeIsAtMostThreeRectanglesThatHoldItsElementsInOrder) {
 
 class ShardedOptimizer : public ::testing::TestWithParam<DType> {
  protected:
-  std::string bytes_of(CheckpointModel& model, const nn::SlabTensor& slab, const nn::PieceRange& range) const {
-    return model.bytes_of(slab.of(range));
+  std::string bytes_of(CheckpointModel& model, const nn::FlatTensor& buffer, const nn::ShardedRange& range) const {
+    return model.bytes_of(buffer.of(range));
   }
   /// What `part` holds of master, moments and values is what `whole` holds there.
   void expect_part_of(CheckpointModel& part, const optim::Optimizer& state, CheckpointModel& whole) const {
     const optim::Optimizer& all = whole.optimizer();
-    for (const nn::PieceRange& range : state.ranges()) {
-      // The same elements of the whole state, whose packed tensors are laid out like the slabs.
-      nn::PieceRange same = range;
-      same.packed_at = range.slab_begin;
-      const std::string& name = range.ref->piece->name;
+    for (const nn::ShardedRange& range : state.ranges()) {
+      // The same elements of the whole state, whose packed tensors are laid out like the flat buffers.
+      nn::ShardedRange same = range;
+      same.packed_at = range.flat_begin;
+      const std::string& name = range.ref->tensor->name;
       EXPECT_EQ(bytes_of(part, state.master(), range), bytes_of(whole, all.master(), same)) << name;
       EXPECT_EQ(bytes_of(part, state.m(), range), bytes_of(whole, all.m(), same)) << name;
       EXPECT_EQ(bytes_of(part, state.v(), range), bytes_of(whole, all.v(), same)) << name;
@@ -155,19 +157,19 @@ TEST_P(ShardedOptimizer, StartsAndStepsLikeTheWholeOne) {
       optimizer.step(ctx);
     }
   };
-  const std::vector<nn::Piece> pieces = [] {
-    std::vector<nn::Piece> made;
+  const std::vector<nn::ShardedTensor> tensors = [] {
+    std::vector<nn::ShardedTensor> made;
     for (const auto& [name, rows, cols] : {std::tuple{"a", 7, 30}, {"b", 40, 9}, {"c", 1, 500}}) {
       made.push_back({.name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols});
       made.back().init = {.kind = nn::InitRule::Kind::kNormal, .value = 0.3};
     }
     return made;
   }();
-  CheckpointModel whole(GetParam(), pieces);
+  CheckpointModel whole(GetParam(), tensors);
   start_and_step(whole, whole.optimizer());
   for (int64_t rank = 0; rank < 3; ++rank) {
     SCOPED_TRACE(rank);
-    CheckpointModel part(GetParam(), pieces);
+    CheckpointModel part(GetParam(), tensors);
     const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 3, .bucket_elems = 300});
     optim::Optimizer state(part.ctx(), part.store(), optim::AdamWOptions{}, plan.owned_by(rank));
     start_and_step(part, state);

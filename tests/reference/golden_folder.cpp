@@ -131,8 +131,8 @@ model::ModelConfig padded(model::ModelConfig config, int64_t tensor) {
   return config;
 }
 
-Tensor block_of(const nn::SlabTensor& slab, const nn::PieceRange& range, const nn::RangeBlock& block) {
-  return slab.of(range).flat_range(block.offset, block.rows * block.cols);
+Tensor block_of(const nn::FlatTensor& buffer, const nn::ShardedRange& range, const nn::RangeBlock& block) {
+  return buffer.of(range).flat_range(block.offset, block.rows * block.cols);
 }
 
 std::vector<double> to_host(const Ctx& ctx, const Tensor& t) {
@@ -169,12 +169,12 @@ LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weig
                                                                        .sequence_length = o.sequence_length});
   ASHLAR_CHECK(engine_->norms().names().size() == weights.size(), weights.size(), " tensors");
   const Ctx ctx = engine_->ctx();
-  for (const nn::PieceRange& range : engine_->optimizer()->ranges()) {
-    const nn::Piece& piece = *range.ref->piece;
-    const int64_t width = piece.global_shape.cols();
-    const auto at = weights.find(piece.name);
-    ASHLAR_CHECK(at != weights.end() && static_cast<int64_t>(at->second.size()) == piece.global_shape.size(),
-                 piece.name);
+  for (const nn::ShardedRange& range : engine_->optimizer()->ranges()) {
+    const nn::ShardedTensor& tensor = *range.ref->tensor;
+    const int64_t width = tensor.global_shape.cols();
+    const auto at = weights.find(tensor.name);
+    ASHLAR_CHECK(at != weights.end() && static_cast<int64_t>(at->second.size()) == tensor.global_shape.size(),
+                 tensor.name);
     for (const nn::RangeBlock& block : nn::blocks_of(range)) {
       std::vector<double> values;
       for (int64_t r = block.row; r < block.row + block.rows; ++r) {
@@ -184,8 +184,8 @@ LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weig
       from_host(ctx, values, block_of(engine_->optimizer()->master(), range, block));
     }
   }
-  engine_->optimizer()->publish(ctx);
-  engine_->share_weights();
+  engine_->optimizer()->copy_master_to_params(ctx);
+  engine_->start_param_sync();
 }
 
 training::DeviceBatch LoadedEngine::batch(const Tokens& tokens) {
@@ -210,18 +210,18 @@ training::DeviceBatch LoadedEngine::batch(const Tokens& tokens) {
   return device;
 }
 
-NamedValues LoadedEngine::gather(const nn::SlabTensor& slab) {
+NamedValues LoadedEngine::gather(const nn::FlatTensor& buffer) {
   NamedValues values;
   const zero::GlobalNorm& all = engine_->norms();
   for (size_t i = 0; i < all.names().size(); ++i) values[all.names()[i]].resize(all.num_elements()[i]);
-  for (const nn::PieceRange& range : engine_->optimizer()->ranges()) {
-    const nn::Piece& piece = *range.ref->piece;
-    if (!piece.counted) continue;
+  for (const nn::ShardedRange& range : engine_->optimizer()->ranges()) {
+    const nn::ShardedTensor& tensor = *range.ref->tensor;
+    if (!tensor.main_replica) continue;
     for (const nn::RangeBlock& block : nn::blocks_of(range)) {
-      const std::vector<double> part = to_host(engine_->ctx(), block_of(slab, range, block));
+      const std::vector<double> part = to_host(engine_->ctx(), block_of(buffer, range, block));
       for (int64_t r = 0; r < block.rows; ++r) {
-        const int64_t at = (block.row + r) * piece.global_shape.cols() + block.col;
-        std::copy_n(part.begin() + r * block.cols, block.cols, values.at(piece.name).begin() + at);
+        const int64_t at = (block.row + r) * tensor.global_shape.cols() + block.col;
+        std::copy_n(part.begin() + r * block.cols, block.cols, values.at(tensor.name).begin() + at);
       }
     }
   }
@@ -233,7 +233,7 @@ NamedValues LoadedEngine::gradients() { return gather({.data = engine_->store().
 NamedValues LoadedEngine::weights() { return gather(engine_->optimizer()->master()); }
 
 std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
-  engine_->wait_weights();
+  engine_->wait_param_sync();
   const Ctx ctx = engine_->ctx();
   const model::Stage& stage = *engine_->chunks().front();
   const auto at = static_cast<int>(mesh_->at().pipeline);

@@ -75,7 +75,7 @@ class LoadedEngine {
   std::vector<double> logits(const training::DeviceBatch& batch);
 
  private:
-  NamedValues gather(const nn::SlabTensor& slab);
+  NamedValues gather(const nn::FlatTensor& buffer);
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::testing {
 
@@ -15,8 +15,8 @@ struct Outcome {
   std::string text;
 };
 
-/// What a call that all ranks make throws. It must be the same line on all of them: a SharedError, unless there is but
-/// one rank.
+/// What a call that all ranks make throws. It must be the same line on all of them: an AllRanksError, unless there is
+/// but one rank.
 inline Outcome outcome_of(comm::ControlPlane& ranks, const std::function<void()>& call) {
   Outcome outcome;
   bool shared = false;
@@ -24,7 +24,7 @@ inline Outcome outcome_of(comm::ControlPlane& ranks, const std::function<void()>
     call();
   } catch (const Error& error) {
     outcome = {.code = error.code(), .text = error.what()};
-    shared = dynamic_cast<const comm::SharedError*>(&error) != nullptr;
+    shared = dynamic_cast<const comm::AllRanksError*>(&error) != nullptr;
   }
   EXPECT_EQ(shared, ranks.size() > 1 && outcome.code != ExitCode::kDone) << outcome.text;
   EXPECT_EQ(outcome.text.find('\n'), std::string::npos) << outcome.text;

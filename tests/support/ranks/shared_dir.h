@@ -17,7 +17,7 @@ class SharedDir {
     path_ = comm::broadcast_text(ranks, dir_ ? dir_->path().string() : "", 0);
   }
   ~SharedDir() {
-    if (std::uncaught_exceptions() == 0) comm::meet(ranks_);
+    if (std::uncaught_exceptions() == 0) comm::barrier(ranks_);
   }
   SharedDir(const SharedDir&) = delete;
   SharedDir& operator=(const SharedDir&) = delete;

@@ -1,4 +1,4 @@
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 #include <new>
 #include <string>
@@ -28,12 +28,12 @@ Failure attempt(const std::function<void()>& part) {
 
 }  // namespace
 
-void together(ControlPlane& ranks, const std::function<void()>& part) {
+void try_on_all_ranks(ControlPlane& ranks, const std::function<void()>& part) {
   if (ranks.size() == 1) return part();  // the type of the exception is kept
   const Failure mine = attempt(part);
   const bool failed = mine.code != ExitCode::kDone;
   int64_t first = failed ? ranks.rank() : ranks.size();
-  ranks.reduce({.label = "together", .int_minima = {&first, 1}}).wait();
+  ranks.reduce({.label = "try_on_all_ranks", .int_minima = {&first, 1}}).wait();
   if (first == ranks.size()) return;
 
   // The lowest of them speaks.
@@ -42,16 +42,16 @@ void together(ControlPlane& ranks, const std::function<void()>& part) {
   const std::string said = broadcast_text(ranks, mine.text, speaker);
   const std::string host = broadcast_text(ranks, Bootstrap::host_name(), speaker);
   int64_t counts[] = {failed && mine.text == said, failed && mine.text != said};
-  ranks.reduce({.label = "together's failures", .int_sums = counts}).wait();
+  ranks.reduce({.label = "try_on_all_ranks failed", .int_sums = counts}).wait();
   const auto [same, others] = counts;
   // An Error says `[where] text`.
   const size_t bracket = said.find("] ");
   const std::string where = said.substr(1, bracket - 1);
   const std::string text = said.substr(bracket + 2);
-  if (same == ranks.size()) throw SharedError(code, where, text);
-  throw SharedError(code, where,
-                    str_cat("rank ", first, " of ", ranks.size(), " on ", host, ": ", text,
-                            others == 0 ? "" : str_cat("; ranks with other errors: ", others)));
+  if (same == ranks.size()) throw AllRanksError(code, where, text);
+  throw AllRanksError(code, where,
+                      str_cat("rank ", first, " of ", ranks.size(), " on ", host, ": ", text,
+                              others == 0 ? "" : str_cat("; ranks with other errors: ", others)));
 }
 
 }  // namespace ashlar::comm

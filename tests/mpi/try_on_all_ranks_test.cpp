@@ -7,20 +7,20 @@
 #include <string>
 
 #include "parallel/comm/host.h"
-#include "parallel/comm/together.h"
+#include "parallel/comm/try_on_all_ranks.h"
 #include "tests/mpi/communicators.h"
 #include "tests/support/ranks/outcome.h"
 
 namespace ashlar::testing {
 namespace {
 
-using comm::together;
+using comm::try_on_all_ranks;
 using ::testing::HasSubstr;
 
 class Together : public OnEachKind {
  protected:
   Outcome of(const std::function<void()>& part) {
-    return outcome_of(control_, [&] { together(control_, part); });
+    return outcome_of(control_, [&] { try_on_all_ranks(control_, part); });
   }
   std::string prefix(int rank) const {
     return str_cat("rank ", rank, " of ", ranks_, " on ", comm::Bootstrap::host_name(), ": ");
@@ -62,7 +62,7 @@ TEST_P(Together, TheLowestSpeaksForThoseThatFailDifferently) {
 
 TEST_P(Together, NoMemoryIsAResourceError) {
   if (ranks_ == 1) {
-    EXPECT_THROW(together(control_, [] { throw std::bad_alloc(); }), std::bad_alloc);
+    EXPECT_THROW(try_on_all_ranks(control_, [] { throw std::bad_alloc(); }), std::bad_alloc);
     return;
   }
   const Outcome outcome = of([&] {
@@ -74,7 +74,7 @@ TEST_P(Together, NoMemoryIsAResourceError) {
 
 TEST_P(Together, AnInnerOnePassesAsItIs) {
   const Outcome outcome = of([&] {
-    together(control_, [&] {
+    try_on_all_ranks(control_, [&] {
       if (rank_ == ranks_ - 1) throw input_error("x", "wrong");
     });
     ADD_FAILURE() << "the inner one throws on all ranks";
@@ -87,7 +87,7 @@ TEST_P(Together, AnInnerOneOfSomeRanksIsSharedWithAll) {
   const auto group = comm_->split({.color = rank_ == 0 ? 0 : 1, .key = rank_, .name = "group"});
   comm::ControlPlane control(*group, "control of a group");
   const Outcome outcome = of([&] {
-    together(control, [&] {
+    try_on_all_ranks(control, [&] {
       if (rank_ > 0) throw input_error("x", "wrong");
     });
   });
@@ -104,7 +104,7 @@ TEST_P(Together, APartMayCommunicate) {
 
 TEST_P(Together, BugsPassAtOnce) {
   // All ranks have it, else the others would wait for the launcher.
-  EXPECT_THROW(together(control_, [] { throw Bug("broken"); }), Bug);
+  EXPECT_THROW(try_on_all_ranks(control_, [] { throw Bug("broken"); }), Bug);
   EXPECT_EQ(of([] { throw input_error("x", "later"); }).text, "[x] later");
 }
 

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/nn/parameter.h"
+
+namespace ashlar::nn {
+
+/// A contiguous part of the flat buffers. Tensors that hold nothing but a rank's parts hold them packed, one after
+/// another.
+struct FlatRange {
+  int64_t begin = 0;      ///< in the flat buffers
+  int64_t size = 0;       ///< elements; 0 is allowed
+  int64_t packed_at = 0;  ///< in a packed tensor
+
+  int64_t end() const { return begin + size; }
+  bool operator==(const FlatRange&) const = default;
+};
+
+/// The parts of a rank, ascending and apart. Built with `add`, so that they pack without gaps.
+class FlatRanges {
+ public:
+  static FlatRanges whole(const ParameterStore& store);
+  void add(int64_t begin, int64_t size);
+
+  std::span<const FlatRange> all() const { return parts_; }
+  int64_t packed_size() const { return packed_size_; }
+
+ private:
+  std::vector<FlatRange> parts_;
+  int64_t packed_size_ = 0;
+};
+
+/// Where a flat buffer part meets a tensor: elements [first, first + size) of the tensor, row by row.
+struct ShardedRange {
+  const ParameterStore::ShardedTensorRef* ref = nullptr;
+  int64_t first = 0, size = 0;
+  int64_t flat_begin = 0, packed_at = 0;
+};
+
+/// Every meeting of a store's tensors with `parts`, by global name and then ascending. What lies in gaps is left out.
+std::vector<ShardedRange> sharded_ranges(const ParameterStore& store, const FlatRanges& parts);
+
+/// A rectangle of a global tensor, and where its elements start, counted from the start of the range.
+struct RangeBlock {
+  int64_t row = 0, col = 0, rows = 0, cols = 0;  ///< global
+  int64_t offset = 0;
+};
+/// A range as rectangles, in order: the end of a row, whole rows, the start of a row; at most three, none empty.
+std::vector<RangeBlock> blocks_of(const ShardedRange& range);
+
+/// A tensor that is laid out like the flat buffers, or packed.
+struct FlatTensor {
+  Tensor data;
+  bool packed = false;
+
+  Tensor of(const ShardedRange& range) const {
+    return data.flat_range(packed ? range.packed_at : range.flat_begin, range.size);
+  }
+};
+
+/// Fills the ranges with their tensors' initial values, in any floating dtype.
+void initialize(const Ctx& ctx, uint64_t seed, std::span<const ShardedRange> ranges, const FlatTensor& buffer);
+
+}  // namespace ashlar::nn
