@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/backend/backend.h"
+#include "core/base/enum_names.h"
 #include "core/tensor/tensor.h"
 
 namespace ashlar {
@@ -9,6 +10,9 @@ class Tape;
 
 /// What a node makes again in backward instead of keeping: nothing, norm and activation outputs, or a whole block.
 enum class Recompute : uint8_t { kNone, kSelective, kBlock };
+inline constexpr EnumName<Recompute> kRecomputeNames[] = {
+    {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kBlock, "block"}};
+constexpr std::span<const EnumName<Recompute>> names_of(Recompute) { return kRecomputeNames; }
 
 /// What dropout needs of the run; p belongs to each site.
 struct DropoutState {

@@ -1,11 +1,15 @@
 #pragma once
 
 #include "core/backend/common.h"
+#include "core/base/enum_names.h"
 
 namespace ashlar {
 
 enum class Activation : uint8_t { kRelu, kRelu2, kGeluErf, kGeluTanh, kQuickGelu, kSilu };
-const char* name_of(Activation kind);  ///< "relu", "gelu_tanh", ...
+inline constexpr EnumName<Activation> kActivationNames[] = {
+    {Activation::kRelu, "relu"},          {Activation::kRelu2, "relu2"},          {Activation::kGeluErf, "gelu_erf"},
+    {Activation::kGeluTanh, "gelu_tanh"}, {Activation::kQuickGelu, "quick_gelu"}, {Activation::kSilu, "silu"}};
+constexpr std::span<const EnumName<Activation>> names_of(Activation) { return kActivationNames; }
 
 /// y = act(x) without `up`, y = act(x) * up with it (x is then the gate).
 /// gelu_tanh x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)), silu x*sigmoid(x).

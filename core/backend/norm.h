@@ -1,11 +1,14 @@
 #pragma once
 
 #include "core/backend/common.h"
+#include "core/base/enum_names.h"
 
 namespace ashlar {
 
 enum class NormType : uint8_t { kLayerNorm, kRmsNorm };
-const char* name_of(NormType type);  ///< "layernorm", "rmsnorm"
+inline constexpr EnumName<NormType> kNormTypeNames[] = {{NormType::kLayerNorm, "layernorm"},
+                                                        {NormType::kRmsNorm, "rmsnorm"}};
+constexpr std::span<const EnumName<NormType>> names_of(NormType) { return kNormTypeNames; }
 
 /// layernorm  y = (x - mean) * rstd * g [+ b],  mean over the row, rstd = 1/sqrt(mean((x-mean)^2) + eps)
 /// rmsnorm    y = x * rstd * g [+ b],           rstd = 1/sqrt(mean(x^2) + eps)

@@ -1,11 +1,14 @@
 #pragma once
 
 #include "core/backend/common.h"
+#include "core/base/enum_names.h"
 
 namespace ashlar {
 
 enum class RopeStyle : uint8_t { kHalf, kInterleaved };
-const char* name_of(RopeStyle style);  ///< "half", "interleaved"
+inline constexpr EnumName<RopeStyle> kRopeStyleNames[] = {{RopeStyle::kHalf, "half"},
+                                                          {RopeStyle::kInterleaved, "interleaved"}};
+constexpr std::span<const EnumName<RopeStyle>> names_of(RopeStyle) { return kRopeStyleNames; }
 
 /// Rotary positions on the leading heads of a row of heads; the other heads are copied.
 /// Pair (a, b) of frequency m at position t -> (a cos - b sin, b cos + a sin), cos and sin read from the tables;

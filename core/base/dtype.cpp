@@ -16,18 +16,6 @@ int64_t size_of(DType dtype) {
   throw Bug("[dtype] unknown value");
 }
 
-std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32: return "fp32";
-    case DType::kBFloat16: return "bf16";
-    case DType::kFloat64: return "fp64";
-    case DType::kInt32: return "int32";
-    case DType::kInt64: return "int64";
-    case DType::kUInt8: return "uint8";
-  }
-  throw Bug("[dtype] unknown value");
-}
-
 bool is_floating(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
 }

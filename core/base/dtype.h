@@ -4,13 +4,17 @@
 #include <string_view>
 
 #include "core/base/bf16.h"
+#include "core/base/enum_names.h"
 
 namespace ashlar {
 
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat64, kInt32, kInt64, kUInt8 };
+inline constexpr EnumName<DType> kDTypeNames[] = {{DType::kFloat32, "fp32"}, {DType::kBFloat16, "bf16"},
+                                                  {DType::kFloat64, "fp64"}, {DType::kInt32, "int32"},
+                                                  {DType::kInt64, "int64"},  {DType::kUInt8, "uint8"}};
+constexpr std::span<const EnumName<DType>> names_of(DType) { return kDTypeNames; }
 
-int64_t size_of(DType dtype);           ///< bytes of one element
-std::string_view name_of(DType dtype);  ///< "fp32", "bf16", "fp64", "int32", "int64", "uint8"
+int64_t size_of(DType dtype);  ///< bytes of one element
 bool is_floating(DType dtype);
 
 /// The type in which sums, statistics, main gradients and moments of a storage dtype are kept:

@@ -8,17 +8,6 @@
 
 namespace ashlar::optim {
 
-const char* name_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kConstant: return "constant";
-    case ScheduleKind::kLinear: return "linear";
-    case ScheduleKind::kCosine: return "cosine";
-    case ScheduleKind::kWsd: return "wsd";
-    case ScheduleKind::kInvSqrt: return "inv_sqrt";
-  }
-  throw Bug("[schedule] unknown kind");
-}
-
 double Schedule::lr(int64_t step) const {
   if (step < warmup_steps) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
   // The share of the decay that has passed when it starts at `begin`.

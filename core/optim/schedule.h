@@ -2,10 +2,18 @@
 
 #include <cstdint>
 
+#include "core/base/enum_names.h"
+
 namespace ashlar::optim {
 
 enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine, kWsd, kInvSqrt };
-const char* name_of(ScheduleKind kind);  ///< "constant", "linear", "cosine", "wsd", "inv_sqrt"
+inline constexpr EnumName<ScheduleKind> kScheduleKindNames[] = {{ScheduleKind::kConstant, "constant"},
+                                                                {ScheduleKind::kLinear, "linear"},
+                                                                {ScheduleKind::kCosine, "cosine"},
+                                                                {ScheduleKind::kWsd, "wsd"},
+                                                                {ScheduleKind::kInvSqrt, "inv_sqrt"}};
+constexpr std::span<const EnumName<ScheduleKind>> names_of(ScheduleKind) { return kScheduleKindNames; }
+using ashlar::name_of;
 
 /// Learning rate as a pure function of the step s = 0, 1, ..., steps-1.
 ///   s < warmup      peak * (s+1)/warmup

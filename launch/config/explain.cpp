@@ -25,7 +25,7 @@ std::string refusal(const KeySpec& s) {
 std::string explain_spec(const KeySpec& s) {
   std::string text = str_cat(s.name(), ": ", expectation(s), *s.unit != 0 ? str_cat(" (", s.unit, ")") : "", "\n  ",
                              std::string_view(s.doc), "\n  default: ", default_text(s), "\n");
-  if (*s.when != 0) text += str_cat("  only when: ", s.when, "\n");
+  if (*s.when.text != 0) text += str_cat("  only when: ", s.when.text, "\n");
   if (const std::string refused = refusal(s); !refused.empty()) text += str_cat("  ", refused, "\n");
   return text + (s.fixed ? "  on resume: fixed\n" : "  on resume: may change\n");
 }
@@ -92,7 +92,7 @@ std::string schema_markdown() {
     for (const KeySpec& s : schema()) {
       if (std::string_view(s.section) != section.section) continue;
       std::string meaning = s.doc;
-      if (*s.when != 0) meaning += str_cat(" Only when ", s.when, ".");
+      if (*s.when.text != 0) meaning += str_cat(" Only when ", s.when.text, ".");
       if (std::string refused = refusal(s); !refused.empty()) {
         refused[0] = refused[0] == 't' ? 'T' : refused[0] == 'o' ? 'O' : 'N';
         meaning += str_cat(" ", refused, ".");

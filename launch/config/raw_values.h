@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "launch/config/run_config.h"
@@ -11,10 +10,6 @@
 
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::config {
-
-/// A value of the type its key asks for, range and words already checked. kNumber is always double.
-using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
-                           std::vector<std::string>>;
 
 struct RawValues {
   explicit RawValues(std::string file_name);

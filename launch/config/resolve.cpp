@@ -11,45 +11,25 @@
 namespace ashlar::config {
 namespace {
 
-RunSection resolve_run(Resolver& r) {
-  RunSection run;
-  run.dir = r.derive("run.dir", r.raw().run_dir(), {}, "runs/ and the name of the config file");
+void resolve_run(Resolver& r) {
+  const RunSection& run = r.config().run;
+  r.derive("run.dir", r.raw().run_dir(), {}, "runs/ and the name of the config file");
   if (r.sound({"run.dir"}) && !r.given("run.dir")) {
     if (auto error = check_value(schema()[key_index("run.dir")], run.dir, "derived from the file's name"))
       r.error(*error);
   }
-  run.seed = r.integer("run.seed");
-  if (r.given("run.init_from")) run.init_from = r.word("run.init_from");
-  run.init_change = r.get<std::vector<std::string>>("run.init_change");
-  r.only_when("run.init_change", r.given("run.init_from"), {"run.init_from"});
-  run.device = r.choose("run.device", {Device::kCpu});
-  const std::string dtype = r.word("run.dtype");
-  for (const DType type : {DType::kBFloat16, DType::kFloat32, DType::kFloat64})
-    if (dtype == ashlar::name_of(type)) run.dtype = type;
   const Facts& facts = r.facts();
-  run.threads = r.derive(
+  r.derive(
       "run.threads", std::clamp<int64_t>(facts.hardware_threads / facts.local_ranks, 1, 4096), {},
       str_cat(facts.hardware_threads, " cores / ", facts.local_ranks, facts.local_ranks == 1 ? " rank" : " ranks"));
-  run.deterministic = r.flag("run.deterministic");
-  run.hang_after = r.number("run.hang_after");
-  run.stall_after = r.number("run.stall_after");
-  run.hang_action = r.choose("run.hang_action", {HangAction::kStop, HangAction::kReport});
-  return run;
 }
 
-MeshSection resolve_mesh(Resolver& r) {
-  MeshSection mesh;
+void resolve_mesh(Resolver& r) {
+  const MeshSection& mesh = r.config().mesh;
   const int64_t ranks = r.facts().ranks;
-  mesh.tensor = r.integer("mesh.tensor");
-  mesh.pipeline = r.integer("mesh.pipeline");
-  mesh.data = r.derive("mesh.data", std::max<int64_t>(1, ranks / (mesh.tensor * mesh.pipeline)),
-                       {"mesh.tensor", "mesh.pipeline"}, "ranks / (mesh.tensor * mesh.pipeline)");
-  mesh.sequence_parallel = r.flag("mesh.sequence_parallel");
-  using enum PipelineSchedule;
-  mesh.schedule = r.choose("mesh.schedule", {k1F1B, kGpipe, kInterleaved, kZbH1});
-  r.only_when("mesh.virtual_stages", mesh.schedule == kInterleaved, {"mesh.schedule"});
-  mesh.virtual_stages = r.integer("mesh.virtual_stages");
-  if (r.facts().purpose == Purpose::kModel) return mesh;
+  r.derive("mesh.data", std::max<int64_t>(1, ranks / (mesh.tensor * mesh.pipeline)), {"mesh.tensor", "mesh.pipeline"},
+           "ranks / (mesh.tensor * mesh.pipeline)");
+  if (r.facts().purpose == Purpose::kModel) return;
 
   bool divide = true;
   const auto check_divisor = [&](std::string_view key, int64_t size) {
@@ -66,24 +46,19 @@ MeshSection resolve_mesh(Resolver& r) {
       mesh.tensor * mesh.pipeline * mesh.data != ranks)
     r.error("mesh.data = ", mesh.data, ": expected mesh.tensor * mesh.pipeline * mesh.data = ", mesh.tensor, " * ",
             mesh.pipeline, " * ", mesh.data, " to be the number of ranks, ", ranks, "; change one of them");
-  return mesh;
 }
 
-TrainSection resolve_train(Resolver& r, const MeshSection& mesh) {
-  TrainSection t;
-  t.steps = r.integer("train.steps");
-  t.sequence_length = r.integer("train.sequence_length");
-  t.global_batch = r.integer("train.global_batch");
+void resolve_train(Resolver& r) {
+  const TrainSection& t = r.config().train;
+  const MeshSection& mesh = r.config().mesh;
   const bool sound = r.sound({"train.global_batch", "mesh.data", "train.micro_batch"});
   const bool divides = t.global_batch % mesh.data == 0;
   if (sound && !divides)
     r.error("train.global_batch = ", t.global_batch, ": expected a multiple of mesh.data = ", mesh.data,
             "; every replica takes the same number of sequences");
-  if (!r.given("train.micro_batch") && t.global_batch == 0) {
-    t.micro_batch = 0;
-  } else {
-    t.micro_batch = r.derive("train.micro_batch", std::max<int64_t>(1, t.global_batch / mesh.data),
-                             {"train.global_batch", "mesh.data"}, "train.global_batch / mesh.data");
+  if (r.given("train.micro_batch") || t.global_batch > 0) {
+    r.derive("train.micro_batch", std::max<int64_t>(1, t.global_batch / mesh.data), {"train.global_batch", "mesh.data"},
+             "train.global_batch / mesh.data");
     if (sound && divides && t.global_batch > 0 && t.global_batch % (t.micro_batch * mesh.data) != 0)
       r.error("train.micro_batch = ", t.micro_batch, ": expected train.global_batch = ", t.global_batch,
               " to be a multiple of micro_batch * mesh.data = ", t.micro_batch * mesh.data, "; change one of them");
@@ -93,15 +68,12 @@ TrainSection resolve_train(Resolver& r, const MeshSection& mesh) {
       t.micro_batch > kMostRows / t.sequence_length)
     r.error("train.micro_batch = ", t.micro_batch, ": expected micro_batch * sequence_length of at most ", kMostRows,
             " tokens; make it smaller, the rest of the batch is accumulated");
-  t.recompute = r.choose("train.recompute", {Recompute::kNone, Recompute::kSelective, Recompute::kBlock});
-  t.eval_every = r.integer("train.eval_every");
-  t.eval_batches = r.integer("train.eval_batches");
-  return t;
 }
 
 /// What the model and the batch say about a mesh whose product is right.
-void check_mesh(Resolver& r, const RunConfig& c) {
+void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
+  const RunConfig& c = r.config();
   if (r.sound({"mesh.tensor", "model.n_heads", "model.n_kv_heads", "model.d_ff", "vocab.size", "vocab.pad_to"})) {
     for (const std::string& problem : tensor::slicing_problems(c.model, c.mesh.tensor)) r.error(problem);
   }
@@ -143,64 +115,38 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
             ", since squares of gradients that small vanish in ", type, "; raise it");
 }
 
-OptimizerSection resolve_optimizer(Resolver& r) {
-  const OptimizerSection o = {.lr = r.number("optimizer.lr"),
-                              .beta1 = r.number("optimizer.beta1"),
-                              .beta2 = r.number("optimizer.beta2"),
-                              .eps = r.number("optimizer.eps"),
-                              .weight_decay = r.number("optimizer.weight_decay"),
-                              .decay_embeddings = r.flag("optimizer.decay_embeddings"),
-                              .clip = r.number("optimizer.clip")};
-  if (r.facts().purpose == Purpose::kModel) return o;  // of a run that is over
-  if (r.word("run.dtype") == "fp64")
-    check_optimizer_numbers<double>(r, o, "fp64");
+void check_optimizer(Resolver& r) {
+  if (r.facts().purpose == Purpose::kModel) return;  // of a run that is over
+  if (r.config().run.dtype == DType::kFloat64)
+    check_optimizer_numbers<double>(r, r.config().optimizer, "fp64");
   else
-    check_optimizer_numbers<float>(r, o, "fp32");
-  return o;
+    check_optimizer_numbers<float>(r, r.config().optimizer, "fp32");
 }
 
-ScheduleSection resolve_schedule(Resolver& r, int64_t steps) {
-  ScheduleSection s;
-  using enum LrKind;
-  s.kind = r.choose("schedule.kind", {kCosine, kConstant, kLinear, kWsd, kInvSqrt});
-  s.warmup_steps = r.derive("schedule.warmup_steps", std::min<int64_t>(2000, steps / 20), {"train.steps"},
-                            "train.steps / 20, at most 2000");
-  const bool decays = s.kind == kCosine || s.kind == kLinear || s.kind == kWsd;
-  r.only_when("schedule.min_ratio", s.kind != kConstant, {"schedule.kind"});
-  r.only_when("schedule.decay_steps", decays, {"schedule.kind"});
+void resolve_schedule(Resolver& r) {
+  ScheduleSection& s = r.config().schedule;
+  const int64_t steps = r.config().train.steps;
+  r.derive("schedule.warmup_steps", std::min<int64_t>(2000, steps / 20), {"train.steps"},
+           "train.steps / 20, at most 2000");
   const bool sound = r.sound({"train.steps", "schedule.warmup_steps", "schedule.kind"}) && steps > 0;
   if (sound && s.warmup_steps > steps)
     r.error("schedule.warmup_steps = ", s.warmup_steps, ": expected at most train.steps = ", steps,
             "; shorten the warm-up or train longer");
-  s.min_ratio = s.kind == kConstant ? 1.0 : r.number("schedule.min_ratio");
-  if (!decays || (!r.given("schedule.decay_steps") && steps == 0)) return s;
+  if (s.kind == LrKind::kConstant) s.min_ratio = 1;
+  const bool decays = applies(schema()[key_index("schedule.decay_steps")], r.config());
+  if (!decays || (!r.given("schedule.decay_steps") && steps == 0)) return;
   const int64_t after_warmup = std::max<int64_t>(1, steps - s.warmup_steps);
-  if (s.kind == kWsd) {
-    s.decay_steps = r.derive("schedule.decay_steps", std::clamp<int64_t>(steps / 5, 1, after_warmup),
-                             {"train.steps", "schedule.warmup_steps", "schedule.kind"}, "train.steps / 5");
+  if (s.kind == LrKind::kWsd) {
+    r.derive("schedule.decay_steps", std::clamp<int64_t>(steps / 5, 1, after_warmup),
+             {"train.steps", "schedule.warmup_steps", "schedule.kind"}, "train.steps / 5");
     if (sound && r.sound({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)
       r.error("schedule.decay_steps = ", s.decay_steps,
               ": expected at most train.steps - schedule.warmup_steps = ", steps - s.warmup_steps,
               "; shorten the decay or the warm-up");
   } else {
-    s.decay_steps =
-        r.derive("schedule.decay_steps", after_warmup, {"train.steps", "schedule.warmup_steps", "schedule.kind"},
-                 "train.steps - schedule.warmup_steps");
+    r.derive("schedule.decay_steps", after_warmup, {"train.steps", "schedule.warmup_steps", "schedule.kind"},
+             "train.steps - schedule.warmup_steps");
   }
-  return s;
-}
-
-DataSection resolve_data(Resolver& r, model::PosType pos) {
-  DataSection data;
-  data.sources = r.get<std::vector<DataSource>>("data.path");
-  data.document_mask = r.flag("data.document_mask");
-  data.restart_positions = r.flag("data.restart_positions");
-  data.allow_change = r.flag("data.allow_change");
-  // false may always stand; true asks for the mask and for positions.
-  if (data.restart_positions)
-    r.only_when("data.restart_positions", data.document_mask && pos != model::PosType::kNone,
-                {"data.document_mask", "pos.type"});
-  return data;
 }
 
 }  // namespace
@@ -208,19 +154,15 @@ DataSection resolve_data(Resolver& r, model::PosType pos) {
 Resolved resolve(const RawConfig& raw, const Facts& facts) {
   if (!raw.values().is_toml) throw ConfigError(raw.errors());
   Resolver r(raw.values(), facts);
-  RunConfig c;
-  c.run = resolve_run(r);
-  c.model = resolve_model(r);
-  c.mesh = resolve_mesh(r);
-  c.train = resolve_train(r, c.mesh);
-  check_mesh(r, c);
-  c.optimizer = resolve_optimizer(r);
-  c.schedule = resolve_schedule(r, c.train.steps);
-  c.data = resolve_data(r, c.model.pos.type);
-  c.checkpoint = {.every = r.integer("checkpoint.every"), .keep = r.integer("checkpoint.keep")};
-  c.log = {.every = r.integer("log.every"), .stats_every = r.integer("log.stats_every")};
+  resolve_run(r);
+  resolve_model(r);
+  resolve_mesh(r);
+  resolve_train(r);
+  check_mesh(r);
+  check_optimizer(r);
+  resolve_schedule(r);
   if (!r.errors().empty()) throw ConfigError(r.errors());
-  return {std::move(c), std::move(r.derived())};
+  return {std::move(r.config()), std::move(r.derived())};
 }
 
 Resolved load_config(const std::string& path, const std::vector<std::string>& overrides, const Facts& facts) {
@@ -235,28 +177,5 @@ ConfigError::ConfigError(const std::vector<std::string>& errors)
               return text;
             }()),
       errors_(errors) {}
-
-const char* name_of(Device) { return "cpu"; }
-
-const char* name_of(Recompute v) {
-  switch (v) {
-    case Recompute::kNone: return "none";
-    case Recompute::kSelective: return "selective";
-    case Recompute::kBlock: return "block";
-  }
-  throw Bug("Recompute out of range");
-}
-
-const char* name_of(HangAction v) { return v == HangAction::kStop ? "stop" : "report"; }
-
-const char* name_of(PipelineSchedule v) {
-  switch (v) {
-    case PipelineSchedule::kGpipe: return "gpipe";
-    case PipelineSchedule::k1F1B: return "1f1b";
-    case PipelineSchedule::kInterleaved: return "interleaved";
-    case PipelineSchedule::kZbH1: return "zb-h1";
-  }
-  throw Bug("PipelineSchedule out of range");
-}
 
 }  // namespace ashlar::config

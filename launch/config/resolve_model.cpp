@@ -7,16 +7,10 @@ namespace {
 
 using model::InitScheme;
 using model::ModelConfig;
-using model::NormAffine;
 using model::PosType;
-using model::Topology;
-using model::ZKind;
 
 void resolve_sizes(Resolver& r, ModelConfig& m) {
-  m.d_model = r.integer("model.d_model");
-  m.n_layers = r.integer("model.n_layers");
-  m.n_heads = r.integer("model.n_heads");
-  m.n_kv_heads = r.derive("model.n_kv_heads", m.n_heads, {"model.n_heads"}, "model.n_heads");
+  r.derive("model.n_kv_heads", m.n_heads, {"model.n_heads"}, "model.n_heads");
   const bool head_dim_given = r.given("model.head_dim");
   if (!head_dim_given && r.sound({"model.d_model", "model.n_heads", "model.head_dim"})) {
     const int64_t head_dim = m.d_model / m.n_heads;
@@ -26,30 +20,26 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
       r.mark_unsound("model.head_dim");
     }
   }
-  m.head_dim = r.derive("model.head_dim", m.d_model / m.n_heads, {"model.d_model", "model.n_heads"},
-                        "model.d_model / model.n_heads");
+  r.derive("model.head_dim", m.d_model / m.n_heads, {"model.d_model", "model.n_heads"},
+           "model.d_model / model.n_heads");
   const int64_t embed_dim = r.given("model.embed_dim") ? r.integer("model.embed_dim") : m.d_model;
   if (embed_dim != m.d_model && r.sound({"model.d_model"}))
     r.error("model.embed_dim = ", embed_dim, ": not served by this version, which has only model.d_model = ", m.d_model,
             "; remove the key");
 
-  m.ffn.act = r.choose("ffn.act", {Activation::kRelu, Activation::kGeluErf, Activation::kGeluTanh, Activation::kSilu});
-  m.ffn.gated = r.flag("ffn.gated");
   r.only_when("ffn.multiple_of", m.ffn.gated && !r.given("model.d_ff"), {"ffn.gated", "model.d_ff"});
   const int64_t multiple_of = r.integer("ffn.multiple_of");
-  m.d_ff = r.derive("model.d_ff", model::derived_d_ff(m.d_model, m.ffn.gated, multiple_of),
-                    {"model.d_model", "ffn.gated", "ffn.multiple_of"},
-                    m.ffn.gated ? str_cat("8/3 d_model rounded up to ", multiple_of) : "4 d_model");
+  r.derive("model.d_ff", model::derived_d_ff(m.d_model, m.ffn.gated, multiple_of),
+           {"model.d_model", "ffn.gated", "ffn.multiple_of"},
+           m.ffn.gated ? str_cat("8/3 d_model rounded up to ", multiple_of) : "4 d_model");
 
-  m.vocab_pad_to = r.integer("vocab.pad_to");
   const auto& dataset = r.facts().dataset_vocab_size;
   if (r.given("vocab.size")) {
-    m.vocab_size = r.integer("vocab.size");
     if (dataset && m.vocab_size < *dataset)
       r.error("vocab.size = ", m.vocab_size, ": expected at least the ", *dataset,
               " ids of the dataset; raise it, or remove the key to take the dataset's");
   } else if (dataset) {
-    m.vocab_size = r.derive("vocab.size", *dataset, {}, "the vocabulary of the dataset");
+    r.derive("vocab.size", *dataset, {}, "the vocabulary of the dataset");
   } else {
     // What is wrong with the dataset is one error already.
     bool explained = !r.sound({"vocab.size", "data.path"});
@@ -61,33 +51,25 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
 }
 
 void resolve_positions(Resolver& r, ModelConfig& m) {
-  m.pos.type = r.choose("pos.type", {PosType::kRope, PosType::kLearned, PosType::kNone});
   const bool learned = m.pos.type == PosType::kLearned, rope = m.pos.type == PosType::kRope;
-  r.only_when("pos.max_positions", learned, {"pos.type"});
-  const int64_t sequence_length = r.integer("train.sequence_length");
+  const int64_t sequence_length = r.config().train.sequence_length;
   if (learned && r.sound({"pos.type"})) {
     if (!r.given("pos.max_positions") && sequence_length == 0) {
       r.error("pos.max_positions: missing, expected an integer, since no train.sequence_length tells it; e.g. ",
               "pos.max_positions = 1024");
       r.mark_unsound("pos.max_positions");
     }
-    m.pos.max_positions =
-        r.derive("pos.max_positions", sequence_length, {"train.sequence_length"}, "train.sequence_length");
+    r.derive("pos.max_positions", sequence_length, {"train.sequence_length"}, "train.sequence_length");
     if (r.sound({"pos.max_positions", "train.sequence_length"}) && sequence_length > m.pos.max_positions)
       r.error("train.sequence_length = ", sequence_length,
               ": expected at most pos.max_positions = ", m.pos.max_positions,
               "; shorten the sequences or enlarge the table");
   }
-  for (const char* key :
-       {"rope.base", "rope.dims", "rope.style", "rope.scaling", "rope.local_base", "rope.global_enabled"})
-    r.only_when(key, rope, {"pos.type"});
   r.only_when("rope.fraction", rope && !r.given("rope.dims"), {"pos.type", "rope.dims"});
   if (!rope) return;
-  m.rope.base = r.number("rope.base");
-  m.rope.style = r.choose("rope.style", {RopeStyle::kHalf, RopeStyle::kInterleaved});
   const double fraction = r.number("rope.fraction");
-  m.rope.dims = r.derive("rope.dims", model::rope_dims_of(m.head_dim, fraction), {"model.head_dim", "rope.fraction"},
-                         str_cat("integer part of head_dim * rope.fraction ", fraction));
+  r.derive("rope.dims", model::rope_dims_of(m.head_dim, fraction), {"model.head_dim", "rope.fraction"},
+           str_cat("integer part of head_dim * rope.fraction ", fraction));
 }
 
 }  // namespace
@@ -103,29 +85,19 @@ double attention_scale(const std::string& rule, const ModelConfig& m) {
 namespace {
 
 void resolve_attention_scale(Resolver& r, ModelConfig& m) {
-  if (const Value value = r.value_of("attn.scale"); const double* scale = std::get_if<double>(&value)) {
-    m.attn_scale = *scale;
-    return;
-  }
+  if (std::holds_alternative<double>(r.value_of("attn.scale"))) return;
   const std::string rule = r.word("attn.scale");
   m.attn_scale = attention_scale(rule, m);
   r.record("attn.scale", m.attn_scale, {"model.head_dim", "model.d_model", "model.n_heads"}, rule);
 }
 
 void resolve_init(Resolver& r, ModelConfig& m) {
-  m.init.scheme =
-      r.choose("init.scheme", {InitScheme::kGpt2, InitScheme::kNormal, InitScheme::kXavier, InitScheme::kKaiming});
-  m.init.std = r.number("init.std");
+  if (std::holds_alternative<double>(r.value_of("init.residual_scale"))) return;
   const double by_depth = 1.0 / std::sqrt(2.0 * static_cast<double>(m.n_layers));
-  const Value value = r.value_of("init.residual_scale");
-  if (const double* scale = std::get_if<double>(&value)) {
-    m.init.residual_scale = *scale;
-  } else {
-    const bool scaled = m.init.scheme == InitScheme::kGpt2 || r.given("init.residual_scale");
-    m.init.residual_scale = scaled ? by_depth : 1.0;
-    r.record("init.residual_scale", m.init.residual_scale, {"init.scheme", "model.n_layers"},
-             scaled ? "1/sqrt(2 n_layers)" : str_cat("init.scheme ", name_of(m.init.scheme)));
-  }
+  const bool scaled = m.init.scheme == InitScheme::kGpt2 || r.given("init.residual_scale");
+  m.init.residual_scale = scaled ? by_depth : 1.0;
+  r.record("init.residual_scale", m.init.residual_scale, {"init.scheme", "model.n_layers"},
+           scaled ? "1/sqrt(2 n_layers)" : str_cat("init.scheme ", name_of(m.init.scheme)));
 }
 
 /// Keys besides its own that a constraint of the model rests on.
@@ -140,31 +112,14 @@ bool constraint_is_sound(const Resolver& r, std::string_view key) {
 
 }  // namespace
 
-model::ModelConfig resolve_model(Resolver& r) {
-  ModelConfig m;
+void resolve_model(Resolver& r) {
+  ModelConfig& m = r.config().model;
   resolve_sizes(r, m);
-  m.norm.type = r.choose("norm.type", {NormType::kRmsNorm, NormType::kLayerNorm});
-  m.norm.affine = r.choose("norm.affine", {NormAffine::kScale, NormAffine::kScaleBias, NormAffine::kNone});
-  m.norm.eps = r.number("norm.eps");
-  m.norm.final = r.flag("norm.final");
-  m.block.topology = r.choose("block.topology", {Topology::kSerial, Topology::kParallel});
-  const bool parallel = m.block.topology == Topology::kParallel;
-  r.only_when("block.parallel_norms", parallel, {"block.topology"});
-  m.block.parallel_norms = parallel ? static_cast<int>(r.integer("block.parallel_norms")) : 1;
-  m.bias = {.qkv = r.flag("bias.qkv"),
-            .attn_out = r.flag("bias.attn_out"),
-            .ffn = r.flag("bias.ffn"),
-            .lm_head = r.flag("bias.lm_head")};
   resolve_positions(r, m);
   resolve_attention_scale(r, m);
-  m.dropout = {
-      .embed = r.number("dropout.embed"), .attn = r.number("dropout.attn"), .resid = r.number("dropout.resid")};
-  m.tied = r.flag("head.tie");
-  m.loss = {.z_coef = r.number("loss.z_coef"), .z_kind = r.choose("loss.z_kind", {ZKind::kLse})};
   resolve_init(r, m);
   for (std::string& error : model::constraint_errors(m))
     if (constraint_is_sound(r, error.substr(0, error.find(' ')))) r.error(error);
-  return m;
 }
 
 }  // namespace ashlar::config

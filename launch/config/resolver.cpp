@@ -7,9 +7,21 @@ Resolver::Resolver(const RawValues& raw, const Facts& facts)
   for (const KeySpec& spec : schema()) {
     const size_t i = index_of(spec);
     const bool required = spec.need == Need::kModel || (spec.need == Need::kTrain && facts.purpose == Purpose::kTrain);
-    if (!required || raw.given[i] || raw.bad[i]) continue;
-    unsound_[i] = 1;
-    error(spec.name(), ": missing, expected ", expectation(spec), "; e.g. ", example_line(spec));
+    if (required && !raw.given[i] && raw.bad[i] == 0) {
+      unsound_[i] = 1;
+      error(spec.name(), ": missing, expected ", expectation(spec), "; e.g. ", example_line(spec));
+    }
+    const bool has_value = raw.given[i] || spec.need == Need::kDefault || (!is_sound(i) && spec.type == KeyType::kInt);
+    if (has_value && spec.member.set != nullptr) spec.member.set(config_, value_of(spec));
+  }
+  const RunConfig as_given = config_;
+  for (const KeySpec& spec : schema()) {
+    if (applies(spec, as_given)) continue;
+    bool known = true;
+    for (const std::string_view key : split_words(spec.when.reads)) known = known && sound({key});
+    if (known && raw.given[index_of(spec)]) not_applicable(spec);
+    if (spec.member.set == nullptr) continue;
+    if (const std::optional<Value> untouched = spec.member.get(RunConfig{})) spec.member.set(config_, *untouched);
   }
 }
 
@@ -21,12 +33,11 @@ bool Resolver::sound(std::initializer_list<std::string_view> keys) const {
   return true;
 }
 
-const Value Resolver::value_of(std::string_view key) const {
-  const size_t i = key_index(key);
+Value Resolver::value_of(const KeySpec& spec) const {
+  const size_t i = index_of(spec);
   if (raw_.given[i]) return *raw_.given[i];
-  const KeySpec& spec = schema()[i];
   if (spec.need == Need::kDefault) return fallback_value(spec);
-  if (unsound_[i] != 0 && spec.type == KeyType::kInt) return int64_t{1};
+  if (!is_sound(i) && spec.type == KeyType::kInt) return int64_t{1};
   return int64_t{0};
 }
 
@@ -36,10 +47,16 @@ void Resolver::record(std::string_view key, const Value& value, std::initializer
   if (sound({key})) derived_.push_back({std::string(key), value_text(value), std::string(rule)});
 }
 
-void Resolver::only_when(std::string_view key, bool condition, std::initializer_list<std::string_view> from) {
-  if (!given(key) || condition || !sound(from)) return;
-  const KeySpec& spec = schema()[key_index(key)];
-  error(key, " = ", value_text(value_of(key)), ": expected only when ", spec.when, "; remove it, or give ", key,
+void Resolver::derive(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
+                      std::string_view rule) {
+  if (given(key)) return;
+  record(key, value, from, rule);
+  schema()[key_index(key)].member.set(config_, value);
+}
+
+void Resolver::not_applicable(const KeySpec& spec) {
+  const std::string key = spec.name();
+  error(key, " = ", value_text(value_of(spec)), ": expected only when ", spec.when.text, "; remove it, or give ", key,
         "=default on the command line");
 }
 

@@ -11,14 +11,16 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::config {
 
-using model::name_of;  // enums of core are spelled there
-
 /// Reads raw values with their defaults, records what is derived, gathers errors.
 /// A key is unsound when it is wrong, missing or derived from one that is; checks on unsound keys are left out, so
 /// that one mistake gives one error. Unsound keys read as some value in range.
 class Resolver {
  public:
   Resolver(const RawValues& raw, const Facts& facts);
+
+  /// What is resolved so far: at first every member with the value of its key, given or default; a member whose key
+  /// has neither, or does not apply, as RunConfig makes it.
+  RunConfig& config() { return config_; }
 
   const Facts& facts() const { return facts_; }
   const RawValues& raw() const { return raw_; }
@@ -36,47 +38,42 @@ class Resolver {
     const T* typed = std::get_if<T>(&value);
     return typed != nullptr ? *typed : T{};
   }
-  const Value value_of(std::string_view key) const;
+  Value value_of(std::string_view key) const { return value_of(schema()[key_index(key)]); }
+  Value value_of(const KeySpec& spec) const;
 
-  /// The given value of a derived key, else `value`, which is recorded with its rule; unsound when a dependency is.
-  template <typename T>
-  T derive(std::string_view key, T value, std::initializer_list<std::string_view> from, std::string_view rule) {
-    if (given(key)) return get<T>(key);
-    record(key, Value(value), from, rule);
-    return value;
-  }
+  /// Gives a derived key that nobody gave its value, recorded with its rule; unsound when a dependency is.
+  void derive(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
+              std::string_view rule);
   void record(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
               std::string_view rule);
 
-  /// An error when `key` is given although its condition (the schema's `when`) does not hold.
-  void only_when(std::string_view key, bool condition, std::initializer_list<std::string_view> from);
+  /// An error when `key` is given although its condition (the schema's `when`) does not hold. Called here for keys
+  /// whose condition only a rule can test; the others are checked when this is made.
+  void only_when(std::string_view key, bool condition, std::initializer_list<std::string_view> from) {
+    if (given(key) && !condition && sound(from)) not_applicable(schema()[key_index(key)]);
+  }
   template <typename... Parts>
   void error(const Parts&... parts) {
     errors_.push_back(str_cat(parts...));
   }
   void mark_unsound(std::string_view key) { unsound_[key_index(key)] = 1; }
 
-  /// The enumerator whose name is the value of `key`.
-  template <typename E>
-  E choose(std::string_view key, std::initializer_list<E> values) const {
-    const std::string text = word(key);
-    for (const E v : values)
-      if (text == name_of(v)) return v;
-    return *values.begin();  // unsound: an error stands already
-  }
-
   const std::vector<std::string>& errors() const { return errors_; }
   std::vector<DerivedValue>& derived() { return derived_; }
 
  private:
+  void not_applicable(const KeySpec& spec);
+  bool is_sound(size_t index) const { return unsound_[index] == 0; }
+
   const RawValues& raw_;
   const Facts& facts_;
   std::vector<uint8_t> unsound_;
   std::vector<std::string> errors_;
   std::vector<DerivedValue> derived_;
+  RunConfig config_;
 };
 
-model::ModelConfig resolve_model(Resolver& r);
+void resolve_model(Resolver& r);
 
 /// The value of attn.scale for a rule of its words, e.g. `head_dim^-0.5`.
 double attention_scale(const std::string& rule, const model::ModelConfig& m);

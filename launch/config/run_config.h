@@ -9,9 +9,11 @@
 
 #include "core/autograd/ctx.h"
 #include "core/base/dtype.h"
+#include "core/base/enum_names.h"
 #include "core/base/error.h"
 #include "core/optim/schedule.h"
 #include "parallel/model/model_config.h"
+#include "parallel/pipeline/schedule.h"
 
 /// The typed, fully resolved configuration of a run, and the calls that make one:
 ///
@@ -23,8 +25,15 @@
 namespace ashlar::config {
 
 enum class Device : uint8_t { kCpu };
-enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved, kZbH1 };
+inline constexpr EnumName<Device> kDeviceNames[] = {{Device::kCpu, "cpu"}};
+constexpr std::span<const EnumName<Device>> names_of(Device) { return kDeviceNames; }
+
 enum class HangAction : uint8_t { kStop, kReport };
+inline constexpr EnumName<HangAction> kHangActionNames[] = {{HangAction::kStop, "stop"},
+                                                            {HangAction::kReport, "report"}};
+constexpr std::span<const EnumName<HangAction>> names_of(HangAction) { return kHangActionNames; }
+
+using ashlar::name_of;
 using LrKind = optim::ScheduleKind;
 
 struct RunSection {
@@ -47,7 +56,7 @@ struct MeshSection {
   int64_t pipeline = 1;
   int64_t data = 1;
   bool sequence_parallel = false;
-  PipelineSchedule schedule = PipelineSchedule::k1F1B;
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;
   int64_t virtual_stages = 1;
   bool operator==(const MeshSection&) const = default;
 };
@@ -239,10 +248,5 @@ std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConf
 /// Throws ConfigError naming every fixed key that differs, with the run's value and the new one.
 /// Free keys may differ; they are returned, to be printed.
 std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig& wanted);
-
-const char* name_of(Device v);
-const char* name_of(Recompute v);
-const char* name_of(HangAction value);
-const char* name_of(PipelineSchedule v);
 
 }  // namespace ashlar::config

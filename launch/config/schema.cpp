@@ -27,7 +27,7 @@ std::string range_text(const KeySpec& s) {
 
 std::string word_list(const KeySpec& s) {
   std::string text;
-  for (const std::string_view word : split_words(s.words)) text += str_cat(text.empty() ? "\"" : ", \"", word, "\"");
+  for (const std::string_view word : words_of(s)) text += str_cat(text.empty() ? "\"" : ", \"", word, "\"");
   return text;
 }
 
@@ -42,12 +42,16 @@ bool quoted_type(const KeySpec& s) {
 
 std::string KeySpec::name() const { return str_cat(section, ".", key); }
 
-bool is_model_key(const KeySpec& spec) {
-  static constexpr std::string_view kModelSections[] = {"model", "vocab", "norm", "block", "bias", "ffn",
-                                                        "pos",   "rope",  "attn", "embed", "head"};
-  const bool padding = spec.name() == "vocab.pad_to";  // rows that no checkpoint holds
-  return !padding &&
-         std::find(std::begin(kModelSections), std::end(kModelSections), spec.section) != std::end(kModelSections);
+Scope scope_of(const KeySpec& spec) {
+  for (const SectionDoc& section : sections())
+    if (std::string_view(section.section) == spec.section) return section.scope;
+  throw Bug(str_cat("no section ", spec.section, " in the schema"));
+}
+
+bool is_weights_key(const KeySpec& spec) { return scope_of(spec) == Scope::kWeights && spec.name() != "vocab.pad_to"; }
+
+bool applies(const KeySpec& spec, const RunConfig& config) {
+  return spec.when.holds == nullptr || spec.when.holds(config);
 }
 
 const KeySpec* find_key(std::string_view section, std::string_view key) {
@@ -129,7 +133,7 @@ std::string expectation(const KeySpec& s) {
     case KeyType::kNumber: return str_cat("a number ", range_text(s));
     case KeyType::kBool: return "true or false";
     case KeyType::kString: return "a text that is not empty";
-    case KeyType::kWord: return str_cat(split_words(s.words).size() == 1 ? "" : "one of ", word_list(s));
+    case KeyType::kWord: return str_cat(words_of(s).size() == 1 ? "" : "one of ", word_list(s));
     case KeyType::kNumberOrWord: return str_cat("a number ", range_text(s), *s.words == 0 ? "" : ", or ", word_list(s));
     case KeyType::kKeyList: return "a list of model keys, not empty";
     case KeyType::kIntList: return str_cat("a list of integers ", range_text(s), ", not empty");
@@ -163,6 +167,15 @@ std::vector<std::string_view> split_words(const char* words) {
     rest = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
   }
   return parts;
+}
+
+std::vector<std::string_view> words_of(const KeySpec& spec) {
+  if (*spec.words != 0 || spec.member.words == nullptr) return split_words(spec.words);
+  std::vector<std::string_view> words = spec.member.words();
+  const std::vector<std::string_view> refused = split_words(spec.unserved);
+  std::erase_if(
+      words, [&](std::string_view word) { return std::find(refused.begin(), refused.end(), word) != refused.end(); });
+  return words;
 }
 
 }  // namespace ashlar::config

@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
-/// The one table of configuration keys. Parsing, defaults, error texts, `explain` and configs/README.md all read it;
-/// nothing about a key is written anywhere else.
+#include "launch/config/member.h"
+
+/// The one table of configuration keys. Parsing, defaults, writing, comparison, error texts, `explain` and
+/// configs/README.md all read it; nothing about a key is written anywhere else.
 namespace ashlar::config {
 
 enum class KeyType : uint8_t {
@@ -37,19 +39,27 @@ enum class Served : uint8_t {
   kNo,           ///< the key itself is refused by name
 };
 
+/// When a key may be given. One that does not apply keeps its member as RunConfig makes it, and is not written.
+struct Condition {
+  const char* text = "";                      ///< "": always
+  bool (*holds)(const RunConfig&) = nullptr;  ///< null: the rule that reads the key tests it
+  const char* reads = "";                     ///< the keys that `holds` looks at, separated by |
+};
+
 struct KeySpec {
   const char* section = "";
   const char* key = "";
+  Member member;  ///< what it stands for in RunConfig; empty: a rule of resolve*.cpp reads the key, or it is refused
   KeyType type = KeyType::kString;
   Need need = Need::kDefault;
   const char* fallback = "";  ///< default, as TOML text without quotes
   const char* rule = "";      ///< how a derived default follows
   double low = 0, high = 0;   ///< of numbers
   bool low_open = false, high_open = false;
-  const char* words = "";     ///< served words, separated by |
+  const char* words = "";     ///< served words, separated by |; of an enum "": all its names but the unserved
   const char* unserved = "";  ///< words known and refused
   Served served = Served::kYes;
-  const char* when = "";  ///< the condition under which the key may be given
+  Condition when;
   const char* example = "";
   const char* unit = "";
   bool fixed = false;  ///< may not change on resume
@@ -58,17 +68,27 @@ struct KeySpec {
   std::string name() const;  ///< "section.key"
 };
 
+/// What the keys of a section describe.
+enum class Scope : uint8_t {
+  kRun,
+  kModel,    ///< how a model is trained: dropout, loss, initial values
+  kWeights,  ///< what the weights of a model mean, which a run takes from the checkpoint it starts from
+};
+
 struct SectionDoc {
   const char* section;
   const char* doc;
+  Scope scope = Scope::kRun;
 };
 
 std::span<const KeySpec> schema();
 std::span<const SectionDoc> sections();  ///< in the order in which they are written
 
-/// True for the keys that say what the weights of a model mean, which a run takes from the checkpoint it starts from.
-/// Its own stay dropout, loss and initial values.
-bool is_model_key(const KeySpec& spec);
+Scope scope_of(const KeySpec& spec);
+/// True for the keys of Scope::kWeights, but for padding: rows that no checkpoint holds.
+bool is_weights_key(const KeySpec& spec);
+/// False when its condition does not hold.
+bool applies(const KeySpec& spec, const RunConfig& config);
 
 /// The entry of a key, or null.
 const KeySpec* find_key(std::string_view section, std::string_view key);
@@ -93,6 +113,7 @@ std::string example_line(const KeySpec& spec);
 std::string default_text(const KeySpec& spec);
 
 std::vector<std::string_view> split_words(const char* words);
+std::vector<std::string_view> words_of(const KeySpec& spec);  ///< the words that it may have
 size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace ashlar::config

@@ -19,6 +19,10 @@ class Taker {
       : raw_(raw), stored_(stored), where_(where), differing_(differing) {
     if (const auto& keys = raw.given[key_index("run.init_change")])
       allowed_ = std::get<std::vector<std::string>>(*keys);
+    effective_.model = stored;
+    for (const KeySpec& spec : schema())
+      if (const auto& given = raw.given[index_of(spec)]; given && spec.member.set != nullptr)
+        spec.member.set(effective_, *given);
   }
 
   std::vector<DerivedValue> run() {
@@ -26,7 +30,7 @@ class Taker {
     settle("rope.fraction", "rope.dims", Value(model::rope_dims_of(stored_.head_dim, number("rope.fraction"))));
     for (const Entry& entry : model_entries(stored_)) {
       const KeySpec& spec = schema()[entry.index];
-      if (is_model_key(spec) && raw_.bad[entry.index] == 0) visit(spec, entry.value);
+      if (is_weights_key(spec) && raw_.bad[entry.index] == 0) visit(spec, entry.value);
     }
     return std::move(taken_);
   }
@@ -41,7 +45,8 @@ class Taker {
       if (differing_ == Differing::kStays || same_value(meant, stored) || is_allowed(spec.name())) return;
       refuse(spec.name(), value_text(*given), stored);
       given = stored;  // so that what follows from it is not wrong as well
-    } else if (applies(spec)) {
+      spec.member.set(effective_, stored);
+    } else if (applies(spec, effective_)) {
       given = stored;
       taken_.push_back({spec.name(), value_text(stored), str_cat("of ", where_)});
     }
@@ -64,20 +69,6 @@ class Taker {
     return given ? std::get<double>(*given) : 1.0;
   }
 
-  /// False for a key that the configuration's own kind of positions or block has no use for.
-  bool applies(const KeySpec& spec) const {
-    const auto word = [&](std::string_view key) {
-      const auto& given = raw_.given[key_index(key)];
-      const auto* text = given ? std::get_if<std::string>(&*given) : nullptr;
-      return text != nullptr ? *text : std::string();
-    };
-    const std::string positions = word("pos.type"), topology = word("block.topology");
-    if (std::string_view(spec.section) == "rope") return positions.empty() || positions == "rope";
-    if (spec.name() == "pos.max_positions") return positions.empty() || positions == "learned";
-    if (spec.name() == "block.parallel_norms") return topology.empty() || topology == "parallel";
-    return true;
-  }
-
   bool is_allowed(const std::string& key) const {
     return std::find(allowed_.begin(), allowed_.end(), key) != allowed_.end();
   }
@@ -94,6 +85,7 @@ class Taker {
   Differing differing_;
   std::vector<std::string> allowed_;
   std::vector<DerivedValue> taken_;
+  RunConfig effective_;  ///< what is given over what is stored: whether a key has a use here
 };
 
 }  // namespace

@@ -57,10 +57,8 @@ std::string not_utf8(std::string_view key, std::string_view text, std::string_vi
                  "other bytes; rename it, or reach it through a link (", place, ")");
 }
 
-bool has_word(const char* words, std::string_view word) {
-  for (const std::string_view w : split_words(words))
-    if (w == word) return true;
-  return false;
+bool has_word(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 }  // namespace
@@ -144,8 +142,8 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (s.type == KeyType::kString && !text->empty() && !is_utf8(*text)) return not_utf8(s.name(), *text, place);
     if (s.type == KeyType::kString) return text->empty() ? std::optional(wrong()) : std::nullopt;
-    if (has_word(s.unserved, *text)) return refused(expectation(s));
-    if (!has_word(s.words, *text)) return wrong();
+    if (has_word(split_words(s.unserved), *text)) return refused(expectation(s));
+    if (!has_word(words_of(s), *text)) return wrong();
   } else if (const auto* whole = std::get_if<int64_t>(&value)) {
     if (!in_range(s, static_cast<double>(*whole))) return wrong();
   } else if (const auto* real = std::get_if<double>(&value)) {
@@ -158,7 +156,7 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
     for (const std::string& key : *keys) {
       const size_t dot = std::min(key.find('.'), key.size());
       const KeySpec* spec = find_key(key.substr(0, dot), key.substr(std::min(dot + 1, key.size())));
-      if (spec != nullptr && is_model_key(*spec)) continue;
+      if (spec != nullptr && is_weights_key(*spec)) continue;
       const std::string nearest =
           spec == nullptr ? nearest_key(key.substr(0, dot), key.substr(std::min(dot + 1, key.size()))) : "";
       return str_cat(s.name(), " = ", quote(key), ": expected names of model keys, e.g. ",

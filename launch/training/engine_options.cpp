@@ -2,20 +2,6 @@
 
 namespace ashlar::training {
 
-namespace {
-
-pipeline::ScheduleKind schedule_kind(config::PipelineSchedule schedule) {
-  switch (schedule) {
-    case config::PipelineSchedule::kGpipe: return pipeline::ScheduleKind::kGpipe;
-    case config::PipelineSchedule::k1F1B: return pipeline::ScheduleKind::k1F1B;
-    case config::PipelineSchedule::kInterleaved: return pipeline::ScheduleKind::kInterleaved;
-    case config::PipelineSchedule::kZbH1: return pipeline::ScheduleKind::kZbH1;
-  }
-  throw Bug("PipelineSchedule out of range");
-}
-
-}  // namespace
-
 mesh::MeshShape shape_of(const config::MeshSection& mesh) {
   return {.pipeline = mesh.pipeline, .data = mesh.data, .tensor = mesh.tensor};
 }
@@ -33,7 +19,7 @@ EngineOptions engine_options(const config::RunConfig& c) {
           .seed = static_cast<uint64_t>(c.run.seed),
           .sequence_length = c.train.sequence_length,
           .sequence_parallel = c.mesh.sequence_parallel,
-          .schedule = schedule_kind(c.mesh.schedule),
+          .schedule = c.mesh.schedule,
           .virtual_stages = c.mesh.virtual_stages};
 }
 

@@ -113,36 +113,4 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   return errors;
 }
 
-const char* name_of(NormAffine v) {
-  switch (v) {
-    case NormAffine::kNone: return "none";
-    case NormAffine::kScale: return "scale";
-    case NormAffine::kScaleBias: return "scale_bias";
-  }
-  throw Bug("NormAffine out of range");
-}
-
-const char* name_of(Topology v) { return v == Topology::kSerial ? "serial" : "parallel"; }
-
-const char* name_of(PosType v) {
-  switch (v) {
-    case PosType::kNone: return "none";
-    case PosType::kLearned: return "learned";
-    case PosType::kRope: return "rope";
-  }
-  throw Bug("PosType out of range");
-}
-
-const char* name_of(ZKind) { return "lse"; }
-
-const char* name_of(InitScheme v) {
-  switch (v) {
-    case InitScheme::kNormal: return "normal";
-    case InitScheme::kGpt2: return "gpt2";
-    case InitScheme::kXavier: return "xavier";
-    case InitScheme::kKaiming: return "kaiming";
-  }
-  throw Bug("InitScheme out of range");
-}
-
 }  // namespace ashlar::model

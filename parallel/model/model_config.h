@@ -16,10 +16,30 @@ using ashlar::NormType;
 using ashlar::RopeStyle;
 
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
+inline constexpr EnumName<NormAffine> kNormAffineNames[] = {
+    {NormAffine::kNone, "none"}, {NormAffine::kScale, "scale"}, {NormAffine::kScaleBias, "scale_bias"}};
+constexpr std::span<const EnumName<NormAffine>> names_of(NormAffine) { return kNormAffineNames; }
+
 enum class Topology : uint8_t { kSerial, kParallel };
+inline constexpr EnumName<Topology> kTopologyNames[] = {{Topology::kSerial, "serial"},
+                                                        {Topology::kParallel, "parallel"}};
+constexpr std::span<const EnumName<Topology>> names_of(Topology) { return kTopologyNames; }
+
 enum class PosType : uint8_t { kNone, kLearned, kRope };
+inline constexpr EnumName<PosType> kPosTypeNames[] = {
+    {PosType::kNone, "none"}, {PosType::kLearned, "learned"}, {PosType::kRope, "rope"}};
+constexpr std::span<const EnumName<PosType>> names_of(PosType) { return kPosTypeNames; }
+
 enum class ZKind : uint8_t { kLse };
+inline constexpr EnumName<ZKind> kZKindNames[] = {{ZKind::kLse, "lse"}};
+constexpr std::span<const EnumName<ZKind>> names_of(ZKind) { return kZKindNames; }
+
 enum class InitScheme : uint8_t { kNormal, kGpt2, kXavier, kKaiming };
+inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {{InitScheme::kNormal, "normal"},
+                                                            {InitScheme::kGpt2, "gpt2"},
+                                                            {InitScheme::kXavier, "xavier"},
+                                                            {InitScheme::kKaiming, "kaiming"}};
+constexpr std::span<const EnumName<InitScheme>> names_of(InitScheme) { return kInitSchemeNames; }
 
 struct NormConfig {
   NormType type = NormType::kRmsNorm;
@@ -157,12 +177,5 @@ int64_t rope_dims_of(int64_t head_dim, double fraction);
 /// Every violated constraint of a resolved config, one text each, of the form
 /// `section.key = got: expected ...; fix`. Empty when the model can be built. Used by the schema and by importers.
 std::vector<std::string> constraint_errors(const ModelConfig& config);
-
-/// The schema's spelling of each value, e.g. "gelu_tanh".
-const char* name_of(NormAffine v);
-const char* name_of(Topology v);
-const char* name_of(PosType v);
-const char* name_of(ZKind v);
-const char* name_of(InitScheme v);
 
 }  // namespace ashlar::model

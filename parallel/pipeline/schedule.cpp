@@ -105,17 +105,6 @@ std::string describe(const Message& message) {
 
 }  // namespace
 
-std::string_view name_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kForwardOnly: return "forward_only";
-    case ScheduleKind::kGpipe: return "gpipe";
-    case ScheduleKind::k1F1B: return "1f1b";
-    case ScheduleKind::kInterleaved: return "interleaved";
-    case ScheduleKind::kZbH1: return "zb-h1";
-  }
-  throw Bug("ScheduleKind out of range");
-}
-
 std::string describe(const Action& action) {
   const auto compute = [&](std::string_view what) {
     return str_cat(what, " of micro-batch ", action.micro_batch, " on chunk ", action.chunk);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/enum_names.h"
+
 namespace ashlar::pipeline {
 
 /// The order in which the stages of a pipeline run the micro-batches of a step. P stages, M micro-batches, V chunks a
@@ -36,7 +38,13 @@ namespace ashlar::pipeline {
 /// Sources: gpipe: Huang et al. 2019, arXiv:1811.06965. 1f1b, interleaved and its w: Narayanan et al. 2021,
 /// arXiv:2104.04473, section 2.2, and Megatron-LM's schedules.py. zb-h1: Qi et al. 2023, arXiv:2401.10241, section 2.
 enum class ScheduleKind : uint8_t { kForwardOnly, kGpipe, k1F1B, kInterleaved, kZbH1 };
-std::string_view name_of(ScheduleKind kind);  ///< "forward_only", "gpipe", "1f1b", "interleaved", "zb-h1"
+inline constexpr EnumName<ScheduleKind> kScheduleKindNames[] = {{ScheduleKind::kForwardOnly, "forward_only"},
+                                                                {ScheduleKind::kGpipe, "gpipe"},
+                                                                {ScheduleKind::k1F1B, "1f1b"},
+                                                                {ScheduleKind::kInterleaved, "interleaved"},
+                                                                {ScheduleKind::kZbH1, "zb-h1"}};
+constexpr std::span<const EnumName<ScheduleKind>> names_of(ScheduleKind) { return kScheduleKindNames; }
+using ashlar::name_of;
 
 struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::k1F1B;

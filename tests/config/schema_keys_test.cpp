@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "launch/config/raw_values.h"
 #include "tests/config/fixture.h"
 
 namespace ashlar::config::testing {
@@ -123,7 +124,7 @@ TEST_P(EveryKey, UnservedValuesAreRefusedByName) {
     if (s.type == KeyType::kInt) refused.push_back("2");
     if (s.type == KeyType::kNumber || s.type == KeyType::kNumberOrWord) refused.push_back("0.5");
     if (s.type == KeyType::kIntList) refused.push_back("[4096, -1]");
-    for (const std::string_view word : split_words(s.words))
+    for (const std::string_view word : words_of(s))
       if (word != s.fallback) refused.push_back("\"" + std::string(word) + "\"");
   }
   for (const std::string& value : refused)
@@ -141,6 +142,18 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   return {};
 }
 
+/// What is asked for stands in the file that is written, and reads back.
+void expect_written(const KeySpec& s, const std::vector<std::string>& overrides) {
+  if (s.member.get == nullptr) return;
+  const RawConfig asked = parse_config(kMinimal, "asked.toml", overrides);
+  const RawConfig written = parse_config(to_toml(resolve(asked, facts()).config), "written.toml", {});
+  const std::optional<Value>& value = asked.values().given[index_of(s)];
+  ASSERT_TRUE(value && written.given(s.name())) << s.name();
+  const bool rule = s.type == KeyType::kNumberOrWord && std::holds_alternative<std::string>(*value);
+  if (rule) return;
+  EXPECT_EQ(value_text(*written.values().given[index_of(s)]), value_text(*value)) << s.name();
+}
+
 TEST_P(EveryKey, ServedValuesAreTaken) {
   const KeySpec& s = spec();
   if (s.served == Served::kNo) return;
@@ -148,7 +161,7 @@ TEST_P(EveryKey, ServedValuesAreTaken) {
   if (*s.example != 0) good.push_back(s.example);
   if (s.need == Need::kDefault) good.push_back(s.fallback);
   if (s.served == Served::kYes) {
-    for (const std::string_view word : split_words(s.words)) good.emplace_back(word);
+    for (const std::string_view word : words_of(s)) good.emplace_back(word);
     if (s.type == KeyType::kBool) good.insert(good.end(), {"true", "false"});
   }
   if (s.name() == "model.embed_dim") good = {"128"};
@@ -158,8 +171,15 @@ TEST_P(EveryKey, ServedValuesAreTaken) {
     auto overrides = setting_for(s);
     overrides.push_back(s.name() + "=" + value);
     EXPECT_EQ(errors_of(overrides), std::vector<std::string>{}) << s.name() << " = " << value;
+    expect_written(s, overrides);
   }
   EXPECT_FALSE(good.empty()) << s.name();
+}
+
+TEST_P(EveryKey, HasAMemberUnlessARuleReadsItOrOneValueIsAll) {
+  const KeySpec& s = spec();
+  if (s.member.get != nullptr || s.served != Served::kYes) return;
+  EXPECT_TRUE(s.name() == "ffn.multiple_of" || s.name() == "rope.fraction" || words_of(s).size() == 1) << s.name();
 }
 
 INSTANTIATE_TEST_SUITE_P(Schema, EveryKey, ::testing::Range(size_t{0}, schema().size()), [](const auto& test) {

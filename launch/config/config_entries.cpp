@@ -1,0 +1,101 @@
+#include "core/base/philox.h"
+#include "core/base/strings.h"
+#include "launch/config/raw_values.h"
+
+namespace ashlar::config {
+namespace {
+
+/// A size that nobody gave, since a model alone does without it: 0 where 1 is the least.
+bool is_missing(const KeySpec& spec, const Value& value) {
+  const auto below = [&](double v) { return v < spec.low || (spec.low_open && v == spec.low); };
+  if (const int64_t* v = std::get_if<int64_t>(&value)) return below(static_cast<double>(*v));
+  if (const double* v = std::get_if<double>(&value)) return below(*v);
+  return false;
+}
+
+template <typename Selects>
+std::vector<Entry> entries_of(const RunConfig& config, const Selects& selects) {
+  std::vector<Entry> entries;
+  for (const KeySpec& spec : schema()) {
+    if (spec.member.get == nullptr || !selects(spec) || !applies(spec, config)) continue;
+    std::optional<Value> value = spec.member.get(config);
+    if (value && !is_missing(spec, *value)) entries.push_back({index_of(spec), std::move(*value)});
+  }
+  return entries;
+}
+
+std::string toml_of(const std::vector<Entry>& entries) {
+  std::string text;
+  std::string_view section;
+  for (const Entry& entry : entries) {
+    const KeySpec& spec = schema()[entry.index];
+    if (spec.section != section) {
+      section = spec.section;
+      text += str_cat(text.empty() ? "[" : "\n[", section, "]\n");
+    }
+    text += str_cat(std::string_view(spec.key), " = ", value_text(entry.value), "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<Entry> config_entries(const RunConfig& config) {
+  return entries_of(config, [](const KeySpec&) { return true; });
+}
+
+std::vector<Entry> model_entries(const model::ModelConfig& config) {
+  RunConfig run;
+  run.model = config;
+  return entries_of(run, [](const KeySpec& spec) { return scope_of(spec) != Scope::kRun; });
+}
+
+std::string to_toml(const RunConfig& config) { return toml_of(config_entries(config)); }
+
+std::string model_to_toml(const model::ModelConfig& config) { return toml_of(model_entries(config)); }
+
+std::string value_line(const std::string& key, const std::string& text) {
+  const KeySpec& spec = schema()[key_index(key)];
+  if (const auto error = check_value(spec, text, "to be written")) throw ConfigError({*error});
+  return str_cat(std::string_view(spec.key), " = ", value_text(text));
+}
+
+model::ModelConfig model_from_toml(const std::string& text, const std::string& name) {
+  return resolve(parse_config(text, name, {}), {.dataset_vocab_size = std::nullopt, .purpose = Purpose::kModel})
+      .config.model;
+}
+
+uint64_t config_hash(const RunConfig& config) {
+  std::vector<Entry> entries = config_entries(config);
+  std::erase_if(entries, [](const Entry& entry) { return entry.index == key_index("run.threads"); });
+  return site_of(toml_of(entries));
+}
+
+std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConfig& after) {
+  std::vector<std::string> old_values(schema().size()), new_values(schema().size());
+  for (const Entry& entry : config_entries(before)) old_values[entry.index] = value_text(entry.value);
+  for (const Entry& entry : config_entries(after)) new_values[entry.index] = value_text(entry.value);
+  std::vector<ConfigChange> changes;
+  for (size_t i = 0; i < schema().size(); ++i) {
+    if (old_values[i] == new_values[i]) continue;
+    const auto text = [](const std::string& value) { return value.empty() ? std::string("(none)") : value; };
+    changes.push_back({schema()[i].name(), text(old_values[i]), text(new_values[i]), schema()[i].fixed});
+  }
+  return changes;
+}
+
+std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig& wanted) {
+  std::vector<ConfigChange> free_changes;
+  std::vector<std::string> errors;
+  for (ConfigChange& change : compare_configs(stored, wanted)) {
+    if (change.fixed)
+      errors.push_back(str_cat(change.key, " = ", change.after, ": expected ", change.before, ", as the run in ",
+                               wanted.run.dir, " has it; set it back, or choose another run.dir to begin a new run"));
+    else
+      free_changes.push_back(std::move(change));
+  }
+  if (!errors.empty()) throw ConfigError(errors);
+  return free_changes;
+}
+
+}  // namespace ashlar::config

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/enum_names.h"
+#include "launch/config/run_config.h"
+
+// Shared by the files of this folder; not part of its interface.
+namespace ashlar::config {
+
+/// A value of the type its key asks for, range and words already checked. kNumber is always double.
+using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
+                           std::vector<std::string>>;
+
+/// Reads and writes the member of RunConfig that a key stands for, and knows the words of an enum. Made by member();
+/// empty for a key that only a rule reads, or that is refused.
+struct Member {
+  std::optional<Value> (*get)(const RunConfig&) = nullptr;  ///< nothing: the key is absent
+  /// A word given for a number (`head_dim^-0.5`) is left to the rule of its key, but "none" empties an optional one.
+  void (*set)(RunConfig&, const Value&) = nullptr;
+  std::vector<std::string_view> (*words)() = nullptr;  ///< of an enum, else null
+};
+
+namespace detail {
+
+template <typename T>
+std::optional<Value> value_of_member(const T& member) {
+  if constexpr (NamedEnum<T>) {
+    return std::string(name_of(member));
+  } else if constexpr (std::is_same_v<T, std::optional<double>>) {
+    return member ? Value(*member) : Value(std::string("none"));
+  } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+    return member ? std::optional<Value>(*member) : std::nullopt;
+  } else if constexpr (std::is_same_v<T, int>) {
+    return int64_t{member};
+  } else if constexpr (requires { member.empty(); } && !std::is_same_v<T, std::string>) {
+    return member.empty() ? std::nullopt : std::optional<Value>(member);
+  } else {
+    return Value(member);
+  }
+}
+
+template <typename T>
+void set_member(T& member, const Value& value) {
+  if constexpr (NamedEnum<T>) {
+    ASHLAR_CHECK(parse_enum(std::get<std::string>(value), member),
+                 "a word that is no name of its enum: ", std::get<std::string>(value));
+  } else if constexpr (std::is_same_v<T, double>) {
+    if (const double* number = std::get_if<double>(&value)) member = *number;
+  } else if constexpr (std::is_same_v<T, std::optional<double>>) {
+    member = std::get_if<double>(&value) != nullptr ? std::optional(std::get<double>(value)) : std::nullopt;
+  } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+    member = std::get<std::string>(value);
+  } else if constexpr (std::is_same_v<T, int>) {
+    member = static_cast<int>(std::get<int64_t>(value));
+  } else {
+    member = std::get<T>(value);
+  }
+}
+
+template <NamedEnum E>
+std::vector<std::string_view> enum_words() {
+  std::vector<std::string_view> words;
+  for (const EnumName<E>& row : names_of(E{})) words.push_back(row.name);
+  return words;
+}
+
+}  // namespace detail
+
+/// `kAccess` is a lambda from a RunConfig (const or not) to a reference to the member.
+template <auto kAccess>
+constexpr Member member() {
+  using T = std::remove_cvref_t<decltype(kAccess(std::declval<RunConfig&>()))>;
+  Member m = {.get = [](const RunConfig& c) { return detail::value_of_member<T>(kAccess(c)); },
+              .set = [](RunConfig& c, const Value& value) { detail::set_member<T>(kAccess(c), value); }};
+  if constexpr (NamedEnum<T>) m.words = &detail::enum_words<T>;
+  return m;
+}
+
+}  // namespace ashlar::config
