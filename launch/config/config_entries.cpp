@@ -50,6 +50,25 @@ std::vector<Entry> model_entries(const model::ModelConfig& config) {
   return entries_of(run, [](const KeySpec& spec) { return scope_of(spec) != Scope::kRun; });
 }
 
+std::vector<ModelDifference> compare_models(const model::ModelConfig& left, const model::ModelConfig& right) {
+  const auto brief = [](const Value& value) {
+    if (const auto* word = std::get_if<std::string>(&value)) return *word;
+    const auto* number = std::get_if<double>(&value);
+    return number != nullptr ? str_cat(*number) : value_text(value);
+  };
+  const std::vector<Entry> others = model_entries(right);
+  std::vector<ModelDifference> differences;
+  for (const Entry& entry : model_entries(left)) {
+    for (const Entry& other : others) {
+      if (entry.index != other.index || same_value(entry.value, other.value)) continue;
+      ModelDifference d = {schema()[entry.index].name(), brief(entry.value), brief(other.value)};
+      if (d.left == d.right) d.left = value_text(entry.value), d.right = value_text(other.value);
+      differences.push_back(std::move(d));
+    }
+  }
+  return differences;
+}
+
 std::string to_toml(const RunConfig& config) { return toml_of(config_entries(config)); }
 
 std::string model_to_toml(const model::ModelConfig& config) { return toml_of(model_entries(config)); }

@@ -25,6 +25,9 @@ struct RawValues {
 /// The default of a Need::kDefault key as a value.
 Value fallback_value(const KeySpec& spec);
 
+/// Equal as a model reads them: two programs may have rounded the same formula differently.
+bool same_value(const Value& a, const Value& b);
+
 /// As TOML: shortest text that reads back to the same value, strings quoted.
 std::string value_text(const Value& value);
 

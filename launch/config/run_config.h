@@ -231,6 +231,13 @@ std::string to_toml(const RunConfig& config);
 std::string model_to_toml(const model::ModelConfig& config);
 model::ModelConfig model_from_toml(const std::string& text, const std::string& name);
 
+struct ModelDifference {
+  std::string key, left, right;
+};
+/// The axes in which two models differ, numbers beyond 1e-12 of each other, in schema order. An axis that does not
+/// apply to one of them is left out: the one that decides so is there.
+std::vector<ModelDifference> compare_models(const model::ModelConfig& left, const model::ModelConfig& right);
+
 /// `KEY = "TEXT"` as a line of the key's section; throws ConfigError when the schema refuses the text.
 std::string value_line(const std::string& key, const std::string& text);
 

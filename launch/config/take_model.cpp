@@ -1,17 +1,9 @@
 #include <algorithm>
-#include <cmath>
 
 #include "launch/config/resolver.h"
 
 namespace ashlar::config {
 namespace {
-
-/// Equal as a model reads them: two programs may have rounded the same formula differently.
-bool same_value(const Value& a, const Value& b) {
-  const double *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
-  if (x == nullptr || y == nullptr) return a == b;
-  return std::abs(*x - *y) <= 1e-12 * std::abs(*y);
-}
 
 class Taker {
  public:

@@ -105,6 +105,12 @@ Value fallback_value(const KeySpec& s) {
   throw Bug(str_cat("schema default of ", s.name(), " does not read"));
 }
 
+bool same_value(const Value& a, const Value& b) {
+  const double *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
+  if (x == nullptr || y == nullptr) return a == b;
+  return std::abs(*x - *y) <= 1e-12 * std::abs(*y);
+}
+
 std::string value_text(const Value& value) {
   if (const auto* v = std::get_if<int64_t>(&value)) return str_cat(*v);
   if (const auto* v = std::get_if<double>(&value)) return number_text(*v);

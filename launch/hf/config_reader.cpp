@@ -29,7 +29,7 @@ std::string ConfigReader::shown(const char* key) const {
   return str_cat(where_, key, " = ", has(key) ? brief(object_[key]) : std::string("(absent)"));
 }
 
-const nlohmann::json* ConfigReader::find(Keys keys, const char** name) {
+const nlohmann::json* ConfigReader::find(const Keys& keys, const char** name) {
   const nlohmann::json* found = nullptr;
   for (const char* key : keys) {
     read_.insert(key);
@@ -44,7 +44,7 @@ const nlohmann::json* ConfigReader::find(Keys keys, const char** name) {
   return found;
 }
 
-int64_t ConfigReader::size(Keys keys, int64_t fallback) {
+int64_t ConfigReader::size(const Keys& keys, int64_t fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) {
@@ -60,14 +60,14 @@ int64_t ConfigReader::size(Keys keys, int64_t fallback) {
   return value->get<int64_t>();
 }
 
-std::optional<int64_t> ConfigReader::optional_size(Keys keys) {
+std::optional<int64_t> ConfigReader::optional_size(const Keys& keys) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr || value->is_null()) return std::nullopt;
   return size({name}, 1);
 }
 
-double ConfigReader::number(Keys keys, double fallback) {
+double ConfigReader::number(const Keys& keys, double fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) return fallback;
@@ -78,14 +78,14 @@ double ConfigReader::number(Keys keys, double fallback) {
   return value->get<double>();
 }
 
-std::optional<double> ConfigReader::optional_number(Keys keys) {
+std::optional<double> ConfigReader::optional_number(const Keys& keys) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr || value->is_null()) return std::nullopt;
   return number({name}, 0);
 }
 
-bool ConfigReader::boolean(Keys keys, bool fallback) {
+bool ConfigReader::boolean(const Keys& keys, bool fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) return fallback;
@@ -96,7 +96,7 @@ bool ConfigReader::boolean(Keys keys, bool fallback) {
   return value->get<bool>();
 }
 
-std::string ConfigReader::text(Keys keys, std::string_view fallback) {
+std::string ConfigReader::text(const Keys& keys, std::string_view fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) return std::string(fallback);
@@ -122,7 +122,7 @@ const nlohmann::json* ConfigReader::raw(const char* key) {
   return has_value(key) ? &object_[key] : nullptr;
 }
 
-void ConfigReader::ignore(Keys keys) { read_.insert(keys.begin(), keys.end()); }
+void ConfigReader::ignore(const Keys& keys) { read_.insert(keys.begin(), keys.end()); }
 
 std::vector<std::string> ConfigReader::unread_keys() const {
   std::vector<std::string> unread;

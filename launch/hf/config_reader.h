@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/strings.h"
@@ -19,29 +19,34 @@ namespace ashlar::hf {
 /// call that reported one returns its fallback.
 class ConfigReader {
  public:
-  using Keys = std::initializer_list<const char*>;
+  using Keys = std::vector<const char*>;
 
   /// `where` is put before key names in errors, e.g. `rope_scaling.`.
   ConfigReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
                std::vector<std::string>& notes);
+
+  /// Of an object inside this one, with the same lists of errors and notes.
+  ConfigReader nested(const nlohmann::json& object, std::string where) const {
+    return {object, std::move(where), errors_, notes_};
+  }
 
   bool has(const char* key) const;        ///< present, null or not
   bool has_value(const char* key) const;  ///< present and not null
 
   /// A size: 1 to 2^31-1. Absent: `fallback`, which becomes a note, since a file that leaves out a size means the
   /// class default and seldom knows it.
-  int64_t size(Keys keys, int64_t fallback);
-  std::optional<int64_t> optional_size(Keys keys);  ///< empty when absent or null
-  double number(Keys keys, double fallback);
-  std::optional<double> optional_number(Keys keys);
-  bool boolean(Keys keys, bool fallback);
-  std::string text(Keys keys, std::string_view fallback);
+  int64_t size(const Keys& keys, int64_t fallback);
+  std::optional<int64_t> optional_size(const Keys& keys);  ///< empty when absent or null
+  double number(const Keys& keys, double fallback);
+  std::optional<double> optional_number(const Keys& keys);
+  bool boolean(const Keys& keys, bool fallback);
+  std::string text(const Keys& keys, std::string_view fallback);
   /// Null when absent, null or empty; anything but an object is an error.
   const nlohmann::json* object(const char* key);
   const nlohmann::json* raw(const char* key);  ///< any value; null when absent or null
 
   /// Keys that change nothing in this class.
-  void ignore(Keys keys);
+  void ignore(const Keys& keys);
   /// An error of the form `KEY = VALUE: TEXT`.
   template <typename... Parts>
   void refuse(const char* key, const Parts&... parts) {
@@ -55,7 +60,7 @@ class ConfigReader {
   std::vector<std::string> unread_keys() const;
 
  private:
-  const nlohmann::json* find(Keys keys, const char** name);
+  const nlohmann::json* find(const Keys& keys, const char** name);
 
   const nlohmann::json& object_;
   std::string where_;

@@ -2,6 +2,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "launch/config/run_config.h"
+#include "launch/config/schema.h"
 #include "launch/hf/convert.h"
 #include "tests/hf/hf_support.h"
 
@@ -164,6 +166,52 @@ TEST(HfExport, TheClassIsChosenFromTheAxes) {
     EXPECT_TRUE(obstacles(choose_family(config.model, std::nullopt), config.model).empty()) << folder;
     EXPECT_EQ(choose_family(config.model, config.family), config.family);
   }
+}
+
+/// Values that a key of the schema may have, other than that of the model.
+std::vector<std::string> other_values(const config::KeySpec& spec, const model::ModelConfig& m) {
+  config::RunConfig run;
+  run.model = m;
+  const auto value = spec.member.get(run);
+  if (spec.type == config::KeyType::kBool) return {std::get<bool>(*value) ? "false" : "true"};
+  if (const auto* size = std::get_if<int64_t>(&*value)) return {std::to_string(*size * 2), std::to_string(*size / 2)};
+  if (const auto* number = std::get_if<double>(&*value)) return {std::to_string(*number * 1.5 + 0.01)};
+  std::vector<std::string> words;
+  for (const std::string_view word : config::words_of(spec)) words.emplace_back(word);
+  return words;
+}
+
+TEST(HfExport, EveryAxisOfEveryClassIsWrittenOrRefusedByName) {
+  int written = 0, refused = 0;
+  for (const char* folder : testing::kGolden) {
+    const HfConfig golden = golden_config(folder);
+    for (const config::KeySpec& spec : config::schema()) {
+      const bool of_the_class = config::is_weights_key(spec) || std::string_view(spec.section) == "dropout";
+      if (!of_the_class || spec.member.get == nullptr) continue;
+      for (const std::string& value : other_values(spec, golden.model)) {
+        HfConfig changed = golden;
+        try {
+          const auto raw = config::parse_config(config::model_to_toml(golden.model), "x", {spec.name() + "=" + value});
+          changed.model = config::resolve(raw, {.purpose = config::Purpose::kModel}).config.model;
+        } catch (const config::ConfigError&) {
+          continue;  // no model at all
+        }
+        SCOPED_TRACE(std::string(folder) + " " + spec.name() + " = " + value);
+        const auto found = obstacles(golden.family, changed.model);
+        if (!found.empty()) {
+          // Of axes that one key of the class says, it may be the other that is named.
+          const std::string axis = found[0].substr(0, found[0].find(" = "));
+          EXPECT_NO_THROW(config::key_index(axis)) << found[0];
+          ++refused;
+          continue;
+        }
+        EXPECT_EQ(parse_hf_config(write_hf_config(changed, "float32"), "x").model, changed.model);
+        ++written;
+      }
+    }
+  }
+  EXPECT_GT(written, 200);
+  EXPECT_GT(refused, 200);
 }
 
 struct Obstacle {

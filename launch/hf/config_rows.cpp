@@ -1,0 +1,310 @@
+#include "launch/hf/config_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace ashlar::hf {
+namespace {
+
+using model::ModelConfig;
+using model::PosType;
+
+constexpr std::pair<const char*, Activation> kActivations[] = {
+    // The first spelling of each is the one that is written.
+    {"relu", Activation::kRelu},
+    {"relu2", Activation::kRelu2},
+    {"gelu", Activation::kGeluErf},
+    {"gelu_python", Activation::kGeluErf},
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_python_tanh", Activation::kGeluTanh},
+    {"gelu_accurate", Activation::kGeluTanh},
+    {"quick_gelu", Activation::kQuickGelu},
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+};
+
+template <typename T>
+T value_of(T& (*axis)(ModelConfig&), const HfConfig& c) {
+  ModelConfig m = c.model;
+  return axis(m);
+}
+
+int64_t derived_head_dim(ConfigReader& r, const ModelConfig& m) {
+  if (m.d_model % m.n_heads != 0) {
+    r.add_error(str_cat("hidden size ", m.d_model, " is not divisible by the number of heads ", m.n_heads,
+                        "; expected a multiple"));
+  }
+  return std::max<int64_t>(m.d_model / m.n_heads, 1);
+}
+
+/// The fraction that int(head_dim * fraction) turns back into dims: the quotient may round to just below.
+double fraction_of(const ModelConfig& m) {
+  double fraction = static_cast<double>(m.rope.dims) / static_cast<double>(m.head_dim);
+  while (model::rope_dims_of(m.head_dim, fraction) < m.rope.dims) {
+    fraction = std::nextafter(fraction, std::numeric_limits<double>::infinity());
+  }
+  return fraction;
+}
+
+/// A value inside the rotary dictionary and the same at top level: transformers 4 and 5 would pick differently.
+std::optional<double> agreed(ConfigReader& r, std::optional<double> inner, const char* key) {
+  const auto outer = r.optional_number({key});
+  if (inner && outer && *inner != *outer) {
+    r.refuse(key, "the rotary dictionary says ", *inner, "; keep one");
+  }
+  return inner ? inner : outer;
+}
+
+/// What the rotary dictionary says of the base and the fraction.
+struct RotaryDictionary {
+  std::optional<double> base, fraction;
+};
+
+RotaryDictionary read_rotary_dictionary(ConfigReader& r) {
+  const nlohmann::json* scaling = r.object("rope_scaling");
+  const nlohmann::json* parameters = r.object("rope_parameters");
+  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
+    r.add_error("rope_scaling and rope_parameters are two names of one value and differ; keep one");
+  }
+  const nlohmann::json* dict = scaling != nullptr ? scaling : parameters;
+  if (dict == nullptr) return {};
+  ConfigReader d = r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters.");
+  const std::string type = d.text({"rope_type", "type"}, "default");
+  const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
+                                 .fraction = d.optional_number({"partial_rotary_factor"})};
+  if (type == "default") {
+    d.ignore({"original_max_position_embeddings"});
+    for (const std::string& key : d.unread_keys()) {
+      d.refuse(key.c_str(), "unknown here; rope.scaling is supported for none, so only rope_theta and ",
+               "partial_rotary_factor may stand beside rope_type");
+    }
+  } else {
+    d.refuse(d.has("rope_type") ? "rope_type" : "type", "rope.scaling is supported for none (\"default\") only");
+  }
+  return said;
+}
+
+}  // namespace
+
+Row size(const Keys& keys, const std::vector<SizeAxis>& axes, int64_t fallback) {
+  return {.read =
+              [=](ConfigReader& r, HfConfig& c) {
+                const int64_t value = r.size(keys, fallback);
+                for (const SizeAxis axis : axes) axis(c.model) = value;
+              },
+          .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(axes[0], c); }};
+}
+
+Row size_or(const Keys& keys, SizeAxis axis, SizeRule rule) {
+  return {.read = [=](ConfigReader& r, HfConfig& c) { axis(c.model) = r.optional_size(keys).value_or(rule(c.model)); },
+          .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(axis, c); }};
+}
+
+Row positions(const Keys& keys, int64_t fallback) {
+  return {.read =
+              [=](ConfigReader& r, HfConfig& c) {
+                c.extras.max_positions = r.size(keys, fallback);
+                if (c.model.pos.type == PosType::kLearned) c.model.pos.max_positions = c.extras.max_positions;
+              },
+          .write =
+              [=](Json& j, const HfConfig& c) {
+                const bool learned = c.model.pos.type == PosType::kLearned;
+                j[keys[0]] = learned ? c.model.pos.max_positions : c.extras.max_positions;
+              }};
+}
+
+Row number(const char* key, const std::vector<NumberAxis>& axes, double fallback) {
+  return {.read =
+              [=](ConfigReader& r, HfConfig& c) {
+                const double value = r.number({key}, fallback);
+                for (const NumberAxis axis : axes) axis(c.model) = value;
+              },
+          .write = [=](Json& j, const HfConfig& c) { j[key] = value_of(axes[0], c); }};
+}
+
+Row flag(const char* key, const std::vector<FlagAxis>& axes, bool fallback) {
+  return {.read =
+              [=](ConfigReader& r, HfConfig& c) {
+                const bool value = r.boolean({key}, fallback);
+                for (const FlagAxis axis : axes) axis(c.model) = value;
+              },
+          .write =
+              [=](Json& j, const HfConfig& c) {
+                j[key] = std::any_of(axes.begin(), axes.end(), [&](FlagAxis axis) { return value_of(axis, c); });
+              }};
+}
+
+Row activation(const char* key, const char* fallback) {
+  const auto read = [=](ConfigReader& r, HfConfig& c) {
+    const std::string name = r.text({key}, fallback);
+    const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations),
+                                   [&](const auto& spelling) { return spelling.first == name; });
+    if (row != std::end(kActivations)) c.model.ffn.act = row->second;
+    // Named by its axis and the word the file uses: the axis exists, no kernel supports it yet.
+    if (row == std::end(kActivations) || row->second == Activation::kRelu2 || row->second == Activation::kQuickGelu) {
+      c.model.ffn.act = Activation::kSilu;
+      r.refuse(key, "ffn.act is supported for relu, gelu (erf), gelu_new and its spellings (tanh), silu");
+    }
+  };
+  return {.read = read, .write = [=](Json& j, const HfConfig& c) {
+            for (const auto& [spelling, act] : kActivations) {
+              if (act != c.model.ffn.act) continue;
+              j[key] = spelling;
+              return;
+            }
+          }};
+}
+
+Row parallel_block(const char* key, int norms, bool fallback) {
+  return {.read =
+              [=](ConfigReader& r, HfConfig& c) {
+                const bool parallel = r.boolean({key}, fallback);
+                if (parallel) c.model.block = {.topology = model::Topology::kParallel, .parallel_norms = norms};
+              },
+          .write = [=](Json& j, const HfConfig& c) { j[key] = c.model.block.topology == model::Topology::kParallel; }};
+}
+
+Row kv_heads(std::optional<int64_t> absent) {
+  constexpr const char* kKey = "num_key_value_heads";
+  const auto read = [=](ConfigReader& r, HfConfig& c) {
+    if (!r.has(kKey) && absent) {
+      c.model.n_kv_heads = *absent;
+      r.add_note(str_cat(kKey, " is absent: ", *absent, ", the default of the class"));
+    } else {
+      c.model.n_kv_heads = r.optional_size({kKey}).value_or(c.model.n_heads);
+    }
+  };
+  return {.read = read, .write = [=](Json& j, const HfConfig& c) { j[kKey] = c.model.n_kv_heads; }};
+}
+
+Row head_dim(HeadDim kind) {
+  constexpr const char* kKey = "head_dim";
+  if (kind == HeadDim::kDerived) {
+    return {.read = [=](ConfigReader& r, HfConfig& c) {
+      c.model.head_dim = derived_head_dim(r, c.model);
+      const auto given = r.optional_size({kKey});
+      if (given && *given != c.model.head_dim) {
+        r.refuse(kKey, class_name(c.family), " has width / heads = ", c.model.head_dim,
+                 "; remove it or change the sizes");
+      }
+    }};
+  }
+  return {.read =
+              [=](ConfigReader& r, HfConfig& c) {
+                const auto given = r.optional_size({kKey});
+                c.model.head_dim = given ? *given : derived_head_dim(r, c.model);
+              },
+          .write =
+              [=](Json& j, const HfConfig& c) {
+                const bool needed = c.model.head_dim * c.model.n_heads != c.model.d_model;
+                if (kind == HeadDim::kWritten || needed) j[kKey] = c.model.head_dim;
+              }};
+}
+
+Row rope(const Rotary& keys) {
+  const auto read = [=](ConfigReader& r, HfConfig& c) {
+    const RotaryDictionary said = read_rotary_dictionary(r);
+    ModelConfig& m = c.model;
+    m.rope.base = agreed(r, said.base, keys.base_key).value_or(10000.0);
+    const double share = agreed(r, said.fraction, keys.fraction_key).value_or(keys.fraction);
+    if (keys.whole_heads) {
+      m.rope.dims = m.head_dim;
+      if (share != 1.0) {
+        r.add_note(str_cat(keys.fraction_key, " = ", share, " has no effect in ", class_name(c.family)));
+      }
+      return;
+    }
+    if (!(share > 0 && share <= 1)) {
+      r.add_error(str_cat(keys.fraction_key, " = ", share, ": rope.fraction must be above 0 and at most 1"));
+    }
+    m.rope.dims = model::rope_dims_of(m.head_dim, std::clamp(share, 0.0, 1.0));
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    const ModelConfig& m = c.model;
+    Json parameters = {{"rope_type", "default"}, {"rope_theta", m.rope.base}};
+    if (!keys.whole_heads) parameters["partial_rotary_factor"] = fraction_of(m);
+    j["rope_parameters"] = parameters;  // transformers 5
+    j[keys.base_key] = m.rope.base;     // transformers 4
+    if (!keys.whole_heads) j[keys.fraction_key] = fraction_of(m);
+    j["rope_scaling"] = nullptr;
+  };
+  return {.read = read, .write = write};
+}
+
+Row unread_rope_keys(const char* base_key, const char* fraction_key) {
+  return {.read = [=](ConfigReader& r, HfConfig& c) {
+    const ModelConfig& m = c.model;
+    const auto base = r.optional_number({base_key}), fraction = r.optional_number({fraction_key});
+    if (base && *base != m.rope.base) {
+      r.refuse(base_key, class_name(c.family), " does not read it, and would use ", m.rope.base, "; remove one");
+    }
+    if (fraction && (!(*fraction > 0 && *fraction <= 1) || model::rope_dims_of(m.head_dim, *fraction) != m.rope.dims)) {
+      r.refuse(fraction_key, class_name(c.family), " does not read it, and would rotate ", m.rope.dims,
+               " dimensions; remove one");
+    }
+  }};
+}
+
+Row init_std() {
+  return {.read =
+              [](ConfigReader& r, HfConfig& c) {
+                c.model.init.std = r.number({"initializer_range"}, 0.02);
+                // transformers does not mind 0; a scheme needs a spread, and imported weights do not read it.
+                if (c.model.init.std == 0) c.model.init.std = 0.02;
+              },
+          .write = [](Json& j, const HfConfig& c) { j["initializer_range"] = c.model.init.std; }};
+}
+
+Row always_false(const char* key, const char* why, bool written) {
+  Row row = {.read = [=](ConfigReader& r, HfConfig&) {
+    if (r.boolean({key}, false)) r.refuse(key, why);
+  }};
+  if (written) row.write = [=](Json& j, const HfConfig&) { j[key] = false; };
+  return row;
+}
+
+Row always_zero(const char* key, const char* why) {
+  return {.read =
+              [=](ConfigReader& r, HfConfig&) {
+                if (r.number({key}, 0.0) != 0) r.refuse(key, why);
+              },
+          .write = [=](Json& j, const HfConfig&) { j[key] = 0.0; }};
+}
+
+Row full_layer_types() {
+  return {.read = [](ConfigReader& r, HfConfig& c) {
+    const nlohmann::json* types = r.raw("layer_types");
+    if (types == nullptr) return;
+    const bool all_full = types->is_array() && std::all_of(types->begin(), types->end(), [](const nlohmann::json& t) {
+                            return t == "full_attention";
+                          });
+    if (!all_full) {
+      r.refuse("layer_types", "attn.window_cycle is supported for [-1] only: expected a list of \"full_attention\"");
+    } else if (static_cast<int64_t>(types->size()) != c.model.n_layers) {
+      r.add_error(
+          str_cat("layer_types has ", types->size(), " entries for ", c.model.n_layers, " layers; expected one each"));
+    }
+  }};
+}
+
+Row ignored(const Keys& keys) {
+  return {.read = [=](ConfigReader& r, HfConfig&) { r.ignore(keys); }};
+}
+
+Row ignored(const char* key, std::function<Json(const HfConfig&)> value) {
+  return {.read = [=](ConfigReader& r, HfConfig&) { r.ignore({key}); },
+          .write = [=](Json& j, const HfConfig& c) { j[key] = value(c); }};
+}
+
+Row without_effect(const char* key) {
+  return {.read = [=](ConfigReader& r, HfConfig& c) {
+    if (r.number({key}, 0.0) != 0) r.add_note(str_cat(r.shown(key), " has no effect in ", class_name(c.family)));
+  }};
+}
+
+}  // namespace ashlar::hf

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/hf/config_reader.h"
+#include "launch/hf/hf_config.h"
+
+// Shared by the files of this folder; not part of its interface.
+namespace ashlar::hf {
+
+using Json = nlohmann::ordered_json;
+
+/// One row of a class's table: some keys of config.json and the axes they stand for, in both directions. Rows are read
+/// and written from top to bottom, so a row may look at axes that rows above it have read.
+struct Row {
+  std::function<void(ConfigReader&, HfConfig&)> read;
+  std::function<void(Json&, const HfConfig&)> write = nullptr;  ///< null: the keys are never written
+  /// What the class demands of a model that its keys do not say: the axis and the demand, or nothing.
+  std::function<std::string(const model::ModelConfig&)> limit = nullptr;
+};
+using Rows = std::vector<Row>;
+
+// -- The kinds of rows. An axis is the function that finds it: AXIS(norm.eps). A row of several axes writes the first
+// number, or whether any of the flags is set: a model in which they differ reads back as another one, which makes the
+// class no class of it.
+
+using Keys = ConfigReader::Keys;  ///< several are names of one value; the first is the one that is written
+using SizeAxis = int64_t& (*)(model::ModelConfig&);
+using NumberAxis = double& (*)(model::ModelConfig&);
+using FlagAxis = bool& (*)(model::ModelConfig&);
+using SizeRule = int64_t (*)(const model::ModelConfig&);
+#define AXIS(path) \
+  [](::ashlar::model::ModelConfig & m) -> auto& { return m.path; }
+
+/// Absent: `fallback`, the default of the class, which becomes a note.
+Row size(const Keys& keys, const std::vector<SizeAxis>& axes, int64_t fallback);
+/// Absent or null: what the rule says.
+Row size_or(const Keys& keys, SizeAxis axis, SizeRule rule);
+/// The longest context: rows of the learned table where the class has one, else of the extras.
+Row positions(const Keys& keys, int64_t fallback);
+Row number(const char* key, const std::vector<NumberAxis>& axes, double fallback);
+Row flag(const char* key, const std::vector<FlagAxis>& axes, bool fallback);
+Row activation(const char* key, const char* fallback);
+/// true: a parallel block with so many norms.
+Row parallel_block(const char* key, int norms, bool fallback);
+/// num_key_value_heads: null means one a head; absent the same, or the default of the class.
+Row kv_heads(std::optional<int64_t> absent = std::nullopt);
+
+enum class HeadDim : uint8_t {
+  kDerived,          ///< width / heads always; a head_dim that says otherwise is refused
+  kWritten,          ///< of its own
+  kWrittenIfNeeded,  ///< of its own, written where it is not width / heads
+};
+Row head_dim(HeadDim kind);
+
+struct Rotary {
+  const char* base_key = "rope_theta";
+  const char* fraction_key = "partial_rotary_factor";
+  double fraction = 1.0;     ///< when the file says none
+  bool whole_heads = false;  ///< the class rotates them whatever the file says
+};
+/// The rotary keys of transformers 4 (top level, rope_scaling) and 5 (rope_parameters); both are written.
+Row rope(const Rotary& keys);
+/// Rotary names that this class does not read, though its neighbours do: they must say what it does.
+Row unread_rope_keys(const char* base_key, const char* fraction_key);
+
+/// initializer_range.
+Row init_std();
+
+/// A flag that no axis covers: only false is read. `written` as false where the class default may be another.
+Row always_false(const char* key, const char* why, bool written = false);
+/// A number that no axis covers: only 0 is read.
+Row always_zero(const char* key, const char* why);
+/// layer_types: a list of "full_attention", one a layer.
+Row full_layer_types();
+/// Keys that change nothing in this class.
+Row ignored(const Keys& keys);
+/// An ignored key that is written with this value.
+Row ignored(const char* key, std::function<Json(const HfConfig&)> value);
+/// A number without effect in this class: a note when it is not 0.
+Row without_effect(const char* key);
+
+}  // namespace ashlar::hf

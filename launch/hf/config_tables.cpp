@@ -1,0 +1,297 @@
+#include "launch/hf/config_tables.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+
+// Source: the configuration and modeling files of transformers 5.23.
+namespace ashlar::hf {
+namespace {
+
+using model::ModelConfig;
+using model::NormAffine;
+using model::PosType;
+using model::Topology;
+
+constexpr model::NormConfig kLayerNorm = {.type = NormType::kLayerNorm, .affine = NormAffine::kScaleBias};
+constexpr model::NormConfig kRmsNorm = {.type = NormType::kRmsNorm, .affine = NormAffine::kScale};
+constexpr model::FfnConfig kUngated = {.act = Activation::kSilu, .gated = false};
+constexpr model::BlockConfig kParallel = {.topology = Topology::kParallel, .parallel_norms = 1};
+constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
+
+constexpr int64_t four_widths(const ModelConfig& m) { return 4 * m.d_model; }
+
+/// `first`, then `more`.
+Rows joined(Rows first, const Rows& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+/// The sizes of a class when the file says none.
+struct Sizes {
+  int64_t vocab, positions, width, layers, heads, d_ff;
+};
+
+/// What GPT-2 and GPT-J share.
+Rows gpt_rows(const Sizes& s, double dropout) {
+  return {size({"vocab_size"}, {AXIS(vocab_size)}, s.vocab),
+          positions({"n_positions", "max_position_embeddings"}, s.positions),
+          // n_ctx was the length of the causal mask buffer of old versions: nothing reads it now.
+          ignored({"n_ctx", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
+                   "summary_first_dropout"}),
+          size({"n_embd", "hidden_size"}, {AXIS(d_model)}, s.width),
+          size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
+          size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
+          size_or({"n_inner"}, AXIS(d_ff), four_widths), head_dim(HeadDim::kDerived),
+          activation("activation_function", "gelu_new"), number("layer_norm_epsilon", {AXIS(norm.eps)}, 1e-5),
+          number("embd_pdrop", {AXIS(dropout.embed)}, dropout), number("attn_pdrop", {AXIS(dropout.attn)}, dropout),
+          number("resid_pdrop", {AXIS(dropout.resid)}, dropout)};
+}
+
+/// What most classes since share. `eps_key` has the default `eps`.
+Rows usual_rows(const Sizes& s, const char* act, const char* eps_key, double eps) {
+  return {size({"vocab_size"}, {AXIS(vocab_size)}, s.vocab),
+          positions({"max_position_embeddings"}, s.positions),
+          size({"hidden_size"}, {AXIS(d_model)}, s.width),
+          size({"num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
+          size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
+          size({"intermediate_size"}, {AXIS(d_ff)}, s.d_ff),
+          activation("hidden_act", act),
+          number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
+          number(eps_key, {AXIS(norm.eps)}, eps)};
+}
+
+/// What ends every table.
+Rows last_rows(bool tied) { return {flag("tie_word_embeddings", {AXIS(tied)}, tied), init_std()}; }
+
+ClassTable gpt2() {
+  // false leaves the scores as they are.
+  const Row scale = {.read =
+                         [](ConfigReader& r, HfConfig& c) {
+                           if (!r.boolean({"scale_attn_weights"}, true)) c.model.attn_scale = 1.0;
+                         },
+                     .write = [](Json& j, const HfConfig& c) { j["scale_attn_weights"] = c.model.attn_scale != 1.0; }};
+  return {.base = {.norm = kLayerNorm,
+                   .bias = {.qkv = true, .attn_out = true, .ffn = true},
+                   .ffn = kUngated,
+                   .pos = {.type = PosType::kLearned},
+                   .init = {.scheme = model::InitScheme::kGpt2}},
+          .rows = joined(gpt_rows({50257, 1024, 768, 12, 12, 0}, 0.1),
+                         {scale,
+                          always_false("scale_attn_by_inverse_layer_idx",
+                                       "attn.scale is one value for all layers; expected false", true),
+                          always_false("add_cross_attention", "cross-attention is not an axis; expected false"),
+                          ignored({"reorder_and_upcast_attn"})})};  // the order of roundings in half precision
+}
+
+ClassTable gptj() {
+  const Row dims = {.read =
+                        [](ConfigReader& r, HfConfig& c) {
+                          if (r.has("rotary_dim") && !r.has_value("rotary_dim")) {
+                            r.refuse("rotary_dim",
+                                     "the class has no meaning for null; expected the number of rotated dimensions");
+                          }
+                          c.model.rope.dims = r.optional_size({"rotary_dim"}).value_or(64);
+                        },
+                    .write = [](Json& j, const HfConfig& c) { j["rotary_dim"] = c.model.rope.dims; }};
+  return {
+      .base = {.norm = kLayerNorm,
+               .block = kParallel,
+               .bias = {.ffn = true, .lm_head = true},
+               .ffn = kUngated,
+               .rope = kInterleaved},
+      // "rotary": true in the published file; the class always rotates.
+      .rows = joined(gpt_rows({50400, 2048, 4096, 28, 16, 0}, 0.0), {dims, ignored({"rotary", "scale_attn_weights"})})};
+}
+
+ClassTable gpt_neox() {
+  return {.base = {.norm = kLayerNorm, .bias = {.ffn = true}, .ffn = kUngated},
+          .rows = joined(usual_rows({50432, 2048, 6144, 44, 64, 24576}, "gelu", "layer_norm_eps", 1e-5),
+                         {head_dim(HeadDim::kDerived), parallel_block("use_parallel_residual", 2, true),
+                          flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, true),
+                          // It acts after the embedding and on both branches.
+                          number("hidden_dropout", {AXIS(dropout.resid), AXIS(dropout.embed)}, 0.0),
+                          rope({.base_key = "rotary_emb_base", .fraction_key = "rotary_pct", .fraction = 0.25}),
+                          unread_rope_keys("rope_theta", "partial_rotary_factor"),
+                          // The published 20B file has the BERT names of its dropouts; the class does not read them.
+                          ignored({"classifier_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob"})})};
+}
+
+ClassTable llama() {
+  const Row divides = {.read = [](ConfigReader&, HfConfig&) {},
+                       .limit =
+                           [](const ModelConfig& m) {
+                             return m.d_model % m.n_heads == 0 ? std::string()
+                                                               : str_cat("model.n_heads = ", m.n_heads,
+                                                                         ": LlamaForCausalLM has a divisor of d_model");
+                           }};
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(
+              usual_rows({32000, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
+              {divides, kv_heads(), head_dim(HeadDim::kWritten),
+               flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false),
+               flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.whole_heads = true}),
+               // Splits a product into slices of the same sum; max_sequence_length is of the first published files.
+               ignored({"pretraining_tp", "max_sequence_length", "is_llama_config"}),
+               always_false("rope_interleaved", "the class rotates halves; expected false")})};
+}
+
+/// The window of Qwen2: layers from max_window_layers on slide, if any do.
+Row qwen2_window() {
+  const auto read = [](ConfigReader& r, HfConfig& c) {
+    const bool uses = r.boolean({"use_sliding_window"}, false);
+    r.ignore({"sliding_window"});
+    const nlohmann::json* first = r.raw("max_window_layers");
+    const int64_t full_layers = first != nullptr && first->is_number_integer() ? first->get<int64_t>() : 28;
+    const bool has_window = !r.has("sliding_window") || r.has_value("sliding_window");
+    if (uses && has_window && full_layers < c.model.n_layers) {
+      r.refuse("use_sliding_window", "layers from max_window_layers = ", full_layers,
+               " on would slide; attn.window_cycle is supported for [-1] (full) only");
+    }
+  };
+  return {.read = read, .write = [](Json& j, const HfConfig&) { j["use_sliding_window"] = false; }};
+}
+
+ClassTable qwen2() {
+  return {.base = {.norm = kRmsNorm, .bias = {.qkv = true}},
+          .rows = joined(usual_rows({151936, 32768, 4096, 32, 32, 22016}, "silu", "rms_norm_eps", 1e-6),
+                         {kv_heads(32), head_dim(HeadDim::kWrittenIfNeeded), qwen2_window(), full_layer_types(),
+                          rope({.whole_heads = true})})};
+}
+
+ClassTable phi() {
+  return {
+      .base = {.norm = kLayerNorm,
+               .block = kParallel,
+               .bias = {.qkv = true, .attn_out = true, .ffn = true, .lm_head = true},
+               .ffn = kUngated},
+      .rows = joined(usual_rows({51200, 2048, 2048, 24, 32, 8192}, "gelu_new", "layer_norm_eps", 1e-5),
+                     {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), number("embd_pdrop", {AXIS(dropout.embed)}, 0.0),
+                      number("resid_pdrop", {AXIS(dropout.resid)}, 0.0),
+                      always_false("qk_layernorm", "attn.qk_norm is supported for none only; expected false", true),
+                      rope({.fraction = 0.5})})};
+}
+
+ClassTable phi3() {
+  const Row window = {.read =
+                          [](ConfigReader& r, HfConfig&) {
+                            if (r.raw("sliding_window") != nullptr) {
+                              r.refuse("sliding_window",
+                                       "attn.window_cycle is supported for [-1] (full) only; expected null");
+                            }
+                          },
+                      .write = [](Json& j, const HfConfig&) { j["sliding_window"] = nullptr; }};
+  return {
+      .base = {.norm = kRmsNorm},
+      .rows = joined(
+          usual_rows({32064, 4096, 3072, 32, 32, 8192}, "silu", "rms_norm_eps", 1e-5),
+          {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded),
+           // Read by longrope alone.
+           ignored("original_max_position_embeddings", [](const HfConfig& c) { return Json(c.extras.max_positions); }),
+           window, full_layer_types(), number("resid_pdrop", {AXIS(dropout.resid)}, 0.0), without_effect("embd_pdrop"),
+           rope({}), always_false("attention_bias", "the class has no biases; expected false"),
+           always_false("lm_head_bias", "the class has no biases; expected false")})};
+}
+
+ClassTable stablelm() {
+  return {.base = {.norm = kLayerNorm},
+          .rows = joined(
+              usual_rows({50304, 4096, 2560, 32, 32, 6912}, "silu", "layer_norm_eps", 1e-5),
+              {kv_heads(32), head_dim(HeadDim::kDerived), parallel_block("use_parallel_residual", 1, false),
+               flag("use_qkv_bias", {AXIS(bias.qkv)}, false),
+               always_false("qk_layernorm", "attn.qk_norm is supported for none only; expected false", true),
+               always_zero("hidden_dropout", "it acts on the FFN branch alone, dropout.resid on both; expected 0"),
+               rope({.fraction = 0.25})})};
+}
+
+void read_falcon_block(ConfigReader& r, HfConfig& c) {
+  ModelConfig& m = c.model;
+  const bool new_architecture = r.boolean({"new_decoder_architecture"}, false);
+  const bool multi_query = r.boolean({"multi_query"}, true);
+  const bool is_parallel = r.boolean({"parallel_attn"}, true);
+  const auto kv = r.optional_size({"num_kv_heads"});
+  const auto norms = r.optional_size({"num_ln_in_parallel_attn"});
+  if (new_architecture) {
+    m.n_kv_heads = kv.value_or(m.n_heads);
+    if (!is_parallel) {
+      r.refuse("parallel_attn", "new_decoder_architecture = true is parallel always; expected true");
+    }
+    if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "block.parallel_norms is 1 or 2");
+    m.block = {.topology = Topology::kParallel, .parallel_norms = norms.value_or(2) == 1 ? 1 : 2};
+    return;
+  }
+  // One KV head whatever num_kv_heads says: the published 7B says 71.
+  m.n_kv_heads = multi_query ? 1 : m.n_heads;
+  if (!multi_query && kv && *kv != m.n_heads) {
+    r.refuse("num_kv_heads", "multi_query = false of the old architecture has one KV head a head; expected ",
+             m.n_heads);
+  }
+  if (norms.value_or(1) != 1) {
+    r.refuse("num_ln_in_parallel_attn", "the old architecture has one norm for both branches; expected 1 or null");
+  }
+  if (is_parallel) m.block = kParallel;
+}
+
+void write_falcon_block(Json& j, const HfConfig& c) {
+  const ModelConfig& m = c.model;
+  const bool is_parallel = m.block.topology == Topology::kParallel;
+  const bool old_kv = m.n_kv_heads == 1 || m.n_kv_heads == m.n_heads;
+  const bool old_architecture = !is_parallel || (m.block.parallel_norms == 1 && old_kv);
+  j["new_decoder_architecture"] = !old_architecture;
+  j["multi_query"] = !old_architecture || m.n_kv_heads == 1;
+  j["parallel_attn"] = is_parallel;
+  j["num_kv_heads"] = old_architecture && m.n_kv_heads != 1 ? m.n_heads : m.n_kv_heads;
+  if (!old_architecture) j["num_ln_in_parallel_attn"] = m.block.parallel_norms;
+}
+
+ClassTable falcon() {
+  // In a parallel block hidden_dropout drops the sum of both branches, in a serial one attention_dropout drops the
+  // attention branch: neither is dropout.resid or dropout.attn.
+  constexpr const char* kNoDropout = "what it drops in this class is no dropout axis; expected 0";
+  return {.base = {.norm = kLayerNorm, .ffn = kUngated},
+          .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 65024),
+                   positions({"max_position_embeddings"}, 2048),
+                   size({"hidden_size", "n_embed"}, {AXIS(d_model)}, 4544),
+                   size({"num_hidden_layers"}, {AXIS(n_layers)}, 32),
+                   size({"num_attention_heads"}, {AXIS(n_heads)}, 71),
+                   head_dim(HeadDim::kDerived),
+                   size_or({"ffn_hidden_size"}, AXIS(d_ff), four_widths),
+                   activation("activation", "gelu"),
+                   always_zero("attention_dropout", kNoDropout),
+                   number("layer_norm_epsilon", {AXIS(norm.eps)}, 1e-5),
+                   {.read = read_falcon_block, .write = write_falcon_block},
+                   flag("bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, false),
+                   always_false("alibi", "pos.type alibi is not supported; expected false", true),
+                   always_false("apply_residual_connection_post_layernorm",
+                                "norm.placement is supported for pre only; expected false"),
+                   ignored({"ff_factor"}),  // of the published 11B; the class reads ffn_hidden_size
+                   always_zero("hidden_dropout", kNoDropout),
+                   rope({.whole_heads = true})}};
+}
+
+ClassTable table_of(Family family) {
+  switch (family) {
+    case Family::kGpt2: return gpt2();
+    case Family::kGptJ: return gptj();
+    case Family::kGptNeoX: return gpt_neox();
+    case Family::kLlama: return llama();
+    case Family::kQwen2: return qwen2();
+    case Family::kPhi: return phi();
+    case Family::kPhi3: return phi3();
+    case Family::kStableLm: return stablelm();
+    case Family::kFalcon: return falcon();
+  }
+  throw Bug("hf::Family out of range");
+}
+
+}  // namespace
+
+ClassTable class_table(Family family) {
+  ClassTable table = table_of(family);
+  const bool tied = family == Family::kGpt2 || family == Family::kFalcon;  // when the file does not say
+  table.rows = joined(std::move(table.rows), last_rows(tied));
+  if (family != Family::kGpt2) table.base.init.scheme = model::InitScheme::kNormal;
+  return table;
+}
+
+}  // namespace ashlar::hf

@@ -1,0 +1,203 @@
+#include "launch/hf/hf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/json.h"
+#include "core/io/posix_file.h"
+#include "launch/config/run_config.h"
+#include "launch/hf/common_keys.h"
+#include "launch/hf/config_tables.h"
+
+namespace ashlar::hf {
+namespace {
+
+using model::ModelConfig;
+using model::NormAffine;
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : "; ") + text;
+  return all;
+}
+
+/// The model that the table of its class makes of these keys.
+void read_model(ConfigReader& reader, HfConfig& c) {
+  const ClassTable table = class_table(c.family);
+  c.model = table.base;
+  for (const Row& row : table.rows) row.read(reader, c);
+  // No class has a key for the usual scale; what another one asks for is set by now.
+  if (c.model.attn_scale == 0) c.model.attn_scale = 1.0 / std::sqrt(static_cast<double>(c.model.head_dim));
+}
+
+Json write_model(const HfConfig& c) {
+  Json j;
+  j["architectures"] = {class_name(c.family)};
+  j["model_type"] = model_type(c.family);
+  for (const Row& row : class_table(c.family).rows)
+    if (row.write) row.write(j, c);
+  return j;
+}
+
+/// The model that the class holds when it is asked for `config`: written with its table and read back.
+struct ReadBack {
+  ModelConfig model;
+  std::vector<std::string> errors;
+};
+
+ReadBack read_back(Family family, const ModelConfig& config) {
+  HfConfig asked = {.family = family, .model = config}, got = {.family = family};
+  asked.extras.max_positions = 1;  // a model with rotary positions does not say it
+  const nlohmann::json root = nlohmann::json::parse(write_model(asked).dump());
+  ReadBack back;
+  ConfigReader reader(root, "", back.errors, got.notes);
+  read_model(reader, got);
+  back.model = got.model;
+  return back;
+}
+
+/// True for what is no part of a class's model: how it is padded, how its weights began, what is added to the loss.
+bool is_ours_alone(std::string_view key) {
+  return key == "vocab.pad_to" || key.starts_with("init.") || key.starts_with("loss.");
+}
+
+Family family_of(const nlohmann::json& root, const std::string& name) {
+  std::string known;
+  for (const Family family : kFamilies) known += (known.empty() ? "" : ", ") + std::string(class_name(family));
+  const auto unknown = [&](const std::string& got) {
+    return input_error("hf", io::printable(name), ": ", got, " is not a class that is read; expected one of ", known);
+  };
+  std::optional<Family> by_class, by_type;
+  if (root.contains("architectures") && !root["architectures"].is_null()) {
+    const nlohmann::json& list = root["architectures"];
+    if (!list.is_array() || list.size() != 1 || !list[0].is_string()) {
+      throw unknown("architectures = " + io::printable(list.dump(-1, ' ', true)));
+    }
+    by_class = family_from_class(list[0].get<std::string>());
+    if (!by_class) throw unknown("architectures = " + io::printable(list[0].get<std::string>()));
+  }
+  if (root.contains("model_type") && !root["model_type"].is_null()) {
+    const std::string type = root["model_type"].is_string() ? root["model_type"].get<std::string>() : "";
+    by_type = family_from_model_type(type);
+    if (!by_type) throw unknown("model_type = " + io::printable(root["model_type"].dump(-1, ' ', true)));
+  }
+  if (!by_class && !by_type) throw unknown("a config with neither architectures nor model_type");
+  if (by_class && by_type && *by_class != *by_type) {
+    throw input_error("hf", io::printable(name), ": architectures says ", class_name(*by_class), ", model_type says ",
+                      class_name(*by_type), "; expected one model");
+  }
+  return by_class ? *by_class : *by_type;
+}
+
+Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
+
+}  // namespace
+
+HfConfig parse_hf_config(const std::string& json, const std::string& name,
+                         const std::vector<std::string>& ignored_keys) {
+  HfConfig config;
+  std::vector<std::string> errors;
+  const auto no_config = [&](const std::string& sentence) {
+    return input_error("hf", io::printable(name), ": ", sentence, "; expected the config.json of a Hugging Face model");
+  };
+  io::reading_json(no_config, [&] {
+    const nlohmann::json root = nlohmann::json::parse(json);
+    if (!root.is_object()) throw no_config("it is not a JSON object");
+    config.family = family_of(root, name);
+    ConfigReader reader(root, "", errors, config.notes);
+    read_model(reader, config);
+    read_common_keys(reader, config);
+    for (const std::string& key : ignored_keys) {
+      if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", io::printable(key), ", is not there"));
+    }
+    for (const std::string& key : reader.unread_keys()) {
+      if (std::find(ignored_keys.begin(), ignored_keys.end(), key) != ignored_keys.end()) continue;
+      reader.refuse(key.c_str(), class_name(config.family),
+                    " is not known to read this key; if it changes nothing, say so with --ignore-key ", key);
+    }
+  });
+  if (errors.empty()) errors = model::constraint_errors(config.model);
+  if (!errors.empty()) throw input_error("hf", io::printable(name), ": ", joined(errors));
+  return config;
+}
+
+std::vector<std::string> obstacles(Family family, const ModelConfig& config) {
+  const ReadBack back = read_back(family, config);
+  std::vector<std::string> found;
+  for (const config::ModelDifference& d : config::compare_models(config, back.model)) {
+    if (!is_ours_alone(d.key))
+      found.push_back(str_cat(d.key, " = ", d.left, ": ", class_name(family), " has ", d.right));
+  }
+  for (const Row& row : class_table(family).rows) {
+    if (std::string text = row.limit ? row.limit(config) : ""; !text.empty()) found.push_back(std::move(text));
+  }
+  // What the table cannot even read back says less than the axis that is the reason.
+  return found.empty() ? back.errors : found;
+}
+
+ModelConfig completed(Family family, const ModelConfig& config) {
+  const ModelConfig has = read_back(family, config).model;
+  ModelConfig m = config;
+  if (m.norm.type == has.norm.type) m.norm.affine = std::max(m.norm.affine, has.norm.affine);
+  m.bias = {.qkv = m.bias.qkv || has.bias.qkv,
+            .attn_out = m.bias.attn_out || has.bias.attn_out,
+            .ffn = m.bias.ffn || has.bias.ffn,
+            .lm_head = m.bias.lm_head || has.bias.lm_head};
+  return m;
+}
+
+bool is_completion(const ModelConfig& config, std::string_view name) {
+  const bool norm = name.find("norm") != std::string_view::npos;
+  if (norm && name.ends_with(".weight")) return config.norm.affine == NormAffine::kNone;
+  if (!name.ends_with(".bias")) return false;
+  if (norm) return config.norm.affine != NormAffine::kScaleBias;
+  if (name.find(".attn.out.") != std::string_view::npos) return !config.bias.attn_out;
+  if (name.find(".attn.") != std::string_view::npos) return !config.bias.qkv;
+  if (name.find(".ffn.") != std::string_view::npos) return !config.bias.ffn;
+  return !config.bias.lm_head;
+}
+
+Family choose_family(const ModelConfig& config, std::optional<Family> wanted) {
+  const auto in_the_way = [&](Family family) { return obstacles(family, completed(family, config)); };
+  Family nearest = wanted.value_or(kFamilies.front());
+  std::vector<std::string> fewest = in_the_way(nearest);
+  if (!wanted) {
+    for (const Family family : kFamilies) {
+      if (obstacles(family, config).empty()) return family;
+      std::vector<std::string> found = in_the_way(family);
+      if (found.size() >= fewest.size()) continue;
+      nearest = family;
+      fewest = std::move(found);
+    }
+  }
+  if (fewest.empty()) return nearest;
+  throw input_error("hf",
+                    wanted ? "this model is no " : "no Hugging Face class that is written has this model; nearest is ",
+                    class_name(nearest), ": ", joined(fewest));
+}
+
+std::string write_hf_config(const HfConfig& config, std::string_view dtype) {
+  if (const auto found = obstacles(config.family, config.model); !found.empty()) throw Bug(joined(found));
+  if (config.model.pos.type != model::PosType::kLearned && config.extras.max_positions < 1) {
+    throw input_error("hf", "expected the longest context in tokens, got ", config.extras.max_positions,
+                      "; a model with rotary positions does not say it, so give it");
+  }
+  Json j = write_model(config);
+  // All three are written even when unknown: the class default may lie beyond the vocabulary.
+  j["bos_token_id"] = id_or_null(config.extras.bos_token_id);
+  if (config.extras.eos_token_ids.size() > 1) {
+    j["eos_token_id"] = config.extras.eos_token_ids;
+  } else {
+    j["eos_token_id"] = config.extras.eos_token_ids.empty() ? Json(nullptr) : Json(config.extras.eos_token_ids[0]);
+  }
+  j["pad_token_id"] = id_or_null(config.extras.pad_token_id);
+  j["use_cache"] = true;
+  j["dtype"] = dtype;        // transformers 5
+  j["torch_dtype"] = dtype;  // transformers 4
+  return j.dump(2) + "\n";
+}
+
+}  // namespace ashlar::hf
