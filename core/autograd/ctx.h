@@ -30,12 +30,30 @@ struct Ctx {
   Tape* tape = nullptr;  ///< null: inference, nothing is recorded
   DType dtype = DType::kFloat32;
   Recompute recompute = Recompute::kNone;
-  const StepScalars* scalars = nullptr;
+  ConstView scalars;  ///< StepScalars in device memory; absent: no loss in training, no dropout
   DropoutState dropout;
 
   DType accumulate() const { return accumulate_dtype(dtype); }
   Tensor empty(DType type, const Shape& shape, MemoryKind kind = MemoryKind::kActivations) const {
     return Tensor::allocate(backend.allocator(kind), type, shape);
+  }
+  /// Device memory of one T (view.h, struct_of) that holds `value`.
+  template <typename T>
+  Tensor make_struct(const T& value, MemoryKind kind = MemoryKind::kWorkspace) const {
+    const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(sizeof(T))}, kind);
+    set_struct(value, t);
+    return t;
+  }
+  template <typename T>
+  void set_struct(const T& value, const Tensor& t) const {
+    backend.set_struct(SetStruct::of(value, t.mut_view()), stream);
+  }
+  template <typename T>
+  T read_struct(const Tensor& t) const {  ///< waits for the stream
+    check_struct<T>(t.view());
+    T value;
+    backend.copy_to_host(t.view(), &value, stream);
+    return value;
   }
   /// Arguments for a dropout site, inactive unless training with p > 0.
   DropoutArgs dropout_args(double p, uint32_t site) const {

@@ -14,7 +14,7 @@ struct GradCheckProblem {
   std::vector<Tensor> inputs;    ///< become leaves of the tape, in order
   std::vector<Weight*> weights;  ///< their main_grad is compared
   /// Builds the result from the leaves; a pure function of values. It may instead return an undefined value and put
-  /// its own scalar into `loss` (head_loss does).
+  /// its own scalar into `loss` (fused_linear_cross_entropy does).
   std::function<Var(const Ctx& ctx, const std::vector<Var>& leaves, double& loss)> build;
 };
 

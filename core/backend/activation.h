@@ -13,7 +13,7 @@ constexpr std::span<const EnumName<Activation>> names_of(Activation) { return kA
 
 /// y = act(x) without `up`, y = act(x) * up with it (x is then the gate).
 /// gelu_tanh x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)), silu x*sigmoid(x).
-/// Served: relu, gelu_erf, gelu_tanh, silu; clamp null, linear_offset 0. Others throw and are named.
+/// Not supported yet (an input_error that names it): relu2, quick_gelu, a clamp, a linear offset.
 struct ActivationForward {
   ConstView x;   ///< [N, F] storage dtype, read, rows may be strided
   ConstView up;  ///< [N, F] storage dtype, read, or absent

@@ -9,21 +9,21 @@ namespace ashlar {
 /// scores s = scale * q.k [softcap*tanh(s/softcap)] [- alibi_h*(i-j)] [+ t5[bucket][h]], i = q_start + t_q and
 /// j = kv_start + t_kv absolute positions; key j is seen iff j <= i, j >= doc_start (of row (b,t_q)), i - j < window.
 /// Softmax in the accumulate dtype, dropout on the probabilities.
-/// Served: everything but softcap, alibi, t5 and window, which throw and are named.
+/// Not supported yet (an input_error that names the field): softcap, alibi, t5, window.
 /// Source: Vaswani et al. 2017; blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1.
 struct AttentionShape {
   int64_t B = 0, T_q = 0, T_kv = 0;
-  int64_t H = 0, G = 0, D = 0;         ///< query heads, KV heads (G divides H), head_dim: multiple of 4, <= 256
-  int64_t q_start = 0, kv_start = 0;   ///< absolute position of the first query and key
-  int64_t q_batch_stride = 0;          ///< elements from sample to sample, for q (and dq)
-  int64_t kv_batch_stride = 0;         ///< for k, v (and dk, dv)
-  const int32_t* doc_start = nullptr;  ///< [B*T_q] absolute position where the row's document begins, or null
-  int64_t window = -1;                 ///< -1 = full
-  double softcap = 0;                  ///< 0 = none
+  int64_t H = 0, G = 0, D = 0;        ///< query heads, KV heads (G divides H), head_dim
+  int64_t q_start = 0, kv_start = 0;  ///< absolute position of the first query and key
+  int64_t q_batch_stride = 0;         ///< elements from sample to sample, for q (and dq)
+  int64_t kv_batch_stride = 0;        ///< for k, v (and dk, dv)
+  ConstView doc_start{};              ///< [B*T_q] kInt32, absolute position where the row's document begins, or absent
+  int64_t window = -1;                ///< -1 = full
+  double softcap = 0;                 ///< 0 = none
   double scale = 1;
-  const float* alibi_slopes = nullptr;  ///< [H]
-  const float* t5_bias = nullptr;       ///< [buckets, H]
-  float* t5_bias_grad = nullptr;        ///< [buckets, H] accumulated
+  ConstView alibi_slopes{};  ///< [H] fp32
+  ConstView t5_bias{};       ///< [buckets, H] fp32
+  MutView t5_bias_grad{};    ///< [buckets, H] fp32, accumulated
   DropoutArgs dropout;
 };
 

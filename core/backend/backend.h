@@ -5,6 +5,7 @@
 
 #include "core/backend/activation.h"
 #include "core/backend/attention.h"
+#include "core/backend/checks.h"
 #include "core/backend/elementwise.h"
 #include "core/backend/embedding.h"
 #include "core/backend/linear.h"
@@ -15,11 +16,44 @@
 #include "core/device/allocator.h"
 #include "core/device/stream.h"
 
+/// Every kernel of the system: KERNEL(name of the call, its args struct).
+#define ASHLAR_KERNELS(KERNEL)                         \
+  KERNEL(linear_forward, LinearForward)                \
+  KERNEL(linear_backward_input, LinearBackwardInput)   \
+  KERNEL(linear_backward_weight, LinearBackwardWeight) \
+  KERNEL(norm_forward, NormForward)                    \
+  KERNEL(norm_backward, NormBackward)                  \
+  KERNEL(norm_row_stats, NormRowStats)                 \
+  KERNEL(norm_apply, NormApply)                        \
+  KERNEL(norm_backward_row_sums, NormBackwardRowSums)  \
+  KERNEL(norm_backward_apply, NormBackwardApply)       \
+  KERNEL(activation_forward, ActivationForward)        \
+  KERNEL(activation_backward, ActivationBackward)      \
+  KERNEL(rope, Rope)                                   \
+  KERNEL(attention_forward, AttentionForward)          \
+  KERNEL(attention_backward, AttentionBackward)        \
+  KERNEL(embedding_forward, EmbeddingForward)          \
+  KERNEL(embedding_backward, EmbeddingBackward)        \
+  KERNEL(loss_row_stats, LossRowStats)                 \
+  KERNEL(loss_rescale, LossRescale)                    \
+  KERNEL(loss_reduce, LossReduce)                      \
+  KERNEL(loss_backward, LossBackward)                  \
+  KERNEL(residual_forward, ResidualForward)            \
+  KERNEL(dropout_backward, DropoutBackward)            \
+  KERNEL(copy, Copy)                                   \
+  KERNEL(fill, Fill)                                   \
+  KERNEL(random_fill, RandomFill)                      \
+  KERNEL(set_struct, SetStruct)                        \
+  KERNEL(adamw, AdamW)                                 \
+  KERNEL(sum_squares, SumSquares)
+
 namespace ashlar {
 
-/// Every kernel of the system. A pure virtual exists once a CPU kernel does; a field a backend does not serve yet
-/// makes it throw and name the field. All kernels are deterministic: same inputs and thread count, same bits.
-/// Pointers and views must stay valid until the stream has passed the call.
+/// A device's kernels, memory and streams. Callers use the methods named in ASHLAR_KERNELS; each checks its arguments
+/// against the contract (checks.h), does nothing when its `mode` is kSkip, and hands the rest to the backend's own
+/// `launch`. A backend refuses in `launch` only what it alone does not support, with an input_error that names the
+/// field. All kernels are deterministic: same inputs and thread count, same bits.
+/// Views must stay valid until the stream has passed the call; no view is of host memory.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -32,33 +66,38 @@ class Backend {
   virtual void copy_to_host(ConstView device, void* host, Stream& stream) = 0;        ///< contiguous; synchronises
   virtual void copy_from_host(const void* host, MutView device, Stream& stream) = 0;  ///< contiguous; synchronises
 
-  virtual void linear_forward(const LinearForward& args, Stream& stream) = 0;
-  virtual void linear_backward_input(const LinearBackwardInput& args, Stream& stream) = 0;
-  virtual void linear_backward_weight(const LinearBackwardWeight& args, Stream& stream) = 0;
-  virtual void norm_forward(const NormForward& args, Stream& stream) = 0;
-  virtual void norm_backward(const NormBackward& args, Stream& stream) = 0;
-  virtual void norm_row_stats(const NormRowStats& args, Stream& stream) = 0;
-  virtual void norm_apply(const NormApply& args, Stream& stream) = 0;
-  virtual void norm_backward_row_sums(const NormBackwardRowSums& args, Stream& stream) = 0;
-  virtual void norm_backward_apply(const NormBackwardApply& args, Stream& stream) = 0;
-  virtual void activation_forward(const ActivationForward& args, Stream& stream) = 0;
-  virtual void activation_backward(const ActivationBackward& args, Stream& stream) = 0;
-  virtual void rope(const Rope& args, Stream& stream) = 0;
-  virtual void attention_forward(const AttentionForward& args, Stream& stream) = 0;
-  virtual void attention_backward(const AttentionBackward& args, Stream& stream) = 0;
-  virtual void embedding_forward(const EmbeddingForward& args, Stream& stream) = 0;
-  virtual void embedding_backward(const EmbeddingBackward& args, Stream& stream) = 0;
-  virtual void loss_row_max(const LossRowMax& args, Stream& stream) = 0;
-  virtual void loss_row_sums(const LossRowSums& args, Stream& stream) = 0;
-  virtual void loss_reduce(const LossReduce& args, Stream& stream) = 0;
-  virtual void loss_backward(const LossBackward& args, Stream& stream) = 0;
-  virtual void residual_forward(const ResidualForward& args, Stream& stream) = 0;
-  virtual void dropout_backward(const DropoutBackward& args, Stream& stream) = 0;
-  virtual void copy(const Copy& args, Stream& stream) = 0;
-  virtual void fill(const Fill& args, Stream& stream) = 0;
-  virtual void random_fill(const RandomFill& args, Stream& stream) = 0;
-  virtual void adamw(const AdamW& args, Stream& stream) = 0;
-  virtual void sum_squares(const SumSquares& args, Stream& stream) = 0;
+  /// In which dtype the fused linear cross-entropy keeps logits of a model stored in `storage`: that, or the accumulate
+  /// dtype.
+  virtual DType logits_dtype(DType storage) const = 0;
+  /// Of how many of N rows it holds the logits [., V] at once.
+  virtual int64_t loss_chunk_rows(int64_t N, int64_t V, DType storage) const = 0;
+
+#define ASHLAR_CALL(name, Args)                     \
+  void name(const Args& args, Stream& stream) {     \
+    if (wanted(args)) launch_checked(args, stream); \
+  }
+  ASHLAR_KERNELS(ASHLAR_CALL)
+#undef ASHLAR_CALL
+
+ protected:
+#define ASHLAR_LAUNCH(name, Args) virtual void launch(const Args& args, Stream& stream) = 0;
+  ASHLAR_KERNELS(ASHLAR_LAUNCH)
+#undef ASHLAR_LAUNCH
+
+ private:
+  template <typename Args>
+  void launch_checked(const Args& args, Stream& stream) {
+    check(args);
+    launch(args, stream);
+  }
+  template <typename Args>
+  static bool wanted(const Args& args) {
+    if constexpr (requires { args.mode; }) {
+      return args.mode != GradMode::kSkip;
+    } else {
+      return true;
+    }
+  }
 };
 
 }  // namespace ashlar

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "core/base/philox.h"
 #include "core/tensor/view.h"
@@ -14,16 +17,41 @@ enum class GradMode : uint8_t {
   kAccumulate,  ///< later contribution: added to what is there
 };
 
-/// Everything that changes from step to step, read by kernels through a pointer so that launches are the same
-/// every step. Always double on the host.
+// Every pointer of an args struct is a view of device memory: a ConstView is what the call reads, a MutView what it
+// writes (or reads and writes).
+
+/// What the host knows of a step. Lives in device memory (struct_of), so that launches are the same every step; always
+/// double.
 struct StepScalars {
   double lr = 0;
   double beta1_correction = 1;  ///< 1 - beta1^t, t counted from 1
   double beta2_correction = 1;  ///< 1 - beta2^t
-  double clip_scale = 1;        ///< gradients are multiplied by this
   double inv_valid_tokens = 1;  ///< 1 / valid targets of the whole global batch
   uint64_t philox_step = 0;     ///< dropout's step
-  bool skip = false;            ///< the optimizer leaves weights and moments untouched
+};
+
+/// What the device decides of a step, in device memory (struct_of).
+struct ClipState {
+  double norm = 0;        ///< of the gradient, before clipping
+  double clip_scale = 1;  ///< gradients are multiplied by this
+  int64_t skip = 0;       ///< not 0: the optimizer leaves weights and state untouched, from now on
+};
+
+/// Writes a small struct that travels with the call, by value, into device memory.
+struct SetStruct {
+  static constexpr int64_t kMaxBytes = 64;
+
+  template <typename T>
+  static SetStruct of(const T& value, const MutView& dst) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMaxBytes);
+    SetStruct set{.dst = dst, .size = sizeof(T)};
+    std::memcpy(set.bytes.data(), &value, sizeof(T));
+    return set;
+  }
+
+  MutView dst;  ///< kUInt8 [size], written
+  int64_t size = 0;
+  std::array<std::byte, kMaxBytes> bytes{};
 };
 
 /// Dropout as a pure function of global indices, so that masks are those of one rank on any mesh.
@@ -36,7 +64,7 @@ struct DropoutArgs {
   double p = 0;  ///< 0 means no dropout; the rest is then not read
   uint64_t seed = 0;
   uint32_t site = 0;
-  const StepScalars* scalars = nullptr;
+  ConstView scalars{};          ///< StepScalars
   int64_t first_sample = 0;     ///< global index of the micro-batch's first sample
   int64_t sequence_length = 0;  ///< T of the run
   int64_t row0 = 0;             ///< hidden rows: which row of the micro-batch is this rank's first (sequence parallel)
@@ -44,10 +72,11 @@ struct DropoutArgs {
   int64_t heads = 0;            ///< attention: query heads of the whole model
 
   bool active() const { return p > 0; }
-  /// The four words that decide elements 4*block .. 4*block+3.
-  Philox::Counter words(uint64_t block) const {
-    return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site,
-                          static_cast<uint32_t>(scalars->philox_step)},
+  /// For kernels: what changes from step to step, to be read once a call.
+  uint32_t step() const { return static_cast<uint32_t>(struct_of<StepScalars>(scalars).philox_step); }
+  /// For kernels: the four words that decide elements 4*block .. 4*block+3 in the step that `step` returned.
+  Philox::Counter words(uint64_t block, uint32_t step) const {
+    return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site, step},
                          {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   }
 };

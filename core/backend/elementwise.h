@@ -36,14 +36,11 @@ struct Fill {
   double value = 0;
 };
 
-enum class Distribution : uint8_t { kNormal, kUniform };
-
-/// Random weights as a pure function of (seed, site, global element index). kNormal: mean 0, std = scale
-/// (Philox::normal_at); kUniform: in [-scale, scale), (2*uniform(word)-1)*scale, word = index%4 of block index/4.
+/// Random weights as a pure function of (seed, site, global element index): normal with mean 0 and std = scale
+/// (Philox::normal_at).
 /// The local matrix is rows [row_begin, ..) and columns [col_begin, ..) of a global tensor of width global_cols.
 struct RandomFill {
   MutView dst;
-  Distribution distribution = Distribution::kNormal;
   double scale = 1;
   uint64_t seed = 0;
   uint64_t site = 0;

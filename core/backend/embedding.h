@@ -8,9 +8,9 @@ namespace ashlar {
 /// whose id lies outside adds nothing (and is zero by kOverwrite). Ids are checked against the whole vocabulary by
 /// whoever reads the data.
 struct EmbeddingForward {
-  const int32_t* ids = nullptr;  ///< [N]
-  ConstView table;               ///< [V, C] storage dtype
-  MutView out;  ///< [N, C] storage dtype, by mode (kAccumulate adds in the accumulate dtype, one rounding)
+  ConstView ids;    ///< [N] kInt32
+  ConstView table;  ///< [V, C] storage dtype
+  MutView out;      ///< [N, C] storage dtype, by mode (kAccumulate adds in the accumulate dtype, one rounding)
   double scale = 1;
   GradMode mode = GradMode::kOverwrite;
   int64_t first_id = 0;
@@ -20,10 +20,10 @@ struct EmbeddingForward {
 /// counting sort of ids (row numbers sorted by id), so that every table row has one writer and a fixed order of
 /// addition. kOverwrite also zeroes the rows that no id names.
 struct EmbeddingBackward {
-  const int32_t* ids = nullptr;    ///< [N]
-  const int32_t* order = nullptr;  ///< [N]
-  ConstView dy;                    ///< [N, C] storage dtype
-  MutView dtable;                  ///< [V, C] accumulate dtype
+  ConstView ids;    ///< [N] kInt32
+  ConstView order;  ///< [N] kInt32
+  ConstView dy;     ///< [N, C] storage dtype
+  MutView dtable;   ///< [V, C] accumulate dtype
   double scale = 1;
   GradMode mode = GradMode::kAccumulate;
   int64_t first_id = 0;

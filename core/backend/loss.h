@@ -4,7 +4,7 @@
 
 namespace ashlar {
 
-/// What the loss adds up over rows, in double.
+/// What the loss adds up over rows, in double. Lives in device memory (struct_of).
 struct LossStats {
   double loss = 0;    ///< sum over valid rows of lse - target logit
   double z_loss = 0;  ///< sum over valid rows of z_coef * lse^2
@@ -14,51 +14,54 @@ struct LossStats {
   int64_t valid = 0;  ///< rows with target >= 0
 };
 
-/// Cross-entropy over (a slice of) the vocabulary in three parts, so that a vocabulary split over tensor ranks needs
-/// only two small reductions between them. z = logits * logit_scale; columns at and beyond `valid_cols` are
-/// padding and count as -inf. `target` is a global id, -1 = not counted; the slice holds ids
-/// [vocab_begin, vocab_begin + valid_cols). Served: softcap 0, z kind lse.
+// Cross-entropy over (a slice of) the vocabulary. Over a whole vocabulary it takes three calls: statistics, reduction,
+// gradient. Where tensor ranks hold slices, the row maxima are reduced (max) after the first, each slice's sums are
+// rescaled from its own maxima to the common ones, and then sums and target logits are reduced (sum).
+// z = logits * logit_scale; columns at and beyond `valid_cols` are padding and count as -inf.
+// A backend says in which dtype it wants the logits (Backend::logits_dtype): storage or accumulate. Row statistics are
+// of the accumulate dtype.
+
+/// What the calls share. The slice holds the ids [vocab_begin, vocab_begin + valid_cols).
 struct LossShape {
-  const int32_t* targets = nullptr;  ///< [n]
+  ConstView targets;  ///< [n] kInt32, global ids; ignore_index (-1): the row does not count
   int64_t vocab_begin = 0;
   int64_t valid_cols = 0;
   double logit_scale = 1;
-  double softcap = 0;  ///< 0 = none
+  double softcap = 0;  ///< 0 = none; others are not supported yet
 };
 
-/// 1. row_max[n] = max over valid columns of z.
-struct LossRowMax {
-  ConstView logits;  ///< [n, V_loc] accumulate dtype
-  MutView row_max;   ///< [n] accumulate dtype, written
+/// row_max[n] = max over valid columns of z (-inf without one); row_sum[n] = sum exp(z - row_max[n]) (0 where all are
+/// -inf); target_logit[n] = z[target] if this slice holds it, else 0.
+struct LossRowStats {
+  ConstView logits;                        ///< [n, V_loc]
+  MutView row_max, row_sum, target_logit;  ///< [n] accumulate dtype, written
   LossShape shape;
 };
 
-/// 2. row_sum[n] = sum exp(z - row_max[n]); target_logit[n] = z[target] if this slice holds it, else 0.
-struct LossRowSums {
-  ConstView logits;
-  ConstView row_max;
-  MutView row_sum;       ///< [n] accumulate dtype, written
-  MutView target_logit;  ///< [n] accumulate dtype, written
-  LossShape shape;
+/// row_sum[n] *= exp(local_max[n] - global_max[n]); a slice without a finite logit keeps its 0.
+struct LossRescale {
+  ConstView local_max;   ///< [n] accumulate dtype, of this slice
+  ConstView global_max;  ///< [n] accumulate dtype, of all slices
+  MutView row_sum;       ///< [n] accumulate dtype, read and written
 };
 
-/// 3. stats += this chunk's rows (same on every rank of the slice group).
+/// stats += these rows, from statistics over the whole vocabulary.
 struct LossReduce {
   ConstView row_max, row_sum, target_logit;  ///< [n]
   LossShape shape;
   double z_coef = 0;
-  LossStats* stats = nullptr;
+  MutView stats;  ///< LossStats, read and written
 };
 
-/// 4. dlogits = logit_scale * inv_valid_tokens * ((1 + 2 z_coef lse) * softmax(z) - onehot(target)); rows with
-/// target -1 and padded columns are exactly zero. dlogits may be logits itself when the dtypes agree.
+/// dlogits = logit_scale * inv_valid_tokens * ((1 + 2 z_coef lse) * softmax(z) - onehot(target)); rows that do not
+/// count and padded columns are exactly zero. dlogits may be logits itself when the dtypes agree.
 struct LossBackward {
-  ConstView logits;
-  ConstView row_max, row_sum;
-  MutView dlogits;  ///< [n, V_loc] storage dtype, written
+  ConstView logits;            ///< [n, V_loc]
+  ConstView row_max, row_sum;  ///< [n], over the whole vocabulary
+  MutView dlogits;             ///< [n, V_loc] storage dtype, written
   LossShape shape;
   double z_coef = 0;
-  const StepScalars* scalars = nullptr;
+  ConstView scalars;  ///< StepScalars
 };
 
 }  // namespace ashlar

@@ -14,9 +14,9 @@ struct AdamWSegment {
   double weight_decay = 0;
 };
 
-/// AdamW over flat slabs, one pass: g = grad * clip_scale; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+/// AdamW over flat slabs, one pass: g = grad * clip.clip_scale; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 /// w -= lr_t * wd * w;  w -= lr_t * (m/c1) / (sqrt(v/c2) + eps), lr_t = scalars.lr * segment.lr_multiplier.
-/// Elements outside every segment are not touched. skip leaves everything untouched.
+/// Elements outside every segment are not touched. clip.skip leaves everything untouched.
 /// Source: Loshchilov & Hutter 2019 (arXiv:1711.05101) algorithm 2, eps outside the bias-corrected root.
 struct AdamW {
   ConstView grad;   ///< [S] accumulate dtype
@@ -25,7 +25,8 @@ struct AdamW {
   MutView weights;  ///< [S] storage dtype, written with master rounded once; absent when master is the storage
   std::span<const AdamWSegment> segments;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  const StepScalars* scalars = nullptr;
+  ConstView scalars;  ///< StepScalars
+  ConstView clip;     ///< ClipState
 };
 
 /// partials[i] = sum of squares of x[4096 i .. 4096 (i+1)), each square and sum in double; a NaN or infinity shows in

@@ -15,12 +15,12 @@ constexpr std::span<const EnumName<RopeStyle>> names_of(RopeStyle) { return kRop
 /// pair m = dims (m, m + dims/2) for half, (2m, 2m+1) for interleaved; dims >= `dims` of a head are copied.
 /// inverse rotates back: it is the backward. Source: Su et al. 2021 (arXiv:2104.09864) eq. 34.
 struct Rope {
-  ConstView x;                         ///< [N, heads*head_dim] storage dtype, read, rows may be strided
-  MutView y;                           ///< same shape, by mode; may be x itself when kOverwrite
-  const int32_t* positions = nullptr;  ///< [N] row of the tables for each row
-  ConstView cos, sin;                  ///< [P, dims/2] accumulate dtype
-  int64_t heads = 0;                   ///< heads in a row
-  int64_t rotated_heads = 0;           ///< the first so many are rotated
+  ConstView x;                ///< [N, heads*head_dim] storage dtype, read, rows may be strided
+  MutView y;                  ///< same shape, by mode; may be x itself when kOverwrite
+  ConstView positions;        ///< [N] kInt32, row of the tables for each row
+  ConstView cos, sin;         ///< [P, dims/2] accumulate dtype
+  int64_t heads = 0;          ///< heads in a row
+  int64_t rotated_heads = 0;  ///< the first so many are rotated
   int64_t head_dim = 0;
   int64_t dims = 0;  ///< rotated dims of a head, even
   RopeStyle style = RopeStyle::kHalf;

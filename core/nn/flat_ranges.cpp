@@ -68,7 +68,6 @@ void initialize(const Ctx& ctx, uint64_t seed, std::span<const ShardedRange> ran
     for (const RangeBlock& block : blocks_of(range)) {
       const Tensor t = flat.flat_range(block.offset, block.rows * block.cols).reshape({block.rows, block.cols});
       ctx.backend.random_fill({.dst = t.mut_view(),
-                               .distribution = Distribution::kNormal,
                                .scale = tensor.init.value,
                                .seed = seed,
                                .site = tensor.site(),

@@ -18,8 +18,7 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
   }
   if (ctx.tape == nullptr) return {.value = y};
 
-  ASHLAR_CHECK(tokens.order != nullptr && (positions_table == nullptr || positions.order != nullptr),
-               "training needs the sorted ids");
+  ASHLAR_CHECK(tokens.order && (positions_table == nullptr || positions.order), "training needs the sorted ids");
   const Var out = ctx.tape->output(y);
   ctx.tape->record("embedding", out, [=, &table, slot = out.slot](Tape& tape, WeightWork*) {
     const Tensor dy = tape.take_grad({.value = {}, .slot = slot});

@@ -6,10 +6,10 @@
 namespace ashlar::ops {
 
 /// Rows of a table, and how to add gradients back to it: `order` is a stable counting sort of `ids` (needed only
-/// for training). Device memory that outlives the tape.
+/// for training). Both kInt32 and outlive the tape.
 struct Lookup {
-  const int32_t* ids = nullptr;    ///< [N]
-  const int32_t* order = nullptr;  ///< [N]
+  ConstView ids{};    ///< [N]
+  ConstView order{};  ///< [N]
 };
 
 struct EmbeddingOptions {

@@ -29,7 +29,8 @@ RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, int64_t dims, dou
   return {.cos = upload(cosines), .sin = upload(sines)};
 }
 
-Var rope(const Ctx& ctx, const Var& x, const int32_t* positions, const RopeTables& tables, const RopeOptions& options) {
+Var rope(const Ctx& ctx, const Var& x, const ConstView& positions, const RopeTables& tables,
+         const RopeOptions& options) {
   const int64_t N = x.rows();
   ASHLAR_SHAPE(x, {N, options.heads * options.head_dim});
   const auto rotate = [ctx, positions, tables, options](ConstView in, MutView out, bool inverse, GradMode mode) {

@@ -60,7 +60,7 @@ void Optimizer::copy_master_to_params(const Ctx& ctx) {
   }
 }
 
-void Optimizer::step(const Ctx& ctx) {
+void Optimizer::step(const Ctx& ctx, const ConstView& clip) {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const nn::FlatRange& part = owned_.all()[i];
     if (segments_[i].empty()) continue;
@@ -75,7 +75,8 @@ void Optimizer::step(const Ctx& ctx) {
                        .beta1 = options_.beta1,
                        .beta2 = options_.beta2,
                        .eps = options_.eps,
-                       .scalars = ctx.scalars},
+                       .scalars = ctx.scalars,
+                       .clip = clip},
                       ctx.stream);
   }
 }

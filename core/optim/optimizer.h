@@ -29,8 +29,8 @@ class Optimizer {
 
   void initialize(const Ctx& ctx, uint64_t seed);  ///< initial weights into the owned master, then publish
   void copy_master_to_params(const Ctx& ctx);      ///< owned values = master rounded once
-  /// One update of the owned parts from their main gradients; scalars hold lr, corrections, clip scale and skip.
-  void step(const Ctx& ctx);
+  /// One update of the owned parts from their main gradients by ctx.scalars and `clip` (ClipState).
+  void step(const Ctx& ctx, const ConstView& clip);
 
   const nn::FlatRanges& owned() const { return owned_; }
   const std::vector<nn::ShardedRange>& ranges() const { return ranges_; }  ///< tensors within the owned parts, by name

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
@@ -46,5 +47,32 @@ struct MutView {
     return static_cast<T*>(data);
   }
 };
+
+/// Elements [begin, begin + count) of a contiguous view as a vector.
+inline ConstView flat_range(const ConstView& v, int64_t begin, int64_t count) {
+  ASHLAR_CHECK(v.contiguous() && begin >= 0 && count >= 0 && begin + count <= v.size(), "elements ", begin, " + ",
+               count, " of ", v.size());
+  return {static_cast<const char*>(v.data) + begin * size_of(v.dtype), v.dtype, 1, count, count};
+}
+
+/// The one T that lives in device memory: a view of kUInt8 [sizeof(T)]. Only a kernel may look inside.
+template <typename T>
+void check_struct(const ConstView& v) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  ASHLAR_CHECK(
+      v.data != nullptr && v.dtype == DType::kUInt8 && v.contiguous() && v.size() == static_cast<int64_t>(sizeof(T)),
+      "expected uint8 [", sizeof(T), "], got ", v.data == nullptr ? "nothing" : name_of(v.dtype), " [", v.size(), "]");
+  ASHLAR_CHECK(reinterpret_cast<uintptr_t>(v.data) % alignof(T) == 0, "a struct lies at an odd address");
+}
+template <typename T>
+const T& struct_of(const ConstView& v) {
+  check_struct<T>(v);
+  return *static_cast<const T*>(v.data);
+}
+template <typename T>
+T& struct_of(const MutView& v) {
+  check_struct<T>(v);
+  return *static_cast<T*>(v.data);
+}
 
 }  // namespace ashlar

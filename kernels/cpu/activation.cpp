@@ -79,7 +79,7 @@ void with_activation(Activation kind, const F& f) {
     case Activation::kGeluErf: return f(GeluErf());
     case Activation::kGeluTanh: return f(GeluTanh());
     case Activation::kSilu: return f(Silu());
-    default: ASHLAR_CHECK(false, "activation kind ", static_cast<int>(kind), " passed the check of served kinds");
+    default: ASHLAR_CHECK(false, "activation kind ", static_cast<int>(kind), " passed the check of supported kinds");
   }
 }
 
@@ -160,38 +160,13 @@ namespace {
 HWY_EXPORT(activation_forward_impl);
 HWY_EXPORT(activation_backward_impl);
 
-void check_served(std::string_view where, Activation kind, double clamp, double linear_offset) {
-  constexpr std::string_view kServed = " is not served by the cpu backend; choose relu, gelu_erf, gelu_tanh or silu";
-  if (kind == Activation::kRelu2) throw input_error(where, "kind = relu2", kServed);
-  if (kind == Activation::kQuickGelu) throw input_error(where, "kind = quick_gelu", kServed);
-  if (clamp != 0) throw input_error(where, "clamp = ", clamp, " is not served by the cpu backend; set it to 0 (none)");
-  if (linear_offset != 0) {
-    throw input_error(where, "linear_offset = ", linear_offset, " is not served by the cpu backend; set it to 0");
-  }
-}
-
 }  // namespace
 
-void CpuBackend::activation_forward(const ActivationForward& args, Stream&) {
-  constexpr std::string_view kWhere = "activation_forward";
-  check_served(kWhere, args.kind, args.clamp, args.linear_offset);
-  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
-  if (args.up) check_view(kWhere, "up", args.up, args.x.rows, args.x.cols, args.x.dtype);
-  check_view(kWhere, "y", args.y, args.x.rows, args.x.cols, args.x.dtype);
+void CpuBackend::launch(const ActivationForward& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(activation_forward_impl)(args, threads_);
 }
 
-void CpuBackend::activation_backward(const ActivationBackward& args, Stream&) {
-  constexpr std::string_view kWhere = "activation_backward";
-  check_served(kWhere, args.kind, args.clamp, args.linear_offset);
-  if (args.mode == GradMode::kSkip) return;
-  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
-  check_view(kWhere, "dy", args.dy, args.x.rows, args.x.cols, args.x.dtype);
-  check_view(kWhere, "dx", args.dx, args.x.rows, args.x.cols, args.x.dtype);
-  if (args.up) {
-    check_view(kWhere, "up", args.up, args.x.rows, args.x.cols, args.x.dtype);
-    check_view(kWhere, "dup", args.dup, args.x.rows, args.x.cols, args.x.dtype);
-  }
+void CpuBackend::launch(const ActivationBackward& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(activation_backward_impl)(args, threads_);
 }
 

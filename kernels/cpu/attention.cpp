@@ -1,4 +1,4 @@
-// Attention: what is refused, how work is cut over threads, the backend's entry points. The kernels are in
+// Attention: how work is cut over threads, and the backend's entry points. The kernels are in
 // attention_forward.cpp and attention_backward.cpp.
 
 #include "kernels/cpu/attention.h"
@@ -97,80 +97,11 @@ namespace {
 using attention::Item;
 using attention::Plan;
 
-constexpr std::string_view kWhere = "attention";
-
-void check_shape(const AttentionShape& s) {
-  if (s.D < 4 || s.D > 256 || s.D % 4 != 0) {
-    throw input_error(kWhere, "expected head_dim to be a multiple of 4 from 4 to 256, got ", s.D,
-                      "; choose another model.head_dim");
-  }
-  if (s.window >= 0) {
-    throw input_error(kWhere, "window = ", s.window, " is not served yet; leave it at -1 (full attention)");
-  }
-  if (s.softcap != 0) throw input_error(kWhere, "softcap = ", s.softcap, " is not served yet; leave it at 0 (none)");
-  if (s.alibi_slopes != nullptr) throw input_error(kWhere, "alibi_slopes is not served yet; leave it null");
-  if (s.t5_bias != nullptr) throw input_error(kWhere, "t5_bias is not served yet; leave it null");
-  if (s.t5_bias_grad != nullptr) throw input_error(kWhere, "t5_bias_grad is not served yet; leave it null");
-  ASHLAR_CHECK(s.B >= 0 && s.T_q >= 0 && s.T_kv >= 0, "B = ", s.B, ", T_q = ", s.T_q, ", T_kv = ", s.T_kv);
-  ASHLAR_CHECK(s.T_q < (int64_t{1} << 31) && s.T_kv < (int64_t{1} << 31), "T_q = ", s.T_q, ", T_kv = ", s.T_kv);
-  ASHLAR_CHECK(s.H > 0 && s.G > 0 && s.H % s.G == 0, "H = ", s.H, ", G = ", s.G);
-  if (s.dropout.active()) {
-    const DropoutArgs& drop = s.dropout;
-    ASHLAR_CHECK(drop.p < 1 && drop.scalars != nullptr, "dropout p = ", drop.p);
-    ASHLAR_CHECK(s.q_start + s.T_q <= drop.sequence_length && s.kv_start + s.T_kv <= drop.sequence_length,
-                 "dropout sequence_length = ", drop.sequence_length, " is less than a position of this call");
-  }
-}
-
-void check_view(const char* name, const ConstView& view, DType dtype, int64_t rows, int64_t cols) {
-  ASHLAR_CHECK(view || rows * cols == 0, name, " is absent");
-  ASHLAR_CHECK(view.dtype == dtype, name, " is ", name_of(view.dtype), ", expected ", name_of(dtype));
-  ASHLAR_CHECK(view.rows == rows && view.cols == cols && view.stride >= cols, name, " is [", view.rows, ", ", view.cols,
-               "] with stride ", view.stride, ", expected [", rows, ", ", cols, "]");
-}
-
-void check_statistic(const char* name, const ConstView& view, DType storage, const AttentionShape& s) {
-  ASHLAR_CHECK(view || s.B * s.T_q == 0, name, " is absent");
-  ASHLAR_CHECK(view.dtype == accumulate_dtype(storage), name, " is ", name_of(view.dtype));
-  ASHLAR_CHECK(view.size() == s.B * s.H * s.T_q && view.contiguous(), name, " holds ", view.size(), " elements");
-}
-
-DType check_inputs(const AttentionShape& s, const ConstView& q, const ConstView& k, const ConstView& v) {
-  check_shape(s);
-  const DType storage = q.dtype;
-  ASHLAR_CHECK(is_floating(storage), "q is ", name_of(storage));
-  check_view("q", q, storage, s.B * s.T_q, s.H * s.D);
-  check_view("k", k, storage, s.B * s.T_kv, s.G * s.D);
-  check_view("v", v, storage, s.B * s.T_kv, s.G * s.D);
-  return storage;
-}
-
-DType check(const AttentionForward& args) {
-  const AttentionShape& s = args.shape;
-  const DType storage = check_inputs(s, args.q, args.k, args.v);
-  check_view("out", args.out, storage, s.B * s.T_q, s.H * s.D);
-  check_statistic("lse", args.lse, storage, s);
-  return storage;
-}
-
-DType check(const AttentionBackward& args) {
-  const AttentionShape& s = args.shape;
-  const DType storage = check_inputs(s, args.q, args.k, args.v);
-  check_view("dout", args.dout, storage, s.B * s.T_q, s.H * s.D);
-  check_statistic("lse", args.lse, storage, s);
-  if (args.delta) {
-    check_statistic("delta", args.delta, storage, s);
-  } else {
-    check_view("out", args.out, storage, s.B * s.T_q, s.H * s.D);
-  }
-  if (args.dq) check_view("dq", args.dq, storage, s.B * s.T_q, s.H * s.D);
-  ASHLAR_CHECK(bool{args.dk} == bool{args.dv}, "dk and dv are given or absent together");
-  if (args.dk) {
-    check_view("dk", args.dk, storage, s.B * s.T_kv, s.G * s.D);
-    check_view("dv", args.dv, storage, s.B * s.T_kv, s.G * s.D);
-    ASHLAR_CHECK(args.dk.stride == args.dv.stride, "dk has stride ", args.dk.stride, ", dv ", args.dv.stride);
-  }
-  return storage;
+/// The tiles of the kernels take head widths in steps of 4 up to 256.
+void check_width(int64_t D) {
+  if (D >= 4 && D <= 256 && D % 4 == 0) return;
+  throw input_error("attention", "expected head_dim to be a multiple of 4 from 4 to 256, got ", D,
+                    "; choose another model.head_dim");
 }
 
 /// Each thread takes the next item until none is left; `run(item, scratch)`.
@@ -188,22 +119,21 @@ void run_items(const Plan& plan, int threads, std::byte* workspace, const Run& r
 }  // namespace
 
 int64_t attention_forward_workspace_bytes(const AttentionForward& args, int threads) {
-  return attention::plan_forward(args.shape, check(args), threads).thread_bytes * threads;
+  return attention::plan_forward(args.shape, args.q.dtype, threads).thread_bytes * threads;
 }
 
 void attention_forward(const AttentionForward& args, int threads, std::byte* workspace) {
-  const Plan plan = attention::plan_forward(args.shape, check(args), threads);
+  const Plan plan = attention::plan_forward(args.shape, args.q.dtype, threads);
   run_items(plan, threads, workspace,
             [&](const Item& item, std::byte* scratch) { attention::run_forward_item(args, item, scratch); });
 }
 
 int64_t attention_backward_workspace_bytes(const AttentionBackward& args, int threads) {
-  return attention::plan_backward(args.shape, check(args), threads).thread_bytes * threads;
+  return attention::plan_backward(args.shape, args.q.dtype, threads).thread_bytes * threads;
 }
 
 void attention_backward(const AttentionBackward& args, int threads, std::byte* workspace) {
-  const Plan plan = attention::plan_backward(args.shape, check(args), threads);
-  if (args.mode == GradMode::kSkip) return;
+  const Plan plan = attention::plan_backward(args.shape, args.q.dtype, threads);
   run_items(plan, threads, workspace, [&](const Item& cut, std::byte* scratch) {
     Item item = cut;
     item.want_dq = item.want_dq && args.dq;
@@ -212,12 +142,14 @@ void attention_backward(const AttentionBackward& args, int threads, std::byte* w
   });
 }
 
-void CpuBackend::attention_forward(const AttentionForward& args, Stream& /*stream*/) {
+void CpuBackend::launch(const AttentionForward& args, Stream& /*stream*/) {
+  check_width(args.shape.D);
   const ScopedBlock block(workspace(), attention_forward_workspace_bytes(args, threads_));
   cpu::attention_forward(args, threads_, block.as<std::byte>());
 }
 
-void CpuBackend::attention_backward(const AttentionBackward& args, Stream& /*stream*/) {
+void CpuBackend::launch(const AttentionBackward& args, Stream& /*stream*/) {
+  check_width(args.shape.D);
   const ScopedBlock block(workspace(), attention_backward_workspace_bytes(args, threads_));
   cpu::attention_backward(args, threads_, block.as<std::byte>());
 }

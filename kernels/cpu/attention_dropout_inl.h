@@ -25,7 +25,7 @@ using Words = hn::ScalableTag<uint64_t>;
 struct PhiloxWords {
   hn::Vec<Words> word[4];
 };
-HWY_INLINE PhiloxWords philox_words(const DropoutArgs& drop, hn::Vec<Words> index) {
+HWY_INLINE PhiloxWords philox_words(const DropoutArgs& drop, uint32_t step, hn::Vec<Words> index) {
   const Words d64;
   const hn::Repartition<uint32_t, Words> d32;
   const auto m0 = hn::BitCast(d32, hn::Set(d64, 0xD2511F53U));
@@ -33,7 +33,7 @@ HWY_INLINE PhiloxWords philox_words(const DropoutArgs& drop, hn::Vec<Words> inde
   auto x0 = index;
   auto x1 = hn::ShiftRight<32>(index);
   auto x2 = hn::Set(d64, drop.site);
-  auto x3 = hn::Set(d64, drop.scalars->philox_step & 0xFFFFFFFFU);
+  auto x3 = hn::Set(d64, uint64_t{step});
   uint32_t k0 = static_cast<uint32_t>(drop.seed);
   uint32_t k1 = static_cast<uint32_t>(drop.seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -82,6 +82,7 @@ HWY_INLINE hn::Vec<Tag<double>> kept_lanes(const PhiloxWords& all, const PhiloxW
 template <typename T>
 HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& block, T* HWY_RESTRICT factors) {
   const DropoutArgs& drop = s.dropout;
+  const uint32_t step = drop.step();
   const T kept = static_cast<T>(1.0 / (1.0 - drop.p));
   const auto threshold = static_cast<int32_t>(std::ceil(drop.p * 0x1p24));
   const auto S = static_cast<uint64_t>(drop.sequence_length);
@@ -97,8 +98,8 @@ HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& b
     const auto odd = hn::Add(even, hn::Set(d64, S / 4));
     for (int64_t j = -static_cast<int64_t>(first_key % 4); j < block.num_keys; j += 4) {
       const auto quad = hn::Set(d64, static_cast<uint64_t>(static_cast<int64_t>(first_key) + j) / 4);
-      const PhiloxWords words = philox_words(drop, hn::Add(even, quad));
-      const PhiloxWords more = kStep == 2 ? philox_words(drop, hn::Add(odd, quad)) : words;
+      const PhiloxWords words = philox_words(drop, step, hn::Add(even, quad));
+      const PhiloxWords more = kStep == 2 ? philox_words(drop, step, hn::Add(odd, quad)) : words;
       for (int w = 0; w < 4; ++w) {
         if (j + w < 0 || j + w >= block.num_keys) continue;
         hn::Store(kept_lanes(words, more, w, threshold, kept), Tag<T>(), factors + (j + w) * kBlockSize);
@@ -111,7 +112,7 @@ HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& b
     Philox::Counter words{};
     for (int64_t j = 0; j < block.num_keys; ++j) {
       const uint64_t e = first + static_cast<uint64_t>(j);
-      if (j == 0 || e % 4 == 0) words = drop.words(e / 4);
+      if (j == 0 || e % 4 == 0) words = drop.words(e / 4, step);
       factors[j * kBlockSize + i] = static_cast<int32_t>(words[e % 4] >> 8) >= threshold ? kept : T{0};
     }
   }

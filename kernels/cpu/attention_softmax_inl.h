@@ -94,7 +94,7 @@ HWY_INLINE void find_bounds(const AttentionShape& s, int64_t b, int64_t t_begin,
     for (int64_t i = v * N; i < (v + 1) * N; ++i) {
       int64_t lo = 0, hi = -1;
       if (i < bounds.num_queries) {
-        if (s.doc_start != nullptr) lo = s.doc_start[b * s.T_q + t_begin + i] - s.kv_start;
+        if (s.doc_start) lo = static_cast<const int32_t*>(s.doc_start.data)[b * s.T_q + t_begin + i] - s.kv_start;
         lo = HWY_MIN(HWY_MAX(lo, int64_t{0}), s.T_kv);
         hi = HWY_MAX(HWY_MIN(bounds.diagonal + i, s.T_kv - 1), int64_t{-1});
         bounds.max_hi[v] = HWY_MAX(bounds.max_hi[v], hi);

@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/base/error.h"
@@ -43,6 +44,12 @@ Allocator& CpuBackend::allocator(MemoryKind kind) { return *arenas_.at(static_ca
 std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<SynchronousStream>(); }
 
 std::unique_ptr<Event> CpuBackend::make_event() { return std::make_unique<SynchronousEvent>(); }
+
+// Few enough rows that logits stay near 64 MB, enough that the weight gradient's pass over [V, C] is cheap beside them.
+int64_t CpuBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
+  const int64_t rows = (int64_t{64} << 20) / (V * size_of(logits_dtype(storage)));
+  return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
+}
 
 void CpuBackend::copy_to_host(ConstView device, void* host, Stream&) {
   ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);

@@ -29,36 +29,16 @@ class CpuBackend final : public Backend {
   void copy_to_host(ConstView device, void* host, Stream& stream) override;
   void copy_from_host(const void* host, MutView device, Stream& stream) override;
 
-  void linear_forward(const LinearForward& args, Stream& stream) override;
-  void linear_backward_input(const LinearBackwardInput& args, Stream& stream) override;
-  void linear_backward_weight(const LinearBackwardWeight& args, Stream& stream) override;
-  void norm_forward(const NormForward& args, Stream& stream) override;
-  void norm_backward(const NormBackward& args, Stream& stream) override;
-  void norm_row_stats(const NormRowStats& args, Stream& stream) override;
-  void norm_apply(const NormApply& args, Stream& stream) override;
-  void norm_backward_row_sums(const NormBackwardRowSums& args, Stream& stream) override;
-  void norm_backward_apply(const NormBackwardApply& args, Stream& stream) override;
-  void activation_forward(const ActivationForward& args, Stream& stream) override;
-  void activation_backward(const ActivationBackward& args, Stream& stream) override;
-  void rope(const Rope& args, Stream& stream) override;
-  void attention_forward(const AttentionForward& args, Stream& stream) override;
-  void attention_backward(const AttentionBackward& args, Stream& stream) override;
-  void embedding_forward(const EmbeddingForward& args, Stream& stream) override;
-  void embedding_backward(const EmbeddingBackward& args, Stream& stream) override;
-  void loss_row_max(const LossRowMax& args, Stream& stream) override;
-  void loss_row_sums(const LossRowSums& args, Stream& stream) override;
-  void loss_reduce(const LossReduce& args, Stream& stream) override;
-  void loss_backward(const LossBackward& args, Stream& stream) override;
-  void residual_forward(const ResidualForward& args, Stream& stream) override;
-  void dropout_backward(const DropoutBackward& args, Stream& stream) override;
-  void copy(const Copy& args, Stream& stream) override;
-  void fill(const Fill& args, Stream& stream) override;
-  void random_fill(const RandomFill& args, Stream& stream) override;
-  void adamw(const AdamW& args, Stream& stream) override;
-  void sum_squares(const SumSquares& args, Stream& stream) override;
+  DType logits_dtype(DType storage) const override { return accumulate_dtype(storage); }
+  int64_t loss_chunk_rows(int64_t N, int64_t V, DType storage) const override;
 
   int threads() const { return threads_; }
   const CpuInfo& info() const { return info_; }
+
+ protected:
+#define ASHLAR_LAUNCH(name, Args) void launch(const Args& args, Stream& stream) override;
+  ASHLAR_KERNELS(ASHLAR_LAUNCH)
+#undef ASHLAR_LAUNCH
 
  private:
   Allocator& workspace() { return allocator(MemoryKind::kWorkspace); }  // scratch of one kernel call: use ScopedBlock

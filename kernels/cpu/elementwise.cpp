@@ -37,7 +37,10 @@ namespace HWY_NAMESPACE {
 class Dropout {
  public:
   explicit Dropout(const DropoutArgs& a)
-      : args_(a), threshold_(static_cast<int32_t>(std::ceil(a.p * 0x1p24))), scale_(1.0 / (1.0 - a.p)) {}
+      : args_(a),
+        step_(a.active() ? a.step() : 0),
+        threshold_(static_cast<int32_t>(std::ceil(a.p * 0x1p24))),
+        scale_(1.0 / (1.0 - a.p)) {}
 
   /// Global index of column 0 of local row n of a tensor of width `cols`.
   uint64_t row_start(int64_t n, int64_t cols) const {
@@ -50,8 +53,7 @@ class Dropout {
   HWY_INLINE const uint32_t* words(uint64_t e, int64_t count, uint32_t* buffer) const {
     const uint64_t first = e / 4;
     const uint64_t last = (e + static_cast<uint64_t>(count) + 3) / 4;
-    philox_words(first, static_cast<int64_t>(last - first), args_.site,
-                 static_cast<uint32_t>(args_.scalars->philox_step), args_.seed, buffer);
+    philox_words(first, static_cast<int64_t>(last - first), args_.site, step_, args_.seed, buffer);
     return buffer + e % 4;
   }
 
@@ -83,16 +85,16 @@ class Dropout {
   }
 
   const DropoutArgs& args_;
+  uint32_t step_;
   int32_t threshold_;
   double scale_;
 };
 
 template <typename T>
-void residual_rows(const ResidualForward& a, int64_t row_begin, int64_t row_end) {
+void residual_rows(const ResidualForward& a, const Dropout& first, const Dropout& second, int64_t row_begin,
+                   int64_t row_end) {
   const TagOf<T> d;
   const int64_t cols = a.delta.cols;
-  const Dropout first(a.dropout);
-  const Dropout second(a.dropout2);
   const bool drop1 = a.dropout.active();
   const bool drop2 = a.delta2 && a.dropout2.active();
   alignas(64) uint32_t buffer1[kTileWords];
@@ -124,9 +126,11 @@ void residual_rows(const ResidualForward& a, int64_t row_begin, int64_t row_end)
 }
 
 void residual_forward_impl(const ResidualForward& a, int threads) {
+  const Dropout first(a.dropout);
+  const Dropout second(a.dropout2);
   with_storage("residual_forward", a.delta.dtype, [&](auto t) {
     parallel_for(threads, a.delta.rows, rows_grain(a.delta.cols, kCheapGrain),
-                 [&](int64_t begin, int64_t end) { residual_rows<decltype(t)>(a, begin, end); });
+                 [&](int64_t begin, int64_t end) { residual_rows<decltype(t)>(a, first, second, begin, end); });
   });
 }
 
@@ -211,17 +215,6 @@ HWY_INLINE void normals(const uint32_t* words, int64_t num_words, double* out) {
   }
 }
 
-/// (2 * uniform(word) - 1), exact in double.
-HWY_INLINE void uniforms(const uint32_t* words, int64_t num_words, double* out) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<uint32_t, decltype(d)> du;
-  const hn::Rebind<int32_t, decltype(d)> di;
-  for (int64_t i = 0; i < num_words; i += kLanesOf<decltype(d)>) {
-    const auto upper = hn::PromoteTo(d, hn::BitCast(di, hn::ShiftRight<8>(hn::LoadU(du, words + i))));
-    hn::StoreU(hn::MulSub(hn::Set(d, 0x1p-23), upper, hn::Set(d, 1.0)), d, out + i);
-  }
-}
-
 template <typename T>
 void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
   alignas(64) uint32_t words[kTileWords];
@@ -231,11 +224,7 @@ void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
     const int64_t take = std::min(count, kTile - skip);
     const int64_t blocks = (skip + take + 3) / 4;
     philox_words(index / 4, blocks, static_cast<uint32_t>(a.site), static_cast<uint32_t>(a.site >> 32), a.seed, words);
-    if (a.distribution == Distribution::kNormal) {
-      normals(words, 4 * blocks, values);
-    } else {
-      uniforms(words, 4 * blocks, values);
-    }
+    normals(words, 4 * blocks, values);
     if constexpr (std::is_same_v<T, float>) {
       const hn::ScalableTag<double> d;
       const hn::Rebind<float, decltype(d)> df;
@@ -277,19 +266,6 @@ HWY_EXPORT(dropout_backward_impl);
 HWY_EXPORT(copy_impl);
 HWY_EXPORT(random_fill_impl);
 
-void check_dropout(std::string_view where, const DropoutArgs& a) {
-  if (a.p < 0 || a.p >= 1) throw input_error(where, "dropout.p must be in [0, 1), got ", a.p);
-  ASHLAR_CHECK(!a.active() || a.scalars != nullptr, where, ": dropout without scalars");
-}
-
-/// value as an integer of type I, for fills of indices.
-template <typename I>
-I integer_of(double value) {
-  const I integer = static_cast<I>(value);
-  ASHLAR_CHECK(static_cast<double>(integer) == value, "fill value ", value, " is not an integer of the view's dtype");
-  return integer;
-}
-
 template <typename T>
 void fill_rows(const MutView& dst, T value, int threads) {
   // Copies of a small block: the compiler's loop over single elements is several times slower.
@@ -306,33 +282,15 @@ void fill_rows(const MutView& dst, T value, int threads) {
 
 }  // namespace
 
-void CpuBackend::residual_forward(const ResidualForward& args, Stream&) {
-  constexpr std::string_view kWhere = "residual_forward";
-  check_dropout(kWhere, args.dropout);
-  check_view(kWhere, "delta", args.delta, args.delta.rows, args.delta.cols, args.delta.dtype);
-  check_view(kWhere, "y", args.y, args.delta.rows, args.delta.cols, args.delta.dtype);
-  if (args.x) check_view(kWhere, "x", args.x, args.delta.rows, args.delta.cols, args.delta.dtype);
-  if (args.delta2) {
-    check_dropout(kWhere, args.dropout2);
-    check_view(kWhere, "delta2", args.delta2, args.delta.rows, args.delta.cols, args.delta.dtype);
-  }
+void CpuBackend::launch(const ResidualForward& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(residual_forward_impl)(args, threads_);
 }
 
-void CpuBackend::dropout_backward(const DropoutBackward& args, Stream&) {
-  constexpr std::string_view kWhere = "dropout_backward";
-  if (args.mode == GradMode::kSkip) return;
-  check_dropout(kWhere, args.dropout);
-  check_view(kWhere, "dy", args.dy, args.dy.rows, args.dy.cols, args.dy.dtype);
-  check_view(kWhere, "ddelta", args.ddelta, args.dy.rows, args.dy.cols, args.dy.dtype);
+void CpuBackend::launch(const DropoutBackward& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(dropout_backward_impl)(args, threads_);
 }
 
-void CpuBackend::copy(const Copy& args, Stream&) {
-  constexpr std::string_view kWhere = "copy";
-  if (args.mode == GradMode::kSkip) return;
-  check_view(kWhere, "src", args.src, args.src.rows, args.src.cols, args.src.dtype);
-  check_view(kWhere, "dst", args.dst, args.src.rows, args.src.cols, args.dst.dtype);
+void CpuBackend::launch(const Copy& args, Stream&) {
   if (args.src.dtype == args.dst.dtype && args.mode == GradMode::kOverwrite) {
     const int64_t size = size_of(args.src.dtype);
     for_row_pieces(threads_, args.src.rows, args.src.cols, args.src.contiguous() && args.dst.contiguous(), kCheapGrain,
@@ -346,8 +304,7 @@ void CpuBackend::copy(const Copy& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(copy_impl)(args, threads_);
 }
 
-void CpuBackend::fill(const Fill& args, Stream&) {
-  check_view("fill", "dst", args.dst, args.dst.rows, args.dst.cols, args.dst.dtype);
+void CpuBackend::launch(const Fill& args, Stream&) {
   switch (args.dst.dtype) {
     case DType::kFloat32: return fill_rows(args.dst, static_cast<float>(args.value), threads_);
     case DType::kFloat64: return fill_rows(args.dst, args.value, threads_);
@@ -356,18 +313,17 @@ void CpuBackend::fill(const Fill& args, Stream&) {
       store_rounded(args.value, &value);
       return fill_rows(args.dst, value, threads_);
     }
-    case DType::kInt32: return fill_rows(args.dst, integer_of<int32_t>(args.value), threads_);
-    case DType::kInt64: return fill_rows(args.dst, integer_of<int64_t>(args.value), threads_);
-    case DType::kUInt8: return fill_rows(args.dst, integer_of<uint8_t>(args.value), threads_);
+    case DType::kInt32: return fill_rows(args.dst, static_cast<int32_t>(args.value), threads_);
+    case DType::kInt64: return fill_rows(args.dst, static_cast<int64_t>(args.value), threads_);
+    case DType::kUInt8: return fill_rows(args.dst, static_cast<uint8_t>(args.value), threads_);
   }
 }
 
-void CpuBackend::random_fill(const RandomFill& args, Stream&) {
-  check_view("random_fill", "dst", args.dst, args.dst.rows, args.dst.cols, args.dst.dtype);
-  ASHLAR_CHECK(args.col_begin + args.dst.cols <= args.global_cols, "col_begin = ", args.col_begin,
-               " cols = ", args.dst.cols, " global_cols = ", args.global_cols);
-  HWY_DYNAMIC_DISPATCH(random_fill_impl)(args, threads_);
+void CpuBackend::launch(const SetStruct& args, Stream&) {
+  std::memcpy(args.dst.data, args.bytes.data(), static_cast<size_t>(args.size));
 }
+
+void CpuBackend::launch(const RandomFill& args, Stream&) { HWY_DYNAMIC_DISPATCH(random_fill_impl)(args, threads_); }
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

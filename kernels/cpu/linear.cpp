@@ -9,17 +9,15 @@
 
 namespace ashlar::cpu {
 
-void CpuBackend::linear_forward(const LinearForward& args, Stream&) {
+void CpuBackend::launch(const LinearForward& args, Stream&) {
   gemm_->run({.a = args.x, .b = args.w, .bias = args.bias, .c = args.y, .transpose_b = true});
 }
 
-void CpuBackend::linear_backward_input(const LinearBackwardInput& args, Stream&) {
-  if (args.mode == GradMode::kSkip) return;
+void CpuBackend::launch(const LinearBackwardInput& args, Stream&) {
   gemm_->run({.a = args.dy, .b = args.w, .bias = {}, .c = args.dx, .accumulate = args.mode == GradMode::kAccumulate});
 }
 
-void CpuBackend::linear_backward_weight(const LinearBackwardWeight& args, Stream&) {
-  if (args.mode == GradMode::kSkip) return;
+void CpuBackend::launch(const LinearBackwardWeight& args, Stream&) {
   const bool accumulate = args.mode == GradMode::kAccumulate;
   // 1. dw
   if (args.dw) {

@@ -1,6 +1,7 @@
-// Cross-entropy over (a slice of) the vocabulary: row maxima, sums of exponentials, the loss, the gradient of logits.
-// Each part is one sweep over the logits: reads 4 B an element (fp32), the gradient also writes 2 or 4 B; one
-// exponential (about 20 flops) an element. Memory-bound with AVX-512, near it with AVX2. Threads take whole rows.
+// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits.
+// Statistics sweep a row for its maximum and then, mostly from cache, for its sum of exponentials; the gradient is one
+// more sweep that also writes 2 or 4 B an element. Each reads 4 B (fp32) and takes one exponential (about 20 flops) an
+// element. Memory-bound with AVX-512, near it with AVX2. Threads take whole rows.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -20,10 +21,13 @@
 #define ASHLAR_KERNELS_CPU_LOSS_ONCE
 namespace ashlar::cpu {
 
+/// Row n's target, below 0 where the row does not count.
+inline int32_t target_of(const LossShape& shape, int64_t n) { return row_of<int32_t>(shape.targets, 0)[n]; }
+
 /// The target's column in this slice, or -1.
 inline int64_t target_column(const LossShape& shape, int64_t n) {
-  const int64_t column = shape.targets[n] - shape.vocab_begin;
-  return shape.targets[n] >= 0 && column >= 0 && column < shape.valid_cols ? column : -1;
+  const int64_t target = target_of(shape, n), column = target - shape.vocab_begin;
+  return target >= 0 && column >= 0 && column < shape.valid_cols ? column : -1;
 }
 
 }  // namespace ashlar::cpu
@@ -40,63 +44,49 @@ void with_logits(const ConstView& logits, const F& f) {
   return f(float());
 }
 
-void loss_row_max_impl(const LossRowMax& a, int threads) {
-  with_logits(a.logits, [&](auto t) {
-    using A = decltype(t);
-    const TagOf<A> d;
-    const auto scale = hn::Set(d, static_cast<A>(a.shape.logit_scale));
-    parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const A* z = row_of<A>(a.logits, n);
-        const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
-        // max(z, acc) drops a NaN; it comes back in the row's sum.
-        static_cast<A*>(a.row_max.data)[n] =
-            reduce_lanes(d, a.shape.valid_cols, lowest, MaxOp(), [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
-              return hn::Max(hn::Mul(load(d, z + c, part), scale), acc);
-            });
-      }
-    });
-  });
-}
-
-void loss_row_sums_impl(const LossRowSums& a, int threads) {
+template <typename A>
+void row_stats(const LossRowStats& a, int64_t n) {
   constexpr int64_t kBlock = 4096;  // fp32 sums of so many columns are added in double
+  const TagOf<A> d;
+  const auto scale = hn::Set(d, static_cast<A>(a.shape.logit_scale));
+  const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
+  const A* z = row_of<A>(a.logits, n);
+  // 1. max(z, acc) drops a NaN; it comes back in the row's sum.
+  const A row_max = reduce_lanes(d, a.shape.valid_cols, lowest, MaxOp(),
+                                 [&](auto acc, int64_t c, auto part)
+                                     ASHLAR_SIMD { return hn::Max(hn::Mul(load(d, z + c, part), scale), acc); });
+  // 2. a row without a finite logit sums to 0 and not to exp(-inf + inf); a NaN still shows
+  const auto shift = hn::Set(d, row_max == -std::numeric_limits<A>::infinity() ? A{0} : row_max);
+  double sum = 0;
+  for (int64_t first = 0; first < a.shape.valid_cols; first += kBlock) {
+    sum += sum_lanes(d, std::min(kBlock, a.shape.valid_cols - first), [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
+      return hn::Add(acc, exp_below_88(d, hn::MulSub(load(d, z + first + c, part), scale, shift)));
+    });
+  }
+  const int64_t target = target_column(a.shape, n);
+  static_cast<A*>(a.row_max.data)[n] = row_max;
+  static_cast<A*>(a.row_sum.data)[n] = static_cast<A>(sum);
+  static_cast<A*>(a.target_logit.data)[n] = target < 0 ? A{0} : z[target] * static_cast<A>(a.shape.logit_scale);
+}
+
+void loss_row_stats_impl(const LossRowStats& a, int threads) {
   with_logits(a.logits, [&](auto t) {
-    using A = decltype(t);
-    const TagOf<A> d;
-    const auto scale = hn::Set(d, static_cast<A>(a.shape.logit_scale));
     parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kDearGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const A row_max = static_cast<const A*>(a.row_max.data)[n];
-        const auto row_max_v = hn::Set(d, row_max);
-        double sum = 0;
-        for (int64_t first = 0; first < a.shape.valid_cols; first += kBlock) {
-          const A* z = row_of<A>(a.logits, n) + first;
-          sum += sum_lanes(d, std::min(kBlock, a.shape.valid_cols - first),
-                           [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
-                             const auto shifted = hn::MulSub(load(d, z + c, part), scale, row_max_v);
-                             return hn::Add(acc, exp_below_88(d, shifted));
-                           });
-        }
-        static_cast<A*>(a.row_sum.data)[n] = static_cast<A>(sum);
-        const int64_t target = target_column(a.shape, n);
-        static_cast<A*>(a.target_logit.data)[n] =
-            target < 0 ? A{0} : row_of<A>(a.logits, n)[target] * static_cast<A>(a.shape.logit_scale);
-      }
+      for (int64_t n = begin; n < end; ++n) row_stats<decltype(t)>(a, n);
     });
   });
 }
 
+/// `unit`: the gradient of a logit whose softmax is one.
 template <typename A, typename T>
-void loss_backward_rows(const LossBackward& a, int64_t begin, int64_t end) {
+void loss_backward_rows(const LossBackward& a, double unit, int64_t begin, int64_t end) {
   const TagOf<A> d;
   const int64_t valid_cols = a.shape.valid_cols;
-  const double unit = a.shape.logit_scale * a.scalars->inv_valid_tokens;
   const auto scale = hn::Set(d, static_cast<A>(a.shape.logit_scale));
   for (int64_t n = begin; n < end; ++n) {
     const A* z = row_of<A>(a.logits, n);
     T* out = row_of<T>(a.dlogits, n);
-    if (a.shape.targets[n] < 0) {
+    if (target_of(a.shape, n) < 0) {
       std::fill_n(out, a.dlogits.cols, T());
       continue;
     }
@@ -121,13 +111,14 @@ void loss_backward_rows(const LossBackward& a, int64_t begin, int64_t end) {
 }
 
 void loss_backward_impl(const LossBackward& a, int threads) {
+  const double unit = a.shape.logit_scale * struct_of<StepScalars>(a.scalars).inv_valid_tokens;
   with_logits(a.logits, [&](auto t) {
     using A = decltype(t);
     parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kDearGrain), [&](int64_t begin, int64_t end) {
       if (a.dlogits.dtype == DType::kBFloat16) {
-        if constexpr (std::is_same_v<A, float>) loss_backward_rows<A, BF16>(a, begin, end);
+        if constexpr (std::is_same_v<A, float>) loss_backward_rows<A, BF16>(a, unit, begin, end);
       } else {
-        loss_backward_rows<A, A>(a, begin, end);
+        loss_backward_rows<A, A>(a, unit, begin, end);
       }
     });
   });
@@ -141,20 +132,19 @@ HWY_AFTER_NAMESPACE();
 namespace ashlar::cpu {
 namespace {
 
-HWY_EXPORT(loss_row_max_impl);
-HWY_EXPORT(loss_row_sums_impl);
+HWY_EXPORT(loss_row_stats_impl);
 HWY_EXPORT(loss_backward_impl);
 
-void check_shape(std::string_view where, const ConstView& logits, const LossShape& shape) {
-  if (shape.softcap != 0) {
-    throw input_error(where, "softcap = ", shape.softcap, " is not served by the cpu backend; set it to 0 (none)");
+template <typename A>
+void rescale_rows(const LossRescale& a) {
+  const A* local = static_cast<const A*>(a.local_max.data);
+  const A* global = static_cast<const A*>(a.global_max.data);
+  A* sum = static_cast<A*>(a.row_sum.data);
+  for (int64_t n = 0; n < a.row_sum.size(); ++n) {
+    // Without a finite logit in this slice the sum is 0, or NaN: either stays.
+    if (local[n] == -std::numeric_limits<A>::infinity()) continue;
+    sum[n] = static_cast<A>(sum[n] * std::exp(static_cast<double>(local[n]) - static_cast<double>(global[n])));
   }
-  ASHLAR_CHECK(logits.dtype == DType::kFloat32 || logits.dtype == DType::kFloat64, where, ": logits hold ",
-               name_of(logits.dtype));
-  check_view(where, "logits", logits, logits.rows, logits.cols, logits.dtype);
-  ASHLAR_CHECK(shape.valid_cols >= 0 && shape.valid_cols <= logits.cols, where, ": valid_cols = ", shape.valid_cols,
-               " cols = ", logits.cols);
-  ASHLAR_CHECK(shape.targets != nullptr || logits.rows == 0, where, ": targets are absent");
 }
 
 template <typename A>
@@ -162,9 +152,9 @@ void reduce_rows(const LossReduce& a) {
   const A* row_max = static_cast<const A*>(a.row_max.data);
   const A* row_sum = static_cast<const A*>(a.row_sum.data);
   const A* target_logit = static_cast<const A*>(a.target_logit.data);
-  LossStats& stats = *a.stats;
+  LossStats& stats = struct_of<LossStats>(a.stats);
   for (int64_t n = 0; n < a.row_max.size(); ++n) {
-    if (a.shape.targets[n] < 0) continue;
+    if (target_of(a.shape, n) < 0) continue;
     const double lse = row_max[n] + std::log(static_cast<double>(row_sum[n]));
     stats.loss += lse - target_logit[n];
     stats.z_loss += a.z_coef * lse * lse;
@@ -175,51 +165,29 @@ void reduce_rows(const LossReduce& a) {
   }
 }
 
+void check_logits(std::string_view where, const ConstView& logits) {
+  if (logits.dtype == accumulate_dtype(logits.dtype)) return;
+  throw input_error(where, "logits of ", name_of(logits.dtype), " are not supported by the cpu backend; keep them in ",
+                    name_of(accumulate_dtype(logits.dtype)));
+}
+
 }  // namespace
 
-void CpuBackend::loss_row_max(const LossRowMax& args, Stream&) {
-  constexpr std::string_view kWhere = "loss_row_max";
-  check_shape(kWhere, args.logits, args.shape);
-  check_vector(kWhere, "row_max", args.row_max, args.logits.rows, args.logits.dtype);
-  HWY_DYNAMIC_DISPATCH(loss_row_max_impl)(args, threads_);
+void CpuBackend::launch(const LossRowStats& args, Stream&) {
+  check_logits("loss_row_stats", args.logits);
+  HWY_DYNAMIC_DISPATCH(loss_row_stats_impl)(args, threads_);
 }
 
-void CpuBackend::loss_row_sums(const LossRowSums& args, Stream&) {
-  constexpr std::string_view kWhere = "loss_row_sums";
-  check_shape(kWhere, args.logits, args.shape);
-  check_vector(kWhere, "row_max", args.row_max, args.logits.rows, args.logits.dtype);
-  check_vector(kWhere, "row_sum", args.row_sum, args.logits.rows, args.logits.dtype);
-  check_vector(kWhere, "target_logit", args.target_logit, args.logits.rows, args.logits.dtype);
-  HWY_DYNAMIC_DISPATCH(loss_row_sums_impl)(args, threads_);
+void CpuBackend::launch(const LossRescale& args, Stream&) {
+  return args.row_sum.dtype == DType::kFloat64 ? rescale_rows<double>(args) : rescale_rows<float>(args);
 }
 
-void CpuBackend::loss_reduce(const LossReduce& args, Stream&) {
-  constexpr std::string_view kWhere = "loss_reduce";
-  if (args.shape.softcap != 0) {
-    throw input_error(kWhere, "softcap = ", args.shape.softcap,
-                      " is not served by the cpu backend; set it to 0 (none)");
-  }
-  ASHLAR_CHECK(args.stats != nullptr, "stats are absent");
-  ASHLAR_CHECK(args.shape.targets != nullptr || args.row_max.size() == 0, "targets are absent");
-  check_vector(kWhere, "row_sum", args.row_sum, args.row_max.size(), args.row_max.dtype);
-  check_vector(kWhere, "target_logit", args.target_logit, args.row_max.size(), args.row_max.dtype);
-  if (args.row_max.dtype == DType::kFloat64) {
-    reduce_rows<double>(args);
-  } else {
-    check_vector(kWhere, "row_max", args.row_max, args.row_max.size(), DType::kFloat32);
-    reduce_rows<float>(args);
-  }
+void CpuBackend::launch(const LossReduce& args, Stream&) {
+  return args.row_max.dtype == DType::kFloat64 ? reduce_rows<double>(args) : reduce_rows<float>(args);
 }
 
-void CpuBackend::loss_backward(const LossBackward& args, Stream&) {
-  constexpr std::string_view kWhere = "loss_backward";
-  check_shape(kWhere, args.logits, args.shape);
-  check_vector(kWhere, "row_max", args.row_max, args.logits.rows, args.logits.dtype);
-  check_vector(kWhere, "row_sum", args.row_sum, args.logits.rows, args.logits.dtype);
-  ASHLAR_CHECK(accumulate_dtype(args.dlogits.dtype) == args.logits.dtype, "dlogits hold ", name_of(args.dlogits.dtype),
-               ", logits ", name_of(args.logits.dtype));
-  check_view(kWhere, "dlogits", args.dlogits, args.logits.rows, args.logits.cols, args.dlogits.dtype);
-  ASHLAR_CHECK(args.scalars != nullptr, "scalars are absent");
+void CpuBackend::launch(const LossBackward& args, Stream&) {
+  check_logits("loss_backward", args.logits);
   HWY_DYNAMIC_DISPATCH(loss_backward_impl)(args, threads_);
 }
 

@@ -279,21 +279,6 @@ HWY_EXPORT(norm_apply_impl);
 HWY_EXPORT(norm_backward_row_sums_impl);
 HWY_EXPORT(norm_backward_apply_impl);
 
-void check_row_vector(std::string_view where, std::string_view name, const ConstView& v, const ConstView& x,
-                      bool required) {
-  if (v || required) check_vector(where, name, v, x.rows, accumulate_dtype(x.dtype));
-}
-
-void check_params(std::string_view where, const ConstView& x, const ConstView& gamma, const ConstView& beta) {
-  if (gamma) check_vector(where, "gamma", gamma, x.cols, x.dtype);
-  if (beta) check_vector(where, "beta", beta, x.cols, x.dtype);
-}
-
-void check_param_grads(std::string_view where, const ConstView& x, const MutView& dgamma, const MutView& dbeta) {
-  if (dgamma) check_vector(where, "dgamma", dgamma, x.cols, accumulate_dtype(x.dtype));
-  if (dbeta) check_vector(where, "dbeta", dbeta, x.cols, accumulate_dtype(x.dtype));
-}
-
 int64_t partials_bytes(const NormBackwardApply& a) {
   if (a.param_mode == GradMode::kSkip || (!a.dgamma && !a.dbeta)) return 0;
   return num_blocks(a.x.rows) * 2 * a.x.cols * size_of(accumulate_dtype(a.x.dtype));
@@ -301,56 +286,20 @@ int64_t partials_bytes(const NormBackwardApply& a) {
 
 }  // namespace
 
-void CpuBackend::norm_forward(const NormForward& args, Stream&) {
-  constexpr std::string_view kWhere = "norm_forward";
-  const bool layernorm = args.type == NormType::kLayerNorm;
-  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
-  check_view(kWhere, "y", args.y, args.x.rows, args.x.cols, args.x.dtype);
-  check_params(kWhere, args.x, args.gamma, args.beta);
-  check_row_vector(kWhere, "mean", args.mean, args.x, layernorm);
-  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
-  HWY_DYNAMIC_DISPATCH(norm_forward_impl)(args, threads_);
-}
+void CpuBackend::launch(const NormForward& args, Stream&) { HWY_DYNAMIC_DISPATCH(norm_forward_impl)(args, threads_); }
 
-void CpuBackend::norm_row_stats(const NormRowStats& args, Stream&) {
-  constexpr std::string_view kWhere = "norm_row_stats";
-  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
-  check_row_vector(kWhere, "center", args.center, args.x, false);
-  check_row_vector(kWhere, "sum", args.sum, args.x, false);
-  check_row_vector(kWhere, "sum_squares", args.sum_squares, args.x, false);
+void CpuBackend::launch(const NormRowStats& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(norm_row_stats_impl)(args, threads_);
 }
 
-void CpuBackend::norm_apply(const NormApply& args, Stream&) {
-  constexpr std::string_view kWhere = "norm_apply";
-  check_view(kWhere, "x", args.x, args.x.rows, args.x.cols, args.x.dtype);
-  check_view(kWhere, "y", args.y, args.x.rows, args.x.cols, args.x.dtype);
-  check_params(kWhere, args.x, args.gamma, args.beta);
-  check_row_vector(kWhere, "mean", args.mean, args.x, false);
-  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
-  HWY_DYNAMIC_DISPATCH(norm_apply_impl)(args, threads_);
-}
+void CpuBackend::launch(const NormApply& args, Stream&) { HWY_DYNAMIC_DISPATCH(norm_apply_impl)(args, threads_); }
 
-void CpuBackend::norm_backward_row_sums(const NormBackwardRowSums& args, Stream&) {
-  constexpr std::string_view kWhere = "norm_backward_row_sums";
-  check_view(kWhere, "dy", args.dy, args.x.rows, args.x.cols, args.x.dtype);
-  check_params(kWhere, args.x, args.gamma, {});
-  check_row_vector(kWhere, "mean", args.mean, args.x, false);
-  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
-  check_row_vector(kWhere, "sum_h", args.sum_h, args.x, false);
-  check_row_vector(kWhere, "sum_hx", args.sum_hx, args.x, true);
+void CpuBackend::launch(const NormBackwardRowSums& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(norm_backward_row_sums_impl)(args, threads_);
 }
 
-void CpuBackend::norm_backward(const NormBackward& args, Stream&) {
-  constexpr std::string_view kWhere = "norm_backward";
+void CpuBackend::launch(const NormBackward& args, Stream&) {
   const bool layernorm = args.type == NormType::kLayerNorm;
-  check_view(kWhere, "dy", args.dy, args.x.rows, args.x.cols, args.x.dtype);
-  if (args.dx_mode != GradMode::kSkip) check_view(kWhere, "dx", args.dx, args.x.rows, args.x.cols, args.x.dtype);
-  check_params(kWhere, args.x, args.gamma, {});
-  check_row_vector(kWhere, "mean", args.mean, args.x, layernorm);
-  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
-  check_param_grads(kWhere, args.x, args.dgamma, args.dbeta);
   const NormBackwardApply apply{.dy = args.dy,
                                 .x = args.x,
                                 .gamma = args.gamma,
@@ -369,17 +318,7 @@ void CpuBackend::norm_backward(const NormBackward& args, Stream&) {
   HWY_DYNAMIC_DISPATCH(norm_backward_apply_impl)(apply, layernorm, threads_, partials.data());
 }
 
-void CpuBackend::norm_backward_apply(const NormBackwardApply& args, Stream&) {
-  constexpr std::string_view kWhere = "norm_backward_apply";
-  check_view(kWhere, "dy", args.dy, args.x.rows, args.x.cols, args.x.dtype);
-  if (args.dx_mode != GradMode::kSkip) check_view(kWhere, "dx", args.dx, args.x.rows, args.x.cols, args.x.dtype);
-  check_params(kWhere, args.x, args.gamma, {});
-  check_row_vector(kWhere, "mean", args.mean, args.x, false);
-  check_row_vector(kWhere, "rstd", args.rstd, args.x, true);
-  check_row_vector(kWhere, "sum_h", args.sum_h, args.x, false);
-  check_row_vector(kWhere, "sum_hx", args.sum_hx, args.x, true);
-  check_param_grads(kWhere, args.x, args.dgamma, args.dbeta);
-  ASHLAR_CHECK(args.c_total >= args.x.cols, kWhere, ": c_total = ", args.c_total, " below cols = ", args.x.cols);
+void CpuBackend::launch(const NormBackwardApply& args, Stream&) {
   const ScopedBlock partials(workspace(), partials_bytes(args));
   HWY_DYNAMIC_DISPATCH(norm_backward_apply_impl)(args, static_cast<bool>(args.sum_h), threads_, partials.data());
 }

@@ -23,10 +23,10 @@ namespace HWY_NAMESPACE {
 template <typename A, typename W>
 void adamw_piece(const AdamW& a, const AdamWSegment& segment, int64_t begin, int64_t end, W* weights) {
   const TagOf<A> d;
-  const StepScalars& s = *a.scalars;
+  const StepScalars& s = struct_of<StepScalars>(a.scalars);
   const double lr = s.lr * segment.lr_multiplier;
   const auto set = [&](double value) HWY_ATTR { return hn::Set(d, static_cast<A>(value)); };
-  const auto clip = set(s.clip_scale);
+  const auto clip = set(struct_of<ClipState>(a.clip).clip_scale);
   const auto beta1 = set(a.beta1);
   const auto beta2 = set(a.beta2);
   const auto rest1 = set(1 - a.beta1);
@@ -122,39 +122,12 @@ HWY_EXPORT(sum_squares_impl);
 
 }  // namespace
 
-void CpuBackend::adamw(const AdamW& args, Stream&) {
-  constexpr std::string_view kWhere = "adamw";
-  ASHLAR_CHECK(args.scalars != nullptr, kWhere, ": scalars are absent");
-  if (args.scalars->skip) return;
-  const DType dtype = args.master.dtype;
-  const int64_t size = args.master.size();
-  ASHLAR_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, kWhere, ": master holds ", name_of(dtype));
-  check_vector(kWhere, "grad", args.grad, size, dtype);
-  check_vector(kWhere, "master", args.master, size, dtype);
-  check_vector(kWhere, "m", args.m, size, dtype);
-  check_vector(kWhere, "v", args.v, size, dtype);
-  if (args.weights) {
-    check_vector(kWhere, "weights", args.weights, size, args.weights.dtype);
-    ASHLAR_CHECK(accumulate_dtype(args.weights.dtype) == dtype, kWhere, ": weights hold ", name_of(args.weights.dtype),
-                 ", master ", name_of(dtype));
-  }
-  int64_t previous_end = 0;
-  for (const AdamWSegment& segment : args.segments) {
-    ASHLAR_CHECK(segment.offset >= previous_end && segment.size >= 0 && segment.offset + segment.size <= size, kWhere,
-                 ": segments must ascend inside the slab of ", size, ", got offset ", segment.offset, " size ",
-                 segment.size, " after ", previous_end);
-    previous_end = segment.offset + segment.size;
-  }
+void CpuBackend::launch(const AdamW& args, Stream&) {
+  if (struct_of<ClipState>(args.clip).skip != 0) return;
   HWY_DYNAMIC_DISPATCH(adamw_impl)(args, threads_);
 }
 
-void CpuBackend::sum_squares(const SumSquares& args, Stream&) {
-  constexpr std::string_view kWhere = "sum_squares";
-  check_vector(kWhere, "x", args.x, args.x.size(), args.x.dtype);
-  check_vector(kWhere, "partials", args.partials, (args.x.size() + SumSquares::kChunk - 1) / SumSquares::kChunk,
-               DType::kFloat64);
-  HWY_DYNAMIC_DISPATCH(sum_squares_impl)(args, threads_);
-}
+void CpuBackend::launch(const SumSquares& args, Stream&) { HWY_DYNAMIC_DISPATCH(sum_squares_impl)(args, threads_); }
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

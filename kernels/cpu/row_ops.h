@@ -48,24 +48,6 @@ inline double widen(float v) { return v; }
 inline double widen(double v) { return v; }
 inline double widen(BF16 v) { return static_cast<double>(static_cast<float>(v)); }
 
-/// Invariants that callers keep: a view of the shape and dtype that the contract names.
-inline void check_view(std::string_view where, std::string_view name, const ConstView& v, int64_t rows, int64_t cols,
-                       DType dtype) {
-  ASHLAR_CHECK(v.data != nullptr || rows * cols == 0, where, ": ", name, " is absent");
-  ASHLAR_CHECK(v.rows == rows && v.cols == cols, where, ": ", name, " is [", v.rows, ", ", v.cols, "], expected [",
-               rows, ", ", cols, "]");
-  ASHLAR_CHECK(v.dtype == dtype, where, ": ", name, " holds ", name_of(v.dtype), ", expected ", name_of(dtype));
-  ASHLAR_CHECK(v.rows <= 1 || v.stride >= v.cols, where, ": ", name, " has stride ", v.stride, " below cols ", v.cols);
-}
-
-/// A vector [n] given as one row or one column.
-inline void check_vector(std::string_view where, std::string_view name, const ConstView& v, int64_t n, DType dtype) {
-  ASHLAR_CHECK(v.data != nullptr || n == 0, where, ": ", name, " is absent");
-  ASHLAR_CHECK(v.size() == n && v.contiguous(), where, ": ", name, " is [", v.rows, ", ", v.cols,
-               "], expected a contiguous vector of ", n);
-  ASHLAR_CHECK(v.dtype == dtype, where, ": ", name, " holds ", name_of(v.dtype), ", expected ", name_of(dtype));
-}
-
 /// Typed row n of a view whose dtype has been checked.
 template <typename T>
 const T* row_of(const ConstView& v, int64_t n) {

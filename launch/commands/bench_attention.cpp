@@ -104,7 +104,7 @@ class Problem {
     shape.dropout = {.p = dropout,
                      .seed = 1,
                      .site = 1,
-                     .scalars = &scalars_,
+                     .scalars = {&scalars_, DType::kUInt8, 1, sizeof(StepScalars), sizeof(StepScalars)},
                      .first_sample = 0,
                      .sequence_length = s.T,
                      .heads = s.H};

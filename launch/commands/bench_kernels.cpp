@@ -147,16 +147,25 @@ class Bench {
   MutView matrix(DType dtype, int64_t rows, int64_t cols, double scale = 1) {
     blocks_.emplace_back(backend_.allocator(MemoryKind::kActivations), rows * cols * size_of(dtype));
     const MutView view{blocks_.back().data(), dtype, rows, cols, cols};
-    backend_.random_fill({.dst = view,
-                          .distribution = Distribution::kUniform,
-                          .scale = scale,
-                          .seed = 1,
-                          .site = blocks_.size(),
-                          .global_cols = cols},
+    backend_.random_fill({.dst = view, .scale = scale, .seed = 1, .site = blocks_.size(), .global_cols = cols},
                          stream_);
     return view;
   }
   MutView matrix(int64_t rows, int64_t cols) { return matrix(dtype_, rows, cols); }
+  ConstView integers(const std::vector<int32_t>& values) {
+    const auto n = static_cast<int64_t>(values.size());
+    blocks_.emplace_back(backend_.allocator(MemoryKind::kActivations), n * size_of(DType::kInt32));
+    const MutView view{blocks_.back().data(), DType::kInt32, 1, n, n};
+    backend_.copy_from_host(values.data(), view, stream_);
+    return view;
+  }
+  template <typename T>
+  MutView structure(const T& value) {
+    blocks_.emplace_back(backend_.allocator(MemoryKind::kActivations), sizeof(T));
+    const MutView view{blocks_.back().data(), DType::kUInt8, 1, sizeof(T), sizeof(T)};
+    backend_.set_struct(SetStruct::of(value, view), stream_);
+    return view;
+  }
 
   /// `views` are what the kernel must read or write once; one that it reads and writes stands twice.
   void time(const std::string& name, std::initializer_list<ConstView> views, const std::function<void()>& call) {
@@ -251,11 +260,12 @@ class Bench {
     const MutView cos = matrix(acc_, s_.N, dims / 2), sin = matrix(acc_, s_.N, dims / 2);
     std::vector<int32_t> positions(static_cast<size_t>(s_.N));
     std::iota(positions.begin(), positions.end(), 0);
+    const ConstView rows = integers(positions);
     for (const bool half : {true, false}) {
       time(half ? "rope_half" : "rope_interleaved", {x, y}, [&] {
         backend_.rope({.x = x,
                        .y = y,
-                       .positions = positions.data(),
+                       .positions = rows,
                        .cos = cos,
                        .sin = sin,
                        .heads = 3 * s_.heads,
@@ -276,16 +286,15 @@ class Bench {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
                      [&](int32_t a, int32_t b) { return ids[static_cast<size_t>(a)] < ids[static_cast<size_t>(b)]; });
+    const ConstView id_rows = integers(ids), sorted = integers(order);
     time("embedding_forward", {out, out},
-         [&] { backend_.embedding_forward({.ids = ids.data(), .table = table, .out = out}, stream_); });
+         [&] { backend_.embedding_forward({.ids = id_rows, .table = table, .out = out}, stream_); });
     const ConstView named{nullptr, acc_, std::min(s_.N, s_.V), s_.C, s_.C};
-    time("embedding_backward", {out, named, named}, [&] {
-      backend_.embedding_backward({.ids = ids.data(), .order = order.data(), .dy = out, .dtable = dtable}, stream_);
-    });
+    time("embedding_backward", {out, named, named},
+         [&] { backend_.embedding_backward({.ids = id_rows, .order = sorted, .dy = out, .dtable = dtable}, stream_); });
     time("embedding_backward_first", {out, dtable}, [&] {
       backend_.embedding_backward(
-          {.ids = ids.data(), .order = order.data(), .dy = out, .dtable = dtable, .mode = GradMode::kOverwrite},
-          stream_);
+          {.ids = id_rows, .order = sorted, .dy = out, .dtable = dtable, .mode = GradMode::kOverwrite}, stream_);
     });
   }
 
@@ -296,19 +305,17 @@ class Bench {
     std::vector<int32_t> targets(static_cast<size_t>(n));
     for (size_t i = 0; i < targets.size(); ++i)
       targets[i] = static_cast<int32_t>((i * 7919) % static_cast<size_t>(s_.V));
-    const LossShape shape{.targets = targets.data(), .vocab_begin = 0, .valid_cols = s_.V};
-    const StepScalars scalars{.inv_valid_tokens = 1.0 / static_cast<double>(n)};
-    LossStats stats;
-    time("loss_row_max", {logits},
-         [&] { backend_.loss_row_max({.logits = logits, .row_max = row_max, .shape = shape}, stream_); });
-    time("loss_row_sums", {logits}, [&] {
-      backend_.loss_row_sums(
+    const LossShape shape{.targets = integers(targets), .vocab_begin = 0, .valid_cols = s_.V};
+    const ConstView scalars = structure(StepScalars{.inv_valid_tokens = 1.0 / static_cast<double>(n)});
+    const MutView stats = structure(LossStats{});
+    time("loss_row_stats", {logits}, [&] {
+      backend_.loss_row_stats(
           {.logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
           stream_);
     });
     time("loss_reduce", {row_max, row_sum, target_logit}, [&] {
       backend_.loss_reduce(
-          {.row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape, .stats = &stats},
+          {.row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape, .stats = stats},
           stream_);
     });
     time("loss_backward", {logits, dlogits}, [&] {
@@ -317,7 +324,7 @@ class Bench {
                               .row_sum = row_sum,
                               .dlogits = dlogits,
                               .shape = shape,
-                              .scalars = &scalars},
+                              .scalars = scalars},
                              stream_);
     });
   }
@@ -325,8 +332,8 @@ class Bench {
   void elementwise() {
     const MutView x = matrix(s_.N, s_.C), delta = matrix(s_.N, s_.C), y = matrix(s_.N, s_.C),
                   wide = matrix(acc_, s_.N, s_.C);
-    const StepScalars scalars;
-    const DropoutArgs dropout{.p = 0.1, .seed = 1, .site = 2, .scalars = &scalars, .sequence_length = s_.N};
+    const ConstView scalars = structure(StepScalars{});
+    const DropoutArgs dropout{.p = 0.1, .seed = 1, .site = 2, .scalars = scalars, .sequence_length = s_.N};
     time("residual", {x, delta, y}, [&] {
       backend_.residual_forward({.x = x, .delta = delta, .delta2 = {}, .y = y, .dropout = {}, .dropout2 = {}}, stream_);
     });
@@ -349,7 +356,7 @@ class Bench {
     const MutView weights = acc_ == dtype_ ? MutView{} : matrix(1, size);
     const MutView partials = matrix(DType::kFloat64, 1, (size + SumSquares::kChunk - 1) / SumSquares::kChunk);
     backend_.fill({.dst = v, .value = 1}, stream_);
-    const StepScalars scalars{.lr = 1e-4};
+    const ConstView scalars = structure(StepScalars{.lr = 1e-4}), clip = structure(ClipState{});
     const std::vector<AdamWSegment> segments = {{.offset = 0, .size = size, .weight_decay = 0.1}};
     time("adamw", {grad, master, master, m, m, v, v, weights}, [&] {
       backend_.adamw({.grad = grad,
@@ -358,16 +365,14 @@ class Bench {
                       .v = v,
                       .weights = weights,
                       .segments = segments,
-                      .scalars = &scalars},
+                      .scalars = scalars,
+                      .clip = clip},
                      stream_);
     });
     time("sum_squares", {grad}, [&] { backend_.sum_squares({.x = grad, .partials = partials}, stream_); });
     const MutView fresh = weights ? weights : m;
-    for (const Distribution d : {Distribution::kNormal, Distribution::kUniform}) {
-      time(d == Distribution::kNormal ? "random_normal" : "random_uniform", {fresh}, [&] {
-        backend_.random_fill({.dst = fresh, .distribution = d, .seed = 1, .site = 2, .global_cols = size}, stream_);
-      });
-    }
+    time("random_normal", {fresh},
+         [&] { backend_.random_fill({.dst = fresh, .seed = 1, .site = 2, .global_cols = size}, stream_); });
   }
 
   const Options& options_;

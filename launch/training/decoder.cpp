@@ -19,7 +19,7 @@ struct Tokens {
     positions = ctx.empty(DType::kInt32, {n});
     ctx.backend.copy_from_host(tokens.data(), ids.mut_view(), ctx.stream);
     ctx.backend.copy_from_host(at.data(), positions.mut_view(), ctx.stream);
-    view = {.B = 1, .T = n, .ids = ids.view().as<int32_t>(), .positions = positions.view().as<int32_t>()};
+    view = {.B = 1, .T = n, .ids = ids.view(), .positions = positions.view()};
   }
 };
 

@@ -4,12 +4,12 @@
 
 namespace ashlar::training {
 
-const int32_t* DeviceBatch::put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values) {
-  if (values.empty()) return nullptr;
+ConstView DeviceBatch::put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values) {
+  if (values.empty()) return {};
   const int64_t n = static_cast<int64_t>(values.size());
   if (!at || at.size() != n) at = ctx.empty(DType::kInt32, {n});
   ctx.backend.copy_from_host(values.data(), at.mut_view(), ctx.stream);
-  return at.view().as<int32_t>();
+  return at.view();
 }
 
 void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {

@@ -18,7 +18,7 @@ class DeviceBatch {
   const model::BatchView& view() const { return micro_batch_.view; }
 
  private:
-  const int32_t* put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values);
+  ConstView put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values);
 
   Tensor ids_, targets_, positions_, doc_start_, order_, position_order_;
   std::vector<int32_t> sorted_positions_, counts_;

@@ -20,13 +20,13 @@ double divisor_of(const StepCounts& counts) { return static_cast<double>(std::ma
 Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineOptions& options)
     : options_(options),
       mesh_(mesh),
-      ctx_{.backend = backend,
-           .stream = stream,
-           .dtype = options.dtype,
-           .recompute = options.recompute,
-           .scalars = &scalars_},
+      ctx_{.backend = backend, .stream = stream, .dtype = options.dtype, .recompute = options.recompute, .scalars = {}},
+      device_scalars_(ctx_.make_struct(scalars_)),
+      clip_(ctx_.make_struct(ClipState{})),
+      stats_(ctx_.make_struct(LossStats{})),
       tp_{.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = options.sequence_parallel},
       schedules_(mesh.at().pipeline) {
+  ctx_.scalars = device_scalars_.view();
   const int64_t stages = mesh.shape().pipeline;
   const pipeline::Partition cut = partition_of(
       options_.model,
@@ -87,7 +87,8 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
   }
   Ctx ctx = ctx_;
   ctx.dropout.seed = options_.seed;
-  pipeline::ChunkRunner runner(ctx, chunks_, batches, stats, std::move(hooks));
+  ctx.set_struct(stats, stats_);
+  pipeline::ChunkRunner runner(ctx, chunks_, batches, stats_.mut_view(), std::move(hooks));
   pipeline::execute(ctx, {.spec = spec,
                           .actions = schedules_.of(spec),
                           .stages = mesh_.pipeline(),
@@ -95,6 +96,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
                           .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
                           .before = options_.before_action,
                           .after = training ? options_.after_action : nullptr});
+  stats = ctx.read_struct<LossStats>(stats_);
 }
 
 StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batches) const {
@@ -112,6 +114,7 @@ LossStats Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, 
   // 1. One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
   scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
   scalars_.philox_step = static_cast<uint64_t>(step);
+  ctx_.set_struct(scalars_, device_scalars_);
 
   // 2. Gradients: over micro-batches, then replicas, then whoever holds the same tensor.
   LossStats stats;
@@ -186,9 +189,10 @@ void Engine::update(StepResult& result, int64_t step, double lr) {
   scalars_.beta1_correction = 1 - std::pow(o.beta1, t);
   scalars_.beta2_correction = 1 - std::pow(o.beta2, t);
   result.clip_scale = options_.clip > 0 && result.grad_norm > options_.clip ? options_.clip / result.grad_norm : 1.0;
-  scalars_.clip_scale = result.clip_scale;
+  ctx_.set_struct(scalars_, device_scalars_);
+  ctx_.set_struct(ClipState{.norm = result.grad_norm, .clip_scale = result.clip_scale}, clip_);
   wait_param_sync();
-  optimizer_->step(ctx_);
+  optimizer_->step(ctx_, clip_.view());
   start_param_sync();
 }
 

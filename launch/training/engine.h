@@ -109,13 +109,15 @@ class Engine {
 
  private:
   LossStats own_share(const LossStats& stats) const;  ///< every tensor rank of the last stage has the same sums
+  /// Adds to `stats`.
   void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
            const model::BlockObserver& after_block = {});
 
   EngineOptions options_;
   mesh::Mesh& mesh_;
-  StepScalars scalars_;
+  StepScalars scalars_;  // the host's copy of what the device holds
   Ctx ctx_;
+  Tensor device_scalars_, clip_, stats_;  // StepScalars, ClipState, LossStats
   nn::ParameterStore store_;
   tensor::TensorParallel tp_;
   std::vector<std::unique_ptr<model::Stage>> chunks_;

@@ -117,17 +117,17 @@ Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const Bl
   return h;
 }
 
-void Stage::loss(const Ctx& ctx, const Var& x, const BatchView& batch, LossStats& stats) const {
+void Stage::loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const {
   ASHLAR_CHECK(head_ != nullptr, "this stage has no head");
   tensor::GroupReduction reduction(*tp_.group);
-  ops::head_loss(ctx, tensor::enter(ctx, final_rows(ctx, x), tp_), head_->weight,
-                 head_bias_ == nullptr ? nullptr : &head_bias_->weight,
-                 {.targets = batch.targets,
-                  .vocab = config_.vocab_size,
-                  .vocab_begin = slices_.vocab.begin,
-                  .reduction = tp_.size() == 1 ? nullptr : &reduction,
-                  .z_coef = config_.loss.z_coef},
-                 stats);
+  ops::fused_linear_cross_entropy(ctx, tensor::enter(ctx, final_rows(ctx, x), tp_), head_->weight,
+                                  head_bias_ == nullptr ? nullptr : &head_bias_->weight,
+                                  {.targets = batch.targets,
+                                   .vocab = config_.vocab_size,
+                                   .vocab_begin = slices_.vocab.begin,
+                                   .reduction = tp_.size() == 1 ? nullptr : &reduction,
+                                   .z_coef = config_.loss.z_coef},
+                                  stats);
 }
 
 Var Stage::final_rows(const Ctx& ctx, const Var& x) const { return final_norm_ ? (*final_norm_)(ctx, x) : x; }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/ops/head_loss.h"
+#include "core/ops/fused_linear_cross_entropy.h"
 #include "parallel/model/block.h"
 
 namespace ashlar::model {
@@ -44,7 +44,7 @@ class Stage {
   /// `after`, when given, sees what each block makes.
   Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
   /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
-  void loss(const Ctx& ctx, const Var& x, const BatchView& batch, LossStats& stats) const;
+  void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;
   /// Final norm and logits [N, V] in the accumulate dtype, of whole rows [N, C]; columns at and beyond vocab_size are
   /// padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;

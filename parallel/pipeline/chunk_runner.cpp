@@ -3,7 +3,7 @@
 namespace ashlar::pipeline {
 
 ChunkRunner::ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
-                         std::span<const MicroBatch> micro_batches, LossStats& stats, RunnerHooks hooks)
+                         std::span<const MicroBatch> micro_batches, const MutView& stats, RunnerHooks hooks)
     : ctx_(ctx), chunks_(chunks), micro_batches_(micro_batches), stats_(stats), hooks_(std::move(hooks)) {}
 
 ChunkRunner::Flight& ChunkRunner::flight(int64_t chunk, int64_t micro_batch) {

@@ -32,7 +32,7 @@ class ChunkRunner final : public Runner {
   /// `chunks` are this stage's, in the order of the model. `ctx` carries dtype, recomputation, scalars and the seed of
   /// dropout; tapes and samples are filled in here. Everything must outlive the runner.
   ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
-              std::span<const MicroBatch> micro_batches, LossStats& stats, RunnerHooks hooks = {});
+              std::span<const MicroBatch> micro_batches, const MutView& stats, RunnerHooks hooks = {});
 
   Tensor forward(int64_t chunk, int64_t micro_batch, const Tensor& input, bool training) override;
   Tensor backward(int64_t chunk, int64_t micro_batch, const Tensor& grad, bool defer) override;
@@ -49,7 +49,7 @@ class ChunkRunner final : public Runner {
   Ctx ctx_;
   std::span<const std::unique_ptr<model::Stage>> chunks_;
   std::span<const MicroBatch> micro_batches_;
-  LossStats& stats_;
+  MutView stats_;
   RunnerHooks hooks_;
   std::map<std::pair<int64_t, int64_t>, Flight> flights_;  // by (chunk, micro-batch)
 };

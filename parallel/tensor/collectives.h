@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/autograd/tape.h"
-#include "core/ops/head_loss.h"
+#include "core/ops/fused_linear_cross_entropy.h"
 #include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::tensor {
@@ -36,7 +36,7 @@ Var exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 /// For element-wise work on this rank's `rows` rows of the residual stream: dropout draws by a row's global index.
 Ctx with_local_rows(const Ctx& ctx, int64_t rows, const TensorParallel& tp);
 
-/// Row maxima and sums of head_loss over the group that holds the slices of the vocabulary.
+/// Row maxima and sums of fused_linear_cross_entropy over the group that holds the slices of the vocabulary.
 class GroupReduction final : public ops::VocabReduction {
  public:
   explicit GroupReduction(comm::Communicator& group) : group_(group) {}

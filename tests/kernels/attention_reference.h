@@ -25,7 +25,7 @@ struct AttentionReference {
   }
   bool seen(int64_t b, int64_t t, int64_t j) const {
     const int64_t i = shape.q_start + t, position = shape.kv_start + j;
-    return position <= i && (shape.doc_start == nullptr || position >= shape.doc_start[b * shape.T_q + t]);
+    return position <= i && (!shape.doc_start || position >= shape.doc_start.as<int32_t>()[b * shape.T_q + t]);
   }
   double factor(int64_t b, int64_t h, int64_t t, int64_t j) const {
     const DropoutArgs& drop = shape.dropout;
@@ -35,7 +35,7 @@ struct AttentionReference {
                         static_cast<uint64_t>(shape.q_start + t)) *
                            S +
                        static_cast<uint64_t>(shape.kv_start + j);
-    return Philox::uniform(drop.words(e / 4)[e % 4]) >= drop.p ? 1 / (1 - drop.p) : 0;
+    return Philox::uniform(drop.words(e / 4, drop.step())[e % 4]) >= drop.p ? 1 / (1 - drop.p) : 0;
   }
 
   /// Probabilities of one row before dropout; empty rows are all zero.

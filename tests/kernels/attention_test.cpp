@@ -9,7 +9,9 @@
 
 #include "hwy/targets.h"
 #include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/attention_reference.h"
+#include "tests/support/kernel_grid.h"
 
 namespace ashlar {
 namespace {
@@ -65,8 +67,13 @@ struct Call {
     s.kv_batch_stride = fused ? s.q_batch_stride : (c.T_kv + 3) * kv_stride;
     if (c.p > 0) {
       scalars.philox_step = 9;
-      s.dropout = {
-          .p = c.p, .seed = 5, .site = 3, .scalars = &scalars, .first_sample = 2, .head0 = 1, .heads = c.H + 3};
+      s.dropout = {.p = c.p,
+                   .seed = 5,
+                   .site = 3,
+                   .scalars = test::struct_view(scalars),
+                   .first_sample = 2,
+                   .head0 = 1,
+                   .heads = c.H + 3};
       s.dropout.sequence_length = std::max(c.q_start + c.T_q, c.kv_start + c.T_kv) + 3;
     }
     if (c.documents) {
@@ -74,7 +81,7 @@ struct Call {
         const int64_t i = c.q_start + n % c.T_q;
         docs.push_back(static_cast<int32_t>(i < 7 ? 0 : i < 40 ? 7 : i < 90 ? i - i % 13 : 66));
       }
-      s.doc_start = docs.data();
+      s.doc_start = test::view_of(docs);
     }
     fill(qs, c.B * s.q_batch_stride);
     fill(kvs, fused ? 0 : c.B * s.kv_batch_stride);
@@ -435,7 +442,7 @@ TEST(Attention, DocumentsEqualSeparateCalls) {
   Call<double> packed(c);
   for (size_t n = 0; n + 1 < starts.size(); ++n)
     packed.docs.insert(packed.docs.end(), starts[n + 1] - starts[n], starts[n]);
-  packed.shape.doc_start = packed.docs.data();
+  packed.shape.doc_start = test::view_of(packed.docs);
   packed.forward();
   packed.backward();
   for (size_t n = 0; n + 1 < starts.size(); ++n) {
@@ -483,7 +490,9 @@ TEST(Attention, AccumulateIsOverwritePlusAdd) {
 TEST(Attention, SkipWritesNothingAndGradientsMayBeAbsent) {
   Call<float> run({.B = 1, .T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16});
   run.forward();
-  run.backward(GradMode::kSkip);
+  cpu::CpuBackend backend({.threads = 1});
+  SynchronousStream stream;
+  backend.attention_backward(run.backward_args(GradMode::kSkip), stream);
   EXPECT_THAT(run.dqs, ::testing::Each(Call<float>::kUntouched));
   run.backward();
   Call<float> part({.B = 1, .T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16});
@@ -541,31 +550,37 @@ TEST(Attention, NonFiniteInputsStayVisible) {
   }
 }
 
-TEST(Attention, UnservedFieldsAreRefusedByName) {
+TEST(Attention, UnsupportedFieldsAreRefusedByName) {
+  cpu::CpuBackend backend({.threads = 1});
+  SynchronousStream stream;
   const std::vector<float> table(64, 0.0F);
-  const auto message = [&](const auto& change) -> std::string {
-    Call<float> run({.T_q = 4, .T_kv = 4});
-    AttentionForward args = run.forward_args();
-    change(args.shape);
-    try {
-      cpu::attention_forward_workspace_bytes(args, 1);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::kInput);
-      return error.what();
+  const ConstView view{table.data(), DType::kFloat32, 1, 64, 64};
+  const auto message = [&](int64_t D, const auto& change) -> std::string {
+    Call<float> run({.T_q = 4, .T_kv = 4, .D = D});
+    std::string both;
+    for (const bool forward : {true, false}) {
+      AttentionForward f = run.forward_args();
+      AttentionBackward b = run.backward_args(GradMode::kOverwrite);
+      change(f.shape);
+      change(b.shape);
+      try {
+        forward ? backend.attention_forward(f, stream) : backend.attention_backward(b, stream);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kInput);
+        both = forward ? error.what() : both;
+        continue;
+      }
+      return "accepted";
     }
-    return "accepted";
+    return both;
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(message([](AttentionShape& s) { s.window = 16; }), HasSubstr("window = 16"));
-  EXPECT_THAT(message([](AttentionShape& s) { s.softcap = 30; }), HasSubstr("softcap = 30"));
-  EXPECT_THAT(message([&](AttentionShape& s) { s.alibi_slopes = table.data(); }), HasSubstr("alibi_slopes"));
-  EXPECT_THAT(message([&](AttentionShape& s) { s.t5_bias = table.data(); }), HasSubstr("t5_bias"));
-  EXPECT_THAT(message([](AttentionShape& s) { s.D = 6; }), HasSubstr("got 6"));
-  EXPECT_THAT(message([](AttentionShape& s) { s.D = 260; }), HasSubstr("got 260"));
-  Call<float> run({.T_q = 4, .T_kv = 4});
-  AttentionBackward args = run.backward_args(GradMode::kOverwrite);
-  args.shape.window = 3;
-  EXPECT_THROW(cpu::attention_backward(args, 1, nullptr), Error);
+  EXPECT_THAT(message(4, [](AttentionShape& s) { s.window = 16; }), HasSubstr("window = 16"));
+  EXPECT_THAT(message(4, [](AttentionShape& s) { s.softcap = 30; }), HasSubstr("softcap = 30"));
+  EXPECT_THAT(message(4, [&](AttentionShape& s) { s.alibi_slopes = view; }), HasSubstr("alibi_slopes"));
+  EXPECT_THAT(message(4, [&](AttentionShape& s) { s.t5_bias = view; }), HasSubstr("t5_bias"));
+  EXPECT_THAT(message(6, [](AttentionShape&) {}), HasSubstr("got 6"));
+  EXPECT_THAT(message(260, [](AttentionShape&) {}), HasSubstr("got 260"));
 }
 
 }  // namespace

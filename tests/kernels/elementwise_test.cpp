@@ -15,7 +15,7 @@ double mask_of(const DropoutArgs& a, int64_t n, int64_t c, int64_t width) {
                       static_cast<uint64_t>(a.row0) + static_cast<uint64_t>(n)) *
                          static_cast<uint64_t>(width) +
                      static_cast<uint64_t>(c);
-  return static_cast<double>(Philox::uniform(a.words(e / 4)[e % 4])) >= a.p ? 1 / (1 - a.p) : 0;
+  return static_cast<double>(Philox::uniform(a.words(e / 4, a.step())[e % 4])) >= a.p ? 1 / (1 - a.p) : 0;
 }
 
 class ElementwiseTest : public ::testing::Test {
@@ -24,7 +24,7 @@ class ElementwiseTest : public ::testing::Test {
     return {.p = p,
             .seed = 0x123456789abcdef0ULL,
             .site = site,
-            .scalars = &scalars_,
+            .scalars = struct_view(scalars_),
             .first_sample = 3000000000,
             .sequence_length = 1021,
             .row0 = 17};
@@ -165,7 +165,7 @@ TEST_F(ElementwiseTest, DropoutKeepsTheRightShareAndDoesNotDependOnTheSplit) {
     StepScalars next = scalars_;
     next.philox_step += 1;
     DropoutArgs other = args;
-    if (step) other.scalars = &next;
+    if (step) other.scalars = struct_view(next);
     if (!step) other.site += 1;
     HostMatrix y(DType::kFloat32, kRows, kCols);
     run(ones.view(), y.mut(), other);
@@ -180,7 +180,7 @@ TEST_F(ElementwiseTest, DropoutThresholdIsExact) {
   HostMatrix one(DType::kFloat64, 1, 64);
   one.fill(1);
   for (int64_t i = 0; i < 64; ++i) {
-    const double u = Philox::uniform(args.words(static_cast<uint64_t>(i) / 4)[static_cast<size_t>(i % 4)]);
+    const double u = Philox::uniform(args.words(static_cast<uint64_t>(i) / 4, args.step())[static_cast<size_t>(i % 4)]);
     if (u == 0) continue;
     for (const bool keep : {true, false}) {
       args.p = keep ? u : std::nextafter(u, 1.0);
@@ -296,42 +296,36 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
   const uint64_t site = site_of("layers.3.wq");
   for (const DType dtype : kStorageDTypes) {
     for (const Shape s : kShapes) {
-      for (const Distribution kind : {Distribution::kNormal, Distribution::kUniform}) {
-        for (const int64_t extra : {0, 5}) {  // the whole width, and a slice of a wider tensor
-          const int64_t width = s.cols + extra;
-          const int64_t row0 = extra == 0 ? 7 : 70000;
-          const int64_t col0 = extra / 2;
-          cpus_.each(
-              [&](cpu::CpuBackend& backend) {
-                Outputs out = {HostMatrix(dtype, s.rows, s.cols, extra)};
-                backend.random_fill({.dst = out[0].mut(),
-                                     .distribution = kind,
-                                     .scale = 0.02,
-                                     .seed = kSeed,
-                                     .site = site,
-                                     .row_begin = row0,
-                                     .col_begin = col0,
-                                     .global_cols = width},
-                                    stream_);
-                return out;
-              },
-              [&](const Outputs& out) {
-                for (int64_t r = 0; r < s.rows; ++r) {
-                  for (int64_t c = 0; c < s.cols; ++c) {
-                    const auto index = static_cast<uint64_t>((row0 + r) * width + col0 + c);
-                    const double expected =
-                        kind == Distribution::kNormal
-                            ? 0.02 * Philox::normal_at(kSeed, site, index)
-                            : 0.02 * (2.0 * Philox::uniform(Philox::block(kSeed, site, index / 4)[index % 4]) - 1);
-                    // The same up to one rounding: fp64 to a few units, fp32 and bf16 to the neighbour at a tie.
-                    const double allowed =
-                        std::abs(expected) * (dtype == DType::kFloat64 ? 0x1p-49 : 2 * unit_roundoff(dtype)) + 1e-300;
-                    ASSERT_NEAR(out[0].at(r, c), expected, allowed) << r << " " << c;
-                  }
+      for (const int64_t extra : {0, 5}) {  // the whole width, and a slice of a wider tensor
+        const int64_t width = s.cols + extra;
+        const int64_t row0 = extra == 0 ? 7 : 70000;
+        const int64_t col0 = extra / 2;
+        cpus_.each(
+            [&](cpu::CpuBackend& backend) {
+              Outputs out = {HostMatrix(dtype, s.rows, s.cols, extra)};
+              backend.random_fill({.dst = out[0].mut(),
+                                   .scale = 0.02,
+                                   .seed = kSeed,
+                                   .site = site,
+                                   .row_begin = row0,
+                                   .col_begin = col0,
+                                   .global_cols = width},
+                                  stream_);
+              return out;
+            },
+            [&](const Outputs& out) {
+              for (int64_t r = 0; r < s.rows; ++r) {
+                for (int64_t c = 0; c < s.cols; ++c) {
+                  const auto index = static_cast<uint64_t>((row0 + r) * width + col0 + c);
+                  const double expected = 0.02 * Philox::normal_at(kSeed, site, index);
+                  // The same up to one rounding: fp64 to a few units, fp32 and bf16 to the neighbour at a tie.
+                  const double allowed =
+                      std::abs(expected) * (dtype == DType::kFloat64 ? 0x1p-49 : 2 * unit_roundoff(dtype)) + 1e-300;
+                  ASSERT_NEAR(out[0].at(r, c), expected, allowed) << r << " " << c;
                 }
-              });
-          if (HasFatalFailure()) return;
-        }
+              }
+            });
+        if (HasFatalFailure()) return;
       }
     }
   }

@@ -52,7 +52,7 @@ TEST_F(EmbeddingTest, ForwardLooksUpScalesAndAccumulates) {
               [&](cpu::CpuBackend& backend) {
                 Outputs out = {start};
                 backend.embedding_forward(
-                    {.ids = ids.data(), .table = table.view(), .out = out[0].mut(), .scale = scale, .mode = mode},
+                    {.ids = view_of(ids), .table = table.view(), .out = out[0].mut(), .scale = scale, .mode = mode},
                     cpus_.stream());
                 return out;
               },
@@ -106,8 +106,8 @@ TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
             [&](cpu::CpuBackend& backend) {
               Outputs out = {start, start};
               for (const double scale : {1.0, 11.3}) {
-                backend.embedding_backward({.ids = ids.data(),
-                                            .order = order.data(),
+                backend.embedding_backward({.ids = view_of(ids),
+                                            .order = view_of(order),
                                             .dy = dy.view(),
                                             .dtable = out[scale == 1 ? 0 : 1].mut(),
                                             .scale = scale,
@@ -147,9 +147,12 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
   const HostMatrix table = random_matrix(DType::kFloat32, k.vocabulary, k.cols, 1);
   const HostMatrix dy = random_matrix(DType::kFloat32, k.rows, k.cols, 2);
   HostMatrix whole(DType::kFloat32, k.vocabulary, k.cols);
-  cpus_.one().embedding_backward(
-      {.ids = ids.data(), .order = order.data(), .dy = dy.view(), .dtable = whole.mut(), .mode = GradMode::kOverwrite},
-      cpus_.stream());
+  cpus_.one().embedding_backward({.ids = view_of(ids),
+                                  .order = view_of(order),
+                                  .dy = dy.view(),
+                                  .dtable = whole.mut(),
+                                  .mode = GradMode::kOverwrite},
+                                 cpus_.stream());
   const int64_t cuts[] = {0, 1, 23, 40};
   cpus_.each(
       [&](cpu::CpuBackend& backend) {
@@ -163,17 +166,17 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
           out.emplace_back(DType::kFloat32, k.rows, k.cols);     // added to ones
           out.emplace_back(DType::kFloat32, rows, k.cols, 5);    // gradient
           const size_t at = out.size() - 3;
-          backend.embedding_forward({.ids = ids.data(), .table = slice, .out = out[at].mut(), .first_id = first},
+          backend.embedding_forward({.ids = view_of(ids), .table = slice, .out = out[at].mut(), .first_id = first},
                                     cpus_.stream());
           out[at + 1].fill(1);
-          backend.embedding_forward({.ids = ids.data(),
+          backend.embedding_forward({.ids = view_of(ids),
                                      .table = slice,
                                      .out = out[at + 1].mut(),
                                      .mode = GradMode::kAccumulate,
                                      .first_id = first},
                                     cpus_.stream());
-          backend.embedding_backward({.ids = ids.data(),
-                                      .order = order.data(),
+          backend.embedding_backward({.ids = view_of(ids),
+                                      .order = view_of(order),
                                       .dy = dy.view(),
                                       .dtable = out[at + 2].mut(),
                                       .mode = GradMode::kOverwrite,
@@ -207,10 +210,10 @@ TEST_F(EmbeddingTest, BackwardIsTheAdjointOfForward) {
   const HostMatrix dy = random_matrix(DType::kFloat64, k.rows, k.cols, 2);
   HostMatrix out(DType::kFloat64, k.rows, k.cols);
   HostMatrix dtable(DType::kFloat64, k.vocabulary, k.cols);
-  cpus_.one().embedding_forward({.ids = ids.data(), .table = table.view(), .out = out.mut(), .scale = 1.7},
+  cpus_.one().embedding_forward({.ids = view_of(ids), .table = table.view(), .out = out.mut(), .scale = 1.7},
                                 cpus_.stream());
-  cpus_.one().embedding_backward({.ids = ids.data(),
-                                  .order = order.data(),
+  cpus_.one().embedding_backward({.ids = view_of(ids),
+                                  .order = view_of(order),
                                   .dy = dy.view(),
                                   .dtable = dtable.mut(),
                                   .scale = 1.7,

@@ -87,22 +87,21 @@ class LossTest : public ::testing::Test {
   Result forward(cpu::CpuBackend& backend, const HostMatrix& logits, const std::vector<int32_t>& targets,
                  const Case& k) {
     const LossShape shape{
-        .targets = targets.data(), .vocab_begin = 0, .valid_cols = k.valid_cols, .logit_scale = k.logit_scale};
+        .targets = view_of(targets), .vocab_begin = 0, .valid_cols = k.valid_cols, .logit_scale = k.logit_scale};
     Result r;
     r.rows.assign(3, HostMatrix(logits.dtype(), 1, k.rows));
-    backend.loss_row_max({.logits = logits.view(), .row_max = r.rows[0].mut(), .shape = shape}, stream_);
-    backend.loss_row_sums({.logits = logits.view(),
-                           .row_max = r.rows[0].view(),
-                           .row_sum = r.rows[1].mut(),
-                           .target_logit = r.rows[2].mut(),
-                           .shape = shape},
-                          stream_);
+    backend.loss_row_stats({.logits = logits.view(),
+                            .row_max = r.rows[0].mut(),
+                            .row_sum = r.rows[1].mut(),
+                            .target_logit = r.rows[2].mut(),
+                            .shape = shape},
+                           stream_);
     backend.loss_reduce({.row_max = r.rows[0].view(),
                          .row_sum = r.rows[1].view(),
                          .target_logit = r.rows[2].view(),
                          .shape = shape,
                          .z_coef = k.z_coef,
-                         .stats = &r.stats},
+                         .stats = mut_struct_view(r.stats)},
                         stream_);
     return r;
   }
@@ -113,12 +112,12 @@ class LossTest : public ::testing::Test {
                            .row_max = r.rows[0].view(),
                            .row_sum = r.rows[1].view(),
                            .dlogits = dlogits,
-                           .shape = {.targets = targets.data(),
+                           .shape = {.targets = view_of(targets),
                                      .vocab_begin = 0,
                                      .valid_cols = k.valid_cols,
                                      .logit_scale = k.logit_scale},
                            .z_coef = k.z_coef,
-                           .scalars = &scalars},
+                           .scalars = struct_view(scalars)},
                           stream_);
   }
 
@@ -220,32 +219,29 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
       return v;
     };
     const auto shape = [&](int part) {
-      return LossShape{.targets = targets.data(),
+      return LossShape{.targets = view_of(targets),
                        .vocab_begin = part == 0 ? 0 : kCut,
                        .valid_cols = part == 0 ? kCut : k.valid_cols - kCut,
                        .logit_scale = k.logit_scale};
     };
-    std::array<HostMatrix, 2> max;
-    std::array<HostMatrix, 2> sum;
-    std::array<HostMatrix, 2> target;
-    for (const int part : {0, 1}) {
-      for (auto* rows : {&max, &sum, &target}) (*rows)[static_cast<size_t>(part)] = HostMatrix(acc, 1, k.rows);
-      backend.loss_row_max(
-          {.logits = slice(logits, part), .row_max = max[static_cast<size_t>(part)].mut(), .shape = shape(part)},
-          stream_);
+    std::array<HostMatrix, 2> max, sum, target;
+    for (const size_t part : {0U, 1U}) {
+      for (auto* rows : {&max, &sum, &target}) (*rows)[part] = HostMatrix(acc, 1, k.rows);
+      backend.loss_row_stats({.logits = slice(logits, static_cast<int>(part)),
+                              .row_max = max[part].mut(),
+                              .row_sum = sum[part].mut(),
+                              .target_logit = target[part].mut(),
+                              .shape = shape(static_cast<int>(part))},
+                             stream_);
     }
+    HostMatrix global(acc, 1, k.rows);
     for (int64_t n = 0; n < k.rows; ++n) {
-      const double larger = std::max(max[0].at(n), max[1].at(n));
-      EXPECT_EQ(larger, whole.rows[0].at(n));
-      max[0].set(n, larger);
+      global.set(n, std::max(max[0].at(n), max[1].at(n)));
+      EXPECT_EQ(global.at(n), whole.rows[0].at(n));
     }
     for (const size_t part : {0U, 1U}) {
-      backend.loss_row_sums({.logits = slice(logits, static_cast<int>(part)),
-                             .row_max = max[0].view(),
-                             .row_sum = sum[part].mut(),
-                             .target_logit = target[part].mut(),
-                             .shape = shape(static_cast<int>(part))},
-                            stream_);
+      backend.loss_rescale({.local_max = max[part].view(), .global_max = global.view(), .row_sum = sum[part].mut()},
+                           stream_);
     }
     for (int64_t n = 0; n < k.rows; ++n) {
       sum[0].set(n, sum[0].at(n) + sum[1].at(n));
@@ -262,12 +258,12 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
       out.data = static_cast<char*>(out.data) + (part == 0 ? 0 : kCut) * size_of(acc);
       out.cols = part == 0 ? kCut : k.cols - kCut;
       backend.loss_backward({.logits = slice(logits, part),
-                             .row_max = max[0].view(),
+                             .row_max = global.view(),
                              .row_sum = sum[0].view(),
                              .dlogits = out,
                              .shape = shape(part),
                              .z_coef = k.z_coef,
-                             .scalars = &scalars},
+                             .scalars = struct_view(scalars)},
                             stream_);
     }
     expect_near(
@@ -343,6 +339,49 @@ TEST_F(LossTest, HugeLogitsDoNotOverflowAndNanShows) {
   }
 }
 
+// A rank whose slice is all padding, and one whose logits are all -inf, add nothing to the sums of the others; a NaN
+// still shows.
+TEST_F(LossTest, ASliceWithoutAFiniteLogitAddsNothing) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const std::vector<int32_t> targets = {100, 101, 102};
+  for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
+    HostMatrix logits(acc, 3, 40);
+    logits.fill(-kInf);
+    logits.set(2, 7, std::nan(""));
+    HostMatrix max(acc, 1, 3), sum(acc, 1, 3), target(acc, 1, 3), global(acc, 1, 3);
+    global.fill(2);
+    for (const int64_t valid_cols : {0, 40}) {
+      const LossShape shape{.targets = view_of(targets), .valid_cols = valid_cols};
+      cpus_.one().loss_row_stats({.logits = logits.view(),
+                                  .row_max = max.mut(),
+                                  .row_sum = sum.mut(),
+                                  .target_logit = target.mut(),
+                                  .shape = shape},
+                                 stream_);
+      cpus_.one().loss_rescale({.local_max = max.view(), .global_max = global.view(), .row_sum = sum.mut()}, stream_);
+      for (int64_t n = 0; n < 3; ++n) {
+        EXPECT_EQ(max.at(n), -kInf);
+        EXPECT_EQ(target.at(n), 0);
+        EXPECT_TRUE(n == 2 && valid_cols > 0 ? std::isnan(sum.at(n)) : sum.at(n) == 0) << n << ": " << sum.at(n);
+      }
+    }
+  }
+}
+
+TEST_F(LossTest, LogitsInAnotherDtypeThanTheBackendWantsAreNamed) {
+  EXPECT_EQ(cpus_.one().logits_dtype(DType::kBFloat16), DType::kFloat32);
+  const HostMatrix logits = random_matrix(DType::kBFloat16, 1, 4, 1);
+  const std::vector<int32_t> targets = {0};
+  HostMatrix row(DType::kFloat32, 1, 1);
+  EXPECT_THROW(cpus_.one().loss_row_stats({.logits = logits.view(),
+                                           .row_max = row.mut(),
+                                           .row_sum = row.mut(),
+                                           .target_logit = row.mut(),
+                                           .shape = {.targets = view_of(targets), .valid_cols = 4}},
+                                          stream_),
+               Error);
+}
+
 TEST_F(LossTest, UniformLogitsGiveTheLogarithmOfTheVocabulary) {
   const Case k{3, 50304, 50257, 1, 0};
   HostMatrix logits(DType::kFloat32, k.rows, k.cols);
@@ -355,7 +394,7 @@ TEST_F(LossTest, SoftcapIsNamed) {
   const HostMatrix logits = random_matrix(DType::kFloat32, 2, 4, 1);
   HostMatrix row(DType::kFloat32, 1, 2);
   const std::vector<int32_t> targets = {0, 1};
-  const LossShape shape{.targets = targets.data(), .valid_cols = 4, .softcap = 30};
+  const LossShape shape{.targets = view_of(targets), .valid_cols = 4, .softcap = 30};
   const StepScalars scalars;
   LossStats stats;
   const auto expect_named = [](const std::function<void()>& call) {
@@ -368,19 +407,21 @@ TEST_F(LossTest, SoftcapIsNamed) {
     }
   };
   cpu::CpuBackend& b = cpus_.one();
-  expect_named([&] { b.loss_row_max({.logits = logits.view(), .row_max = row.mut(), .shape = shape}, stream_); });
   expect_named([&] {
-    b.loss_row_sums({.logits = logits.view(),
-                     .row_max = row.view(),
-                     .row_sum = row.mut(),
-                     .target_logit = row.mut(),
-                     .shape = shape},
-                    stream_);
+    b.loss_row_stats({.logits = logits.view(),
+                      .row_max = row.mut(),
+                      .row_sum = row.mut(),
+                      .target_logit = row.mut(),
+                      .shape = shape},
+                     stream_);
   });
   expect_named([&] {
-    b.loss_reduce(
-        {.row_max = row.view(), .row_sum = row.view(), .target_logit = row.view(), .shape = shape, .stats = &stats},
-        stream_);
+    b.loss_reduce({.row_max = row.view(),
+                   .row_sum = row.view(),
+                   .target_logit = row.view(),
+                   .shape = shape,
+                   .stats = mut_struct_view(stats)},
+                  stream_);
   });
   expect_named([&] {
     HostMatrix out(DType::kFloat32, 2, 4);
@@ -389,7 +430,7 @@ TEST_F(LossTest, SoftcapIsNamed) {
                      .row_sum = row.view(),
                      .dlogits = out.mut(),
                      .shape = shape,
-                     .scalars = &scalars},
+                     .scalars = struct_view(scalars)},
                     stream_);
   });
 }

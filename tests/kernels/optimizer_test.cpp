@@ -17,23 +17,21 @@ const std::vector<AdamWSegment> kSegments = {{.offset = 3, .size = 4093, .lr_mul
                                              {.offset = 64100, .size = 5000, .lr_multiplier = 0, .weight_decay = 0.3}};
 
 StepScalars scalars_at(int step) {
-  return {.lr = 1e-2 / step,
-          .beta1_correction = 1 - std::pow(0.9, step),
-          .beta2_correction = 1 - std::pow(0.95, step),
-          .clip_scale = step % 3 == 0 ? 0.5 : 1.0,
-          .skip = step % 7 == 0};
+  return {.lr = 1e-2 / step, .beta1_correction = 1 - std::pow(0.9, step), .beta2_correction = 1 - std::pow(0.95, step)};
 }
+
+ClipState clip_at(int step) { return {.clip_scale = step % 3 == 0 ? 0.5 : 1.0, .skip = step % 7 == 0 ? 1 : 0}; }
 
 struct State {
   HostMatrix master, m, v, weights;
 };
 
 /// The algorithm, one element after the other, in double.
-void reference_step(State& s, const HostMatrix& grad, const StepScalars& k) {
-  if (k.skip) return;
+void reference_step(State& s, const HostMatrix& grad, const StepScalars& k, const ClipState& clip) {
+  if (clip.skip != 0) return;
   for (const AdamWSegment& segment : kSegments) {
     for (int64_t i = segment.offset; i < segment.offset + segment.size; ++i) {
-      const double g = grad.at(i) * k.clip_scale;
+      const double g = grad.at(i) * clip.clip_scale;
       const double m = 0.9 * s.m.at(i) + 0.1 * g;
       const double v = 0.95 * s.v.at(i) + 0.05 * g * g;
       const double lr = k.lr * segment.lr_multiplier;
@@ -81,20 +79,22 @@ TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
     std::vector<HostMatrix> grads;
     for (int step = 1; step <= 20; ++step) {
       grads.push_back(random_matrix(t.acc, 1, kSize, static_cast<uint64_t>(100 + step)));
-      reference_step(expected, grads.back(), scalars_at(step));
+      reference_step(expected, grads.back(), scalars_at(step), clip_at(step));
     }
     cpus_.each(
         [&](cpu::CpuBackend& backend) {
           State s = start_state(t.acc, t.weights);
           for (int step = 1; step <= 20; ++step) {
             const StepScalars scalars = scalars_at(step);
+            const ClipState clip = clip_at(step);
             backend.adamw({.grad = grads[static_cast<size_t>(step - 1)].view(),
                            .master = s.master.mut(),
                            .m = s.m.mut(),
                            .v = s.v.mut(),
                            .weights = t.separate ? s.weights.mut() : MutView{},
                            .segments = kSegments,
-                           .scalars = &scalars},
+                           .scalars = struct_view(scalars),
+                           .clip = struct_view(clip)},
                           stream_);
           }
           return Outputs{s.master, s.m, s.v, s.weights};
@@ -124,14 +124,16 @@ TEST_F(OptimizerTest, SkipLeavesEverythingUntouchedEvenBesideNan) {
   State s = start_state(DType::kFloat32, DType::kBFloat16);
   const State before = s;
   const HostMatrix grad(DType::kFloat32, 1, kSize);  // NaN throughout
-  const StepScalars scalars{.lr = 1, .skip = true};
+  const StepScalars scalars{.lr = 1};
+  const ClipState clip{.skip = 1};
   cpus_.one().adamw({.grad = grad.view(),
                      .master = s.master.mut(),
                      .m = s.m.mut(),
                      .v = s.v.mut(),
                      .weights = s.weights.mut(),
                      .segments = kSegments,
-                     .scalars = &scalars},
+                     .scalars = struct_view(scalars),
+                     .clip = struct_view(clip)},
                     stream_);
   EXPECT_TRUE(s.master == before.master && s.m == before.m && s.v == before.v && s.weights == before.weights);
 }
@@ -139,6 +141,7 @@ TEST_F(OptimizerTest, SkipLeavesEverythingUntouchedEvenBesideNan) {
 TEST_F(OptimizerTest, SegmentsOutOfOrderAreABug) {
   State s = start_state(DType::kFloat32, DType::kFloat32);
   const StepScalars scalars;
+  const ClipState clip;
   const std::vector<AdamWSegment> bad = {{.offset = 10, .size = 10}, {.offset = 15, .size = 2}};
   EXPECT_THROW(cpus_.one().adamw({.grad = s.m.view(),
                                   .master = s.master.mut(),
@@ -146,7 +149,8 @@ TEST_F(OptimizerTest, SegmentsOutOfOrderAreABug) {
                                   .v = s.v.mut(),
                                   .weights = {},
                                   .segments = bad,
-                                  .scalars = &scalars},
+                                  .scalars = struct_view(scalars),
+                                  .clip = struct_view(clip)},
                                  stream_),
                Bug);
 }

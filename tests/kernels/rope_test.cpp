@@ -39,7 +39,7 @@ class RopeTest : public ::testing::Test {
   Rope args(const HostMatrix& x, const std::array<HostMatrix, 2>& t, const Layout& l, RopeStyle style) const {
     return {.x = x.view(),
             .y = {},
-            .positions = positions_.data(),
+            .positions = flat_range(view_of(positions_), 0, l.rows),
             .cos = t[0].view(),
             .sin = t[1].view(),
             .heads = l.heads,

@@ -476,8 +476,8 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
   const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {kT, config.d_model}};
   const std::vector<double> excess = least_disturbed(kPoints, [&] {
     engine.store().begin_step();
-    LossStats stats;
-    pipeline::ChunkRunner runner(ctx, engine.chunks(), batches, stats);
+    const Tensor stats = ctx.make_struct(LossStats{});
+    pipeline::ChunkRunner runner(ctx, engine.chunks(), batches, stats.mut_view());
     const std::vector<Computed> computed = step.run(runner);
     return step.excess(computed);
   });

@@ -32,16 +32,18 @@ class OneRank {
       batches_.push_back({.view = source.batch(), .first_sample = 40 + m * c.B, .valid_targets = valid});
       valid_targets_ += valid;
     }
-    whole_.scalars().inv_valid_tokens = 1.0 / static_cast<double>(valid_targets_);
+    whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(valid_targets_)});
   }
 
   /// Sums of a forward pass; with dropout and main gradients when training.
   LossStats run(int64_t step, bool gradients, bool dropout) {
-    whole_.scalars().philox_step = step;
+    StepScalars scalars = whole_.scalars();
+    scalars.philox_step = step;
+    whole_.set_scalars(scalars);
     Ctx ctx = whole_.ctx();
     ctx.recompute = case_.recompute;
     ctx.dropout = {.enabled = dropout, .seed = case_.seed};
-    LossStats stats;
+    const Tensor stats = ctx.make_struct(LossStats{});
     whole_.store().begin_step();
     for (const auto& batch : batches_) {
       Tape tape(whole_.backend(), ctx.stream);
@@ -50,21 +52,22 @@ class OneRank {
       c.dropout.first_sample = batch.first_sample;
       c.dropout.sequence_length = case_.T;
       const model::Stage& stage = whole_.stage();
-      stage.loss(c, stage.blocks(c, stage.embed(c, batch.view), batch.view), batch.view, stats);
+      stage.loss(c, stage.blocks(c, stage.embed(c, batch.view), batch.view), batch.view, stats.mut_view());
       if (gradients) tape.backward();
     }
-    return stats;
+    return ctx.read_struct<LossStats>(stats);
   }
 
   void update(int64_t step, double clip_scale) {
     if (!optimizer_)
       optimizer_.emplace(whole_.ctx(), whole_.store(), case_.optimizer, nn::FlatRanges::whole(whole_.store()));
-    StepScalars& s = whole_.scalars();
+    StepScalars s = whole_.scalars();
     s.lr = case_.lr;
     s.beta1_correction = 1 - std::pow(case_.optimizer.beta1, step + 1);
     s.beta2_correction = 1 - std::pow(case_.optimizer.beta2, step + 1);
-    s.clip_scale = clip_scale;
-    optimizer_->step(whole_.ctx());
+    whole_.set_scalars(s);
+    const Tensor clip = whole_.ctx().make_struct(ClipState{.clip_scale = clip_scale});
+    optimizer_->step(whole_.ctx(), clip.view());
   }
 
   std::map<std::string, std::vector<double>> values() const { return all_of(whole_.store().values()); }

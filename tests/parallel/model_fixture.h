@@ -38,8 +38,10 @@ class TinyModel {
         T_(T),
         backend_(kernels::make_cpu_backend({.threads = threads})),
         stream_(backend_->make_stream()),
-        ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = &scalars_},
+        ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = {}},
         stage_(store_, config, model::StageRange::whole(config), tp.group != nullptr ? tp : alone()) {
+    device_scalars_ = ctx_.make_struct(scalars_);
+    ctx_.scalars = device_scalars_.view();
     store_.allocate(ctx_, true);
     store_.initialize(ctx_, seed, store_.values());
     stage_.make_tables(ctx_, std::max<int64_t>(2 * T, 64));
@@ -52,23 +54,34 @@ class TinyModel {
     sort();
     const double valid =
         static_cast<double>(std::count_if(targets_.begin(), targets_.end(), [](int32_t t) { return t >= 0; }));
-    scalars_.inv_valid_tokens = 1.0 / valid;
+    set_scalars({.inv_valid_tokens = 1.0 / valid});
   }
 
+  /// The rows as they are now, in device memory of this model.
   model::BatchView batch() const {
+    const auto put = [&](size_t at, const std::vector<int32_t>& values) -> ConstView {
+      if (values.empty()) return {};
+      Tensor& t = rows_[at];
+      const int64_t n = static_cast<int64_t>(values.size());
+      if (!t || t.size() != n) t = ctx_.empty(DType::kInt32, {n});
+      backend_->copy_from_host(values.data(), t.mut_view(), *stream_);
+      return t.view();
+    };
     return {.B = B_,
             .T = T_,
-            .ids = ids_.data(),
-            .targets = targets_.data(),
-            .positions = positions_.data(),
-            .doc_start = doc_start_.empty() ? nullptr : doc_start_.data(),
-            .order = order_.data(),
-            .position_order = position_order_.data()};
+            .ids = put(0, ids_),
+            .targets = put(1, targets_),
+            .positions = put(2, positions_),
+            .doc_start = put(3, doc_start_),
+            .order = put(4, order_),
+            .position_order = put(5, position_order_)};
   }
   /// Mean loss (cross-entropy + z-loss); records on ctx.tape if there is one.
   double loss(const Ctx& ctx) const {
-    LossStats stats;
-    stage_.loss(ctx, stage_.blocks(ctx, stage_.embed(ctx, batch()), batch()), batch(), stats);
+    const Tensor sums = ctx.make_struct(LossStats{});
+    const model::BatchView rows = batch();
+    stage_.loss(ctx, stage_.blocks(ctx, stage_.embed(ctx, rows), rows), rows, sums.mut_view());
+    const LossStats stats = ctx.read_struct<LossStats>(sums);
     return (stats.loss + stats.z_loss) * scalars_.inv_valid_tokens;
   }
   /// Fills the main gradients.
@@ -83,7 +96,8 @@ class TinyModel {
   }
   std::vector<double> logits() const {
     const Ctx ctx = ctx_;
-    const Tensor h = stage_.blocks(ctx, stage_.embed(ctx, batch()), batch()).value;
+    const model::BatchView rows = batch();
+    const Tensor h = stage_.blocks(ctx, stage_.embed(ctx, rows), rows).value;
     return host(stage_.logits(ctx, h));
   }
   std::vector<double> host(const Tensor& t) const { return host_values(ctx_, t); }
@@ -109,7 +123,11 @@ class TinyModel {
   const nn::ParameterStore& store() const { return store_; }
   const model::Stage& stage() const { return stage_; }
   Backend& backend() { return *backend_; }
-  StepScalars& scalars() { return scalars_; }
+  const StepScalars& scalars() const { return scalars_; }
+  void set_scalars(const StepScalars& scalars) {
+    scalars_ = scalars;
+    ctx_.set_struct(scalars_, device_scalars_);
+  }
   std::vector<int32_t>& ids() { return ids_; }
   std::vector<int32_t>& positions() { return positions_; }
   std::vector<int32_t>& doc_start() { return doc_start_; }
@@ -135,6 +153,8 @@ class TinyModel {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   Ctx ctx_;
+  Tensor device_scalars_;
+  mutable Tensor rows_[6];
   nn::ParameterStore store_;
   model::Stage stage_;
   std::vector<int32_t> ids_, targets_, positions_, doc_start_, order_, position_order_;

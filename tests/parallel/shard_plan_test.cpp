@@ -147,14 +147,15 @@ class ShardedOptimizer : public ::testing::TestWithParam<DType> {
 };
 
 TEST_P(ShardedOptimizer, StartsAndStepsLikeTheWholeOne) {
-  StepScalars scalars{.lr = 0.01, .beta1_correction = 0.1, .beta2_correction = 0.05, .clip_scale = 0.7};
   const auto start_and_step = [&](CheckpointModel& model, optim::Optimizer& optimizer) {
     Ctx ctx = model.ctx();
-    ctx.scalars = &scalars;
+    const Tensor scalars = ctx.make_struct(StepScalars{.lr = 0.01, .beta1_correction = 0.1, .beta2_correction = 0.05});
+    const Tensor clip = ctx.make_struct(ClipState{.clip_scale = 0.7});
+    ctx.scalars = scalars.view();
     optimizer.initialize(ctx, 5);
     for (const uint64_t seed : {1, 2, 3}) {
       model.store().initialize(ctx, seed, model.store().grads());
-      optimizer.step(ctx);
+      optimizer.step(ctx, clip.view());
     }
   };
   const std::vector<nn::ShardedTensor> tensors = [] {

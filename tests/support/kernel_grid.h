@@ -127,6 +127,20 @@ class HostMatrix {
   std::vector<unsigned char> bytes_;
 };
 
+/// What a kernel reads: integers, or the one struct that a step has in device memory.
+inline ConstView view_of(const std::vector<int32_t>& v) {
+  const auto n = static_cast<int64_t>(v.size());
+  return {v.data(), DType::kInt32, 1, n, n};
+}
+template <typename T>
+ConstView struct_view(const T& value) {
+  return {&value, DType::kUInt8, 1, sizeof(T), sizeof(T)};
+}
+template <typename T>
+MutView mut_struct_view(T& value) {
+  return {&value, DType::kUInt8, 1, sizeof(T), sizeof(T)};
+}
+
 /// Normal numbers with the given mean and deviation, rounded to `dtype`: the same for every dtype up to that rounding.
 inline HostMatrix random_matrix(DType dtype, int64_t rows, int64_t cols, uint64_t seed, int64_t padding = 0,
                                 double mean = 0, double deviation = 1) {

@@ -1,4 +1,4 @@
-#include "core/ops/head_loss.h"
+#include "core/ops/fused_linear_cross_entropy.h"
 
 #include <algorithm>
 
@@ -6,29 +6,19 @@
 
 namespace ashlar::ops {
 
-namespace {
-
-// Few enough rows that logits stay near 64 MB, enough that the weight gradient's pass over [V, C] is cheap beside them.
-int64_t default_chunk(int64_t N, int64_t V, int64_t element_bytes) {
-  const int64_t rows = (int64_t{64} << 20) / (V * element_bytes);
-  return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
-}
-
-}  // namespace
-
-void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const HeadLossOptions& o, LossStats& stats) {
+void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight* bias,
+                                const FusedLinearCrossEntropyOptions& o, const MutView& stats) {
   const int64_t N = h.rows(), C = h.cols(), V = w.value.rows();
   ASHLAR_SHAPE(w.value, {V, C});
   ASHLAR_CHECK(o.vocab > 0 && (o.reduction != nullptr || o.vocab <= V), "vocabulary ", o.vocab, " of ", V, " rows");
   const int64_t valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V);
-  const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : default_chunk(N, V, size_of(ctx.accumulate()));
+  const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : ctx.backend.loss_chunk_rows(N, V, ctx.dtype);
   const bool training = ctx.tape != nullptr;
 
-  const Tensor logits = ctx.empty(ctx.accumulate(), {chunk, V});
-  const Tensor dlogits = !training                       ? Tensor()
-                         : ctx.dtype == ctx.accumulate() ? logits
-                                                         : ctx.empty(ctx.dtype, {chunk, V});
+  const Tensor logits = ctx.empty(ctx.backend.logits_dtype(ctx.dtype), {chunk, V});
+  const Tensor dlogits = !training ? Tensor() : ctx.dtype == logits.dtype() ? logits : ctx.empty(ctx.dtype, {chunk, V});
   const Tensor row_max = ctx.empty(ctx.accumulate(), {chunk});
+  const Tensor local_max = o.reduction == nullptr ? row_max : ctx.empty(ctx.accumulate(), {chunk});
   const Tensor sums = ctx.empty(ctx.accumulate(), {2 * chunk});  // of rows, then target logits: reduced as one
   const Tensor dh = training && h.requires_grad() ? ctx.empty(ctx.dtype, {N, C}) : Tensor();
 
@@ -38,7 +28,7 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
     const Tensor z = logits.row_range(0, n);
     const MutView max = row_max.flat_range(0, n).mut_view(), row_sum = sums.flat_range(0, n).mut_view(),
                   target_logit = sums.flat_range(n, n).mut_view();
-    const LossShape shape{.targets = o.targets + begin,
+    const LossShape shape{.targets = flat_range(o.targets, begin, n),
                           .vocab_begin = o.vocab_begin,
                           .valid_cols = valid_cols,
                           .logit_scale = o.logit_scale};
@@ -48,22 +38,27 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
                                 .bias = bias == nullptr ? ConstView{} : bias->read().view(),
                                 .y = z.mut_view()},
                                ctx.stream);
-    // 2. statistics and loss
-    ctx.backend.loss_row_max({.logits = z.view(), .row_max = max, .shape = shape}, ctx.stream);
-    if (o.reduction != nullptr) o.reduction->max(max, ctx.stream);
-    ctx.backend.loss_row_sums(
-        {.logits = z.view(), .row_max = max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
+    // 2. statistics of this slice, then of the whole vocabulary
+    const MutView slice_max = local_max.flat_range(0, n).mut_view();
+    ctx.backend.loss_row_stats(
+        {.logits = z.view(), .row_max = slice_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
         ctx.stream);
-    if (o.reduction != nullptr) o.reduction->sum(sums.flat_range(0, 2 * n).mut_view(), ctx.stream);
+    if (o.reduction != nullptr) {
+      ctx.backend.copy({.src = slice_max, .dst = max}, ctx.stream);
+      o.reduction->max(max, ctx.stream);
+      ctx.backend.loss_rescale({.local_max = slice_max, .global_max = max, .row_sum = row_sum}, ctx.stream);
+      o.reduction->sum(sums.flat_range(0, 2 * n).mut_view(), ctx.stream);
+    }
+    // 3. loss
     ctx.backend.loss_reduce({.row_max = max,
                              .row_sum = row_sum,
                              .target_logit = target_logit,
                              .shape = shape,
                              .z_coef = o.z_coef,
-                             .stats = &stats},
+                             .stats = stats},
                             ctx.stream);
     if (!training) continue;
-    // 3. gradients of logits, weight and rows
+    // 4. gradients of logits, weight and rows
     const Tensor dz = dlogits.row_range(0, n);
     ctx.backend.loss_backward({.logits = z.view(),
                                .row_max = max,
@@ -85,7 +80,7 @@ void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const Head
   Var input = h;
   input.value = {};
   input.rematerialize = nullptr;
-  ctx.tape->record("head_loss", done, [input, slot = done.slot](Tape& tape, WeightWork*) {
+  ctx.tape->record("fused_linear_cross_entropy", done, [input, slot = done.slot](Tape& tape, WeightWork*) {
     tape.add_grad(input, tape.take_grad({.value = {}, .slot = slot}));
   });
   ctx.tape->seed(done, dh);

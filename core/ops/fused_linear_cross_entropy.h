@@ -13,21 +13,22 @@ class VocabReduction {
   virtual void sum(MutView values, Stream& stream) = 0;
 };
 
-struct HeadLossOptions {
-  const int32_t* targets = nullptr;     ///< [N] device memory, global ids, -1 = not counted
+struct FusedLinearCrossEntropyOptions {
+  ConstView targets;                    ///< [N] kInt32, global ids; ignore_index (-1): the row does not count
   int64_t vocab = 0;                    ///< ids at and beyond it are padding: masked, their rows get no gradient
   int64_t vocab_begin = 0;              ///< the weight holds rows [vocab_begin, vocab_begin + V) of the head
   VocabReduction* reduction = nullptr;  ///< null: the weight holds all rows
   double logit_scale = 1;
   double z_coef = 0;
-  int64_t chunk_rows = 0;  ///< rows of logits held at once; 0: about 64 MB of them
+  int64_t chunk_rows = 0;  ///< rows of logits held at once; 0: as the backend likes
 };
 
 /// Cross-entropy (+ z-loss) of h [N, C] against w [V, C], bias [V] or null, chunked over rows so that the logits of
-/// the micro-batch never exist at once. Adds to `stats`. While recording, the gradients of w, bias and h are
-/// computed in the same pass, scaled by 1/(valid targets of the whole global batch) from ctx.scalars: the returned
-/// node has the constant gradient one and needs no seed. With a slice of the vocabulary the gradient of h is this
-/// slice's part of the sum over all slices; `stats` are those of the whole vocabulary on every rank.
-void head_loss(const Ctx& ctx, const Var& h, Weight& w, Weight* bias, const HeadLossOptions& options, LossStats& stats);
+/// the micro-batch never exist at once. Adds to `stats` (LossStats in device memory). While recording, the gradients of
+/// w, bias and h are computed in the same pass, scaled by 1/(valid targets of the whole global batch) from ctx.scalars:
+/// the returned node has the constant gradient one and needs no seed. With a slice of the vocabulary the gradient of h
+/// is this slice's part of the sum over all slices; `stats` are those of the whole vocabulary on every rank.
+void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight* bias,
+                                const FusedLinearCrossEntropyOptions& options, const MutView& stats);
 
 }  // namespace ashlar::ops

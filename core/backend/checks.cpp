@@ -1,0 +1,472 @@
+#include "core/backend/checks.h"
+
+#include <cmath>
+
+namespace ashlar {
+
+void check_view(std::string_view where, std::string_view name, const ConstView& v, int64_t rows, int64_t cols,
+                DType dtype) {
+  ASHLAR_CHECK(v.data != nullptr || rows * cols == 0, where, ": ", name, " is absent");
+  ASHLAR_CHECK(v.rows == rows && v.cols == cols, where, ": ", name, " is [", v.rows, ", ", v.cols, "], expected [",
+               rows, ", ", cols, "]");
+  ASHLAR_CHECK(v.dtype == dtype, where, ": ", name, " holds ", name_of(v.dtype), ", expected ", name_of(dtype));
+  ASHLAR_CHECK(v.rows <= 1 || v.stride >= v.cols, where, ": ", name, " has stride ", v.stride, " below cols ", v.cols);
+}
+
+void check_vector(std::string_view where, std::string_view name, const ConstView& v, int64_t n, DType dtype) {
+  ASHLAR_CHECK(v.data != nullptr || n == 0, where, ": ", name, " is absent");
+  ASHLAR_CHECK(v.size() == n && v.contiguous(), where, ": ", name, " is [", v.rows, ", ", v.cols,
+               "], expected a contiguous vector of ", n);
+  ASHLAR_CHECK(v.dtype == dtype, where, ": ", name, " holds ", name_of(v.dtype), ", expected ", name_of(dtype));
+}
+
+void check_storage(std::string_view where, DType dtype) {
+  if (!is_floating(dtype)) {
+    throw input_error(where, "storage dtype must be fp32, bf16 or fp64, got ", name_of(dtype));
+  }
+}
+
+namespace {
+
+/// A view whose own shape and dtype are what others are compared with.
+void check_self(std::string_view where, std::string_view name, const ConstView& v) {
+  check_view(where, name, v, v.rows, v.cols, v.dtype);
+}
+
+void check_ids(std::string_view where, std::string_view name, const ConstView& v, int64_t n) {
+  check_vector(where, name, v, n, DType::kInt32);
+}
+
+void check_dropout(std::string_view where, const DropoutArgs& a) {
+  if (a.p < 0 || a.p >= 1) throw input_error(where, "dropout.p must be in [0, 1), got ", a.p);
+  if (a.active()) check_struct<StepScalars>(a.scalars);
+}
+
+[[noreturn]] void refuse(std::string_view where, std::string_view what, std::string_view fix) {
+  throw input_error(where, what, " is not supported yet; ", fix);
+}
+
+// Linear.
+
+void check_bias(std::string_view where, std::string_view name, const ConstView& bias, int64_t n, DType storage) {
+  if (!bias) return;
+  ASHLAR_CHECK(bias.dtype == storage || bias.dtype == accumulate_dtype(storage), where, ": ", name, " holds ",
+               name_of(bias.dtype), ", expected ", name_of(storage), " or ", name_of(accumulate_dtype(storage)));
+  check_vector(where, name, bias, n, bias.dtype);
+}
+
+}  // namespace
+
+void check(const LinearForward& a) {
+  constexpr std::string_view kWhere = "linear_forward";
+  const DType storage = a.x.dtype;
+  check_storage(kWhere, storage);
+  check_view(kWhere, "x", a.x, a.y.rows, a.w.cols, storage);
+  check_view(kWhere, "w", a.w, a.y.cols, a.w.cols, storage);
+  check_bias(kWhere, "bias", a.bias, a.y.cols, storage);
+  ASHLAR_CHECK(a.y.dtype == storage || a.y.dtype == accumulate_dtype(storage), kWhere, ": y holds ", name_of(a.y.dtype),
+               ", x ", name_of(storage));
+  check_self(kWhere, "y", a.y);
+}
+
+void check(const LinearBackwardInput& a) {
+  constexpr std::string_view kWhere = "linear_backward_input";
+  const DType storage = a.dy.dtype;
+  check_storage(kWhere, storage);
+  check_view(kWhere, "dy", a.dy, a.dx.rows, a.w.rows, storage);
+  check_view(kWhere, "w", a.w, a.w.rows, a.dx.cols, storage);
+  ASHLAR_CHECK(a.dx.dtype == storage || a.dx.dtype == accumulate_dtype(storage), kWhere, ": dx holds ",
+               name_of(a.dx.dtype), ", dy ", name_of(storage));
+  check_self(kWhere, "dx", a.dx);
+}
+
+void check(const LinearBackwardWeight& a) {
+  constexpr std::string_view kWhere = "linear_backward_weight";
+  const DType storage = a.dy.dtype;
+  check_storage(kWhere, storage);
+  check_self(kWhere, "dy", a.dy);
+  if (a.dw) {
+    check_view(kWhere, "x", a.x, a.dy.rows, a.dw.cols, storage);
+    check_view(kWhere, "dw", a.dw, a.dy.cols, a.dw.cols, accumulate_dtype(storage));
+  }
+  if (a.dbias) check_vector(kWhere, "dbias", a.dbias, a.dy.cols, accumulate_dtype(storage));
+}
+
+// Norm. What its six calls share: x [N, C], vectors over columns in storage dtype, statistics over rows in the
+// accumulate dtype.
+
+namespace {
+
+class NormCheck {
+ public:
+  NormCheck(std::string_view where, const ConstView& x) : where_(where), x_(x) {
+    check_storage(where, x.dtype);
+    matrix("x", x);
+  }
+
+  void matrix(std::string_view name, const ConstView& v) const {
+    check_view(where_, name, v, x_.rows, x_.cols, x_.dtype);
+  }
+  void parameter(std::string_view name, const ConstView& v) const {
+    if (v) check_vector(where_, name, v, x_.cols, x_.dtype);
+  }
+  void parameter_grad(std::string_view name, const ConstView& v) const {
+    if (v) check_vector(where_, name, v, x_.cols, accumulate_dtype(x_.dtype));
+  }
+  void statistic(std::string_view name, const ConstView& v) const {
+    check_vector(where_, name, v, x_.rows, accumulate_dtype(x_.dtype));
+  }
+  void statistic_if_given(std::string_view name, const ConstView& v) const {
+    if (v) statistic(name, v);
+  }
+
+ private:
+  std::string_view where_;
+  const ConstView& x_;
+};
+
+}  // namespace
+
+void check(const NormForward& a) {
+  const NormCheck of("norm_forward", a.x);
+  of.matrix("y", a.y);
+  of.parameter("gamma", a.gamma);
+  of.parameter("beta", a.beta);
+  if (a.type == NormType::kLayerNorm) of.statistic("mean", a.mean);
+  of.statistic("rstd", a.rstd);
+}
+
+void check(const NormBackward& a) {
+  const NormCheck of("norm_backward", a.x);
+  of.matrix("dy", a.dy);
+  if (a.dx_mode != GradMode::kSkip) of.matrix("dx", a.dx);
+  of.parameter("gamma", a.gamma);
+  if (a.type == NormType::kLayerNorm) of.statistic("mean", a.mean);
+  of.statistic("rstd", a.rstd);
+  of.parameter_grad("dgamma", a.dgamma);
+  of.parameter_grad("dbeta", a.dbeta);
+}
+
+void check(const NormRowStats& a) {
+  const NormCheck of("norm_row_stats", a.x);
+  of.statistic_if_given("center", a.center);
+  of.statistic_if_given("sum", a.sum);
+  of.statistic_if_given("sum_squares", a.sum_squares);
+}
+
+void check(const NormApply& a) {
+  const NormCheck of("norm_apply", a.x);
+  of.matrix("y", a.y);
+  of.parameter("gamma", a.gamma);
+  of.parameter("beta", a.beta);
+  of.statistic_if_given("mean", a.mean);
+  of.statistic("rstd", a.rstd);
+}
+
+void check(const NormBackwardRowSums& a) {
+  const NormCheck of("norm_backward_row_sums", a.x);
+  of.matrix("dy", a.dy);
+  of.parameter("gamma", a.gamma);
+  of.statistic_if_given("mean", a.mean);
+  of.statistic("rstd", a.rstd);
+  of.statistic_if_given("sum_h", a.sum_h);
+  of.statistic("sum_hx", a.sum_hx);
+}
+
+void check(const NormBackwardApply& a) {
+  constexpr std::string_view kWhere = "norm_backward_apply";
+  const NormCheck of(kWhere, a.x);
+  of.matrix("dy", a.dy);
+  if (a.dx_mode != GradMode::kSkip) of.matrix("dx", a.dx);
+  of.parameter("gamma", a.gamma);
+  of.statistic_if_given("mean", a.mean);
+  of.statistic("rstd", a.rstd);
+  of.statistic_if_given("sum_h", a.sum_h);
+  of.statistic("sum_hx", a.sum_hx);
+  of.parameter_grad("dgamma", a.dgamma);
+  of.parameter_grad("dbeta", a.dbeta);
+  ASHLAR_CHECK(a.c_total >= a.x.cols, kWhere, ": c_total = ", a.c_total, " below cols = ", a.x.cols);
+}
+
+// Activation.
+
+namespace {
+
+template <typename Args>
+void check_activation(std::string_view where, const Args& a) {
+  constexpr std::string_view kKinds = "choose relu, gelu_erf, gelu_tanh or silu";
+  if (a.kind == Activation::kRelu2) refuse(where, "kind = relu2", kKinds);
+  if (a.kind == Activation::kQuickGelu) refuse(where, "kind = quick_gelu", kKinds);
+  if (a.clamp != 0) refuse(where, str_cat("clamp = ", a.clamp), "set it to 0 (none)");
+  if (a.linear_offset != 0) refuse(where, str_cat("linear_offset = ", a.linear_offset), "set it to 0");
+  check_storage(where, a.x.dtype);
+  check_self(where, "x", a.x);
+  if (a.up) check_view(where, "up", a.up, a.x.rows, a.x.cols, a.x.dtype);
+}
+
+}  // namespace
+
+void check(const ActivationForward& a) {
+  constexpr std::string_view kWhere = "activation_forward";
+  check_activation(kWhere, a);
+  check_view(kWhere, "y", a.y, a.x.rows, a.x.cols, a.x.dtype);
+}
+
+void check(const ActivationBackward& a) {
+  constexpr std::string_view kWhere = "activation_backward";
+  check_activation(kWhere, a);
+  check_view(kWhere, "dy", a.dy, a.x.rows, a.x.cols, a.x.dtype);
+  check_view(kWhere, "dx", a.dx, a.x.rows, a.x.cols, a.x.dtype);
+  if (a.up) check_view(kWhere, "dup", a.dup, a.x.rows, a.x.cols, a.x.dtype);
+}
+
+void check(const Rope& a) {
+  constexpr std::string_view kWhere = "rope";
+  const DType storage = a.x.dtype;
+  check_storage(kWhere, storage);
+  check_view(kWhere, "x", a.x, a.x.rows, a.heads * a.head_dim, storage);
+  check_view(kWhere, "y", a.y, a.x.rows, a.heads * a.head_dim, storage);
+  check_ids(kWhere, "positions", a.positions, a.x.rows);
+  ASHLAR_CHECK(a.rotated_heads >= 0 && a.rotated_heads <= a.heads, "rotated_heads = ", a.rotated_heads,
+               " heads = ", a.heads);
+  ASHLAR_CHECK(a.dims >= 0 && a.dims % 2 == 0 && a.dims <= a.head_dim, "dims = ", a.dims, " head_dim = ", a.head_dim);
+  ASHLAR_CHECK(a.mode == GradMode::kOverwrite || a.x.data != a.y.data, "y may be x only when overwritten");
+  check_view(kWhere, "cos", a.cos, a.cos.rows, a.dims / 2, accumulate_dtype(storage));
+  check_view(kWhere, "sin", a.sin, a.cos.rows, a.dims / 2, accumulate_dtype(storage));
+}
+
+// Attention.
+
+namespace {
+
+class AttentionCheck {
+ public:
+  AttentionCheck(std::string_view where, const AttentionShape& s, DType storage)
+      : where_(where), s_(s), storage_(storage) {
+    if (s.window >= 0) refuse(where, str_cat("window = ", s.window), "leave it at -1 (full attention)");
+    if (s.softcap != 0) refuse(where, str_cat("softcap = ", s.softcap), "leave it at 0 (none)");
+    if (s.alibi_slopes) refuse(where, "alibi_slopes", "leave it absent");
+    if (s.t5_bias) refuse(where, "t5_bias", "leave it absent");
+    if (s.t5_bias_grad) refuse(where, "t5_bias_grad", "leave it absent");
+    check_storage(where, storage);
+    ASHLAR_CHECK(s.B >= 0 && s.T_q >= 0 && s.T_kv >= 0, where, ": B = ", s.B, ", T_q = ", s.T_q, ", T_kv = ", s.T_kv);
+    ASHLAR_CHECK(s.T_q < (int64_t{1} << 31) && s.T_kv < (int64_t{1} << 31), where, ": T_q = ", s.T_q,
+                 ", T_kv = ", s.T_kv);
+    ASHLAR_CHECK(s.H > 0 && s.G > 0 && s.H % s.G == 0 && s.D > 0, where, ": H = ", s.H, ", G = ", s.G, ", D = ", s.D);
+    if (s.doc_start) check_ids(where, "doc_start", s.doc_start, s.B * s.T_q);
+    check_dropout(where, s.dropout);
+    if (!s.dropout.active()) return;
+    ASHLAR_CHECK(s.q_start + s.T_q <= s.dropout.sequence_length && s.kv_start + s.T_kv <= s.dropout.sequence_length,
+                 where, ": dropout sequence_length = ", s.dropout.sequence_length,
+                 " is less than a position of this call");
+  }
+
+  void queries(std::string_view name, const ConstView& v) const {
+    check_view(where_, name, v, s_.B * s_.T_q, s_.H * s_.D, storage_);
+  }
+  void keys(std::string_view name, const ConstView& v) const {
+    check_view(where_, name, v, s_.B * s_.T_kv, s_.G * s_.D, storage_);
+  }
+  void statistic(std::string_view name, const ConstView& v) const {
+    check_vector(where_, name, v, s_.B * s_.H * s_.T_q, accumulate_dtype(storage_));
+  }
+
+ private:
+  std::string_view where_;
+  const AttentionShape& s_;
+  DType storage_;
+};
+
+}  // namespace
+
+void check(const AttentionForward& a) {
+  const AttentionCheck of("attention_forward", a.shape, a.q.dtype);
+  of.queries("q", a.q);
+  of.keys("k", a.k);
+  of.keys("v", a.v);
+  of.queries("out", a.out);
+  of.statistic("lse", a.lse);
+}
+
+void check(const AttentionBackward& a) {
+  constexpr std::string_view kWhere = "attention_backward";
+  const AttentionCheck of(kWhere, a.shape, a.q.dtype);
+  of.queries("q", a.q);
+  of.keys("k", a.k);
+  of.keys("v", a.v);
+  of.queries("dout", a.dout);
+  of.statistic("lse", a.lse);
+  if (a.delta) {
+    of.statistic("delta", a.delta);
+  } else {
+    of.queries("out", a.out);
+  }
+  if (a.dq) of.queries("dq", a.dq);
+  ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, kWhere, ": dk and dv are given or absent together");
+  if (!a.dk) return;
+  of.keys("dk", a.dk);
+  of.keys("dv", a.dv);
+  ASHLAR_CHECK(a.dk.stride == a.dv.stride, kWhere, ": dk has stride ", a.dk.stride, ", dv ", a.dv.stride);
+}
+
+void check(const EmbeddingForward& a) {
+  constexpr std::string_view kWhere = "embedding_forward";
+  check_storage(kWhere, a.table.dtype);
+  check_self(kWhere, "table", a.table);
+  check_view(kWhere, "out", a.out, a.out.rows, a.table.cols, a.table.dtype);
+  check_ids(kWhere, "ids", a.ids, a.out.rows);
+}
+
+void check(const EmbeddingBackward& a) {
+  constexpr std::string_view kWhere = "embedding_backward";
+  check_storage(kWhere, a.dy.dtype);
+  check_view(kWhere, "dy", a.dy, a.dy.rows, a.dtable.cols, a.dy.dtype);
+  check_view(kWhere, "dtable", a.dtable, a.dtable.rows, a.dtable.cols, accumulate_dtype(a.dy.dtype));
+  check_ids(kWhere, "ids", a.ids, a.dy.rows);
+  check_ids(kWhere, "order", a.order, a.dy.rows);
+}
+
+// Loss.
+
+namespace {
+
+void check_softcap(std::string_view where, const LossShape& shape) {
+  if (shape.softcap != 0) refuse(where, str_cat("softcap = ", shape.softcap), "set it to 0 (none)");
+}
+
+void check_logits(std::string_view where, const ConstView& logits, const LossShape& shape) {
+  check_softcap(where, shape);
+  check_storage(where, logits.dtype);
+  check_self(where, "logits", logits);
+  ASHLAR_CHECK(shape.valid_cols >= 0 && shape.valid_cols <= logits.cols, where, ": valid_cols = ", shape.valid_cols,
+               " cols = ", logits.cols);
+  check_ids(where, "targets", shape.targets, logits.rows);
+}
+
+}  // namespace
+
+void check(const LossRowStats& a) {
+  constexpr std::string_view kWhere = "loss_row_stats";
+  check_logits(kWhere, a.logits, a.shape);
+  const DType dtype = accumulate_dtype(a.logits.dtype);
+  check_vector(kWhere, "row_max", a.row_max, a.logits.rows, dtype);
+  check_vector(kWhere, "row_sum", a.row_sum, a.logits.rows, dtype);
+  check_vector(kWhere, "target_logit", a.target_logit, a.logits.rows, dtype);
+}
+
+void check(const LossRescale& a) {
+  constexpr std::string_view kWhere = "loss_rescale";
+  const DType dtype = accumulate_dtype(a.row_sum.dtype);
+  check_vector(kWhere, "row_sum", a.row_sum, a.row_sum.size(), dtype);
+  check_vector(kWhere, "local_max", a.local_max, a.row_sum.size(), dtype);
+  check_vector(kWhere, "global_max", a.global_max, a.row_sum.size(), dtype);
+}
+
+void check(const LossReduce& a) {
+  constexpr std::string_view kWhere = "loss_reduce";
+  check_softcap(kWhere, a.shape);
+  const DType dtype = accumulate_dtype(a.row_max.dtype);
+  check_vector(kWhere, "row_max", a.row_max, a.row_max.size(), dtype);
+  check_vector(kWhere, "row_sum", a.row_sum, a.row_max.size(), dtype);
+  check_vector(kWhere, "target_logit", a.target_logit, a.row_max.size(), dtype);
+  check_ids(kWhere, "targets", a.shape.targets, a.row_max.size());
+  check_struct<LossStats>(a.stats);
+}
+
+void check(const LossBackward& a) {
+  constexpr std::string_view kWhere = "loss_backward";
+  check_logits(kWhere, a.logits, a.shape);
+  const DType dtype = accumulate_dtype(a.logits.dtype);
+  check_vector(kWhere, "row_max", a.row_max, a.logits.rows, dtype);
+  check_vector(kWhere, "row_sum", a.row_sum, a.logits.rows, dtype);
+  ASHLAR_CHECK(accumulate_dtype(a.dlogits.dtype) == dtype, kWhere, ": dlogits hold ", name_of(a.dlogits.dtype),
+               ", logits ", name_of(a.logits.dtype));
+  check_view(kWhere, "dlogits", a.dlogits, a.logits.rows, a.logits.cols, a.dlogits.dtype);
+  check_struct<StepScalars>(a.scalars);
+}
+
+// Elementwise.
+
+void check(const ResidualForward& a) {
+  constexpr std::string_view kWhere = "residual_forward";
+  check_dropout(kWhere, a.dropout);
+  check_storage(kWhere, a.delta.dtype);
+  check_self(kWhere, "delta", a.delta);
+  check_view(kWhere, "y", a.y, a.delta.rows, a.delta.cols, a.delta.dtype);
+  if (a.x) check_view(kWhere, "x", a.x, a.delta.rows, a.delta.cols, a.delta.dtype);
+  if (!a.delta2) return;
+  check_dropout(kWhere, a.dropout2);
+  check_view(kWhere, "delta2", a.delta2, a.delta.rows, a.delta.cols, a.delta.dtype);
+}
+
+void check(const DropoutBackward& a) {
+  constexpr std::string_view kWhere = "dropout_backward";
+  check_dropout(kWhere, a.dropout);
+  check_storage(kWhere, a.dy.dtype);
+  check_self(kWhere, "dy", a.dy);
+  check_view(kWhere, "ddelta", a.ddelta, a.dy.rows, a.dy.cols, a.dy.dtype);
+}
+
+void check(const Copy& a) {
+  constexpr std::string_view kWhere = "copy";
+  check_self(kWhere, "src", a.src);
+  check_view(kWhere, "dst", a.dst, a.src.rows, a.src.cols, a.dst.dtype);
+  if (a.src.dtype == a.dst.dtype && a.mode == GradMode::kOverwrite) return;  // any dtype may be copied as it is
+  check_storage(kWhere, a.src.dtype);
+  check_storage(kWhere, a.dst.dtype);
+}
+
+void check(const Fill& a) {
+  check_self("fill", "dst", a.dst);
+  if (is_floating(a.dst.dtype)) return;
+  const double highest = a.dst.dtype == DType::kUInt8 ? 0xff : 0x7fffffff,
+               lowest = a.dst.dtype == DType::kUInt8 ? 0 : -0x7fffffff;
+  ASHLAR_CHECK(std::trunc(a.value) == a.value && a.value >= lowest && a.value <= highest, "fill value ", a.value,
+               " is not an integer of the view's dtype");
+}
+
+void check(const RandomFill& a) {
+  constexpr std::string_view kWhere = "random_fill";
+  check_storage(kWhere, a.dst.dtype);
+  check_self(kWhere, "dst", a.dst);
+  ASHLAR_CHECK(a.col_begin + a.dst.cols <= a.global_cols, kWhere, ": col_begin = ", a.col_begin, " cols = ", a.dst.cols,
+               " global_cols = ", a.global_cols);
+}
+
+void check(const SetStruct& a) { check_vector("set_struct", "dst", a.dst, a.size, DType::kUInt8); }
+
+// Optimizer.
+
+void check(const AdamW& a) {
+  constexpr std::string_view kWhere = "adamw";
+  check_struct<StepScalars>(a.scalars);
+  check_struct<ClipState>(a.clip);
+  const DType dtype = a.master.dtype;
+  const int64_t size = a.master.size();
+  ASHLAR_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, kWhere, ": master holds ", name_of(dtype));
+  check_vector(kWhere, "grad", a.grad, size, dtype);
+  check_vector(kWhere, "master", a.master, size, dtype);
+  check_vector(kWhere, "m", a.m, size, dtype);
+  check_vector(kWhere, "v", a.v, size, dtype);
+  if (a.weights) {
+    check_vector(kWhere, "weights", a.weights, size, a.weights.dtype);
+    ASHLAR_CHECK(accumulate_dtype(a.weights.dtype) == dtype, kWhere, ": weights hold ", name_of(a.weights.dtype),
+                 ", master ", name_of(dtype));
+  }
+  int64_t previous_end = 0;
+  for (const AdamWSegment& segment : a.segments) {
+    ASHLAR_CHECK(segment.offset >= previous_end && segment.size >= 0 && segment.offset + segment.size <= size, kWhere,
+                 ": segments must ascend inside the slab of ", size, ", got offset ", segment.offset, " size ",
+                 segment.size, " after ", previous_end);
+    previous_end = segment.offset + segment.size;
+  }
+}
+
+void check(const SumSquares& a) {
+  constexpr std::string_view kWhere = "sum_squares";
+  check_storage(kWhere, a.x.dtype);
+  check_vector(kWhere, "x", a.x, a.x.size(), a.x.dtype);
+  check_vector(kWhere, "partials", a.partials, SumSquares::num_chunks(a.x.size()), DType::kFloat64);
+}
+
+}  // namespace ashlar

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string_view>
+
+#include "core/backend/activation.h"
+#include "core/backend/attention.h"
+#include "core/backend/elementwise.h"
+#include "core/backend/embedding.h"
+#include "core/backend/linear.h"
+#include "core/backend/loss.h"
+#include "core/backend/norm.h"
+#include "core/backend/optimizer.h"
+#include "core/backend/rope.h"
+
+namespace ashlar {
+
+// What every backend may rely on: shapes, dtypes, strides and modes are those of the contract. A caller's mistake is a
+// Bug that names the call and the view; a field that no backend supports yet is an input_error that names it. Nothing
+// here reads device memory.
+
+void check(const LinearForward& args);
+void check(const LinearBackwardInput& args);
+void check(const LinearBackwardWeight& args);
+void check(const NormForward& args);
+void check(const NormBackward& args);
+void check(const NormRowStats& args);
+void check(const NormApply& args);
+void check(const NormBackwardRowSums& args);
+void check(const NormBackwardApply& args);
+void check(const ActivationForward& args);
+void check(const ActivationBackward& args);
+void check(const Rope& args);
+void check(const AttentionForward& args);
+void check(const AttentionBackward& args);
+void check(const EmbeddingForward& args);
+void check(const EmbeddingBackward& args);
+void check(const LossRowStats& args);
+void check(const LossRescale& args);
+void check(const LossReduce& args);
+void check(const LossBackward& args);
+void check(const ResidualForward& args);
+void check(const DropoutBackward& args);
+void check(const Copy& args);
+void check(const Fill& args);
+void check(const RandomFill& args);
+void check(const SetStruct& args);
+void check(const AdamW& args);
+void check(const SumSquares& args);
+
+/// A view of this shape and dtype, rows possibly strided.
+void check_view(std::string_view where, std::string_view name, const ConstView& v, int64_t rows, int64_t cols,
+                DType dtype);
+/// A contiguous vector [n], given as one row or one column.
+void check_vector(std::string_view where, std::string_view name, const ConstView& v, int64_t n, DType dtype);
+/// fp32, bf16 or fp64; an input_error otherwise.
+void check_storage(std::string_view where, DType dtype);
+
+}  // namespace ashlar
