@@ -4,8 +4,16 @@
 
 namespace ashlar::kernels {
 
-std::unique_ptr<Backend> make_cpu_backend(const cpu::CpuOptions& options) {
-  return std::make_unique<cpu::CpuBackend>(options);
+std::unique_ptr<Backend> make_backend(const BackendConfig& config) {
+  if (config.device == "cpu") {
+    return std::make_unique<cpu::CpuBackend>(cpu::CpuOptions{.threads = config.threads,
+                                                             .log = config.log,
+                                                             .max_isa = config.max_isa,
+                                                             .arena_cap_bytes = config.max_memory_bytes});
+  }
+  throw input_error("run.device", "expected \"cpu\", got \"", config.device, "\"; this program has no other backend");
 }
+
+int usable_cores() { return cpu::detect_cpu().cores; }
 
 }  // namespace ashlar::kernels

@@ -1,13 +1,27 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/backend/backend.h"
-#include "kernels/cpu/cpu_options.h"
+#include "core/base/log.h"
 
 namespace ashlar::kernels {
 
-/// The backend that runs on the host's own cores. Throws input_error for bad options.
-std::unique_ptr<Backend> make_cpu_backend(const cpu::CpuOptions& options);
+/// What computes, and with how much of it.
+struct BackendConfig {
+  std::string device = "cpu";    ///< "cpu": the host's own cores
+  int threads = 0;               ///< of the cpu; 0 = every core that this process may use
+  std::string max_isa;           ///< of the cpu: most of "baseline", "avx2", "avx512", "avx512_bf16"; empty = the best
+  Log* log = nullptr;            ///< notices about what the device can do; null = silent. Must outlive the backend.
+  int64_t max_memory_bytes = 0;  ///< of each memory kind; 0 = what the device has
+};
+
+/// The one door to a backend. Throws input_error for a device that this program does not have and for bad options.
+std::unique_ptr<Backend> make_backend(const BackendConfig& config = {});
+
+/// How many cores of this machine the process may use.
+int usable_cores();
 
 }  // namespace ashlar::kernels

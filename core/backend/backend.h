@@ -59,7 +59,10 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string description() const = 0;  ///< one line for the log: device, threads, instruction set, GEMM path
-  virtual int64_t num_gemms() const = 0;        ///< matrix products so far, for reports
+  /// Multiply-add rate in FLOP/s that this backend could reach in matrix products of `dtype`, measured now for about
+  /// `seconds`: the yardstick of every "percent of peak".
+  virtual double measure_peak(DType dtype, double seconds) = 0;
+  virtual int64_t num_gemms() const = 0;  ///< matrix products so far, for reports
   virtual Allocator& allocator(MemoryKind kind) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;

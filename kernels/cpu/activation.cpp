@@ -12,6 +12,7 @@
 #include "kernels/cpu/simd_math_inl.h"
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -155,19 +156,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-namespace {
-
-HWY_EXPORT(activation_forward_impl);
-HWY_EXPORT(activation_backward_impl);
-
-}  // namespace
-
 void CpuBackend::launch(const ActivationForward& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(activation_forward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, activation_forward_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const ActivationBackward& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(activation_backward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, activation_backward_impl)(args, threads_);
 }
 
 }  // namespace ashlar::cpu

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/parallel_for.h"
 
 namespace ashlar::cpu {
@@ -14,7 +14,6 @@ CpuBackend::CpuBackend(const CpuOptions& options) : info_(detect_cpu(options.max
     throw input_error("run.threads", "expected 0 (all cores) or a positive count, got ", options.threads);
   }
   threads_ = options.threads > 0 ? options.threads : info_.cores;
-  limit_libraries(info_.isa);
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
     arenas_[static_cast<size_t>(kind)] =
         std::make_unique<ArenaAllocator>(static_cast<MemoryKind>(kind), options.arena_cap_bytes);
@@ -35,6 +34,10 @@ std::string CpuBackend::description() const {
   if (info_.isa != info_.detected) held = str_cat(" (held below ", name_of(info_.detected), ")");
   return str_cat("cpu: ", info_.model, ", ", threads_, threads_ == 1 ? " thread of " : " threads of ", info_.cores,
                  info_.cores == 1 ? " core, " : " cores, ", name_of(info_.isa), held, ", ", gemm_->description());
+}
+
+double CpuBackend::measure_peak(DType dtype, double seconds) {
+  return cpu::measure_peak(dtype, threads_, info_.isa, seconds);
 }
 
 int64_t CpuBackend::num_gemms() const { return gemm_->num_runs(); }

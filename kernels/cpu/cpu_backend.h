@@ -22,6 +22,7 @@ class CpuBackend final : public Backend {
   ~CpuBackend() override;
 
   std::string description() const override;
+  double measure_peak(DType dtype, double seconds) override;
   int64_t num_gemms() const override;
   Allocator& allocator(MemoryKind kind) override;
   std::unique_ptr<Stream> make_stream() override;

@@ -4,15 +4,11 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cstdlib>
 #include <fstream>
-#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
-#include "hwy/highway.h"
 
 namespace ashlar::cpu {
 namespace {
@@ -38,24 +34,6 @@ Isa parse_isa(std::string_view where, std::string_view word) {
   }
   throw input_error("cpu", where, " = \"", word,
                     "\" is not an instruction set; use baseline, avx2, avx512 or avx512_bf16");
-}
-
-/// oneDNN's own variable, with oneDNN's words; words it does not know it ignores, and so does this.
-Isa onednn_limit() {
-  const char* raw = std::getenv("ONEDNN_MAX_CPU_ISA");
-  if (raw == nullptr) raw = std::getenv("DNNL_MAX_CPU_ISA");
-  if (raw == nullptr) return Isa::kAvx512Bf16;
-  std::string word(raw);
-  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
-  using Entry = std::pair<std::string_view, Isa>;
-  constexpr std::array<Entry, 8> kWords = {Entry{"SSE41", Isa::kBaseline},     Entry{"AVX", Isa::kBaseline},
-                                           Entry{"AVX2", Isa::kAvx2},          Entry{"AVX2_VNNI", Isa::kAvx2},
-                                           Entry{"AVX512_MIC", Isa::kAvx2},    Entry{"AVX512_MIC_4OPS", Isa::kAvx2},
-                                           Entry{"AVX512_CORE", Isa::kAvx512}, Entry{"AVX512_CORE_VNNI", Isa::kAvx512}};
-  for (const auto& [name, isa] : kWords) {
-    if (word == name) return isa;
-  }
-  return Isa::kAvx512Bf16;
 }
 
 // With OMP_PROC_BIND the OpenMP runtime ties this thread to its own place before main(), and the affinity mask tells of
@@ -102,7 +80,7 @@ std::string_view name_of(Isa isa) {
 CpuInfo detect_cpu(std::string_view max_isa) {
   CpuInfo info;
   info.detected = detected_isa();
-  Isa limit = onednn_limit();
+  Isa limit = Isa::kAvx512Bf16;
   bool named = false;
   const auto hold = [&](std::string_view where, std::string_view word) {
     if (word.empty()) return;
@@ -116,17 +94,6 @@ CpuInfo detect_cpu(std::string_view max_isa) {
   info.cores = usable_cores();
   info.model = processor_name();
   return info;
-}
-
-void limit_libraries(Isa isa) {
-  constexpr int64_t kAvx512Targets = HWY_AVX3 | (HWY_AVX3 - 1);  // lower bits are better targets of the same family
-  constexpr int64_t kAvx2Targets = HWY_AVX2 | (HWY_AVX2 - 1);
-  switch (isa) {
-    case Isa::kBaseline: hwy::DisableTargets(kAvx2Targets); return;
-    case Isa::kAvx2: hwy::DisableTargets(kAvx512Targets); return;
-    case Isa::kAvx512: hwy::DisableTargets(0); return;
-    case Isa::kAvx512Bf16: hwy::DisableTargets(0); return;
-  }
 }
 
 }  // namespace ashlar::cpu

@@ -26,14 +26,10 @@ struct CpuInfo {
 };
 
 /// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") holds `isa` down; so do the
-/// environment variables ASHLAR_MAX_ISA (same words) and ONEDNN_MAX_CPU_ISA (AVX2 and its other names), read here and
-/// nowhere else. The lowest wins. Where the bf16 dot product is slower than widening to fp32 (Intel), `isa` stays below
-/// avx512_bf16 unless `max_isa` or ASHLAR_MAX_ISA names that. Throws input_error for an unknown word in `max_isa` or
-/// ASHLAR_MAX_ISA.
+/// environment variable ASHLAR_MAX_ISA (same words), read here and nowhere else. The lower wins. Where the bf16 dot
+/// product is slower than widening to fp32 (Intel), `isa` stays below avx512_bf16 unless `max_isa` or ASHLAR_MAX_ISA
+/// names that. Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
 CpuInfo detect_cpu(std::string_view max_isa = {});
-
-/// Holds Highway's own dispatch to `isa`. It keeps this process-wide: the latest backend decides.
-void limit_libraries(Isa isa);
 
 /// Multiply-add rate in FLOP/s of `threads` cores on registers only, measured now for about `seconds`: fp32 and fp64
 /// FMA at the vector width of `isa`; bf16 the dot-product instruction, or the fp32 rate where there is none.

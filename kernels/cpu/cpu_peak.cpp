@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cpu/cpu_info.h"
+#include "kernels/cpu/dispatch.h"
 
 // Multiply-adds on registers only: enough independent chains to hide the latency of two units, no loads.
 
@@ -80,17 +81,6 @@ double dot_rounds(int64_t steps, double* sink) {
 
 using Rounds = double (*)(int64_t steps, double* sink);
 
-template <typename T>
-Rounds fma_rounds_of(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512Bf16:
-    case Isa::kAvx512: return &N_AVX3::fma_rounds<T>;
-    case Isa::kAvx2: return &N_AVX2::fma_rounds<T>;
-    case Isa::kBaseline: return &HWY_STATIC_DISPATCH(fma_rounds<T>);
-  }
-  throw Bug("[cpu] unknown instruction set");
-}
-
 }  // namespace
 
 double measure_peak(DType dtype, int threads, Isa isa, double seconds) {
@@ -98,8 +88,8 @@ double measure_peak(DType dtype, int threads, Isa isa, double seconds) {
   ASHLAR_CHECK(threads >= 1 && is_floating(dtype), "threads = ", threads, " dtype = ", name_of(dtype));
   const bool dot = dtype == DType::kBFloat16 && isa == Isa::kAvx512Bf16;
   const Rounds rounds = dot                        ? &dot_rounds
-                        : dtype == DType::kFloat64 ? fma_rounds_of<double>(isa)
-                                                   : fma_rounds_of<float>(isa);
+                        : dtype == DType::kFloat64 ? ASHLAR_FOR_ISA(isa, fma_rounds<double>)
+                                                   : ASHLAR_FOR_ISA(isa, fma_rounds<float>);
   // A thread is timed by its own use of the processor: a core that others take away for a while is no slower core.
   const auto cpu_seconds = [] {
     timespec t{};

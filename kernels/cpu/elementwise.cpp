@@ -17,6 +17,7 @@
 #include <numbers>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
 
 #ifndef ASHLAR_KERNELS_CPU_ELEMENTWISE_ONCE
@@ -261,11 +262,6 @@ HWY_AFTER_NAMESPACE();
 namespace ashlar::cpu {
 namespace {
 
-HWY_EXPORT(residual_forward_impl);
-HWY_EXPORT(dropout_backward_impl);
-HWY_EXPORT(copy_impl);
-HWY_EXPORT(random_fill_impl);
-
 template <typename T>
 void fill_rows(const MutView& dst, T value, int threads) {
   // Copies of a small block: the compiler's loop over single elements is several times slower.
@@ -283,11 +279,11 @@ void fill_rows(const MutView& dst, T value, int threads) {
 }  // namespace
 
 void CpuBackend::launch(const ResidualForward& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(residual_forward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, residual_forward_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const DropoutBackward& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(dropout_backward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, dropout_backward_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const Copy& args, Stream&) {
@@ -301,7 +297,7 @@ void CpuBackend::launch(const Copy& args, Stream&) {
                    });
     return;
   }
-  HWY_DYNAMIC_DISPATCH(copy_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, copy_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const Fill& args, Stream&) {
@@ -323,7 +319,9 @@ void CpuBackend::launch(const SetStruct& args, Stream&) {
   std::memcpy(args.dst.data, args.bytes.data(), static_cast<size_t>(args.size));
 }
 
-void CpuBackend::launch(const RandomFill& args, Stream&) { HWY_DYNAMIC_DISPATCH(random_fill_impl)(args, threads_); }
+void CpuBackend::launch(const RandomFill& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, random_fill_impl)(args, threads_);
+}
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,17 +116,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-namespace {
-HWY_EXPORT(embedding_forward_impl);
-HWY_EXPORT(embedding_backward_impl);
-}  // namespace
-
 void CpuBackend::launch(const EmbeddingForward& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(embedding_forward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, embedding_forward_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const EmbeddingBackward& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(embedding_backward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, embedding_backward_impl)(args, threads_);
 }
 
 }  // namespace ashlar::cpu

@@ -1,8 +1,8 @@
 #include "core/backend/linear.h"
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_column_sums.h"
+#include "kernels/cpu/gemm/column_sums.h"
+#include "kernels/cpu/gemm/gemm.h"
 
 // The three products of a linear layer are one matrix product each: 2*N*M*K flops, bound by the FMA rate except for a
 // handful of rows, where reading w bounds them. Threads, packing and the choice of kernel: gemm.h.
@@ -24,7 +24,7 @@ void CpuBackend::launch(const LinearBackwardWeight& args, Stream&) {
     gemm_->run({.a = args.dy, .b = args.x, .bias = {}, .c = args.dw, .transpose_a = true, .accumulate = accumulate});
   }
   // 2. dbias
-  if (args.dbias) column_sums(args.dy, args.dbias, accumulate, threads_);
+  if (args.dbias) column_sums(args.dy, args.dbias, accumulate, info_.isa, threads_);
 }
 
 }  // namespace ashlar::cpu

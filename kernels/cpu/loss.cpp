@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
 
 #ifndef ASHLAR_KERNELS_CPU_LOSS_ONCE
@@ -132,9 +133,6 @@ HWY_AFTER_NAMESPACE();
 namespace ashlar::cpu {
 namespace {
 
-HWY_EXPORT(loss_row_stats_impl);
-HWY_EXPORT(loss_backward_impl);
-
 template <typename A>
 void rescale_rows(const LossRescale& a) {
   const A* local = static_cast<const A*>(a.local_max.data);
@@ -175,7 +173,7 @@ void check_logits(std::string_view where, const ConstView& logits) {
 
 void CpuBackend::launch(const LossRowStats& args, Stream&) {
   check_logits("loss_row_stats", args.logits);
-  HWY_DYNAMIC_DISPATCH(loss_row_stats_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, loss_row_stats_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const LossRescale& args, Stream&) {
@@ -188,7 +186,7 @@ void CpuBackend::launch(const LossReduce& args, Stream&) {
 
 void CpuBackend::launch(const LossBackward& args, Stream&) {
   check_logits("loss_backward", args.logits);
-  HWY_DYNAMIC_DISPATCH(loss_backward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, loss_backward_impl)(args, threads_);
 }
 
 }  // namespace ashlar::cpu

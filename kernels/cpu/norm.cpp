@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
 
 #ifndef ASHLAR_KERNELS_CPU_NORM_ONCE
@@ -273,12 +274,6 @@ HWY_AFTER_NAMESPACE();
 namespace ashlar::cpu {
 namespace {
 
-HWY_EXPORT(norm_forward_impl);
-HWY_EXPORT(norm_row_stats_impl);
-HWY_EXPORT(norm_apply_impl);
-HWY_EXPORT(norm_backward_row_sums_impl);
-HWY_EXPORT(norm_backward_apply_impl);
-
 int64_t partials_bytes(const NormBackwardApply& a) {
   if (a.param_mode == GradMode::kSkip || (!a.dgamma && !a.dbeta)) return 0;
   return num_blocks(a.x.rows) * 2 * a.x.cols * size_of(accumulate_dtype(a.x.dtype));
@@ -286,16 +281,18 @@ int64_t partials_bytes(const NormBackwardApply& a) {
 
 }  // namespace
 
-void CpuBackend::launch(const NormForward& args, Stream&) { HWY_DYNAMIC_DISPATCH(norm_forward_impl)(args, threads_); }
-
-void CpuBackend::launch(const NormRowStats& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(norm_row_stats_impl)(args, threads_);
+void CpuBackend::launch(const NormForward& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, norm_forward_impl)(args, threads_);
 }
 
-void CpuBackend::launch(const NormApply& args, Stream&) { HWY_DYNAMIC_DISPATCH(norm_apply_impl)(args, threads_); }
+void CpuBackend::launch(const NormRowStats& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, norm_row_stats_impl)(args, threads_);
+}
+
+void CpuBackend::launch(const NormApply& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, norm_apply_impl)(args, threads_); }
 
 void CpuBackend::launch(const NormBackwardRowSums& args, Stream&) {
-  HWY_DYNAMIC_DISPATCH(norm_backward_row_sums_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, norm_backward_row_sums_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const NormBackward& args, Stream&) {
@@ -315,12 +312,12 @@ void CpuBackend::launch(const NormBackward& args, Stream&) {
                                 .param_mode = args.param_mode,
                                 .unit_offset = args.unit_offset};
   const ScopedBlock partials(workspace(), partials_bytes(apply));
-  HWY_DYNAMIC_DISPATCH(norm_backward_apply_impl)(apply, layernorm, threads_, partials.data());
+  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(apply, layernorm, threads_, partials.data());
 }
 
 void CpuBackend::launch(const NormBackwardApply& args, Stream&) {
   const ScopedBlock partials(workspace(), partials_bytes(args));
-  HWY_DYNAMIC_DISPATCH(norm_backward_apply_impl)(args, static_cast<bool>(args.sum_h), threads_, partials.data());
+  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(args, static_cast<bool>(args.sum_h), threads_, partials.data());
 }
 
 }  // namespace ashlar::cpu

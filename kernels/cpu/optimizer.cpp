@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,19 +116,14 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-namespace {
-
-HWY_EXPORT(adamw_impl);
-HWY_EXPORT(sum_squares_impl);
-
-}  // namespace
-
 void CpuBackend::launch(const AdamW& args, Stream&) {
   if (struct_of<ClipState>(args.clip).skip != 0) return;
-  HWY_DYNAMIC_DISPATCH(adamw_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, adamw_impl)(args, threads_);
 }
 
-void CpuBackend::launch(const SumSquares& args, Stream&) { HWY_DYNAMIC_DISPATCH(sum_squares_impl)(args, threads_); }
+void CpuBackend::launch(const SumSquares& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, sum_squares_impl)(args, threads_);
+}
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

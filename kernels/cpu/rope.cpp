@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
 
 #ifndef ASHLAR_KERNELS_CPU_ROPE_ONCE
@@ -118,15 +119,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-namespace {
-HWY_EXPORT(rope_impl);
-}  // namespace
-
 void CpuBackend::launch(const Rope& args, Stream&) {
   if (args.dims > kMaxRopeDims) {
     throw input_error("rope", "dims = ", args.dims, " is not supported by the cpu backend; at most ", kMaxRopeDims);
   }
-  HWY_DYNAMIC_DISPATCH(rope_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, rope_impl)(args, threads_);
 }
 
 }  // namespace ashlar::cpu

@@ -9,11 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/autograd/ctx.h"
 #include "core/base/error.h"
-#include "core/base/philox.h"
-#include "kernels/cpu/arena_allocator.h"
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/cpu_info.h"
+#include "kernels/make_backend.h"
 #include "launch/commands/timing.h"
 
 namespace ashlar::launch {
@@ -80,79 +78,65 @@ Options parse(std::span<const std::string> args) {
 /// The fused qkv rows of one layer, their gradients, and what attention makes of them.
 class Problem {
  public:
-  Problem(Allocator& memory, const Shape& s, DType dtype, double dropout, int threads)
-      : threads_(threads),
-        width_(s.H * s.D),
-        rows_(s.B * s.T),
-        dtype_(dtype),
-        qkv_(memory, rows_ * 3 * width_ * size_of(dtype)),
-        dqkv_(memory, rows_ * 3 * width_ * size_of(dtype)),
-        out_(memory, rows_ * width_ * size_of(dtype)),
-        dout_(memory, rows_ * width_ * size_of(dtype)),
-        lse_(memory, rows_ * s.H * size_of(accumulate_dtype(dtype))) {
-    fill(qkv_.data(), rows_ * 3 * width_);
-    fill(dout_.data(), rows_ * width_);
-    AttentionShape shape{.B = s.B,
-                         .T_q = s.T,
-                         .T_kv = s.T,
-                         .H = s.H,
-                         .G = s.H,
-                         .D = s.D,
-                         .q_batch_stride = s.T * 3 * width_,
-                         .kv_batch_stride = s.T * 3 * width_,
-                         .scale = 1 / std::sqrt(static_cast<double>(s.D))};
-    shape.dropout = {.p = dropout,
-                     .seed = 1,
-                     .site = 1,
-                     .scalars = {&scalars_, DType::kUInt8, 1, sizeof(StepScalars), sizeof(StepScalars)},
-                     .first_sample = 0,
-                     .sequence_length = s.T,
-                     .heads = s.H};
-    const MutView lse{lse_.data(), accumulate_dtype(dtype), 1, rows_ * s.H, rows_ * s.H};
-    forward_ = {
-        .q = part(qkv_, 0), .k = part(qkv_, 1), .v = part(qkv_, 2), .out = plain(out_), .lse = lse, .shape = shape};
-    backward_ = {.dout = plain(dout_),
-                 .q = part(qkv_, 0),
-                 .k = part(qkv_, 1),
-                 .v = part(qkv_, 2),
-                 .out = plain(out_),
-                 .lse = lse,
-                 .dq = part(dqkv_, 0),
-                 .dk = part(dqkv_, 1),
-                 .dv = part(dqkv_, 2),
-                 .shape = shape};
+  Problem(const Ctx& ctx, const Shape& s, double dropout) : ctx_(ctx), width_(s.H * s.D) {
+    const int64_t rows = s.B * s.T;
+    const auto random = [&](const Tensor& t, uint64_t site) {
+      ctx.backend.random_fill({.dst = t.mut_view(), .scale = 1, .seed = 1, .site = site, .global_cols = t.cols()},
+                              ctx.stream);
+      return t;
+    };
+    qkv_ = random(ctx.empty(ctx.dtype, {rows, 3 * width_}), 1);
+    dqkv_ = ctx.empty(ctx.dtype, {rows, 3 * width_});
+    out_ = ctx.empty(ctx.dtype, {rows, width_});
+    dout_ = random(ctx.empty(ctx.dtype, {rows, width_}), 2);
+    lse_ = ctx.empty(ctx.accumulate(), {rows * s.H});
+    scalars_ = ctx.make_struct(StepScalars{});
+    shape_ = {.B = s.B,
+              .T_q = s.T,
+              .T_kv = s.T,
+              .H = s.H,
+              .G = s.H,
+              .D = s.D,
+              .q_batch_stride = s.T * 3 * width_,
+              .kv_batch_stride = s.T * 3 * width_,
+              .scale = 1 / std::sqrt(static_cast<double>(s.D))};
+    shape_.dropout = {
+        .p = dropout, .seed = 1, .site = 1, .scalars = scalars_.view(), .sequence_length = s.T, .heads = s.H};
   }
 
-  int64_t workspace_bytes() const {
-    return std::max(cpu::attention_forward_workspace_bytes(forward_, threads_),
-                    cpu::attention_backward_workspace_bytes(backward_, threads_));
+  void forward() const {
+    ctx_.backend.attention_forward({.q = part(qkv_, 0).view(),
+                                    .k = part(qkv_, 1).view(),
+                                    .v = part(qkv_, 2).view(),
+                                    .out = out_.mut_view(),
+                                    .lse = lse_.mut_view(),
+                                    .shape = shape_},
+                                   ctx_.stream);
+    ctx_.stream.synchronize();
   }
-  void forward(std::byte* workspace) const { cpu::attention_forward(forward_, threads_, workspace); }
-  void backward(std::byte* workspace) const { cpu::attention_backward(backward_, threads_, workspace); }
+  void backward() const {
+    ctx_.backend.attention_backward({.dout = dout_.view(),
+                                     .q = part(qkv_, 0).view(),
+                                     .k = part(qkv_, 1).view(),
+                                     .v = part(qkv_, 2).view(),
+                                     .out = out_.view(),
+                                     .lse = lse_.view(),
+                                     .delta = {},
+                                     .dq = part(dqkv_, 0).mut_view(),
+                                     .dk = part(dqkv_, 1).mut_view(),
+                                     .dv = part(dqkv_, 2).mut_view(),
+                                     .shape = shape_},
+                                    ctx_.stream);
+    ctx_.stream.synchronize();
+  }
 
  private:
-  MutView part(const cpu::ScopedBlock& rows, int64_t index) const {
-    return {rows.as<char>() + index * width_ * size_of(dtype_), dtype_, rows_, width_, 3 * width_};
-  }
-  MutView plain(const cpu::ScopedBlock& rows) const { return {rows.data(), dtype_, rows_, width_, width_}; }
-  void fill(void* data, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      const double value = Philox::normal_at(1, 0, static_cast<uint64_t>(i));
-      switch (dtype_) {
-        case DType::kFloat32: static_cast<float*>(data)[i] = static_cast<float>(value); break;
-        case DType::kBFloat16: static_cast<BF16*>(data)[i] = BF16(static_cast<float>(value)); break;
-        default: static_cast<double*>(data)[i] = value; break;
-      }
-    }
-  }
+  Tensor part(const Tensor& rows, int64_t index) const { return rows.column_range(index * width_, width_); }
 
-  int threads_;
-  int64_t width_, rows_;
-  DType dtype_;
-  StepScalars scalars_;
-  cpu::ScopedBlock qkv_, dqkv_, out_, dout_, lse_;
-  AttentionForward forward_;
-  AttentionBackward backward_;
+  Ctx ctx_;
+  int64_t width_;
+  Tensor qkv_, dqkv_, out_, dout_, lse_, scalars_;
+  AttentionShape shape_;
 };
 
 void print_row(std::ostream& out, const Shape& s, DType dtype, const char* pass, double seconds, double flops,
@@ -169,24 +153,20 @@ void print_row(std::ostream& out, const Shape& s, DType dtype, const char* pass,
 
 int run_bench_attention(std::span<const std::string> args, std::ostream& out) {
   const Options options = parse(args);
-  const cpu::CpuInfo info = cpu::detect_cpu(options.isa);
-  cpu::limit_libraries(info.isa);
-  const int threads = options.threads > 0 ? options.threads : info.cores;
-  cpu::ArenaAllocator memory(MemoryKind::kWorkspace);
-
+  const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = options.threads, .max_isa = options.isa});
+  const std::unique_ptr<Stream> stream = backend->make_stream();
+  out << backend->description() << "\n";
   for (const DType dtype : options.dtypes) {
-    const double peak = cpu::measure_peak(accumulate_dtype(dtype), threads, info.isa);
-    out << "attention on " << threads << (threads == 1 ? " thread, " : " threads, ") << cpu::name_of(info.isa) << ", "
-        << name_of(dtype) << "; 100% = " << std::llround(peak * 1e-9) << " GFLOP/s ("
+    const double peak = backend->measure_peak(accumulate_dtype(dtype), 0.1);
+    out << "attention in " << name_of(dtype) << "; 100% = " << std::llround(peak * 1e-9) << " GFLOP/s ("
         << name_of(accumulate_dtype(dtype)) << " multiply-add peak measured now); causal flops, dropout "
         << options.dropout << "\n";
     for (const Shape& s : kShapes) {
-      const Problem problem(memory, s, dtype, options.dropout, threads);
-      const cpu::ScopedBlock workspace(memory, problem.workspace_bytes());
-      std::byte* scratch = workspace.as<std::byte>();
+      const Problem problem({.backend = *backend, .stream = *stream, .dtype = dtype, .scalars = {}}, s,
+                            options.dropout);
       const double pairs = static_cast<double>(s.B * s.H * s.T * (s.T + 1) / 2) * static_cast<double>(s.D);
-      const double forward = quartile_seconds(options.seconds, [&] { problem.forward(scratch); });
-      const double backward = quartile_seconds(options.seconds, [&] { problem.backward(scratch); });
+      const double forward = quartile_seconds(options.seconds, [&] { problem.forward(); });
+      const double backward = quartile_seconds(options.seconds, [&] { problem.backward(); });
       print_row(out, s, dtype, "forward", forward, 4 * pairs, peak);
       print_row(out, s, dtype, "backward", backward, 10 * pairs, peak);
       print_row(out, s, dtype, "both", forward + backward, 14 * pairs, peak);

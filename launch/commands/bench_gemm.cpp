@@ -6,22 +6,19 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/philox.h"
-#include "kernels/cpu/arena_allocator.h"
-#include "kernels/cpu/cpu_info.h"
-#include "kernels/cpu/gemm.h"
+#include "core/tensor/tensor.h"
+#include "kernels/make_backend.h"
 #include "launch/commands/timing.h"
 
 namespace ashlar::launch {
 namespace {
-
-using cpu::Gemm;
-using cpu::GemmArgs;
 
 struct Shape {
   int64_t rows, k, m;  // y [rows, m] = x [rows, k] w [m, k]^T
@@ -92,27 +89,12 @@ Options parse(std::span<const std::string> args) {
   return options;
 }
 
-/// A matrix of pseudo-random numbers in [-1, 1) in memory of an arena.
-class Matrix {
- public:
-  Matrix(Allocator& memory, DType dtype, int64_t rows, int64_t cols, uint64_t site)
-      : block_(memory, rows * cols * size_of(dtype)), view_{block_.data(), dtype, rows, cols, cols} {
-    for (int64_t i = 0; i < rows * cols; ++i) {
-      const uint64_t mix = (static_cast<uint64_t>(i) + site) * 0x9E3779B97F4A7C15ULL;
-      const float value = 2.0F * Philox::uniform(static_cast<uint32_t>(mix >> 32)) - 1.0F;
-      switch (dtype) {
-        case DType::kFloat32: static_cast<float*>(view_.data)[i] = value; break;
-        case DType::kBFloat16: static_cast<BF16*>(view_.data)[i] = BF16(value); break;
-        default: static_cast<double*>(view_.data)[i] = value; break;
-      }
-    }
-  }
-  MutView view() const { return view_; }
-
- private:
-  cpu::ScopedBlock block_;
-  MutView view_;
-};
+/// A matrix of random numbers in the backend's memory.
+Tensor random_matrix(Backend& backend, Stream& stream, DType dtype, int64_t rows, int64_t cols, uint64_t site) {
+  const Tensor t = Tensor::allocate(backend.allocator(MemoryKind::kActivations), dtype, {rows, cols});
+  backend.random_fill({.dst = t.mut_view(), .scale = 0.5, .seed = 1, .site = site, .global_cols = cols}, stream);
+  return t;
+}
 
 struct Row {
   std::string_view model;
@@ -124,27 +106,38 @@ struct Row {
   double share() const { return flops / seconds / peak; }
 };
 
-void measure(const Options& options, Gemm& gemm, Allocator& memory, std::string_view model,
-             std::span<const Shape> shapes, DType dtype, std::vector<Row>& rows) {
-  const cpu::Isa isa = cpu::detect_cpu().isa;
+void measure(const Options& options, Backend& backend, std::string_view model, std::span<const Shape> shapes,
+             DType dtype, std::vector<Row>& rows) {
+  const std::unique_ptr<Stream> stream = backend.make_stream();
   for (const Shape& s : shapes) {
-    const Matrix x(memory, dtype, s.rows, s.k, 1);
-    const Matrix w(memory, dtype, s.m, s.k, 2);
-    const Matrix y(memory, dtype, s.rows, s.m, 3);
-    const Matrix dx(memory, dtype, s.rows, s.k, 4);
-    const Matrix dw(memory, accumulate_dtype(dtype), s.m, s.k, 5);
+    const auto matrix = [&](DType type, int64_t n, int64_t cols, uint64_t site) {
+      return random_matrix(backend, *stream, type, n, cols, site);
+    };
+    const Tensor x = matrix(dtype, s.rows, s.k, 1), w = matrix(dtype, s.m, s.k, 2), y = matrix(dtype, s.rows, s.m, 3);
+    const Tensor dx = matrix(dtype, s.rows, s.k, 4), dw = matrix(accumulate_dtype(dtype), s.m, s.k, 5);
     // As the model calls them: weight gradients accumulate into the main gradient.
-    const std::array<GemmArgs, 3> calls = {
-        GemmArgs{.a = x.view(), .b = w.view(), .bias = {}, .c = y.view(), .transpose_b = true},
-        GemmArgs{.a = y.view(), .b = w.view(), .bias = {}, .c = dx.view()},
-        GemmArgs{.a = y.view(), .b = x.view(), .bias = {}, .c = dw.view(), .transpose_a = true, .accumulate = true}};
+    const std::array<std::function<void()>, 3> calls = {
+        [&] {
+          backend.linear_forward({.x = x.view(), .w = w.view(), .bias = {}, .y = y.mut_view()}, *stream);
+          stream->synchronize();
+        },
+        [&] {
+          backend.linear_backward_input({.dy = y.view(), .w = w.view(), .dx = dx.mut_view()}, *stream);
+          stream->synchronize();
+        },
+        [&] {
+          backend.linear_backward_weight(
+              {.dy = y.view(), .x = x.view(), .dw = dw.mut_view(), .dbias = {}, .mode = GradMode::kAccumulate},
+              *stream);
+          stream->synchronize();
+        }};
     for (size_t i = 0; i < calls.size(); ++i) {
       Row row{.model = model, .dtype = dtype, .shape = s, .kind = kKinds[i]};
       row.flops = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.k) * static_cast<double>(s.m);
-      row.seconds = quartile_seconds(options.seconds, [&] { gemm.run(calls[i]); });
+      row.seconds = quartile_seconds(options.seconds, calls[i]);
       // Right after the product, at the clock that it leaves behind: rested cores reach a peak that no product can
       // hold.
-      row.peak = cpu::measure_peak(dtype, options.threads, isa, 0.02);
+      row.peak = backend.measure_peak(dtype, 0.02);
       rows.push_back(row);
     }
   }
@@ -156,7 +149,7 @@ double median_peak(std::span<const Row> rows) {
   return quantile(std::move(peaks), 0.5);
 }
 
-/// Time-weighted share of peak over the rows of one model, dtype and kind; 0 when none was served.
+/// Time-weighted share of peak over the rows of one model, dtype and kind; 0 when there is none.
 double total_share(const std::vector<Row>& rows, std::string_view model, DType dtype, std::string_view kind) {
   double flops = 0;
   double at_peak = 0;
@@ -188,23 +181,15 @@ void print_table(const std::vector<Row>& rows, std::ostream& out) {
 }  // namespace
 
 int run_bench_gemm(std::span<const std::string> args, std::ostream& out) {
-  Options options = parse(args);
-  const cpu::CpuInfo info = cpu::detect_cpu();
-  if (options.threads == 0) options.threads = info.cores;
-  cpu::limit_libraries(info.isa);
-  cpu::ArenaAllocator memory(MemoryKind::kActivations);
-  cpu::ArenaAllocator workspace(MemoryKind::kWorkspace);
-  Gemm gemm(info.isa, options.threads, workspace);
+  const Options options = parse(args);
+  const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = options.threads});
   std::vector<Row> rows;
-  nlohmann::json json = {{"cpu", info.model}, {"isa", name_of(info.isa)}, {"threads", options.threads}};
-  if (!options.json) {
-    out << info.model << ", " << name_of(info.isa) << ", " << options.threads << " threads; " << gemm.description()
-        << '\n';
-  }
+  nlohmann::json json = {{"device", backend->description()}};
+  if (!options.json) out << backend->description() << '\n';
   for (const DType dtype : options.dtypes) {
     const size_t first = rows.size();
-    if (options.gpt2) measure(options, gemm, memory, "gpt2", kGpt2, dtype, rows);
-    if (options.chars) measure(options, gemm, memory, "char", kChar, dtype, rows);
+    if (options.gpt2) measure(options, *backend, "gpt2", kGpt2, dtype, rows);
+    if (options.chars) measure(options, *backend, "char", kChar, dtype, rows);
     const double peak = median_peak(std::span(rows).subspan(first));
     const std::string dtype_name(name_of(dtype));
     json["peak_gflops"][dtype_name] = peak * 1e-9;

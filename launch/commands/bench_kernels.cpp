@@ -5,16 +5,15 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <deque>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/cpu/arena_allocator.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/parallel_for.h"
+#include "core/tensor/tensor.h"
+#include "kernels/bench/memory_bandwidth.h"
+#include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/timing.h"
 
@@ -29,7 +28,7 @@ constexpr Sizes kGpt2 = {"gpt2", 1024, 768, 3072, 50304, 12, 256, 124475904 / 4}
 constexpr Sizes kChar = {"char", 768, 128, 512, 65, 4, 768, 804096};
 
 struct Options {
-  cpu::CpuOptions cpu;
+  kernels::BackendConfig backend;
   std::vector<DType> dtypes;
   std::vector<Sizes> shapes;
   std::string only;
@@ -40,8 +39,8 @@ struct Options {
 Options parse(std::span<const std::string> words) {
   Arguments args("bench kernels", words);
   Options options;
-  options.cpu.threads = static_cast<int>(args.integer("--threads", 0, 1, 1024));
-  options.cpu.max_isa = args.option("--isa").value_or("");
+  options.backend.threads = static_cast<int>(args.integer("--threads", 0, 1, 1024));
+  options.backend.max_isa = args.option("--isa").value_or("");
   options.only = args.option("--only").value_or("");
   options.seconds = args.number("--seconds", options.seconds, 1e-4, 60);
   options.json = args.flag("--json");
@@ -81,47 +80,6 @@ double median_seconds(double budget, const std::function<void()>& call) {
   return quantile(std::move(times), 0.5);
 }
 
-struct Bandwidth {
-  double read = 0, copy = 0, triad = 0, update = 0;  // bytes per second: 4, 8, 12 and 12 bytes an fp32 element
-  double best() const { return std::max({read, copy, triad, update}); }
-};
-
-/// Loops over three arrays of 256 MB, in vectors of the compiler (16 bytes are enough for memory).
-Bandwidth measure_bandwidth(int threads, Allocator& memory) {
-  typedef float Vector __attribute__((vector_size(16)));
-  constexpr int64_t kVectors = 16 << 20;
-  constexpr int64_t kBytes = kVectors * static_cast<int64_t>(sizeof(Vector));
-  const cpu::ScopedBlock a_block(memory, kBytes);
-  const cpu::ScopedBlock b_block(memory, kBytes);
-  const cpu::ScopedBlock c_block(memory, kBytes);
-  Vector* a = a_block.as<Vector>();
-  Vector* b = b_block.as<Vector>();
-  Vector* c = c_block.as<Vector>();
-  const auto timed = [&](int64_t arrays, auto body) {
-    const double seconds = median_seconds(0.2, [&] {
-      cpu::parallel_for(threads, kVectors, 4096, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) body(i);
-      });
-    });
-    return static_cast<double>(kBytes * arrays) / seconds;
-  };
-  timed(3, [=](int64_t i) { a[i] = b[i] = c[i] = Vector{}; });
-  Bandwidth w;
-  w.read = static_cast<double>(kBytes) / median_seconds(0.2, [&] {
-             cpu::parallel_for(threads, kVectors, 4096, [&](int64_t begin, int64_t end) {
-               Vector sums[4] = {};
-               for (int64_t i = begin; i + 4 <= end; i += 4) {
-                 for (int64_t k = 0; k < 4; ++k) sums[k] += b[i + k];
-               }
-               a[begin] = sums[0] + sums[1] + sums[2] + sums[3];  // the sums are used: the loop stays
-             });
-           });
-  w.copy = timed(2, [=](int64_t i) { a[i] = b[i]; });
-  w.triad = timed(3, [=](int64_t i) { a[i] = b[i] + 0.5F * c[i]; });
-  w.update = timed(3, [=](int64_t i) { a[i] = 0.999F * a[i] + b[i]; });
-  return w;
-}
-
 struct Line {
   std::string shapes, dtype, name;
   double seconds, bytes;
@@ -130,8 +88,14 @@ struct Line {
 /// One set of sizes in one dtype: the tensors, and every kernel over them.
 class Bench {
  public:
-  Bench(const Options& options, const Sizes& s, DType dtype, cpu::CpuBackend& backend, std::vector<Line>& lines)
-      : options_(options), s_(s), dtype_(dtype), acc_(accumulate_dtype(dtype)), backend_(backend), lines_(lines) {}
+  Bench(const Options& options, const Sizes& s, DType dtype, Backend& backend, std::vector<Line>& lines)
+      : options_(options),
+        s_(s),
+        dtype_(dtype),
+        acc_(accumulate_dtype(dtype)),
+        backend_(backend),
+        lines_(lines),
+        stream_(backend.make_stream()) {}
 
   void run() {
     norms();
@@ -144,26 +108,26 @@ class Bench {
   }
 
  private:
+  MutView memory(DType dtype, int64_t rows, int64_t cols) {
+    tensors_.push_back(Tensor::allocate(backend_.allocator(MemoryKind::kActivations), dtype, {rows, cols}));
+    return tensors_.back().mut_view();
+  }
   MutView matrix(DType dtype, int64_t rows, int64_t cols, double scale = 1) {
-    blocks_.emplace_back(backend_.allocator(MemoryKind::kActivations), rows * cols * size_of(dtype));
-    const MutView view{blocks_.back().data(), dtype, rows, cols, cols};
-    backend_.random_fill({.dst = view, .scale = scale, .seed = 1, .site = blocks_.size(), .global_cols = cols},
-                         stream_);
+    const MutView view = memory(dtype, rows, cols);
+    backend_.random_fill({.dst = view, .scale = scale, .seed = 1, .site = tensors_.size(), .global_cols = cols},
+                         *stream_);
     return view;
   }
   MutView matrix(int64_t rows, int64_t cols) { return matrix(dtype_, rows, cols); }
   ConstView integers(const std::vector<int32_t>& values) {
-    const auto n = static_cast<int64_t>(values.size());
-    blocks_.emplace_back(backend_.allocator(MemoryKind::kActivations), n * size_of(DType::kInt32));
-    const MutView view{blocks_.back().data(), DType::kInt32, 1, n, n};
-    backend_.copy_from_host(values.data(), view, stream_);
+    const MutView view = memory(DType::kInt32, 1, static_cast<int64_t>(values.size()));
+    backend_.copy_from_host(values.data(), view, *stream_);
     return view;
   }
   template <typename T>
   MutView structure(const T& value) {
-    blocks_.emplace_back(backend_.allocator(MemoryKind::kActivations), sizeof(T));
-    const MutView view{blocks_.back().data(), DType::kUInt8, 1, sizeof(T), sizeof(T)};
-    backend_.set_struct(SetStruct::of(value, view), stream_);
+    const MutView view = memory(DType::kUInt8, 1, sizeof(T));
+    backend_.set_struct(SetStruct::of(value, view), *stream_);
     return view;
   }
 
@@ -191,7 +155,7 @@ class Bench {
                                .mean = layernorm ? mean : MutView{},
                                .rstd = rstd,
                                .type = type},
-                              stream_);
+                              *stream_);
       });
       time(name + "_backward", {dy, x, dx}, [&] {
         backend_.norm_backward({.dy = dy,
@@ -203,17 +167,18 @@ class Bench {
                                 .dgamma = dgamma,
                                 .dbeta = layernorm ? dbeta : MutView{},
                                 .type = type},
-                               stream_);
+                               *stream_);
       });
     }
     const MutView sum = matrix(acc_, 1, s_.N), sum2 = matrix(acc_, 1, s_.N);
     time("norm_row_stats", {x},
-         [&] { backend_.norm_row_stats({.x = x, .center = mean, .sum = {}, .sum_squares = sum}, stream_); });
-    time("norm_apply", {x, y},
-         [&] { backend_.norm_apply({.x = x, .gamma = gamma, .beta = {}, .mean = {}, .rstd = rstd, .y = y}, stream_); });
+         [&] { backend_.norm_row_stats({.x = x, .center = mean, .sum = {}, .sum_squares = sum}, *stream_); });
+    time("norm_apply", {x, y}, [&] {
+      backend_.norm_apply({.x = x, .gamma = gamma, .beta = {}, .mean = {}, .rstd = rstd, .y = y}, *stream_);
+    });
     time("norm_backward_row_sums", {dy, x}, [&] {
       backend_.norm_backward_row_sums(
-          {.dy = dy, .x = x, .gamma = gamma, .mean = mean, .rstd = rstd, .sum_h = sum, .sum_hx = sum2}, stream_);
+          {.dy = dy, .x = x, .gamma = gamma, .mean = mean, .rstd = rstd, .sum_h = sum, .sum_hx = sum2}, *stream_);
     });
     time("norm_backward_apply", {dy, x, dx}, [&] {
       backend_.norm_backward_apply({.dy = dy,
@@ -227,7 +192,7 @@ class Bench {
                                     .dx = dx,
                                     .dgamma = dgamma,
                                     .dbeta = dbeta},
-                                   stream_);
+                                   *stream_);
     });
   }
 
@@ -244,14 +209,14 @@ class Bench {
                          {"silu", Activation::kSilu}}) {
       const std::string name = k.name;
       time(name + "_forward", {x, y},
-           [&] { backend_.activation_forward({.x = x, .up = {}, .y = y, .kind = k.kind}, stream_); });
+           [&] { backend_.activation_forward({.x = x, .up = {}, .y = y, .kind = k.kind}, *stream_); });
       time(name + "_backward", {dy, x, dx}, [&] {
-        backend_.activation_backward({.dy = dy, .x = x, .up = {}, .dx = dx, .dup = {}, .kind = k.kind}, stream_);
+        backend_.activation_backward({.dy = dy, .x = x, .up = {}, .dx = dx, .dup = {}, .kind = k.kind}, *stream_);
       });
     }
-    time("swiglu_forward", {x, up, y}, [&] { backend_.activation_forward({.x = x, .up = up, .y = y}, stream_); });
+    time("swiglu_forward", {x, up, y}, [&] { backend_.activation_forward({.x = x, .up = up, .y = y}, *stream_); });
     time("swiglu_backward", {dy, x, up, dx, dup},
-         [&] { backend_.activation_backward({.dy = dy, .x = x, .up = up, .dx = dx, .dup = dup}, stream_); });
+         [&] { backend_.activation_backward({.dy = dy, .x = x, .up = up, .dx = dx, .dup = dup}, *stream_); });
   }
 
   void rope() {
@@ -273,7 +238,7 @@ class Bench {
                        .head_dim = dims,
                        .dims = dims,
                        .style = half ? RopeStyle::kHalf : RopeStyle::kInterleaved},
-                      stream_);
+                      *stream_);
       });
     }
   }
@@ -288,13 +253,14 @@ class Bench {
                      [&](int32_t a, int32_t b) { return ids[static_cast<size_t>(a)] < ids[static_cast<size_t>(b)]; });
     const ConstView id_rows = integers(ids), sorted = integers(order);
     time("embedding_forward", {out, out},
-         [&] { backend_.embedding_forward({.ids = id_rows, .table = table, .out = out}, stream_); });
+         [&] { backend_.embedding_forward({.ids = id_rows, .table = table, .out = out}, *stream_); });
     const ConstView named{nullptr, acc_, std::min(s_.N, s_.V), s_.C, s_.C};
-    time("embedding_backward", {out, named, named},
-         [&] { backend_.embedding_backward({.ids = id_rows, .order = sorted, .dy = out, .dtable = dtable}, stream_); });
+    time("embedding_backward", {out, named, named}, [&] {
+      backend_.embedding_backward({.ids = id_rows, .order = sorted, .dy = out, .dtable = dtable}, *stream_);
+    });
     time("embedding_backward_first", {out, dtable}, [&] {
       backend_.embedding_backward(
-          {.ids = id_rows, .order = sorted, .dy = out, .dtable = dtable, .mode = GradMode::kOverwrite}, stream_);
+          {.ids = id_rows, .order = sorted, .dy = out, .dtable = dtable, .mode = GradMode::kOverwrite}, *stream_);
     });
   }
 
@@ -311,12 +277,12 @@ class Bench {
     time("loss_row_stats", {logits}, [&] {
       backend_.loss_row_stats(
           {.logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
-          stream_);
+          *stream_);
     });
     time("loss_reduce", {row_max, row_sum, target_logit}, [&] {
       backend_.loss_reduce(
           {.row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape, .stats = stats},
-          stream_);
+          *stream_);
     });
     time("loss_backward", {logits, dlogits}, [&] {
       backend_.loss_backward({.logits = logits,
@@ -325,7 +291,7 @@ class Bench {
                               .dlogits = dlogits,
                               .shape = shape,
                               .scalars = scalars},
-                             stream_);
+                             *stream_);
     });
   }
 
@@ -335,18 +301,19 @@ class Bench {
     const ConstView scalars = structure(StepScalars{});
     const DropoutArgs dropout{.p = 0.1, .seed = 1, .site = 2, .scalars = scalars, .sequence_length = s_.N};
     time("residual", {x, delta, y}, [&] {
-      backend_.residual_forward({.x = x, .delta = delta, .delta2 = {}, .y = y, .dropout = {}, .dropout2 = {}}, stream_);
+      backend_.residual_forward({.x = x, .delta = delta, .delta2 = {}, .y = y, .dropout = {}, .dropout2 = {}},
+                                *stream_);
     });
     time("residual_dropout", {x, delta, y}, [&] {
       backend_.residual_forward({.x = x, .delta = delta, .delta2 = {}, .y = y, .dropout = dropout, .dropout2 = {}},
-                                stream_);
+                                *stream_);
     });
     time("dropout_backward", {delta, y},
-         [&] { backend_.dropout_backward({.dy = delta, .ddelta = y, .dropout = dropout}, stream_); });
-    time("copy_from_accumulate", {wide, y}, [&] { backend_.copy({.src = wide, .dst = y}, stream_); });
+         [&] { backend_.dropout_backward({.dy = delta, .ddelta = y, .dropout = dropout}, *stream_); });
+    time("copy_from_accumulate", {wide, y}, [&] { backend_.copy({.src = wide, .dst = y}, *stream_); });
     time("copy_accumulate", {x, wide, wide},
-         [&] { backend_.copy({.src = x, .dst = wide, .mode = GradMode::kAccumulate}, stream_); });
-    time("fill", {y}, [&] { backend_.fill({.dst = y, .value = 0}, stream_); });
+         [&] { backend_.copy({.src = x, .dst = wide, .mode = GradMode::kAccumulate}, *stream_); });
+    time("fill", {y}, [&] { backend_.fill({.dst = y, .value = 0}, *stream_); });
   }
 
   void optimizer() {
@@ -355,7 +322,7 @@ class Bench {
                   v = matrix(acc_, 1, size);
     const MutView weights = acc_ == dtype_ ? MutView{} : matrix(1, size);
     const MutView partials = matrix(DType::kFloat64, 1, (size + SumSquares::kChunk - 1) / SumSquares::kChunk);
-    backend_.fill({.dst = v, .value = 1}, stream_);
+    backend_.fill({.dst = v, .value = 1}, *stream_);
     const ConstView scalars = structure(StepScalars{.lr = 1e-4}), clip = structure(ClipState{});
     const std::vector<AdamWSegment> segments = {{.offset = 0, .size = size, .weight_decay = 0.1}};
     time("adamw", {grad, master, master, m, m, v, v, weights}, [&] {
@@ -367,25 +334,25 @@ class Bench {
                       .segments = segments,
                       .scalars = scalars,
                       .clip = clip},
-                     stream_);
+                     *stream_);
     });
-    time("sum_squares", {grad}, [&] { backend_.sum_squares({.x = grad, .partials = partials}, stream_); });
+    time("sum_squares", {grad}, [&] { backend_.sum_squares({.x = grad, .partials = partials}, *stream_); });
     const MutView fresh = weights ? weights : m;
     time("random_normal", {fresh},
-         [&] { backend_.random_fill({.dst = fresh, .seed = 1, .site = 2, .global_cols = size}, stream_); });
+         [&] { backend_.random_fill({.dst = fresh, .seed = 1, .site = 2, .global_cols = size}, *stream_); });
   }
 
   const Options& options_;
   Sizes s_;
   DType dtype_;
   DType acc_;
-  cpu::CpuBackend& backend_;
+  Backend& backend_;
   std::vector<Line>& lines_;
-  std::deque<cpu::ScopedBlock> blocks_;
-  SynchronousStream stream_;
+  std::vector<Tensor> tensors_;
+  std::unique_ptr<Stream> stream_;
 };
 
-void print_table(std::ostream& out, const std::vector<Line>& lines, const Bandwidth& w) {
+void print_table(std::ostream& out, const std::vector<Line>& lines, const kernels::MemoryBandwidth& w) {
   std::array<char, 160> text;
   std::snprintf(text.data(), text.size(),
                 "memory: read %.1f GB/s, copy %.1f GB/s, triad %.1f GB/s, update in place %.1f GB/s\n", w.read * 1e-9,
@@ -402,7 +369,8 @@ void print_table(std::ostream& out, const std::vector<Line>& lines, const Bandwi
   }
 }
 
-void print_json(std::ostream& out, const std::vector<Line>& lines, const Bandwidth& w, const std::string& device) {
+void print_json(std::ostream& out, const std::vector<Line>& lines, const kernels::MemoryBandwidth& w,
+                const std::string& device) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Line& l : lines) {
     rows.push_back({{"sizes", l.shapes},
@@ -427,9 +395,12 @@ void print_json(std::ostream& out, const std::vector<Line>& lines, const Bandwid
 
 int run_bench_kernels(std::span<const std::string> args, std::ostream& out) {
   const Options options = parse(args);
-  cpu::CpuBackend backend(options.cpu);
+  const std::unique_ptr<Backend> made = kernels::make_backend(options.backend);
+  Backend& backend = *made;
   if (!options.json) out << backend.description() << "\n";
-  const Bandwidth bandwidth = measure_bandwidth(backend.threads(), backend.allocator(MemoryKind::kActivations));
+  const int threads = options.backend.threads > 0 ? options.backend.threads : kernels::usable_cores();
+  const kernels::MemoryBandwidth bandwidth =
+      kernels::measure_memory_bandwidth(threads, backend.allocator(MemoryKind::kActivations));
   std::vector<Line> lines;
   for (const Sizes& sizes : options.shapes) {
     for (const DType dtype : options.dtypes) Bench(options, sizes, dtype, backend, lines).run();

@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "absl/strings/str_format.h"
-#include "kernels/cpu/cpu_info.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/step_bench.h"
 #include "launch/commands/timing.h"
@@ -71,7 +70,7 @@ StepBench::Traffic total(const StepBench::Result& r) {
   return sum;
 }
 
-nlohmann::ordered_json to_json(const Variant& variant, const StepBench::Result& r) {
+nlohmann::ordered_json to_json(const Variant& variant, const std::string& device, const StepBench::Result& r) {
   nlohmann::ordered_json row;
   if (!variant.name.empty()) row["variant"] = variant.name;
   row["step_ms"] = r.step_ms;
@@ -83,7 +82,7 @@ nlohmann::ordered_json to_json(const Variant& variant, const StepBench::Result& 
   row["share_of_peak"] = r.share;
   row["share_of_peak_causal"] = r.share_causal;
   row["threads"] = variant.config.run.threads;
-  row["isa"] = cpu::name_of(cpu::detect_cpu().isa);
+  row["device"] = device;
   row["dtype"] = name_of(variant.config.run.dtype);
   row["peak_memory_bytes"] = training::peak_resident_bytes();
   row["allocator_calls"] = r.allocator_calls;
@@ -165,7 +164,7 @@ int run_bench_step(std::span<const std::string> words, Session& session, std::os
   if (arguments.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (size_t i = 0; i < results.size(); ++i) {
-      rows.push_back(to_json(arguments.variants[i], results[i]));
+      rows.push_back(to_json(arguments.variants[i], benches[i]->device(), results[i]));
       if (i > 0) rows.back()["ratio"] = ratios(*benches[0], *benches[i])[1];
     }
     out << (rows.size() == 1 ? rows[0] : rows).dump() << "\n";

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "data/token_dataset.h"
-#include "kernels/cpu/cpu_info.h"
+#include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"
 #include "launch/training/run_identity.h"
@@ -68,7 +68,7 @@ int run_params_command(std::span<const std::string> words, Log& log) {
                       "; usage: ashlar params CONFIG [section.key=value ...]");
   config::RawConfig raw = config::read_config(files[0], overrides);
   const std::vector<config::DerivedValue> taken = training::take_start(raw);
-  config::Facts facts{.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel};
+  config::Facts facts{.hardware_threads = kernels::usable_cores(), .purpose = config::Purpose::kModel};
   std::string reason = "data.path is not given";
   for (const auto& source : raw.data_sources()) {
     try {

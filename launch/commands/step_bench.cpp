@@ -65,7 +65,7 @@ StepBench::StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap
     : config_(config),
       bootstrap_(bootstrap),
       global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
-      backend_(kernels::make_cpu_backend({.threads = static_cast<int>(config.run.threads)})),
+      backend_(kernels::make_backend({.threads = static_cast<int>(config.run.threads)})),
       stream_(backend_->make_stream()),
       mesh_(bootstrap.world(), training::shape_of(config.mesh), config.model.n_kv_heads),
       engine_(*backend_, *stream_, mesh_, training::engine_options(config)),
@@ -114,7 +114,8 @@ void StepBench::step(bool timed) {
   allocator_calls_ += allocator_calls() - allocations;
   // Between the steps, at the clock that they leave behind: cores that rested reach a peak that no step can hold.
   const double seconds = std::clamp(1e-4 * total_ms_.back(), 0.005, 0.05);
-  peaks_.push_back(training::peak_flops(bootstrap_, config_.run.dtype, static_cast<int>(config_.run.threads), seconds));
+  peaks_.push_back(
+      training::peak_flops(bootstrap_, *backend_, config_.run.dtype, static_cast<int>(config_.run.threads), seconds));
 }
 
 StepBench::Result StepBench::result() const {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/cpu/cpu_info.h"
 #include "kernels/make_backend.h"
 #include "launch/config/run_config.h"
 #include "launch/training/engine_options.h"
@@ -38,7 +37,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
     const std::string name = (m.checkpoint / checkpoint::kManifestFile).string();
     const config::RunConfig config =
         config::resolve(config::parse_config(m.config_toml, name, {}),
-                        {.hardware_threads = cpu::detect_cpu().cores, .purpose = config::Purpose::kModel})
+                        {.hardware_threads = kernels::usable_cores(), .purpose = config::Purpose::kModel})
             .config;
     if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
     shape = inference_mesh(config.model, ranks.size(), shape_of(config.mesh), options.mesh);
@@ -47,7 +46,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
               .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
               .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))};
   });
-  m.backend = kernels::make_cpu_backend({.threads = static_cast<int>(options.threads), .log = &log});
+  m.backend = kernels::make_backend({.threads = static_cast<int>(options.threads), .log = &log});
   m.stream = m.backend->make_stream();
   m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, engine.model.n_kv_heads);
   m.engine = std::make_unique<Engine>(*m.backend, *m.stream, *m.mesh, engine);

@@ -77,7 +77,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::set_up(TrainerArgs& args) {
   const auto& c = config_;
-  backend_ = kernels::make_cpu_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
+  backend_ = kernels::make_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
   stream_ = backend_->make_stream();
   log_.info(backend_->description());
   engine_.emplace(*backend_, *stream_, mesh_, watched_options());
@@ -145,7 +145,7 @@ void Trainer::set_up(TrainerArgs& args) {
   batches_.emplace(*engine_, *reader_, static_cast<size_t>(micro_batches));
   validated_step_ = comm::max_of(ranks_, validated_step_);
   for (const std::string& remark : validation_->remarks()) log_.info(remark);
-  peak_flops_ = peak_flops(args.bootstrap, c.run.dtype, static_cast<int>(c.run.threads), 0.05);
+  peak_flops_ = peak_flops(args.bootstrap, *backend_, c.run.dtype, static_cast<int>(c.run.threads), 0.05);
   log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate on registers now",
                             peak_flops_ / 1e9, std::string(name_of(c.run.dtype)),
                             ranks_.size() == 1 ? "this machine's" : "the ranks'"));

@@ -28,6 +28,7 @@ class HeapAllocator final : public Allocator {
 class FakeBackend final : public Backend {
  public:
   std::string description() const override { return "fake"; }
+  double measure_peak(DType, double) override { return 1; }
   int64_t num_gemms() const override { return 0; }
   Allocator& allocator(MemoryKind) override { return heap_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<SynchronousStream>(); }

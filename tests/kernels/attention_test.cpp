@@ -1,5 +1,3 @@
-#include "kernels/cpu/attention.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,9 +5,9 @@
 #include <cstring>
 #include <random>
 
-#include "hwy/targets.h"
-#include "kernels/cpu/attention_kernels.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "core/tensor/tensor.h"
+#include "kernels/cpu/attention/items.h"
+#include "kernels/make_backend.h"
 #include "tests/kernels/attention_reference.h"
 #include "tests/support/kernel_grid.h"
 
@@ -30,16 +28,6 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "B" << c.B << " T_q" << c.T_q << " T_kv" << c.T_kv << " H" << c.H << " G" << c.G << " D" << c.D
              << " q_start" << c.q_start << " kv_start" << c.kv_start << " p" << c.p << " documents" << c.documents;
 }
-
-/// Scratch of any content.
-class Workspace {
- public:
-  explicit Workspace(int64_t bytes) : data_(static_cast<size_t>(bytes) + 128, std::byte{0xff}) {}
-  std::byte* data() { return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(data_.data()) + 63) / 64 * 64); }
-
- private:
-  std::vector<std::byte> data_;
-};
 
 /// The arrays of one call in storage dtype S: q, k, v (and their gradients) lie in one fused row when the queries are
 /// the keys' own tokens, else apart; rows are longer than what is used, and the rest must stay as it is.
@@ -135,15 +123,25 @@ struct Call {
             .mode = mode,
             .shape = shape};
   }
-  void forward(int threads = 1) {
-    const AttentionForward args = forward_args();
-    Workspace workspace(cpu::attention_forward_workspace_bytes(args, threads));
-    cpu::attention_forward(args, threads, workspace.data());
+  void forward(int threads = 1) { forward(forward_args(), threads); }
+  void forward(const AttentionForward& args, int threads) {
+    on_cpu(threads, [&](Backend& backend, Stream& stream) { backend.attention_forward(args, stream); });
   }
-  void backward(GradMode mode = GradMode::kOverwrite, int threads = 1) {
-    const AttentionBackward args = backward_args(mode);
-    Workspace workspace(cpu::attention_backward_workspace_bytes(args, threads));
-    cpu::attention_backward(args, threads, workspace.data());
+  void backward(GradMode mode = GradMode::kOverwrite, int threads = 1) { backward(backward_args(mode), threads); }
+  void backward(const AttentionBackward& args, int threads = 1) {
+    on_cpu(threads, [&](Backend& backend, Stream& stream) { backend.attention_backward(args, stream); });
+  }
+  template <typename Use>
+  void on_cpu(int threads, const Use& use) {
+    const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = threads, .max_isa = isa});
+    const std::unique_ptr<Stream> stream = backend->make_stream();
+    {  // scratch holds garbage
+      const Tensor scratch =
+          Tensor::allocate(backend->allocator(MemoryKind::kWorkspace), DType::kUInt8, {int64_t{1} << 20});
+      backend->fill({.dst = scratch.mut_view(), .value = 0xff}, *stream);
+    }
+    use(*backend, *stream);
+    stream->synchronize();
   }
 
   /// Rows of a strided store as contiguous doubles.
@@ -182,6 +180,7 @@ struct Call {
   }
 
   Case config;
+  std::string isa;  // empty: the best
   std::mt19937 random;
   AttentionShape shape;
   StepScalars scalars;
@@ -218,9 +217,10 @@ struct Bound {
 };
 
 template <typename S>
-void check_against_reference(const Case& c) {
+void check_against_reference(const Case& c, const std::string& isa) {
   SCOPED_TRACE(::testing::PrintToString(c));
   Call<S> run(c);
+  run.isa = isa;
   AttentionReference reference = run.reference();
   reference.forward();
   run.forward();
@@ -272,31 +272,20 @@ std::vector<Case> grid() {
   return cases;
 }
 
-class AttentionIsa : public ::testing::TestWithParam<int64_t> {
+class AttentionIsa : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override {
-    if ((hwy::SupportedTargets() & GetParam()) == 0)
-      GTEST_SKIP() << "not on this machine: " << hwy::TargetName(GetParam());
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  template <typename S>
+  static void check_grid() {
+    if (cpu::name_of(cpu::detect_cpu(GetParam()).isa) != GetParam()) GTEST_SKIP() << "not on this machine";
+    for (const Case& c : grid()) check_against_reference<S>(c, GetParam());
   }
 };
 
-TEST_P(AttentionIsa, Fp32EqualsReference) {
-  for (const Case& c : grid()) check_against_reference<float>(c);
-}
-TEST_P(AttentionIsa, Bf16EqualsReference) {
-  for (const Case& c : grid()) check_against_reference<BF16>(c);
-}
-TEST_P(AttentionIsa, Fp64EqualsReference) {
-  for (const Case& c : grid()) check_against_reference<double>(c);
-}
-INSTANTIATE_TEST_SUITE_P(Targets, AttentionIsa, ::testing::Values(HWY_AVX3, HWY_AVX2, HWY_SSE4),
-                         [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
+TEST_P(AttentionIsa, Fp32EqualsReference) { check_grid<float>(); }
+TEST_P(AttentionIsa, Bf16EqualsReference) { check_grid<BF16>(); }
+TEST_P(AttentionIsa, Fp64EqualsReference) { check_grid<double>(); }
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionIsa, ::testing::Values("avx512", "avx2", "baseline"),
+                         [](const auto& isa) { return isa.param; });
 
 TEST(Attention, GradientsEqualFiniteDifferences) {
   for (const double p : {0.0, 0.25}) {
@@ -349,8 +338,8 @@ TEST(Attention, ThreadCountChangesNoBit) {
   // the cases above take both ways of cutting
   using cpu::attention::Plan;
   const AttentionShape shape{.B = 1, .T_q = 300, .T_kv = 300, .H = 4, .G = 1, .D = 64};
-  EXPECT_EQ(cpu::attention::plan_backward(shape, DType::kFloat32, 1).kind, Plan::Kind::kFused);
-  EXPECT_EQ(cpu::attention::plan_backward(shape, DType::kFloat32, 2).kind, Plan::Kind::kTwoPass);
+  EXPECT_EQ(cpu::attention::plan_backward(shape, DType::kFloat32, 1, cpu::detect_cpu().isa).kind, Plan::Kind::kFused);
+  EXPECT_EQ(cpu::attention::plan_backward(shape, DType::kFloat32, 2, cpu::detect_cpu().isa).kind, Plan::Kind::kTwoPass);
 }
 
 TEST(Attention, PlansCoverEveryQueryAndKeyOnce) {
@@ -358,12 +347,12 @@ TEST(Attention, PlansCoverEveryQueryAndKeyOnce) {
     for (const int64_t T : {1, 64, 65, 300, 1030}) {
       const AttentionShape s{.B = 2, .T_q = T, .T_kv = T + 9, .H = 4, .G = 2, .D = 16, .q_start = 9};
       std::vector<int> out(s.B * s.H * T), dq(out), dkv(s.B * s.G * s.T_kv);
-      const auto forward = cpu::attention::plan_forward(s, DType::kFloat32, threads);
+      const auto forward = cpu::attention::plan_forward(s, DType::kFloat32, threads, cpu::detect_cpu().isa);
       for (int64_t i = 0; i < forward.num_items; ++i) {
         const auto item = forward.item(i);
         for (int64_t t = item.t_begin; t < item.t_end; ++t) ++out[(item.b * s.H + item.h_begin) * T + t];
       }
-      const auto backward = cpu::attention::plan_backward(s, DType::kFloat32, threads);
+      const auto backward = cpu::attention::plan_backward(s, DType::kFloat32, threads, cpu::detect_cpu().isa);
       for (int64_t i = 0; i < backward.num_items; ++i) {
         const auto item = backward.item(i);
         for (int64_t h = item.h_begin; item.want_dq && h < item.h_end; ++h) {
@@ -425,8 +414,7 @@ TEST(Attention, CacheInChunksEqualsWhole) {
                   .cols = c.H * c.D,
                   .stride = c.H * c.D};
       args.lse = {.data = chunk_lse.data(), .dtype = DType::kFloat64, .rows = 1, .cols = c.H * n, .stride = c.H * n};
-      Workspace workspace(cpu::attention_forward_workspace_bytes(args, 2));
-      cpu::attention_forward(args, 2, workspace.data());
+      whole.forward(args, 2);
       for (int64_t h = 0; h < c.H; ++h) {
         for (int64_t i = 0; i < n; ++i) lse[h * c.T_q + t + i] = chunk_lse[h * n + i];
       }
@@ -490,9 +478,7 @@ TEST(Attention, AccumulateIsOverwritePlusAdd) {
 TEST(Attention, SkipWritesNothingAndGradientsMayBeAbsent) {
   Call<float> run({.B = 1, .T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16});
   run.forward();
-  cpu::CpuBackend backend({.threads = 1});
-  SynchronousStream stream;
-  backend.attention_backward(run.backward_args(GradMode::kSkip), stream);
+  run.backward(GradMode::kSkip);
   EXPECT_THAT(run.dqs, ::testing::Each(Call<float>::kUntouched));
   run.backward();
   Call<float> part({.B = 1, .T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16});
@@ -506,8 +492,7 @@ TEST(Attention, SkipWritesNothingAndGradientsMayBeAbsent) {
       } else {
         args.dq = {};
       }
-      Workspace workspace(cpu::attention_backward_workspace_bytes(args, threads));
-      cpu::attention_backward(args, threads, workspace.data());
+      part.backward(args, threads);
       for (int64_t n = 0; n < 70; ++n) {
         for (int64_t x = 0; x < part.q_stride - 5; ++x) {
           const bool written = (x < part.k_offset()) == keep_dq;
@@ -532,8 +517,7 @@ TEST(Attention, GivenDeltaIsUsed) {
   AttentionBackward args = run.backward_args(GradMode::kOverwrite);
   args.delta = run.stat_view(delta);
   args.out = {};
-  Workspace workspace(cpu::attention_backward_workspace_bytes(args, 1));
-  cpu::attention_backward(args, 1, workspace.data());
+  run.backward(args, 1);
   for (size_t i = 0; i < gradients.size(); ++i) ASSERT_NEAR(run.dqs[i], gradients[i], 1e-13);
 }
 
@@ -551,8 +535,8 @@ TEST(Attention, NonFiniteInputsStayVisible) {
 }
 
 TEST(Attention, UnsupportedFieldsAreRefusedByName) {
-  cpu::CpuBackend backend({.threads = 1});
-  SynchronousStream stream;
+  const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = 1});
+  const std::unique_ptr<Stream> stream = backend->make_stream();
   const std::vector<float> table(64, 0.0F);
   const ConstView view{table.data(), DType::kFloat32, 1, 64, 64};
   const auto message = [&](int64_t D, const auto& change) -> std::string {
@@ -564,7 +548,7 @@ TEST(Attention, UnsupportedFieldsAreRefusedByName) {
       change(f.shape);
       change(b.shape);
       try {
-        forward ? backend.attention_forward(f, stream) : backend.attention_backward(b, stream);
+        forward ? backend->attention_forward(f, *stream) : backend->attention_backward(b, *stream);
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::kInput);
         both = forward ? error.what() : both;

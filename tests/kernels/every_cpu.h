@@ -26,9 +26,8 @@ class EveryCpu {
       }
     }
   }
-  ~EveryCpu() { cpu::limit_libraries(cpu::detect_cpu().isa); }
 
-  /// Any one of them, with its instruction set chosen.
+  /// Any one of them, of the best instruction set.
   cpu::CpuBackend& one() { return use(0); }
   SynchronousStream& stream() { return stream_; }
 
@@ -56,10 +55,7 @@ class EveryCpu {
     std::unique_ptr<cpu::CpuBackend> backend;
   };
 
-  cpu::CpuBackend& use(size_t i) {
-    cpu::limit_libraries(cases_[i].backend->info().isa);  // Highway's choice is the process's
-    return *cases_[i].backend;
-  }
+  cpu::CpuBackend& use(size_t i) { return *cases_[i].backend; }
 
   std::vector<Case> cases_;
   SynchronousStream stream_;

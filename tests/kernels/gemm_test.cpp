@@ -1,4 +1,4 @@
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "kernels/cpu/arena_allocator.h"
-#include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/gemm/tile_kernels.h"
 
 namespace ashlar::cpu {
 namespace {

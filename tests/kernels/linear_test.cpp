@@ -68,7 +68,6 @@ class LinearOnCpu : public ::testing::TestWithParam<std::tuple<const char*, int,
   LinearOnCpu()
       : backend_({.threads = std::get<1>(GetParam()), .log = nullptr, .max_isa = std::get<0>(GetParam())}),
         storage_(std::get<2>(GetParam())) {}
-  ~LinearOnCpu() override { limit_libraries(detect_cpu().isa); }
 
   CpuBackend backend_;
   SynchronousStream stream_;

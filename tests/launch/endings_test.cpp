@@ -18,7 +18,7 @@ constexpr int kResource = 6;
 
 // The update before the loss went out of range is the one to name, not the one that did not take place.
 TEST(Endings, WeightsThatAnEarlierUpdateLostAreNamed) {
-  const auto backend = kernels::make_cpu_backend({.threads = 1});
+  const auto backend = kernels::make_backend({.threads = 1});
   const auto stream = backend->make_stream();
   mesh::LoneRank lone;
   model::ModelConfig model{.d_model = 8, .n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .head_dim = 4, .d_ff = 8};

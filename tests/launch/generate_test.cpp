@@ -14,7 +14,7 @@ namespace {
 
 struct Tiny {
   Tiny(const model::ModelConfig& config, DType dtype)
-      : backend(kernels::make_cpu_backend({.threads = 1})),
+      : backend(kernels::make_backend({.threads = 1})),
         stream(backend->make_stream()),
         engine(*backend, *stream, lone.mesh, {.model = config, .dtype = dtype, .seed = 5, .sequence_length = 512}) {
     engine.initialize();
@@ -73,7 +73,7 @@ TEST(Generate, SeedDecides) {
 
 // A model whose weights are all zero finds every id equally likely: what is drawn shows the random numbers alone.
 TEST(Generate, EveryTokenHasARandomNumberOfItsOwn) {
-  const auto backend = kernels::make_cpu_backend({.threads = 1});
+  const auto backend = kernels::make_backend({.threads = 1});
   const auto stream = backend->make_stream();
   mesh::LoneRank lone;
   model::ModelConfig config = config_of(model::Topology::kSerial, model::PosType::kNone);

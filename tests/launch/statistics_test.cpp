@@ -76,7 +76,7 @@ model::ModelConfig layers(int64_t n) {
 }
 
 TEST(Statistics, ResidualRmsIsThatOfAModelWhichEndsThere) {
-  const auto backend = kernels::make_cpu_backend({.threads = 1});
+  const auto backend = kernels::make_backend({.threads = 1});
   const auto stream = backend->make_stream();
   data::Batch host;
   data::resize_batch(host, 2, 7, {});

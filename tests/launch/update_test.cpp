@@ -74,7 +74,7 @@ struct TinyRun {
   }
 
   config::RunConfig config;
-  std::unique_ptr<Backend> backend = kernels::make_cpu_backend({.threads = 1});
+  std::unique_ptr<Backend> backend = kernels::make_backend({.threads = 1});
   std::unique_ptr<Stream> stream = backend->make_stream();
   mesh::LoneRank lone;
   Engine engine;

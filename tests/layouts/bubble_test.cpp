@@ -381,7 +381,7 @@ class Bubble : public ::testing::TestWithParam<Case> {
     });
   }
 
-  const std::unique_ptr<Backend> backend_ = kernels::make_cpu_backend({.threads = 1});
+  const std::unique_ptr<Backend> backend_ = kernels::make_backend({.threads = 1});
   const std::unique_ptr<Stream> stream_ = backend_->make_stream();
 };
 

@@ -64,7 +64,7 @@ class Evaluation : public ::testing::TestWithParam<Case> {
     for (double& x : rms) x = std::sqrt(x / static_cast<double>(shape.data * kB * kT * config.d_model));
 
     // 2. its stages
-    const auto backend = kernels::make_cpu_backend({.threads = 1});
+    const auto backend = kernels::make_backend({.threads = 1});
     const auto stream = backend->make_stream();
     training::Engine engine(
         *backend, *stream, mesh,

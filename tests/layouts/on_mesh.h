@@ -109,7 +109,7 @@ struct OnMesh {
   const int number;
   const std::unique_ptr<comm::Communicator> group;
   mesh::Mesh mesh;
-  const std::unique_ptr<Backend> backend = kernels::make_cpu_backend({.threads = 1});
+  const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = 1});
   const std::unique_ptr<Stream> stream = backend->make_stream();
   training::Engine engine;
 };

@@ -312,7 +312,7 @@ class Comparison {
   const bool exact_;
   const double bound_;
   mesh::Mesh mesh_;
-  const std::unique_ptr<Backend> backend_ = kernels::make_cpu_backend({.threads = 1});
+  const std::unique_ptr<Backend> backend_ = kernels::make_backend({.threads = 1});
   const std::unique_ptr<Stream> stream_ = backend_->make_stream();
   OneRank one_;
   LossStats stats_;

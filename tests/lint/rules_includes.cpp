@@ -83,6 +83,34 @@ std::string homes_text(const Vendor& vendor) {
                  "*; declare what you need there and call it");
 }
 
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+// What a sub-folder may include of its own top folder, besides itself. (core has a ladder, below.)
+const std::map<std::string, std::set<std::string>>& within() {
+  static const std::map<std::string, std::set<std::string>> table = {
+      {"kernels/bench", {"kernels/cpu"}},
+      {"kernels/cpu", {"kernels/cpu/gemm"}},
+      {"kernels/cpu/attention", {"kernels/cpu"}},
+      {"kernels/cpu/gemm", {"kernels/cpu"}},
+      {"parallel/comm", {}},
+      {"parallel/mesh", {"parallel/comm"}},
+      {"parallel/tensor", {"parallel/comm", "parallel/mesh", "parallel/model"}},
+      {"parallel/model", {"parallel/tensor"}},
+      {"parallel/pipeline", {"parallel/comm", "parallel/model"}},
+      {"parallel/zero", {"parallel/comm", "parallel/mesh"}},
+      {"parallel/checkpoint", {"parallel/comm"}},
+      {"launch/config", {}},
+      {"launch/watch", {}},
+      {"launch/hf", {"launch/config"}},
+      {"launch/training", {"launch/config", "launch/watch"}},
+      {"launch/commands", {"launch", "launch/config", "launch/hf", "launch/training", "launch/watch"}},
+  };
+  return table;
+}
+
 }  // namespace
 
 std::vector<Finding> include_arrows(const SourceFile& file) {
@@ -122,10 +150,26 @@ std::vector<Finding> include_arrows(const SourceFile& file) {
                           str_cat(from, " may include only ", join(rule->second), "; it includes ", include.header)});
       continue;
     }
-    if (file.path.starts_with("launch/watch/") && to == "launch" && !include.header.starts_with("launch/watch/")) {
-      findings.push_back(
-          {file.path, include.line,
-           str_cat("launch/watch is used by the rest of launch and uses none of it; it includes ", include.header)});
+    if (from == "launch" && to == "kernels" && include.header != "kernels/make_backend.h" &&
+        !include.header.starts_with("kernels/bench/")) {
+      findings.push_back({file.path, include.line,
+                          str_cat("launch knows backends through kernels/make_backend.h (and kernels/bench) only; it "
+                                  "includes ",
+                                  include.header)});
+    }
+    if (const auto below = within().find(folder_of(file.path)); from == to && below != within().end()) {
+      const std::string theirs = folder_of(include.header);
+      if (theirs != below->first && !below->second.contains(theirs)) {
+        findings.push_back({file.path, include.line,
+                            str_cat(below->first, " may include only itself",
+                                    below->second.empty() ? "" : " and " + join(below->second), " of ", from,
+                                    "; it includes ", include.header)});
+      }
+    } else if (from == to && from != "core" && from != "tests" && folder_of(file.path) != from) {
+      findings.push_back({file.path, include.line,
+                          str_cat(folder_of(file.path),
+                                  " has no row in the table of rules_includes.cpp that says what "
+                                  "it may include")});
     }
     if (from != "core") continue;
     const std::string mine = folder_at(file.path, 1), theirs = folder_at(include.header, 1);

@@ -41,6 +41,28 @@ TEST(IncludeArrows, AllowedDirectionsPass) {
   EXPECT_THAT(lines_found(include_arrows, "tests/core/a.cpp", "#include \"launch/trainer.h\"\n"), IsEmpty());
 }
 
+TEST(IncludeArrows, OrderOfSubFolders) {
+  EXPECT_THAT(lines_found(include_arrows, "parallel/comm/a.cpp", "#include \"parallel/mesh/mesh.h\"\n"),
+              ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "parallel/mesh/a.cpp", "#include \"parallel/comm/host.h\"\n"), IsEmpty());
+  EXPECT_THAT(lines_found(include_arrows, "launch/hf/a.cpp", "#include \"launch/training/engine.h\"\n"),
+              ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "kernels/cpu/gemm/a.cpp", "#include \"kernels/cpu/attention/items.h\"\n"),
+              ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "kernels/cpu/gemm/a.cpp", "#include \"kernels/cpu/cpu_info.h\"\n"),
+              IsEmpty());
+  EXPECT_THAT(lines_found(include_arrows, "kernels/other/a.cpp", "#include \"kernels/cpu/cpu_info.h\"\n"),
+              ElementsAre(1));
+}
+
+TEST(IncludeArrows, LaunchKnowsBackendsThroughOneDoor) {
+  EXPECT_THAT(lines_found(include_arrows, "launch/commands/a.cpp", "#include \"kernels/cpu/cpu_info.h\"\n"),
+              ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "launch/commands/a.cpp",
+                          "#include \"kernels/bench/memory_bandwidth.h\"\n#include \"kernels/make_backend.h\"\n"),
+              IsEmpty());
+}
+
 TEST(IncludeArrows, OrderInsideCore) {
   EXPECT_THAT(lines_found(include_arrows, "core/base/a.h", "#include \"core/tensor/view.h\"\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "core/backend/a.h", "#include \"core/ops/norm.h\"\n"), ElementsAre(1));

@@ -62,7 +62,7 @@ CheckpointModel::CheckpointModel(DType dtype, const std::vector<nn::ShardedTenso
 }
 
 void CheckpointModel::build(DType dtype, bool training) {
-  backend_ = kernels::make_cpu_backend({.threads = 1});
+  backend_ = kernels::make_backend({.threads = 1});
   stream_ = backend_->make_stream();
   ctx_ = std::make_unique<Ctx>(Ctx{.backend = *backend_, .stream = *stream_, .dtype = dtype});
   store_.allocate(*ctx_, training);

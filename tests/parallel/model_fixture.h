@@ -36,7 +36,7 @@ class TinyModel {
             tensor::TensorParallel tp = {})
       : B_(B),
         T_(T),
-        backend_(kernels::make_cpu_backend({.threads = threads})),
+        backend_(kernels::make_backend({.threads = threads})),
         stream_(backend_->make_stream()),
         ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = {}},
         stage_(store_, config, model::StageRange::whole(config), tp.group != nullptr ? tp : alone()) {

@@ -159,7 +159,7 @@ std::string LoadedEngine::problem(const model::ModelConfig& config, const mesh::
 }
 
 LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weights)
-    : backend_(kernels::make_cpu_backend({.threads = 1})), stream_(backend_->make_stream()) {
+    : backend_(kernels::make_backend({.threads = 1})), stream_(backend_->make_stream()) {
   mesh_ = std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout, o.model.n_kv_heads);
   engine_ = std::make_unique<training::Engine>(*backend_, *stream_, *mesh_,
                                                training::EngineOptions{.model = padded(o.model, o.layout.tensor),

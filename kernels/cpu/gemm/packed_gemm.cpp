@@ -1,4 +1,4 @@
-#include "kernels/cpu/gemm_own.h"
+#include "kernels/cpu/gemm/packed_gemm.h"
 
 #include <omp.h>
 
@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cpu/arena_allocator.h"
-#include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/gemm/tile_kernels.h"
 #include "kernels/cpu/parallel_for.h"
 
 // Blocks of m x n of the result, k in slices, slices in rounds. In a round all threads pack both operands into panels
@@ -402,7 +402,7 @@ class PackedGemm {
 
 }  // namespace
 
-void gemm_own(const GemmArgs& args, Isa isa, int threads, Allocator& workspace) {
+void packed_gemm(const GemmArgs& args, Isa isa, int threads, Allocator& workspace) {
   if (args.m() == 0 || args.n() == 0) return;
   if (args.a.dtype == DType::kFloat64) {
     PackedGemm<double>(args, double_kernels(isa), threads, workspace).run();

@@ -2,12 +2,12 @@
 
 #include "core/device/allocator.h"
 #include "kernels/cpu/cpu_info.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 
 namespace ashlar::cpu {
 
 /// The product by this folder's packed kernels: any shape, strides, storage dtype and mode. The sum over k of an
 /// element is cut only by k, so its bits depend neither on threads nor on the other rows and columns.
-void gemm_own(const GemmArgs& args, Isa isa, int threads, Allocator& workspace);
+void packed_gemm(const GemmArgs& args, Isa isa, int threads, Allocator& workspace);
 
 }  // namespace ashlar::cpu

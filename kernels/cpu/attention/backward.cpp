@@ -10,17 +10,18 @@
 #include <cstdint>
 #include <numbers>
 
-#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/attention/items.h"
+#include "kernels/cpu/dispatch.h"
 
 #include "kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention/backward.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/attention_dropout_inl.h"
-#include "kernels/cpu/attention_softmax_inl.h"
-#include "kernels/cpu/attention_tile_inl.h"
+#include "kernels/cpu/attention/dropout_inl.h"
+#include "kernels/cpu/attention/softmax_inl.h"
+#include "kernels/cpu/attention/tile_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::attention {
@@ -279,20 +280,18 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
   }
 }
 
-void backward_item(const AttentionBackward& args, const Item& item, std::byte* scratch) {
-  if (args.q.dtype == DType::kFloat32) backward_typed<float, float>(args, item, scratch);
-  if (args.q.dtype == DType::kBFloat16) backward_typed<BF16, float>(args, item, scratch);
-  if (args.q.dtype == DType::kFloat64) backward_typed<double, double>(args, item, scratch);
-}
-
-int64_t backward_scratch_bytes(int64_t D, DType storage, int64_t keys) {
-  ScratchCarver carver(nullptr);
-  if (storage == DType::kFloat64) {
-    BackwardScratch<double>(carver, D, keys);
-  } else {
-    BackwardScratch<float>(carver, D, keys);
-  }
-  return carver.used_bytes();
+ItemKernels<AttentionBackward> backward_items() {
+  return {.run =
+              [](const AttentionBackward& args, const Item& item, std::byte* scratch) {
+                with_types(args.q.dtype,
+                           [&](auto s, auto t) { backward_typed<decltype(s), decltype(t)>(args, item, scratch); });
+              },
+          .scratch_bytes =
+              [](int64_t D, DType storage, int64_t keys) {
+                ScratchCarver carver(nullptr);
+                with_types(storage, [&](auto, auto t) { BackwardScratch<decltype(t)>(carver, D, keys); });
+                return carver.used_bytes();
+              }};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -301,17 +300,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu::attention {
-
-HWY_EXPORT(backward_item);
-HWY_EXPORT(backward_scratch_bytes);
-
-void run_backward_item(const AttentionBackward& args, const Item& item, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(backward_item)(args, item, scratch);
-}
-
-int64_t backward_item_bytes(int64_t D, DType storage, int64_t keys) {
-  return HWY_DYNAMIC_DISPATCH(backward_scratch_bytes)(D, storage, keys);
-}
-
+ItemKernels<AttentionBackward> backward_kernels(Isa isa) { return ASHLAR_FOR_ISA(isa, backward_items)(); }
 }  // namespace ashlar::cpu::attention
 #endif

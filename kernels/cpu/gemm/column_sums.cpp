@@ -1,9 +1,10 @@
-#include "kernels/cpu/gemm_column_sums.h"
+#include "kernels/cpu/gemm/column_sums.h"
 
 #include <algorithm>
 
 #include "core/base/bf16.h"
 #include "core/base/error.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/parallel_for.h"
 
 // One add an element, bound by reading x. A thread owns columns, so no partial sums cross threads.
@@ -11,7 +12,7 @@
 #include "kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/gemm_column_sums.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm/column_sums.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -86,9 +87,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 
-HWY_EXPORT(column_range);
-
-void column_sums(ConstView x, MutView out, bool accumulate, int threads) {
+void column_sums(ConstView x, MutView out, bool accumulate, Isa isa, int threads) {
   ASHLAR_CHECK(is_floating(x.dtype) && out.dtype == accumulate_dtype(x.dtype) && out.size() == x.cols,
                "column sums of ", name_of(x.dtype), " [", x.rows, ", ", x.cols, "] into ", name_of(out.dtype), " [",
                out.size(), "]");
@@ -96,7 +95,7 @@ void column_sums(ConstView x, MutView out, bool accumulate, int threads) {
     std::fill_n(static_cast<char*>(out.data), out.size() * size_of(out.dtype), char{0});
     return;
   }
-  const auto run = HWY_DYNAMIC_DISPATCH(column_range);
+  const auto run = ASHLAR_FOR_ISA(isa, column_range);
   // Columns in groups of 16 keep neighbouring threads out of each other's cache lines.
   const int64_t groups = (x.cols + 15) / 16;
   const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(16 * x.rows, 1));

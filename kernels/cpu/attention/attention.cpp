@@ -1,12 +1,10 @@
 // Attention: how work is cut over threads, and the backend's entry points. The kernels are in
-// attention_forward.cpp and attention_backward.cpp.
-
-#include "kernels/cpu/attention.h"
+// forward.cpp and backward.cpp.
 
 #include <algorithm>
 #include <atomic>
 
-#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/attention/items.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/parallel_for.h"
 
@@ -16,7 +14,7 @@ namespace {
 int64_t num_blocks(int64_t n) { return (n + kBlockSize - 1) / kBlockSize; }
 }  // namespace
 
-Plan plan_forward(const AttentionShape& s, DType storage, int threads) {
+Plan plan_forward(const AttentionShape& s, DType storage, int threads, Isa isa) {
   Plan plan{.kind = Plan::Kind::kForward, .B = s.B, .H = s.H, .G = s.G, .T_q = s.T_q, .T_kv = s.T_kv};
   const int64_t blocks = num_blocks(s.T_q);
   // A long span converts k and v less often; four items a thread keep the threads equally busy.
@@ -24,11 +22,11 @@ Plan plan_forward(const AttentionShape& s, DType storage, int threads) {
   while (span > 1 && s.B * s.H * ((blocks + span - 1) / span) < 4 * threads) --span;
   plan.span = std::max<int64_t>(span, 1) * kBlockSize;
   plan.num_items = s.B * s.H * ((s.T_q + plan.span - 1) / plan.span);
-  plan.thread_bytes = forward_item_bytes(s.D, storage, std::min(plan.span, s.T_q));
+  plan.thread_bytes = forward_kernels(isa).scratch_bytes(s.D, storage, std::min(plan.span, s.T_q));
   return plan;
 }
 
-Plan plan_backward(const AttentionShape& s, DType storage, int threads) {
+Plan plan_backward(const AttentionShape& s, DType storage, int threads, Isa isa) {
   Plan plan{.kind = Plan::Kind::kFused, .B = s.B, .H = s.H, .G = s.G, .T_q = s.T_q, .T_kv = s.T_kv};
   const int64_t heads = s.B * s.G;
   const int64_t key_blocks = num_blocks(s.T_kv);
@@ -38,7 +36,7 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads) {
   if (threads == 1 || fused_cost <= two_pass_cost) {
     plan.span = key_blocks * kBlockSize;
     plan.num_items = heads;
-    plan.thread_bytes = backward_item_bytes(s.D, storage, s.T_kv);
+    plan.thread_bytes = backward_kernels(isa).scratch_bytes(s.D, storage, s.T_kv);
     return plan;
   }
   plan.kind = Plan::Kind::kTwoPass;
@@ -46,7 +44,7 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads) {
   plan.span = std::max<int64_t>(1, key_blocks / wanted) * kBlockSize;
   plan.num_dkv_items = heads * ((s.T_kv + plan.span - 1) / plan.span);
   plan.num_items = plan.num_dkv_items + s.B * s.H * num_blocks(s.T_q);
-  plan.thread_bytes = backward_item_bytes(s.D, storage, s.T_kv);
+  plan.thread_bytes = backward_kernels(isa).scratch_bytes(s.D, storage, s.T_kv);
   return plan;
 }
 
@@ -118,40 +116,26 @@ void run_items(const Plan& plan, int threads, std::byte* workspace, const Run& r
 
 }  // namespace
 
-int64_t attention_forward_workspace_bytes(const AttentionForward& args, int threads) {
-  return attention::plan_forward(args.shape, args.q.dtype, threads).thread_bytes * threads;
-}
-
-void attention_forward(const AttentionForward& args, int threads, std::byte* workspace) {
-  const Plan plan = attention::plan_forward(args.shape, args.q.dtype, threads);
-  run_items(plan, threads, workspace,
-            [&](const Item& item, std::byte* scratch) { attention::run_forward_item(args, item, scratch); });
-}
-
-int64_t attention_backward_workspace_bytes(const AttentionBackward& args, int threads) {
-  return attention::plan_backward(args.shape, args.q.dtype, threads).thread_bytes * threads;
-}
-
-void attention_backward(const AttentionBackward& args, int threads, std::byte* workspace) {
-  const Plan plan = attention::plan_backward(args.shape, args.q.dtype, threads);
-  run_items(plan, threads, workspace, [&](const Item& cut, std::byte* scratch) {
-    Item item = cut;
-    item.want_dq = item.want_dq && args.dq;
-    item.want_dkv = item.want_dkv && args.dk;
-    if (item.want_dq || item.want_dkv) attention::run_backward_item(args, item, scratch);
-  });
-}
-
 void CpuBackend::launch(const AttentionForward& args, Stream& /*stream*/) {
   check_width(args.shape.D);
-  const ScopedBlock block(workspace(), attention_forward_workspace_bytes(args, threads_));
-  cpu::attention_forward(args, threads_, block.as<std::byte>());
+  const Plan plan = attention::plan_forward(args.shape, args.q.dtype, threads_, info_.isa);
+  const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
+  const auto kernels = attention::forward_kernels(info_.isa);
+  run_items(plan, threads_, scratch.as<std::byte>(),
+            [&](const Item& item, std::byte* mine) { kernels.run(args, item, mine); });
 }
 
 void CpuBackend::launch(const AttentionBackward& args, Stream& /*stream*/) {
   check_width(args.shape.D);
-  const ScopedBlock block(workspace(), attention_backward_workspace_bytes(args, threads_));
-  cpu::attention_backward(args, threads_, block.as<std::byte>());
+  const Plan plan = attention::plan_backward(args.shape, args.q.dtype, threads_, info_.isa);
+  const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
+  const auto kernels = attention::backward_kernels(info_.isa);
+  run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& cut, std::byte* mine) {
+    Item item = cut;
+    item.want_dq = item.want_dq && args.dq;
+    item.want_dkv = item.want_dkv && args.dk;
+    if (item.want_dq || item.want_dkv) kernels.run(args, item, mine);
+  });
 }
 
 }  // namespace ashlar::cpu

@@ -4,8 +4,9 @@
 #include <cstdint>
 
 #include "core/backend/attention.h"
+#include "kernels/cpu/cpu_info.h"
 
-/// The parts of attention that are compiled once per instruction set, and how their work is cut. Used by attention.cpp
+/// The parts of attention that are compiled once per instruction set, and how their work is cut. Used by this folder
 /// and its tests only.
 namespace ashlar::cpu::attention {
 
@@ -38,17 +39,30 @@ struct Plan {
   Item item(int64_t index) const;  ///< costly items come first
 };
 
+/// One direction as compiled for an instruction set.
+template <typename Args>
+struct ItemKernels {
+  /// Does one item. `scratch`: Plan::thread_bytes bytes, 64-byte aligned, content garbage before and after.
+  void (*run)(const Args& args, const Item& item, std::byte* scratch) = nullptr;
+  /// Scratch of one item of at most `length` queries (forward) or keys (backward).
+  int64_t (*scratch_bytes)(int64_t D, DType storage, int64_t length) = nullptr;
+};
+ItemKernels<AttentionForward> forward_kernels(Isa isa);
+ItemKernels<AttentionBackward> backward_kernels(Isa isa);
+
+/// f(S(), T()) with the types of storage and arithmetic.
+template <typename F>
+auto with_types(DType storage, const F& f) {
+  switch (storage) {
+    case DType::kFloat32: return f(float(), float());
+    case DType::kBFloat16: return f(BF16(), float());
+    default: return f(double(), double());
+  }
+}
+
 /// Pure functions of the shapes and dtype.
-Plan plan_forward(const AttentionShape& shape, DType storage, int threads);
-Plan plan_backward(const AttentionShape& shape, DType storage, int threads);
-
-/// Does one item with the best instruction set allowed. `scratch`: plan.thread_bytes bytes, 64-byte aligned.
-void run_forward_item(const AttentionForward& args, const Item& item, std::byte* scratch);
-void run_backward_item(const AttentionBackward& args, const Item& item, std::byte* scratch);
-
-/// Scratch bytes of one item of at most `queries` by `keys`.
-int64_t forward_item_bytes(int64_t D, DType storage, int64_t queries);
-int64_t backward_item_bytes(int64_t D, DType storage, int64_t keys);
+Plan plan_forward(const AttentionShape& shape, DType storage, int threads, Isa isa);
+Plan plan_backward(const AttentionShape& shape, DType storage, int threads, Isa isa);
 
 /// Hands out 64-byte aligned parts of a block; without a block it only counts, so that the same lines size and carve.
 class ScratchCarver {

@@ -1,7 +1,7 @@
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 
 #include "core/base/error.h"
-#include "kernels/cpu/gemm_own.h"
+#include "kernels/cpu/gemm/packed_gemm.h"
 
 namespace ashlar::cpu {
 
@@ -41,7 +41,7 @@ Gemm::Gemm(Isa isa, int threads, Allocator& workspace) : isa_(isa), threads_(thr
 void Gemm::run(const GemmArgs& args) {
   check(args);
   ++num_runs_;
-  gemm_own(args, isa_, threads_, workspace_);
+  packed_gemm(args, isa_, threads_, workspace_);
 }
 
 std::string Gemm::description() const { return "packed gemm"; }

@@ -57,7 +57,7 @@ template <int kRows, int kVectors, typename Acc>
   }
 }
 
-/// The kernels of one instruction set for one storage dtype: what the blocked loops of gemm_own.cpp are made of.
+/// The kernels of one instruction set for one storage dtype: what the blocked loops of packed_gemm.cpp are made of.
 template <typename Acc>
 struct GemmKernels {
   int tile_rows = 0;  ///< a tile is 1..tile_rows rows

@@ -1,9 +1,10 @@
-#include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/gemm/tile_kernels.h"
 
 #include <array>
 #include <utility>
 
 #include "core/base/error.h"
+#include "kernels/cpu/dispatch.h"
 
 // Packing and tile kernels in Highway, once for each instruction set. A tile is tile_rows x 2 vectors of accumulators
 // that stay in registers: per step of k, 2 vector loads of b, one broadcast of a per row, and 2*tile_rows FMAs.
@@ -11,7 +12,7 @@
 #include "kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/gemm_kernels.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm/tile_kernels.cpp"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -395,34 +396,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 
-// Not Highway's own dispatch: the instruction set is the backend's, so that one process can hold two of them.
-GemmKernels<float> float_kernels(Isa isa, DType storage) {
-  switch (isa) {
-    case Isa::kAvx512Bf16:
-    case Isa::kAvx512: return N_AVX3::float_table(storage);
-    case Isa::kAvx2: return N_AVX2::float_table(storage);
-    case Isa::kBaseline: return HWY_STATIC_DISPATCH(float_table)(storage);
-  }
-  throw Bug("[gemm] unknown instruction set");
-}
+GemmKernels<float> float_kernels(Isa isa, DType storage) { return ASHLAR_FOR_ISA(isa, float_table)(storage); }
+GemmKernels<double> double_kernels(Isa isa) { return ASHLAR_FOR_ISA(isa, double_table)(); }
 
-// The dot-product tile itself needs an instruction that Highway lacks: gemm_bf16_avx512.cpp adds it.
+// The dot-product tile itself needs an instruction that Highway lacks: tile_bf16_avx512.cpp adds it.
 GemmKernels<float> bf16_pair_kernels() {
   GemmKernels<float> kernels = N_AVX3::float_table(DType::kBFloat16);
   kernels.k_group = 2;
   kernels.panel_elem_bytes = sizeof(uint32_t);
   kernels.pack = &N_AVX3::pack_pairs;
   return kernels;
-}
-
-GemmKernels<double> double_kernels(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512Bf16:
-    case Isa::kAvx512: return N_AVX3::double_table();
-    case Isa::kAvx2: return N_AVX2::double_table();
-    case Isa::kBaseline: return HWY_STATIC_DISPATCH(double_table)();
-  }
-  throw Bug("[gemm] unknown instruction set");
 }
 
 }  // namespace ashlar::cpu

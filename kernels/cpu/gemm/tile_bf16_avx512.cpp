@@ -1,4 +1,4 @@
-// The bf16 dot-product tile in intrinsics: Highway 1.0.3 cannot emit vdpbf16ps. Same loop as gemm_kernels.cpp with a
+// The bf16 dot-product tile in intrinsics: Highway 1.0.3 cannot emit vdpbf16ps. Same loop as tile_kernels.cpp with a
 // pair of bf16 where that has an fp32. The instruction flushes denormal inputs and sums to zero.
 
 #include <immintrin.h>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/gemm/tile_kernels.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")

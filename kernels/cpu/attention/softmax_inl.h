@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "core/backend/attention.h"
-#include "kernels/cpu/attention_kernels.h"
-#include "kernels/cpu/attention_tile_inl.h"
+#include "kernels/cpu/attention/items.h"
+#include "kernels/cpu/attention/tile_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::attention {

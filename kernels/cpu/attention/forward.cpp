@@ -9,17 +9,18 @@
 #include <limits>
 #include <numbers>
 
-#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/attention/items.h"
+#include "kernels/cpu/dispatch.h"
 
 #include "kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/attention_forward.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention/forward.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/attention_dropout_inl.h"
-#include "kernels/cpu/attention_softmax_inl.h"
-#include "kernels/cpu/attention_tile_inl.h"
+#include "kernels/cpu/attention/dropout_inl.h"
+#include "kernels/cpu/attention/softmax_inl.h"
+#include "kernels/cpu/attention/tile_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::attention {
@@ -227,20 +228,18 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
   }
 }
 
-void forward_item(const AttentionForward& args, const Item& item, std::byte* scratch) {
-  if (args.q.dtype == DType::kFloat32) forward_typed<float, float>(args, item, scratch);
-  if (args.q.dtype == DType::kBFloat16) forward_typed<BF16, float>(args, item, scratch);
-  if (args.q.dtype == DType::kFloat64) forward_typed<double, double>(args, item, scratch);
-}
-
-int64_t forward_scratch_bytes(int64_t D, DType storage, int64_t queries) {
-  ScratchCarver carver(nullptr);
-  if (storage == DType::kFloat64) {
-    ForwardScratch<double>(carver, D, queries);
-  } else {
-    ForwardScratch<float>(carver, D, queries);
-  }
-  return carver.used_bytes();
+ItemKernels<AttentionForward> forward_items() {
+  return {.run =
+              [](const AttentionForward& args, const Item& item, std::byte* scratch) {
+                with_types(args.q.dtype,
+                           [&](auto s, auto t) { forward_typed<decltype(s), decltype(t)>(args, item, scratch); });
+              },
+          .scratch_bytes =
+              [](int64_t D, DType storage, int64_t queries) {
+                ScratchCarver carver(nullptr);
+                with_types(storage, [&](auto, auto t) { ForwardScratch<decltype(t)>(carver, D, queries); });
+                return carver.used_bytes();
+              }};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -249,17 +248,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu::attention {
-
-HWY_EXPORT(forward_item);
-HWY_EXPORT(forward_scratch_bytes);
-
-void run_forward_item(const AttentionForward& args, const Item& item, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(forward_item)(args, item, scratch);
-}
-
-int64_t forward_item_bytes(int64_t D, DType storage, int64_t queries) {
-  return HWY_DYNAMIC_DISPATCH(forward_scratch_bytes)(D, storage, queries);
-}
-
+ItemKernels<AttentionForward> forward_kernels(Isa isa) { return ASHLAR_FOR_ISA(isa, forward_items)(); }
 }  // namespace ashlar::cpu::attention
 #endif

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <algorithm>
+
+#include "core/device/allocator.h"
+
+namespace ashlar::kernels {
+
+/// Bytes per second of the host's cores: 4, 8, 12 and 12 bytes an fp32 element.
+struct MemoryBandwidth {
+  double read = 0, copy = 0, triad = 0, update = 0;
+  double best() const { return std::max({read, copy, triad, update}); }
+};
+
+/// Loops over three arrays of 256 MB of `memory` on `threads` threads, about a second.
+MemoryBandwidth measure_memory_bandwidth(int threads, Allocator& memory);
+
+}  // namespace ashlar::kernels
