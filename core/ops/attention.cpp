@@ -2,37 +2,66 @@
 
 namespace ashlar::ops {
 
-Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o) {
+namespace {
+
+/// Rows behind those that a cache holds; a sample's rows are `capacity` apart.
+void append(const Ctx& ctx, const AttentionOptions& o, const Tensor& rows, const Tensor& held,
+            const AttentionCache& cache) {
+  for (int64_t b = 0; b < o.B; ++b) {
+    ctx.backend.copy({.src = rows.row_range(b * o.T, o.T).view(),
+                      .dst = held.row_range(b * cache.capacity + cache.length, o.T).mut_view()},
+                     ctx.stream);
+  }
+}
+
+/// All rows that a cache holds once new ones are in it; the batch stride tells where a sample begins.
+ConstView held_rows(const Tensor& held, int64_t rows) {
+  ConstView view = held.view();
+  view.rows = rows;
+  return view;
+}
+
+}  // namespace
+
+Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const AttentionCache* cache) {
   const int64_t N = o.B * o.T, q_width = o.H * o.D, kv_width = o.G * o.D;
   ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
   const int64_t batch_stride = o.T * qkv.value.row_stride();
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
   dropout.head0 = o.head0;
   dropout.heads = o.global_heads > 0 ? o.global_heads : o.H;
-  const AttentionShape shape{.B = o.B,
-                             .T_q = o.T,
-                             .T_kv = o.T,
-                             .H = o.H,
-                             .G = o.G,
-                             .D = o.D,
-                             .q_batch_stride = batch_stride,
-                             .kv_batch_stride = batch_stride,
-                             .doc_start = o.doc_start,
-                             .scale = o.scale,
-                             .dropout = dropout};
+  AttentionShape shape{.B = o.B,
+                       .T_q = o.T,
+                       .T_kv = o.T,
+                       .H = o.H,
+                       .G = o.G,
+                       .D = o.D,
+                       .q_batch_stride = batch_stride,
+                       .kv_batch_stride = batch_stride,
+                       .doc_start = o.doc_start,
+                       .scale = o.scale,
+                       .dropout = dropout};
   const auto q_of = [=](const Tensor& t) { return t.column_range(0, q_width); };
   const auto k_of = [=](const Tensor& t) { return t.column_range(q_width, kv_width); };
   const auto v_of = [=](const Tensor& t) { return t.column_range(q_width + kv_width, kv_width); };
 
+  ConstView k = k_of(qkv.value).view(), v = v_of(qkv.value).view();
+  if (cache != nullptr) {
+    ASHLAR_CHECK(ctx.tape == nullptr, "attention with a cache records nothing");
+    ASHLAR_CHECK(cache->length + o.T <= cache->capacity, "cache of ", cache->capacity, " tokens is full");
+    append(ctx, o, k_of(qkv.value), cache->k, *cache);
+    append(ctx, o, v_of(qkv.value), cache->v, *cache);
+    shape.q_start = cache->length;
+    shape.T_kv = cache->length + o.T;
+    shape.kv_batch_stride = cache->capacity * kv_width;
+    k = held_rows(cache->k, o.B * shape.T_kv);
+    v = held_rows(cache->v, o.B * shape.T_kv);
+  }
   const Tensor out = ctx.empty(ctx.dtype, {N, q_width});
   const Tensor lse = ctx.empty(ctx.accumulate(), {o.B * o.H * o.T});
-  ctx.backend.attention_forward({.q = q_of(qkv.value).view(),
-                                 .k = k_of(qkv.value).view(),
-                                 .v = v_of(qkv.value).view(),
-                                 .out = out.mut_view(),
-                                 .lse = lse.mut_view(),
-                                 .shape = shape},
-                                ctx.stream);
+  ctx.backend.attention_forward(
+      {.q = q_of(qkv.value).view(), .k = k, .v = v, .out = out.mut_view(), .lse = lse.mut_view(), .shape = shape},
+      ctx.stream);
   if (ctx.tape == nullptr) return {.value = out};
 
   const Var result = ctx.tape->output(out);

@@ -14,7 +14,15 @@ struct AttentionOptions {
   uint32_t dropout_site = 0;
 };
 
-/// Causal attention over rows [q heads | k heads | v heads]: qkv [B*T, (H+2G)*D] -> [B*T, H*D].
-Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& options);
+/// Keys and values of the tokens before, of one layer; the caller counts the new ones once all layers have them.
+struct AttentionCache {
+  Tensor k, v;  ///< [B*capacity, G*D] storage dtype
+  int64_t capacity = 0;
+  int64_t length = 0;  ///< tokens held of each sample
+};
+
+/// Causal attention over rows [q heads | k heads | v heads]: qkv [B*T, (H+2G)*D] -> [B*T, H*D]. With a cache, new keys
+/// and values are written behind the old ones, new queries see all of them, and nothing is recorded.
+Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& options, const AttentionCache* cache = nullptr);
 
 }  // namespace ashlar::ops

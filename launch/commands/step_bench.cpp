@@ -67,7 +67,8 @@ StepBench::StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap
       global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
       backend_(kernels::make_backend({.threads = static_cast<int>(config.run.threads)})),
       stream_(backend_->make_stream()),
-      mesh_(bootstrap.world(), training::shape_of(config.mesh), config.model.n_kv_heads),
+      mesh_(bootstrap.world(), training::shape_of(config.mesh),
+            model::kv_sharing_ranks(config.model, config.mesh.tensor)),
       engine_(*backend_, *stream_, mesh_, training::engine_options(config)),
       slots_(global_batch_ / (config.train.micro_batch * config.mesh.data)) {
   engine_.initialize();

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "launch/config/resolver.h"
-#include "parallel/tensor/tensor_parallel.h"
+#include "parallel/model/slices.h"
 
 namespace ashlar::config {
 namespace {
@@ -75,7 +75,7 @@ void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
   const RunConfig& c = r.config();
   if (r.sound({"mesh.tensor", "model.n_heads", "model.n_kv_heads", "model.d_ff", "vocab.size", "vocab.pad_to"})) {
-    for (const std::string& problem : tensor::slicing_problems(c.model, c.mesh.tensor)) r.error(problem);
+    for (const std::string& problem : model::slicing_problems(c.model, c.mesh.tensor)) r.error(problem);
   }
   const int64_t chunks = c.mesh.pipeline * c.mesh.virtual_stages;
   if (r.sound({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"}) && chunks > c.model.n_layers)

@@ -24,7 +24,7 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
       device_scalars_(ctx_.make_struct(scalars_)),
       clip_(ctx_.make_struct(ClipState{})),
       stats_(ctx_.make_struct(LossStats{})),
-      tp_{.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = options.sequence_parallel},
+      tp_{.group = &mesh.tensor(), .sequence_parallel = options.sequence_parallel},
       schedules_(mesh.at().pipeline) {
   ctx_.scalars = device_scalars_.view();
   const int64_t stages = mesh.shape().pipeline;

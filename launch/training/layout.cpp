@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "parallel/model/slices.h"
 #include "parallel/pipeline/simulate.h"
-#include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::training {
 
@@ -105,7 +105,7 @@ std::vector<std::string> layout_picture(const Layout& l) {
   const bool one_by_one = tensor <= kMostColumns;
   std::vector<Row> rows(1, Row(data > 1 ? 3 : 2));
   for (int64_t t = 0; t < tensor && tensor > 1 && one_by_one; ++t) {
-    const nn::Extent heads = tensor::slices_of(l.model, tensor, t).heads;
+    const nn::Extent heads = model::slices_of(l.model, tensor, t).heads;
     rows.front().push_back(span_text("head", heads.begin, heads.begin + heads.size));
   }
   for (int64_t stage = 0; stage < pipeline; ++stage) {

@@ -11,7 +11,7 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/try_on_all_ranks.h"
-#include "parallel/tensor/tensor_parallel.h"
+#include "parallel/model/slices.h"
 
 namespace ashlar::training {
 
@@ -48,7 +48,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   });
   m.backend = kernels::make_backend({.threads = static_cast<int>(options.threads), .log = &log});
   m.stream = m.backend->make_stream();
-  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, engine.model.n_kv_heads);
+  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, model::kv_sharing_ranks(engine.model, shape.tensor));
   m.engine = std::make_unique<Engine>(*m.backend, *m.stream, *m.mesh, engine);
   checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
   return m;
@@ -61,7 +61,7 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
   const auto fits = [&](int64_t tensor, int64_t pipeline) {
     const int64_t replica = tensor * pipeline;
     return (wish.one_replica ? ranks == replica : ranks % replica == 0) && pipeline <= model.n_layers &&
-           tensor::slicing_problems(model, tensor).empty() && (wish.tensor == 0 || wish.tensor == tensor) &&
+           model::slicing_problems(model, tensor).empty() && (wish.tensor == 0 || wish.tensor == tensor) &&
            (wish.pipeline == 0 || wish.pipeline == pipeline);
   };
   std::vector<std::pair<int64_t, int64_t>> candidates = {{trained.tensor, trained.pipeline}};
@@ -75,7 +75,7 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
   }
   std::string problem;
   if (wish.tensor > 0)
-    for (const std::string& text : tensor::slicing_problems(model, wish.tensor)) problem += text + "; ";
+    for (const std::string& text : model::slicing_problems(model, wish.tensor)) problem += text + "; ";
   throw input_error("mesh", ranks, " ranks cannot share this model", wish.one_replica ? " as one replica" : "",
                     wish.tensor > 0 ? str_cat(" with --tensor ", wish.tensor) : "",
                     wish.pipeline > 0 ? str_cat(" with --pipeline ", wish.pipeline) : "", ": ", problem,

@@ -63,7 +63,8 @@ Trainer::Trainer(TrainerArgs args)
       signals_(args.signals),
       memory_(std::move(args.memory)),
       log_(args.log),
-      mesh_(args.bootstrap.world(), shape_of(config_.mesh), config_.model.n_kv_heads),
+      mesh_(args.bootstrap.world(), shape_of(config_.mesh),
+            model::kv_sharing_ranks(config_.model, config_.mesh.tensor)),
       directory_(config_.run.dir),
       watch_(args.watch),
       checkpoints_({.ranks = ranks_, .log = log_, .run_dir = config_.run.dir, .keep = config_.checkpoint.keep}) {

@@ -39,7 +39,7 @@ bool is_message(comm::OperationKind kind) {
 using Group = std::tuple<std::string, int32_t, int32_t, int32_t, uint64_t>;
 Group group_of(const RankPage& page, std::string_view full_name) {
   const std::string_view name = full_name.substr(0, full_name.find(' '));  // "data check" is the data group's
-  const bool tensor = name == "tensor" || name == "kv_sharers", data = name == "data";
+  const bool tensor = name == "tensor" || name == "sharers", data = name == "data";
   const bool stages = name == "pipeline" || name == "ends", model = name == "model";
   const int32_t p = tensor || data ? page.pipeline : -2;
   const int32_t d = tensor || stages || model ? page.data : -2;

@@ -8,7 +8,7 @@ namespace ashlar::mesh {
 /// A mesh of one rank with its communicator, for programs that run alone.
 struct LoneRank {
   comm::SelfComm world{"world"};
-  Mesh mesh{world, {}, 1};
+  Mesh mesh{world, {}};
 };
 
 }  // namespace ashlar::mesh

@@ -1,27 +1,10 @@
 #include "parallel/mesh/mesh.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
 
 namespace ashlar::mesh {
-
-namespace {
-
-std::vector<int64_t> divisors_of(int64_t n) {
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0) divisors.push_back(d);
-  }
-  return divisors;
-}
-
-bool fits(const HeadCounts& heads, int64_t tensor) {
-  return heads.n_heads % tensor == 0 && (heads.n_kv_heads % tensor == 0 || tensor % heads.n_kv_heads == 0);
-}
-
-}  // namespace
 
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank) {
   ASHLAR_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " of ", shape.ranks());
@@ -38,20 +21,10 @@ int64_t rank_of(const MeshShape& shape, const Coordinates& at) {
   return (at.pipeline * shape.data + at.data) * shape.tensor + at.tensor;
 }
 
-std::vector<int64_t> possible_tensor_sizes(const HeadCounts& heads) {
-  std::vector<int64_t> sizes = divisors_of(heads.n_heads);
-  std::erase_if(sizes, [&](int64_t tensor) { return !fits(heads, tensor); });
-  return sizes;
-}
-
-int64_t kv_sharing_ranks(int64_t tensor, int64_t n_kv_heads) {
-  ASHLAR_CHECK(n_kv_heads % tensor == 0 || tensor % n_kv_heads == 0, n_kv_heads, " KV heads on ", tensor, " ranks");
-  return std::max<int64_t>(1, tensor / n_kv_heads);
-}
-
-Mesh::Mesh(comm::Communicator& world, const MeshShape& shape, int64_t n_kv_heads)
+Mesh::Mesh(comm::Communicator& world, const MeshShape& shape, int64_t sharers)
     : world_(world), control_(world, "mesh control"), shape_(shape), at_(coordinates_of(shape, world.rank())) {
   ASHLAR_CHECK(shape.ranks() == world.size(), "a mesh of ", shape.ranks(), " ranks over ", world.size());
+  ASHLAR_CHECK(sharers >= 1 && shape.tensor % sharers == 0, "sub-groups of ", sharers, " ranks in ", shape.tensor);
   // Ranks of one color form a group: those that differ only along the axes of the group. Keys follow the axes, pipeline
   // before data before tensor, as the order of the world does.
   const auto group = [&](int64_t color, const char* name) {
@@ -61,8 +34,7 @@ Mesh::Mesh(comm::Communicator& world, const MeshShape& shape, int64_t n_kv_heads
   data_ = group(rank_of(shape, {at_.pipeline, 0, at_.tensor}), "data");
   pipeline_ = group(rank_of(shape, {0, at_.data, at_.tensor}), "pipeline");
   model_ = group(at_.data, "model");
-  const int64_t sharers = kv_sharing_ranks(shape.tensor, n_kv_heads);
-  kv_sharers_ = group(rank_of(shape, {at_.pipeline, at_.data, at_.tensor / sharers * sharers}), "kv_sharers");
+  sharers_ = group(rank_of(shape, {at_.pipeline, at_.data, at_.tensor / sharers * sharers}), "sharers");
   ends_ = group(first_stage() || last_stage() ? rank_of(shape, {0, at_.data, at_.tensor}) : -1, "ends");
 }
 

@@ -32,38 +32,26 @@ struct Coordinates {
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank);
 int64_t rank_of(const MeshShape& shape, const Coordinates& at);
 
-/// What the model says about the tensor axis.
-struct HeadCounts {
-  int64_t n_heads = 1;
-  int64_t n_kv_heads = 1;
-};
-
-/// Every mesh.tensor that divides the heads, ascending: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or
-/// tensor % n_kv_heads == 0.
-std::vector<int64_t> possible_tensor_sizes(const HeadCounts& heads);
-
-/// How many consecutive tensor ranks hold the same KV head: tensor / n_kv_heads, or 1 when there are enough heads.
-int64_t kv_sharing_ranks(int64_t tensor, int64_t n_kv_heads);
-
 /// This rank's place, and a communicator for each group it belongs to. A group of one rank is a communicator like any
 /// other. The communicators live as long as the mesh; `world` must outlive it.
 class Mesh {
  public:
-  /// Called by all ranks of `world`, of which there are shape.ranks() (Bug otherwise).
-  Mesh(comm::Communicator& world, const MeshShape& shape, int64_t n_kv_heads);
+  /// Called by all ranks of `world`, of which there are shape.ranks(). `sharers` consecutive tensor ranks form a
+  /// sub-group for what they hold in common; it divides shape.tensor. Bug otherwise.
+  Mesh(comm::Communicator& world, const MeshShape& shape, int64_t sharers = 1);
 
   const MeshShape& shape() const { return shape_; }
   const Coordinates& at() const { return at_; }
   bool first_stage() const { return at_.pipeline == 0; }
   bool last_stage() const { return at_.pipeline == shape_.pipeline - 1; }
 
-  comm::Communicator& all() { return world_; }               ///< every rank, as ranked by the launcher
-  comm::ControlPlane& control() { return control_; }         ///< host values of every rank
-  comm::Communicator& tensor() { return *tensor_; }          ///< one layer's slices; rank = at().tensor
-  comm::Communicator& data() { return *data_; }              ///< replicas of the same slices; rank = at().data
-  comm::Communicator& pipeline() { return *pipeline_; }      ///< the stages; rank = at().pipeline
-  comm::Communicator& model() { return *model_; }            ///< tensor x pipeline: one whole replica
-  comm::Communicator& kv_sharers() { return *kv_sharers_; }  ///< tensor ranks that hold the same KV heads
+  comm::Communicator& all() { return world_; }           ///< every rank, as ranked by the launcher
+  comm::ControlPlane& control() { return control_; }     ///< host values of every rank
+  comm::Communicator& tensor() { return *tensor_; }      ///< one layer's slices; rank = at().tensor
+  comm::Communicator& data() { return *data_; }          ///< replicas of the same slices; rank = at().data
+  comm::Communicator& pipeline() { return *pipeline_; }  ///< the stages; rank = at().pipeline
+  comm::Communicator& model() { return *model_; }        ///< tensor x pipeline: one whole replica
+  comm::Communicator& sharers() { return *sharers_; }    ///< tensor ranks that hold some slice in common
   /// The first and the last stage of a replica's slice, which share a tied table; null on the stages between.
   comm::Communicator* ends() { return ends_.get(); }
 
@@ -72,7 +60,7 @@ class Mesh {
   comm::ControlPlane control_;
   MeshShape shape_;
   Coordinates at_;
-  std::unique_ptr<comm::Communicator> tensor_, data_, pipeline_, model_, kv_sharers_, ends_;
+  std::unique_ptr<comm::Communicator> tensor_, data_, pipeline_, model_, sharers_, ends_;
 };
 
 }  // namespace ashlar::mesh

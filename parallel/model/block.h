@@ -1,13 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "core/ops/residual.h"
-#include "core/ops/rope.h"
-#include "parallel/model/batch_view.h"
-#include "parallel/model/kv_cache.h"
-#include "parallel/model/linear_layer.h"
-#include "parallel/model/model_config.h"
+#include "parallel/model/attention.h"
+#include "parallel/model/feed_forward.h"
 #include "parallel/model/norm_layer.h"
 
 namespace ashlar::model {
@@ -24,31 +19,26 @@ class Block {
  public:
   Block(nn::ParameterStore& store, const ModelConfig& config, int64_t index, const tensor::TensorParallel& tp);
 
-  /// x [N_loc, C] -> [N_loc, C], N_loc = N, or N/size where rows are sharded. `tables` may be empty unless positions
-  /// are rotary.
-  Var forward(const Ctx& ctx, const Var& x, const BatchView& batch, const ops::RopeTables& tables) const;
-  /// The same for new tokens of samples whose past is in the cache; nothing is recorded, rows are never sharded.
-  Tensor decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, const ops::RopeTables& tables,
-                KvCache& cache) const;
+  /// x [N_loc, C] -> [N_loc, C], N_loc = N, or N/size where rows are sharded. With a cache the rows are new tokens of
+  /// samples whose past it holds: nothing is recorded, and rows are never sharded.
+  Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const;
 
  private:
-  using Attend = std::function<Var(const Var& qkv)>;
-  Var combine(const Ctx& ctx, const tensor::TensorParallel& tp, const Var& x, const Attend& attend) const;
-  Var feed_forward(const Ctx& ctx, const Var& x, const Var* up) const;
-  Var rotate(const Ctx& ctx, const Var& qkv, const BatchView& batch, const ops::RopeTables& tables) const;
-  Var ffn_from_input(const Ctx& ctx, const Var& h) const;
-  uint32_t dropout_site(const char* where) const;
+  struct Context;
+  Var serial(const Context& at, const Var& x) const;
+  Var parallel(const Context& at, const Var& x) const;
+  ops::Branch branch(const Var& v, uint32_t site) const {
+    return {.value = v, .dropout = config_.dropout.resid, .site = site};
+  }
 
   const ModelConfig& config_;
   tensor::TensorParallel tp_;
-  tensor::Slices slices_;
-  int64_t index_;
-  std::string name_;
+  bool fused_;  ///< [q; k; v; gate; up] is one product: the parallel block with one norm
+  uint32_t attn_site_, ffn_site_;
+  Attention attention_;
+  FeedForward ffn_;
   NormLayer norm1_, norm2_;
-  LinearLayer qkv_;     ///< [q; k; v], or [q; k; v; gate; up] in a parallel block with one norm
-  LinearLayer ffn_in_;  ///< [gate; up] or [up]; absent when fused into qkv_
-  LinearLayer attn_out_, ffn_down_;
-  bool fused_;
+  LinearLayer fused_in_;
 };
 
 }  // namespace ashlar::model

@@ -38,6 +38,19 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
   if (!biases.empty()) bias_ = &store.add(name + ".bias", Shape{rows}, std::move(biases));
 }
 
+LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output) {
+  const nn::Extent rows = nn::Extent::whole(config.d_model);
+  return LinearLayer(store, output.name, output.cols,
+                     {{.name = output.name,
+                       .rows = rows,
+                       .bias = output.bias && output.tensor_rank == 0,
+                       .init = matrix_init(config, rows.global, output.cols.global, true)}});
+}
+
+uint32_t dropout_site(int64_t layer, const char* where) {
+  return static_cast<uint32_t>(site_of(str_cat("blocks.", layer, ".dropout.", where)));
+}
+
 nn::InitRule matrix_init(const ModelConfig& config, int64_t out, int64_t in, bool to_residual) {
   const auto normal = [](double std, std::string rule) {
     return nn::InitRule{.kind = nn::InitRule::Kind::kNormal, .value = std, .rule = std::move(rule)};

@@ -40,6 +40,19 @@ class LinearLayer {
   nn::Parameter* bias_ = nullptr;
 };
 
+/// One of the two matrices of a block that write to the residual stream: row-parallel, so the result is a partial sum,
+/// and the bias lives on the first tensor rank, where it is added once.
+struct ResidualOutput {
+  std::string name;
+  nn::Extent cols;  ///< those of this rank
+  bool bias = false;
+  int64_t tensor_rank = 0;
+};
+LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output);
+
+/// Dropout sites of a block, the same on every rank and mesh.
+uint32_t dropout_site(int64_t layer, const char* where);
+
 /// Initial values of a matrix [out, in] by the scheme; `to_residual` marks the two that write to the stream.
 /// normal: std. gpt2: std, to the stream std*residual_scale (Radford et al. 2019, section 2.3). xavier:
 /// sqrt(2/(in+out)) (Glorot & Bengio 2010, eq. 16). kaiming: sqrt(2/in) (He et al. 2015, eq. 10).

@@ -19,7 +19,7 @@ nn::Parameter* table(nn::ParameterStore& store, const nn::ShardedTensor& tensor,
 
 Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
              const tensor::TensorParallel& tp)
-    : config_(config), range_(range), tp_(tp), slices_(tensor::slices_of(config, tp.size(), tp.rank())) {
+    : config_(config), range_(range), tp_(tp), slices_(slices_of(config, tp.size(), tp.rank())) {
   const int64_t V = config_.vocab_size, C = config_.d_model;
   const nn::Extent& vocab = slices_.vocab;
   // Rows of the vocabulary that exist, of those in this rank's slice.
@@ -108,7 +108,7 @@ Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const Bl
   int64_t layers = range_.first_layer;
   for (const auto& block : blocks_) {
     const auto body = [&block = *block, batch, this](const Ctx& c, const Var& in) {
-      return block.forward(c, in, batch, tables_);
+      return block(c, in, {.batch = batch, .tables = tables_});
     };
     h = ctx.recompute == Recompute::kBlock && ctx.tape != nullptr ? recompute(ctx, h, body) : body(ctx, h);
     ++layers;
@@ -151,10 +151,11 @@ KvCache Stage::make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) con
 
 Tensor Stage::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, KvCache& cache) const {
   check_positions(cache.length + batch.T);
-  Tensor h = range_.embedding ? lookup(ctx, batch, tp_.with_whole_rows()).value : x;
-  for (const auto& block : blocks_) h = block->decode(ctx, h, batch, tables_, cache);
+  ASHLAR_CHECK(batch.B == cache.B, batch.B, " samples, a cache for ", cache.B);
+  Var h = range_.embedding ? lookup(ctx, batch, tp_.with_whole_rows()) : Var{.value = x};
+  for (const auto& block : blocks_) h = (*block)(ctx, h, {.batch = batch, .tables = tables_, .cache = &cache});
   cache.length += batch.T;
-  return h;
+  return h.value;
 }
 
 }  // namespace ashlar::model

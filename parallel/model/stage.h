@@ -60,7 +60,7 @@ class Stage {
   const ModelConfig& config() const { return config_; }
   const StageRange& range() const { return range_; }
   const tensor::TensorParallel& tensor_parallel() const { return tp_; }
-  const tensor::Slices& slices() const { return slices_; }
+  const Slices& slices() const { return slices_; }
 
  private:
   void check_positions(int64_t positions) const;
@@ -70,7 +70,7 @@ class Stage {
   ModelConfig config_;
   StageRange range_;
   tensor::TensorParallel tp_;
-  tensor::Slices slices_;
+  Slices slices_;
   std::vector<std::unique_ptr<Block>> blocks_;
   nn::Parameter* tokens_ = nullptr;
   nn::Parameter* positions_ = nullptr;

@@ -30,7 +30,7 @@ void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::
 void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::ShardedRange> ranges,
                           mesh::Mesh& mesh) {
   sum_shared_gradients(ctx, store, ranges, kPartialTensor, mesh.tensor());
-  sum_shared_gradients(ctx, store, ranges, kPartialKvGroup, mesh.kv_sharers());
+  sum_shared_gradients(ctx, store, ranges, kPartialKvGroup, mesh.sharers());
   if (mesh.ends() != nullptr) sum_shared_gradients(ctx, store, ranges, kPartialStages, *mesh.ends());
 }
 

@@ -35,7 +35,7 @@ class Evaluation : public ::testing::TestWithParam<Case> {
                          sequence_parallel ? " sequence" : ""));
     model::ModelConfig config = config_of(axes);
     config.n_layers = 9;  // eight stages divide it unevenly
-    mesh::Mesh mesh(bootstrap().world(), shape, config.n_kv_heads);
+    mesh::Mesh mesh(bootstrap().world(), shape, model::kv_sharing_ranks(config, shape.tensor));
 
     // 1. the whole model: the loss of each replica's micro-batches (two, none, one, ...), the residual stream of its
     // first one
@@ -111,7 +111,7 @@ TEST_P(Evaluation, DecodesToTheLogitsOfOneRank) {
   const auto& [axes, dtype, turn] = GetParam();
   const model::ModelConfig config = config_of(axes);
   comm::Communicator& world = bootstrap().world();
-  mesh::Mesh mesh(world, {.tensor = world.size()}, config.n_kv_heads);
+  mesh::Mesh mesh(world, {.tensor = world.size()}, model::kv_sharing_ranks(config, world.size()));
   const auto logits = [](TinyModel& m) {
     const model::Stage& stage = m.stage();
     model::KvCache cache = stage.make_cache(m.ctx(), kB, kT);
@@ -120,8 +120,7 @@ TEST_P(Evaluation, DecodesToTheLogitsOfOneRank) {
   TinyModel whole(config, dtype, kB, kT);
   const std::vector<double> expected = logits(whole);
   for (const bool sequence_parallel : {false, true}) {
-    TinyModel part(config, dtype, kB, kT, 1, kSeed,
-                   {.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = sequence_parallel});
+    TinyModel part(config, dtype, kB, kT, 1, kSeed, {.group = &mesh.tensor(), .sequence_parallel = sequence_parallel});
     expect_close("logits", logits(part), expected, norm_of(expected), 0, bound_of(dtype));
   }
 }

@@ -54,7 +54,7 @@ struct OnMesh {
   OnMesh(const mesh::MeshShape& shape, const model::ModelConfig& config, DType dtype, bool interleaved)
       : number(bootstrap().world().rank() / static_cast<int>(shape.ranks())),
         group(bootstrap().world().split({.color = number, .name = "mesh"})),
-        mesh(*group, shape, config.n_kv_heads),
+        mesh(*group, shape, model::kv_sharing_ranks(config, shape.tensor)),
         engine(*backend, *stream, mesh,
                {.model = config,
                 .dtype = dtype,

@@ -151,7 +151,7 @@ class Comparison {
       : case_(c),
         exact_(c.mesh.tensor == 1 && c.mesh.data == 1),
         bound_(c.dtype == DType::kFloat64 ? 1e-11 : 2e-5),
-        mesh_(ranks, c.mesh, c.config.n_kv_heads),
+        mesh_(ranks, c.mesh, model::kv_sharing_ranks(c.config, c.mesh.tensor)),
         one_(c),
         stats_(one_.run(kStep, true, true)),
         norm_(one_.gradient_norm()),

@@ -8,7 +8,7 @@
 
 #include "core/base/philox.h"
 #include "core/base/strings.h"
-#include "parallel/tensor/tensor_parallel.h"
+#include "parallel/model/slices.h"
 #include "tests/layouts/meshes.h"
 #include "tests/layouts/one_rank.h"
 #include "tests/support/long_form.h"
@@ -189,7 +189,7 @@ TEST_P(RandomMesh, ComputesWhatOneRankDoes) {
   if (world.size() == 1 || (long_form() && world.size() < 8)) return;
   const LayoutCase c = drawn(GetParam(), world.size());
   SCOPED_TRACE(str_cat("ASHLAR_MESH=", GetParam(), " on ", world.size(), " ranks: ", text_of(c)));
-  ASSERT_EQ(tensor::slicing_problems(c.config, c.mesh.tensor), std::vector<std::string>{});
+  ASSERT_EQ(model::slicing_problems(c.config, c.mesh.tensor), std::vector<std::string>{});
   ASSERT_EQ(model::constraint_errors(c.config), std::vector<std::string>{});
   const auto ranks = static_cast<int>(c.mesh.ranks());
   const int number = world.rank() / ranks;

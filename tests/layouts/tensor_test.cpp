@@ -24,8 +24,8 @@ class TensorParallelGradients : public ::testing::TestWithParam<Case> {};
 TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   const auto& [axes, sequence_parallel, dtype] = GetParam();
   comm::Communicator& world = bootstrap().world();
-  mesh::Mesh mesh(world, {.tensor = world.size()}, axes.n_kv_heads);
   const model::ModelConfig config = config_of(axes);
+  mesh::Mesh mesh(world, {.tensor = world.size()}, model::kv_sharing_ranks(config, world.size()));
   constexpr int64_t kB = 2, kT = 8;
   const auto prepare = [&](TinyModel& m) {
     if (axes.documents) {
@@ -40,8 +40,7 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   TinyModel whole(config, dtype, kB, kT);
   const double expected_loss = whole.loss_and_gradients(prepare(whole));
 
-  TinyModel part(config, dtype, kB, kT, 1, 7,
-                 {.group = &mesh.tensor(), .kv_group = &mesh.kv_sharers(), .sequence_parallel = sequence_parallel});
+  TinyModel part(config, dtype, kB, kT, 1, 7, {.group = &mesh.tensor(), .sequence_parallel = sequence_parallel});
   const double loss = part.loss_and_gradients(prepare(part));
   const auto ranges = nn::sharded_ranges(part.store(), nn::FlatRanges::whole(part.store()));
   tensor::sum_shared_gradients(part.ctx(), part.store(), ranges, mesh);

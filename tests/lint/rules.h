@@ -21,6 +21,8 @@ using Rule = std::vector<Finding> (*)(const SourceFile&);
 /// Folders: core <- {kernels, parallel, data} <- launch; all <- tests. Inside core: base <- device <- tensor <- backend
 /// <- autograd <- ops <- nn <- optim, and io uses base only. Own headers are included by their path from the root.
 std::vector<Finding> include_arrows(const SourceFile& file);
+/// parallel/model has no call of a backend: ops have them all.
+std::vector<Finding> kernel_calls(const SourceFile& file);
 /// Vendor headers (and `#pragma omp`) stay in the folders that wrap them.
 std::vector<Finding> vendor_headers(const SourceFile& file);
 /// At most 600 lines.

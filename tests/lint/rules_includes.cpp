@@ -97,7 +97,7 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"kernels/cpu/gemm", {"kernels/cpu"}},
       {"parallel/comm", {}},
       {"parallel/mesh", {"parallel/comm"}},
-      {"parallel/tensor", {"parallel/comm", "parallel/mesh", "parallel/model"}},
+      {"parallel/tensor", {"parallel/comm", "parallel/mesh"}},
       {"parallel/model", {"parallel/tensor"}},
       {"parallel/pipeline", {"parallel/comm", "parallel/model"}},
       {"parallel/zero", {"parallel/comm", "parallel/mesh"}},
@@ -112,6 +112,21 @@ const std::map<std::string, std::set<std::string>>& within() {
 }
 
 }  // namespace
+
+std::vector<Finding> kernel_calls(const SourceFile& file) {
+  static const std::regex call(R"(\bbackend(\.|->)\s*\w+\s*\()");
+  if (!is_code(file.path) || !file.path.starts_with("parallel/model/")) return {};
+  std::vector<Finding> findings;
+  std::istringstream stream(blank_non_code(file.text));
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (std::regex_search(line, call)) {
+      findings.push_back({file.path, number, "a model calls ops, which alone call a backend: write an op for it"});
+    }
+  }
+  return findings;
+}
 
 std::vector<Finding> include_arrows(const SourceFile& file) {
   static const std::map<std::string, std::set<std::string>> allowed = {

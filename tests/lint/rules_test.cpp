@@ -45,6 +45,8 @@ TEST(IncludeArrows, OrderOfSubFolders) {
   EXPECT_THAT(lines_found(include_arrows, "parallel/comm/a.cpp", "#include \"parallel/mesh/mesh.h\"\n"),
               ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "parallel/mesh/a.cpp", "#include \"parallel/comm/host.h\"\n"), IsEmpty());
+  EXPECT_THAT(lines_found(include_arrows, "parallel/tensor/a.h", "#include \"parallel/model/slices.h\"\n"),
+              ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "launch/hf/a.cpp", "#include \"launch/training/engine.h\"\n"),
               ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "kernels/cpu/gemm/a.cpp", "#include \"kernels/cpu/attention/items.h\"\n"),
@@ -71,6 +73,15 @@ TEST(IncludeArrows, OrderInsideCore) {
   EXPECT_THAT(lines_found(include_arrows, "core/ops/a.cpp", "#include \"core/base/error.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(include_arrows, "core/io/a.cpp", "#include \"core/base/error.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(include_arrows, "core/io/a.cpp", "#include \"core/io/posix_file.h\"\n"), IsEmpty());
+}
+
+TEST(KernelCalls, OfAModelAreOps) {
+  EXPECT_THAT(lines_found(kernel_calls, "parallel/model/a.cpp", "\nctx.backend.copy({}, ctx.stream);\n"),
+              ElementsAre(2));
+  EXPECT_THAT(lines_found(kernel_calls, "parallel/model/a.cpp", "m->backend->rope({}, s);\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(kernel_calls, "parallel/model/a.cpp", "// ctx.backend.copy(x)\nBackend& backend;\n"),
+              IsEmpty());
+  EXPECT_THAT(lines_found(kernel_calls, "core/ops/a.cpp", "ctx.backend.copy({}, ctx.stream);\n"), IsEmpty());
 }
 
 TEST(IncludeArrows, OwnHeadersByPathFromTheRootAndInQuotes) {

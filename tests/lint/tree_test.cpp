@@ -27,6 +27,7 @@ class Tree : public ::testing::Test {
 };
 
 TEST_F(Tree, IncludeArrows) { hold(include_arrows); }
+TEST_F(Tree, KernelCalls) { hold(kernel_calls); }
 TEST_F(Tree, VendorHeaders) { hold(vendor_headers); }
 TEST_F(Tree, FileLength) { hold(file_length); }
 TEST_F(Tree, AsciiOnly) { hold(ascii_only); }

@@ -29,7 +29,7 @@ TEST(MeshGroups, HoldTheRanksThatDifferOnlyAlongTheirAxes) {
         if (pipeline * data * tensor != ranks) continue;
         const MeshShape shape{.pipeline = pipeline, .data = data, .tensor = tensor};
         SCOPED_TRACE(str_cat(pipeline, " x ", data, " x ", tensor));
-        mesh::Mesh mesh(world, shape, tensor);
+        mesh::Mesh mesh(world, shape);
         const int64_t me = world.rank();
         // From the definition: tensor ranks are neighbours, data ranks tensor apart, stages tensor x data apart.
         std::vector<int64_t> along_tensor, along_data, along_pipeline, model;
@@ -48,7 +48,7 @@ TEST(MeshGroups, HoldTheRanksThatDifferOnlyAlongTheirAxes) {
         EXPECT_EQ(mesh.tensor().rank(), mesh.at().tensor);
         EXPECT_EQ(mesh.data().rank(), mesh.at().data);
         EXPECT_EQ(mesh.pipeline().rank(), mesh.at().pipeline);
-        EXPECT_EQ(mesh.kv_sharers().size(), 1) << "as many KV heads as tensor ranks";
+        EXPECT_EQ(mesh.sharers().size(), 1) << "none asked for";
         EXPECT_EQ(mesh.first_stage(), p == 0);
         EXPECT_EQ(mesh.last_stage(), p == pipeline - 1);
         EXPECT_EQ(mesh.tensor().name(), "tensor");
@@ -57,16 +57,15 @@ TEST(MeshGroups, HoldTheRanksThatDifferOnlyAlongTheirAxes) {
   }
 }
 
-TEST(MeshGroups, FewKvHeadsAreSharedByConsecutiveTensorRanks) {
+TEST(MeshGroups, SharersAreConsecutiveTensorRanks) {
   comm::Communicator& world = bootstrap().world();
   const int64_t ranks = world.size();
-  for (int64_t heads = 1; heads <= ranks; ++heads) {
-    if (ranks % heads != 0) continue;
-    mesh::Mesh mesh(world, {.pipeline = 1, .data = 1, .tensor = ranks}, heads);
-    const int64_t sharers = ranks / heads;
+  for (int64_t sharers = 1; sharers <= ranks; ++sharers) {
+    if (ranks % sharers != 0) continue;
+    mesh::Mesh mesh(world, {.pipeline = 1, .data = 1, .tensor = ranks}, sharers);
     std::vector<int64_t> want;
     for (int64_t i = 0; i < sharers; ++i) want.push_back(world.rank() / sharers * sharers + i);
-    EXPECT_EQ(gather_values(mesh.kv_sharers(), int64_t{world.rank()}), want);
+    EXPECT_EQ(gather_values(mesh.sharers(), int64_t{world.rank()}), want);
   }
 }
 

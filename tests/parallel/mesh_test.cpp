@@ -1,6 +1,5 @@
 // The mesh as pure functions: no rank is started.
 #include "parallel/mesh/mesh.h"
-#include "parallel/tensor/tensor_parallel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,12 +8,6 @@
 
 namespace ashlar::mesh {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 TEST(Mesh, TensorIsInnermostPipelineOutermost) {
   const MeshShape shape{.pipeline = 2, .data = 3, .tensor = 4};
@@ -45,39 +38,6 @@ TEST(Mesh, RanksAndCoordinatesAreInverse) {
       }
     }
   }
-}
-
-TEST(Mesh, TensorSizesThatDivideTheHeads) {
-  EXPECT_THAT(possible_tensor_sizes({.n_heads = 8, .n_kv_heads = 8}), ElementsAre(1, 2, 4, 8));
-  EXPECT_THAT(possible_tensor_sizes({.n_heads = 12, .n_kv_heads = 1}), ElementsAre(1, 2, 3, 4, 6, 12));
-  EXPECT_THAT(possible_tensor_sizes({.n_heads = 24, .n_kv_heads = 6}), ElementsAre(1, 2, 3, 6, 12, 24));
-  EXPECT_THAT(possible_tensor_sizes({.n_heads = 71, .n_kv_heads = 1}), ElementsAre(1, 71));
-}
-
-TEST(Mesh, KvHeadsAreSharedWhenTheyAreFewer) {
-  EXPECT_EQ(kv_sharing_ranks(4, 8), 1);
-  EXPECT_EQ(kv_sharing_ranks(4, 4), 1);
-  EXPECT_EQ(kv_sharing_ranks(8, 2), 4);
-  EXPECT_EQ(kv_sharing_ranks(1, 1), 1);
-  EXPECT_THROW(kv_sharing_ranks(4, 6), Bug);
-}
-
-TEST(Mesh, SlicingProblemsNameKeysValuesAndWhatWouldDo) {
-  model::ModelConfig c;
-  c.n_heads = 8;
-  c.n_kv_heads = 2;
-  c.d_ff = 40;
-  c.vocab_size = 37;
-  c.vocab_pad_to = 8;
-  for (const int64_t size : {1, 2, 4, 8}) EXPECT_THAT(tensor::slicing_problems(c, size), IsEmpty()) << size;
-  EXPECT_THAT(tensor::slicing_problems(c, 5),
-              ElementsAre(AllOf(StartsWith("mesh.tensor = 5: expected"), HasSubstr("model.n_heads = 8"),
-                                HasSubstr("model.n_kv_heads = 2"), HasSubstr("from 1, 2, 4, 8"))));
-  c.d_ff = 42;
-  c.vocab_pad_to = 6;
-  EXPECT_THAT(tensor::slicing_problems(c, 4),
-              ElementsAre(AllOf(HasSubstr("model.d_ff = 42"), HasSubstr("model.d_ff = 44")),
-                          AllOf(HasSubstr("42 rows"), HasSubstr("vocab.pad_to = 12"))));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "kernels/make_backend.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
-#include "parallel/tensor/tensor_parallel.h"
+#include "parallel/model/slices.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/scratch_dir.h"
 
@@ -153,14 +153,15 @@ void from_host(const Ctx& ctx, const std::vector<double>& values, const Tensor& 
 }  // namespace
 
 std::string LoadedEngine::problem(const model::ModelConfig& config, const mesh::MeshShape& layout) {
-  for (const std::string& text : tensor::slicing_problems(padded(config, layout.tensor), layout.tensor)) return text;
+  for (const std::string& text : model::slicing_problems(padded(config, layout.tensor), layout.tensor)) return text;
   if (layout.pipeline > config.n_layers) return str_cat(config.n_layers, " layers on ", layout.pipeline, " stages");
   return "";
 }
 
 LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weights)
     : backend_(kernels::make_backend({.threads = 1})), stream_(backend_->make_stream()) {
-  mesh_ = std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout, o.model.n_kv_heads);
+  mesh_ =
+      std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout, model::kv_sharing_ranks(o.model, o.layout.tensor));
   engine_ = std::make_unique<training::Engine>(*backend_, *stream_, *mesh_,
                                                training::EngineOptions{.model = padded(o.model, o.layout.tensor),
                                                                        .dtype = o.dtype,

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/ops/rope.h"
+#include "parallel/model/batch_view.h"
+#include "parallel/model/kv_cache.h"
+#include "parallel/model/linear_layer.h"
+#include "parallel/model/slices.h"
+#include "parallel/tensor/tensor_parallel.h"
+
+namespace ashlar::model {
+
+/// The rows that a block works on, beside their values.
+struct Rows {
+  const BatchView& batch;
+  const ops::RopeTables& tables;  ///< may be empty unless positions are rotary
+  KvCache* cache = nullptr;       ///< the tokens before them, when decoding; the stage advances it
+};
+
+/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, rotated, attended, times the output matrix.
+/// The parallel block with one norm keeps q, k and v in a product with the FFN's: it takes `input_parts` and calls
+/// `from_qkv`; otherwise `add_input` makes their own.
+class Attention {
+ public:
+  Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
+
+  std::vector<LinearPart> input_parts() const;
+  int64_t qkv_width() const { return slices_.qkv_heads() * config_.head_dim; }
+  void add_input(nn::ParameterStore& store);
+  void add_output(nn::ParameterStore& store);
+
+  /// x [N, C] -> this rank's part of the sum over heads [N, C]
+  Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const { return from_qkv(ctx, qkv_(ctx, x), rows); }
+  /// qkv [N, (H + 2G) D] of this rank's heads -> as above
+  Var from_qkv(const Ctx& ctx, const Var& qkv, const Rows& rows) const;
+
+ private:
+  Var rotate(const Ctx& ctx, const Var& qkv, const Rows& rows) const;
+
+  const ModelConfig& config_;
+  tensor::TensorParallel tp_;
+  Slices slices_;
+  int64_t layer_;
+  std::string name_;
+  uint32_t scores_site_;  ///< dropout on the probabilities
+  LinearLayer qkv_, out_;
+};
+
+}  // namespace ashlar::model

@@ -1,0 +1,48 @@
+#include "parallel/model/feed_forward.h"
+
+#include "core/ops/activation.h"
+
+namespace ashlar::model {
+
+FeedForward::FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
+    : config_(config),
+      tp_(tp),
+      slices_(slices_of(config, tp.size(), tp.rank())),
+      name_(str_cat("blocks.", layer, ".ffn.")) {}
+
+std::vector<LinearPart> FeedForward::input_parts() const {
+  const auto part = [&](const char* name) {
+    return LinearPart{.name = name_ + name,
+                      .rows = slices_.ffn,
+                      .bias = config_.bias.ffn,
+                      .init = matrix_init(config_, config_.d_ff, config_.d_model, false)};
+  };
+  if (!config_.ffn.gated) return {part("up")};
+  return {part("gate"), part("up")};
+}
+
+std::vector<int64_t> FeedForward::part_widths() const {
+  return std::vector<int64_t>(config_.ffn.gated ? 2 : 1, slices_.ffn.size);
+}
+
+void FeedForward::add_input(nn::ParameterStore& store) {
+  in_ = LinearLayer(store, name_ + "in", nn::Extent::whole(config_.d_model), input_parts());
+}
+
+void FeedForward::add_output(nn::ParameterStore& store) {
+  down_ = residual_output(
+      store, config_,
+      {.name = name_ + "down", .cols = slices_.ffn, .bias = config_.bias.ffn, .tensor_rank = tp_.rank()});
+}
+
+Var FeedForward::operator()(const Ctx& ctx, const Var& x) const {
+  const Var in = in_(ctx, x);
+  if (!config_.ffn.gated) return from_parts(ctx, {&in, 1});
+  return from_parts(ctx, split_columns(ctx, in, part_widths()));
+}
+
+Var FeedForward::from_parts(const Ctx& ctx, std::span<const Var> parts) const {
+  return down_(ctx, ops::activation(ctx, parts[0], config_.ffn.gated ? &parts[1] : nullptr, config_.ffn.act));
+}
+
+}  // namespace ashlar::model

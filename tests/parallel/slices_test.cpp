@@ -1,0 +1,55 @@
+#include "parallel/model/slices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ashlar::model {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+ModelConfig heads(int64_t n_heads, int64_t n_kv_heads) {
+  ModelConfig c;
+  c.n_heads = n_heads;
+  c.n_kv_heads = n_kv_heads;
+  return c;
+}
+
+TEST(Slices, TensorSizesThatDivideTheHeads) {
+  EXPECT_THAT(possible_tensor_sizes(heads(8, 8)), ElementsAre(1, 2, 4, 8));
+  EXPECT_THAT(possible_tensor_sizes(heads(12, 1)), ElementsAre(1, 2, 3, 4, 6, 12));
+  EXPECT_THAT(possible_tensor_sizes(heads(24, 6)), ElementsAre(1, 2, 3, 6, 12, 24));
+  EXPECT_THAT(possible_tensor_sizes(heads(71, 1)), ElementsAre(1, 71));
+}
+
+TEST(Slices, KvHeadsAreSharedWhenTheyAreFewer) {
+  EXPECT_EQ(kv_sharing_ranks(heads(8, 8), 4), 1);
+  EXPECT_EQ(kv_sharing_ranks(heads(8, 4), 4), 1);
+  EXPECT_EQ(kv_sharing_ranks(heads(8, 2), 8), 4);
+  EXPECT_EQ(kv_sharing_ranks(heads(8, 1), 1), 1);
+  EXPECT_THROW(kv_sharing_ranks(heads(8, 6), 4), Bug);
+}
+
+TEST(Slices, SlicingProblemsNameKeysValuesAndWhatWouldDo) {
+  ModelConfig c;
+  c.n_heads = 8;
+  c.n_kv_heads = 2;
+  c.d_ff = 40;
+  c.vocab_size = 37;
+  c.vocab_pad_to = 8;
+  for (const int64_t size : {1, 2, 4, 8}) EXPECT_THAT(slicing_problems(c, size), IsEmpty()) << size;
+  EXPECT_THAT(slicing_problems(c, 5),
+              ElementsAre(AllOf(StartsWith("mesh.tensor = 5: expected"), HasSubstr("model.n_heads = 8"),
+                                HasSubstr("model.n_kv_heads = 2"), HasSubstr("from 1, 2, 4, 8"))));
+  c.d_ff = 42;
+  c.vocab_pad_to = 6;
+  EXPECT_THAT(slicing_problems(c, 4), ElementsAre(AllOf(HasSubstr("model.d_ff = 42"), HasSubstr("model.d_ff = 44")),
+                                                  AllOf(HasSubstr("42 rows"), HasSubstr("vocab.pad_to = 12"))));
+}
+
+}  // namespace
+}  // namespace ashlar::model
