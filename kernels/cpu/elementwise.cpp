@@ -92,8 +92,7 @@ class Dropout {
 };
 
 template <typename T>
-void residual_rows(const ResidualForward& a, const Dropout& first, const Dropout& second, int64_t row_begin,
-                   int64_t row_end) {
+void residual_rows(const ResidualForward& a, Dropout first, Dropout second, int64_t row_begin, int64_t row_end) {
   const TagOf<T> d;
   const int64_t cols = a.delta.cols;
   const bool drop1 = a.dropout.active();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/backend/common.h"
+#include "tests/support/test_memory.h"
 
 namespace ashlar::test {
 
@@ -20,7 +21,7 @@ struct Shape {
   int64_t cols;
 };
 
-/// Odd shapes around vector lengths and blocks; the last ones are large enough for two threads.
+/// Odd shapes around vector lengths and blocks, and aligned ones; the last ones are large enough for two threads.
 inline constexpr std::array<Shape, 9> kShapes = {Shape{1, 1}, {3, 3},    {1, 31},    {5, 33},  {31, 64},
                                                  {33, 257},   {3, 1025}, {129, 257}, {43, 768}};
 
@@ -49,16 +50,19 @@ inline double rounded(DType dtype, double value) {
   }
 }
 
-/// A matrix in host memory of any floating dtype. `padding` elements follow each row; they and a fresh matrix hold
+/// A matrix in test memory of any floating dtype. `padding` elements follow each row, more where
+/// the columns themselves are aligned, so that aligned rows stay so; they and a fresh matrix hold
 /// NaN, so that a kernel that reads what it may not read, or writes where it may not, is seen.
 class HostMatrix {
  public:
+  static constexpr int64_t kAligned = 16;  // elements; rows of other widths are odd
+
   HostMatrix() = default;
   HostMatrix(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0)
       : dtype_(dtype),
         rows_(rows),
         cols_(cols),
-        stride_(cols + padding),
+        stride_(cols + (cols % kAligned == 0 ? (padding + kAligned - 1) / kAligned * kAligned : padding)),
         bytes_(static_cast<size_t>(rows * stride_ * size_of(dtype)), 0xFF) {}
 
   DType dtype() const { return dtype_; }
@@ -124,22 +128,28 @@ class HostMatrix {
   int64_t rows_ = 0;
   int64_t cols_ = 0;
   int64_t stride_ = 0;
-  std::vector<unsigned char> bytes_;
+  DeviceVector<unsigned char> bytes_;
 };
 
 /// What a kernel reads: integers, or the one struct that a step has in device memory.
-inline ConstView view_of(const std::vector<int32_t>& v) {
+using Integers = DeviceVector<int32_t>;
+inline ConstView view_of(const Integers& v) {
   const auto n = static_cast<int64_t>(v.size());
   return {v.data(), DType::kInt32, 1, n, n};
 }
 template <typename T>
-ConstView struct_view(const T& value) {
-  return {&value, DType::kUInt8, 1, sizeof(T), sizeof(T)};
-}
-template <typename T>
-MutView mut_struct_view(T& value) {
-  return {&value, DType::kUInt8, 1, sizeof(T), sizeof(T)};
-}
+class DeviceStruct {
+ public:
+  explicit DeviceStruct(const T& value = {}) : value_(1, value) {}
+  T& operator*() { return value_.front(); }
+  T* operator->() { return &value_.front(); }
+  const T* operator->() const { return &value_.front(); }
+  ConstView view() const { return {value_.data(), DType::kUInt8, 1, sizeof(T), sizeof(T)}; }
+  MutView mut() { return {value_.data(), DType::kUInt8, 1, sizeof(T), sizeof(T)}; }
+
+ private:
+  DeviceVector<T> value_;
+};
 
 /// Normal numbers with the given mean and deviation, rounded to `dtype`: the same for every dtype up to that rounding.
 inline HostMatrix random_matrix(DType dtype, int64_t rows, int64_t cols, uint64_t seed, int64_t padding = 0,

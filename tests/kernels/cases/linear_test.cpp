@@ -8,16 +8,16 @@
 
 #include "core/base/philox.h"
 #include "core/base/strings.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/every_backend.h"
 
-namespace ashlar::cpu {
+namespace ashlar::test {
 namespace {
 
 /// A matrix in double beside its stored form; what is compared is always the stored values.
 struct Stored {
   DType dtype;
   int64_t rows, cols;
-  std::vector<double> bytes;  // aligned storage, reinterpreted
+  DeviceVector<double> bytes;  // aligned storage, reinterpreted
 
   Stored(DType type, int64_t r, int64_t c, uint64_t site) : dtype(type), rows(r), cols(c) {
     bytes.resize(static_cast<size_t>(r * c) + 1);
@@ -43,11 +43,6 @@ struct Stored {
   MutView view() { return {bytes.data(), dtype, rows, cols, cols}; }
 };
 
-double unit_roundoff(DType dtype) {
-  if (dtype == DType::kFloat64) return 0x1p-53;
-  return dtype == DType::kFloat32 ? 0x1p-24 : 0x1p-8;
-}
-
 /// sum of `terms` products plus `start`, compared within the bound of a recursive sum and one store.
 struct Sum {
   double value = 0;
@@ -63,14 +58,13 @@ struct Sum {
   }
 };
 
-class LinearOnCpu : public ::testing::TestWithParam<std::tuple<const char*, int, DType>> {
+class LinearOn : public ::testing::TestWithParam<std::tuple<BackendUnderTest, DType>> {
  protected:
-  LinearOnCpu()
-      : backend_({.threads = std::get<1>(GetParam()), .log = nullptr, .max_isa = std::get<0>(GetParam())}),
-        storage_(std::get<2>(GetParam())) {}
+  LinearOn()
+      : backend_(std::get<0>(GetParam()).make()), stream_(backend_->make_stream()), storage_(std::get<1>(GetParam())) {}
 
-  CpuBackend backend_;
-  SynchronousStream stream_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
   DType storage_;
 };
 
@@ -79,7 +73,7 @@ struct Size {
 };
 constexpr Size kSizes[] = {{1, 48, 97}, {29, 48, 97}, {29, 97, 48}, {64, 33, 130}, {3, 500, 65}, {130, 31, 1}};
 
-TEST_P(LinearOnCpu, ForwardIsXTimesWTransposedPlusBias) {
+TEST_P(LinearOn, ForwardIsXTimesWTransposedPlusBias) {
   for (const auto& [n, k, m] : kSizes) {
     for (const int bias_kind : {0, 1, 2}) {
       for (const bool wide : {false, true}) {
@@ -87,8 +81,9 @@ TEST_P(LinearOnCpu, ForwardIsXTimesWTransposedPlusBias) {
         Stored w(storage_, m, k, 2);
         Stored bias(bias_kind == 2 ? accumulate_dtype(storage_) : storage_, 1, m, 3);
         Stored y(wide ? accumulate_dtype(storage_) : storage_, n, m, 4);
-        backend_.linear_forward(
-            {.x = x.view(), .w = w.view(), .bias = bias_kind ? bias.view() : MutView(), .y = y.view()}, stream_);
+        backend_->linear_forward(
+            {.x = x.view(), .w = w.view(), .bias = bias_kind ? bias.view() : MutView(), .y = y.view()}, *stream_);
+        stream_->synchronize();
         for (int64_t i = 0; i < n; ++i) {
           for (int64_t j = 0; j < m; ++j) {
             Sum sum;
@@ -102,14 +97,15 @@ TEST_P(LinearOnCpu, ForwardIsXTimesWTransposedPlusBias) {
   }
 }
 
-TEST_P(LinearOnCpu, BackwardInputIsDyTimesW) {
+TEST_P(LinearOn, BackwardInputIsDyTimesW) {
   for (const auto& [n, k, m] : kSizes) {
     for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate}) {
       Stored dy(storage_, n, m, 1);
       Stored w(storage_, m, k, 2);
       Stored dx(storage_, n, k, 3);
       const Stored before = dx;
-      backend_.linear_backward_input({.dy = dy.view(), .w = w.view(), .dx = dx.view(), .mode = mode}, stream_);
+      backend_->linear_backward_input({.dy = dy.view(), .w = w.view(), .dx = dx.view(), .mode = mode}, *stream_);
+      stream_->synchronize();
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = 0; j < k; ++j) {
           Sum sum;
@@ -122,7 +118,7 @@ TEST_P(LinearOnCpu, BackwardInputIsDyTimesW) {
   }
 }
 
-TEST_P(LinearOnCpu, BackwardWeightIsDyTransposedTimesXAndColumnSums) {
+TEST_P(LinearOn, BackwardWeightIsDyTransposedTimesXAndColumnSums) {
   const DType sums = accumulate_dtype(storage_);
   for (const auto& [n, k, m] : kSizes) {
     for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate}) {
@@ -132,8 +128,9 @@ TEST_P(LinearOnCpu, BackwardWeightIsDyTransposedTimesXAndColumnSums) {
       Stored dbias(sums, 1, m, 4);
       const Stored dw_before = dw;
       const Stored dbias_before = dbias;
-      backend_.linear_backward_weight(
-          {.dy = dy.view(), .x = x.view(), .dw = dw.view(), .dbias = dbias.view(), .mode = mode}, stream_);
+      backend_->linear_backward_weight(
+          {.dy = dy.view(), .x = x.view(), .dw = dw.view(), .dbias = dbias.view(), .mode = mode}, *stream_);
+      stream_->synchronize();
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < k; ++j) {
           Sum sum;
@@ -150,7 +147,7 @@ TEST_P(LinearOnCpu, BackwardWeightIsDyTransposedTimesXAndColumnSums) {
   }
 }
 
-TEST_P(LinearOnCpu, ModesAndAbsentViewsAreObeyed) {
+TEST_P(LinearOn, ModesAndAbsentViewsAreObeyed) {
   const DType sums = accumulate_dtype(storage_);
   Stored dy(storage_, 5, 7, 1);
   Stored x(storage_, 5, 6, 2);
@@ -161,43 +158,46 @@ TEST_P(LinearOnCpu, ModesAndAbsentViewsAreObeyed) {
   const Stored dw_before = dw;
   const Stored dbias_before = dbias;
   const Stored dx_before = dx;
-  backend_.linear_backward_input({.dy = dy.view(), .w = w.view(), .dx = dx.view(), .mode = GradMode::kSkip}, stream_);
+  backend_->linear_backward_input({.dy = dy.view(), .w = w.view(), .dx = dx.view(), .mode = GradMode::kSkip}, *stream_);
+  stream_->synchronize();
   EXPECT_EQ(dx.bytes, dx_before.bytes);
-  backend_.linear_backward_weight(
-      {.dy = dy.view(), .x = x.view(), .dw = dw.view(), .dbias = dbias.view(), .mode = GradMode::kSkip}, stream_);
+  backend_->linear_backward_weight(
+      {.dy = dy.view(), .x = x.view(), .dw = dw.view(), .dbias = dbias.view(), .mode = GradMode::kSkip}, *stream_);
+  stream_->synchronize();
   EXPECT_EQ(dw.bytes, dw_before.bytes);
   EXPECT_EQ(dbias.bytes, dbias_before.bytes);
-  backend_.linear_backward_weight({.dy = dy.view(), .x = x.view(), .dw = {}, .dbias = dbias.view()}, stream_);
+  backend_->linear_backward_weight({.dy = dy.view(), .x = x.view(), .dw = {}, .dbias = dbias.view()}, *stream_);
+  stream_->synchronize();
   EXPECT_EQ(dw.bytes, dw_before.bytes);
   EXPECT_NE(dbias.bytes, dbias_before.bytes);
 }
 
 /// A row's result does not depend on how many rows are computed with it: generation with a KV cache sees the numbers
 /// of the whole sequence.
-TEST_P(LinearOnCpu, OneRowGivesTheBitsOfManyRows) {
+TEST_P(LinearOn, OneRowGivesTheBitsOfManyRows) {
   Stored x(storage_, 40, 1000, 1);
   Stored w(storage_, 97, 1000, 2);
   Stored all(storage_, 40, 97, 3);
-  backend_.linear_forward({.x = x.view(), .w = w.view(), .bias = {}, .y = all.view()}, stream_);
+  backend_->linear_forward({.x = x.view(), .w = w.view(), .bias = {}, .y = all.view()}, *stream_);
+  stream_->synchronize();
   for (const int64_t rows : {1, 2, 13}) {
     Stored some(storage_, rows, 97, 4);
     ConstView head = x.view();
     head.rows = rows;
-    backend_.linear_forward({.x = head, .w = w.view(), .bias = {}, .y = some.view()}, stream_);
+    backend_->linear_forward({.x = head, .w = w.view(), .bias = {}, .y = some.view()}, *stream_);
+    stream_->synchronize();
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < 97; ++j) ASSERT_EQ(some.at(i, j), all.at(i, j)) << rows << " rows, " << i << ", " << j;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Grid, LinearOnCpu,
-                         ::testing::Combine(::testing::Values("avx512_bf16", "avx2", "baseline"),
-                                            ::testing::Values(1, 2),
+INSTANTIATE_TEST_SUITE_P(Every, LinearOn,
+                         ::testing::Combine(::testing::ValuesIn(backends_under_test()),
                                             ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat64)),
-                         [](const auto& value) {
-                           return str_cat(std::get<0>(value.param), "_", std::get<1>(value.param), "threads_",
-                                          name_of(std::get<2>(value.param)));
+                         [](const auto& at) {
+                           return str_cat(std::get<0>(at.param).name, "_", name_of(std::get<1>(at.param)));
                          });
 
 }  // namespace
-}  // namespace ashlar::cpu
+}  // namespace ashlar::test

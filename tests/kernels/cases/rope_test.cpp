@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/kernels/every_cpu.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar::test {
 namespace {
@@ -49,8 +49,8 @@ class RopeTest : public ::testing::Test {
             .style = style};
   }
 
-  EveryCpu cpus_;
-  std::vector<int32_t> positions_;
+  EveryBackend backends_;
+  Integers positions_;
 };
 
 TEST_F(RopeTest, IsTheRotationInEveryStyleDirectionAndMode) {
@@ -90,14 +90,14 @@ TEST_F(RopeTest, IsTheRotationInEveryStyleDirectionAndMode) {
               }
             }
             const HostMatrix start = mode == GradMode::kAccumulate ? before : HostMatrix(dtype, l.rows, cols, 5);
-            cpus_.each(
-                [&](cpu::CpuBackend& backend) {
+            backends_.each(
+                [&](Backend& backend) {
                   Outputs out = {start};
                   Rope rope = args(x, t, l, style);
                   rope.y = out[0].mut();
                   rope.inverse = inverse;
                   rope.mode = mode;
-                  backend.rope(rope, cpus_.stream());
+                  backend.rope(rope, backends_.stream());
                   return out;
                 },
                 [&](const Outputs& out) {
@@ -138,11 +138,13 @@ TEST_F(RopeTest, HalfEqualsInterleavedAfterThePermutationToTheBit) {
     HostMatrix interleaved(dtype, l.rows, l.heads * l.head_dim);
     Rope rope = args(x, t, l, RopeStyle::kHalf);
     rope.y = half.mut();
-    cpus_.one().rope(rope, cpus_.stream());
+    backends_.one().rope(rope, backends_.stream());
+    backends_.finish();
     const HostMatrix x_permuted = permuted(x);
     rope = args(x_permuted, t, l, RopeStyle::kInterleaved);
     rope.y = interleaved.mut();
-    cpus_.one().rope(rope, cpus_.stream());
+    backends_.one().rope(rope, backends_.stream());
+    backends_.finish();
     EXPECT_TRUE(permuted(half) == interleaved) << name_of(dtype);
   }
 }
@@ -155,14 +157,17 @@ TEST_F(RopeTest, InverseUndoesForwardAndInPlaceEqualsApart) {
     HostMatrix y(DType::kFloat64, l.rows, l.heads * l.head_dim);
     Rope rope = args(x, t, l, style);
     rope.y = y.mut();
-    cpus_.one().rope(rope, cpus_.stream());
+    backends_.one().rope(rope, backends_.stream());
+    backends_.finish();
     HostMatrix in_place = x;
     rope = args(in_place, t, l, style);
     rope.y = in_place.mut();
-    cpus_.one().rope(rope, cpus_.stream());
+    backends_.one().rope(rope, backends_.stream());
+    backends_.finish();
     EXPECT_TRUE(in_place == y);
     rope.inverse = true;
-    cpus_.one().rope(rope, cpus_.stream());
+    backends_.one().rope(rope, backends_.stream());
+    backends_.finish();
     for (int64_t i = 0; i < l.rows * l.heads * l.head_dim; ++i) ASSERT_NEAR(in_place.at(i), x.at(i), 1e-14);
   }
 }
@@ -173,7 +178,7 @@ TEST_F(RopeTest, TooWideHeadsAreNamed) {
   HostMatrix x = random_matrix(DType::kFloat32, 1, 1026, 1);
   Rope rope = args(x, t, l, RopeStyle::kHalf);
   rope.y = x.mut();
-  EXPECT_THROW(cpus_.one().rope(rope, cpus_.stream()), Error);
+  EXPECT_THROW(backends_.one().rope(rope, backends_.stream()), Error);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "tests/kernels/every_cpu.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar::test {
 namespace {
@@ -20,8 +20,7 @@ constexpr double kInvValidTokens = 1.0 / 37;
 
 /// One softmax over all columns, in double.
 struct Reference {
-  Reference(const HostMatrix& logits, const std::vector<int32_t>& targets_in, const Case& k_in)
-      : targets(targets_in), k(k_in) {
+  Reference(const HostMatrix& logits, const Integers& targets_in, const Case& k_in) : targets(targets_in), k(k_in) {
     for (int64_t n = 0; n < k.rows; ++n) {
       double max = -std::numeric_limits<double>::infinity();
       for (int64_t c = 0; c < k.valid_cols; ++c) max = std::max(max, logits.at(n, c) * k.logit_scale);
@@ -51,15 +50,15 @@ struct Reference {
     return sum * kInvValidTokens;
   }
 
-  std::vector<int32_t> targets;
+  Integers targets;
   Case k;
   std::vector<double> row_max, lse, z_target;
   std::function<double(int64_t, int64_t)> z;
 };
 
-std::vector<int32_t> make_targets(const Case& k) {
+Integers make_targets(const Case& k) {
   std::mt19937_64 generator(3);
-  std::vector<int32_t> targets;
+  Integers targets;
   for (int64_t n = 0; n < k.rows; ++n) {
     const bool counted = k.rows == 1 || generator() % 4 != 0;
     targets.push_back(counted ? static_cast<int32_t>(generator() % static_cast<uint64_t>(k.valid_cols)) : -1);
@@ -79,13 +78,12 @@ HostMatrix make_logits(DType acc, const Case& k, double deviation = 3) {
 /// The statistics of one whole vocabulary: {row_max, row_sum, target_logit} and stats.
 struct Result {
   Outputs rows;
-  LossStats stats;
+  DeviceStruct<LossStats> stats;
 };
 
 class LossTest : public ::testing::Test {
  protected:
-  Result forward(cpu::CpuBackend& backend, const HostMatrix& logits, const std::vector<int32_t>& targets,
-                 const Case& k) {
+  Result forward(Backend& backend, const HostMatrix& logits, const Integers& targets, const Case& k) {
     const LossShape shape{
         .targets = view_of(targets), .vocab_begin = 0, .valid_cols = k.valid_cols, .logit_scale = k.logit_scale};
     Result r;
@@ -95,19 +93,20 @@ class LossTest : public ::testing::Test {
                             .row_sum = r.rows[1].mut(),
                             .target_logit = r.rows[2].mut(),
                             .shape = shape},
-                           stream_);
+                           backends_.stream());
     backend.loss_reduce({.row_max = r.rows[0].view(),
                          .row_sum = r.rows[1].view(),
                          .target_logit = r.rows[2].view(),
                          .shape = shape,
                          .z_coef = k.z_coef,
-                         .stats = mut_struct_view(r.stats)},
-                        stream_);
+                         .stats = r.stats.mut()},
+                        backends_.stream());
+    backends_.finish();
     return r;
   }
-  void backward(cpu::CpuBackend& backend, const HostMatrix& logits, const std::vector<int32_t>& targets, const Case& k,
-                const Result& r, MutView dlogits) {
-    const StepScalars scalars{.inv_valid_tokens = kInvValidTokens};
+  void backward(Backend& backend, const HostMatrix& logits, const Integers& targets, const Case& k, const Result& r,
+                MutView dlogits) {
+    const DeviceStruct<StepScalars> scalars({.inv_valid_tokens = kInvValidTokens});
     backend.loss_backward({.logits = logits.view(),
                            .row_max = r.rows[0].view(),
                            .row_sum = r.rows[1].view(),
@@ -117,12 +116,11 @@ class LossTest : public ::testing::Test {
                                      .valid_cols = k.valid_cols,
                                      .logit_scale = k.logit_scale},
                            .z_coef = k.z_coef,
-                           .scalars = struct_view(scalars)},
-                          stream_);
+                           .scalars = scalars.view()},
+                          backends_.stream());
   }
 
-  EveryCpu cpus_;
-  SynchronousStream stream_;
+  EveryBackend backends_;
 };
 
 TEST_F(LossTest, IsTheFormula) {
@@ -131,15 +129,15 @@ TEST_F(LossTest, IsTheFormula) {
     for (const Case& k : kCases) {
       SCOPED_TRACE(str_cat(name_of(dtype), " [", k.rows, ", ", k.cols, "] valid ", k.valid_cols));
       const HostMatrix logits = make_logits(acc, k);
-      const std::vector<int32_t> targets = make_targets(k);
+      const Integers targets = make_targets(k);
       const Reference ref(logits, targets, k);
-      cpus_.each(
-          [&](cpu::CpuBackend& backend) {
+      backends_.each(
+          [&](Backend& backend) {
             const Result r = forward(backend, logits, targets, k);
             Outputs out = r.rows;
             HostMatrix stats(DType::kFloat64, 1, 6);
-            const double values[] = {r.stats.loss,      r.stats.z_loss,    r.stats.log_z,
-                                     r.stats.max_log_z, r.stats.max_logit, static_cast<double>(r.stats.valid)};
+            const double values[] = {r.stats->loss,      r.stats->z_loss,    r.stats->log_z,
+                                     r.stats->max_log_z, r.stats->max_logit, static_cast<double>(r.stats->valid)};
             for (int64_t i = 0; i < 6; ++i) stats.set(i, values[i]);
             out.push_back(stats);
             out.emplace_back(dtype, k.rows, k.cols, 3);
@@ -208,8 +206,8 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
   const Case k{33, 300, 287, 0.7, 1e-3};
   for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
     const HostMatrix logits = make_logits(acc, k);
-    const std::vector<int32_t> targets = make_targets(k);
-    cpu::CpuBackend& backend = cpus_.one();
+    const Integers targets = make_targets(k);
+    Backend& backend = backends_.one();
     const Result whole = forward(backend, logits, targets, k);
     constexpr int64_t kCut = 101;
     const auto slice = [&](const HostMatrix& m, int part) {
@@ -232,7 +230,7 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
                               .row_sum = sum[part].mut(),
                               .target_logit = target[part].mut(),
                               .shape = shape(static_cast<int>(part))},
-                             stream_);
+                             backends_.stream());
     }
     HostMatrix global(acc, 1, k.rows);
     for (int64_t n = 0; n < k.rows; ++n) {
@@ -241,7 +239,7 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
     }
     for (const size_t part : {0U, 1U}) {
       backend.loss_rescale({.local_max = max[part].view(), .global_max = global.view(), .row_sum = sum[part].mut()},
-                           stream_);
+                           backends_.stream());
     }
     for (int64_t n = 0; n < k.rows; ++n) {
       sum[0].set(n, sum[0].at(n) + sum[1].at(n));
@@ -252,7 +250,7 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
     HostMatrix expected(acc, k.rows, k.cols);
     backward(backend, logits, targets, k, whole, expected.mut());
     HostMatrix got(acc, k.rows, k.cols);
-    const StepScalars scalars{.inv_valid_tokens = kInvValidTokens};
+    const DeviceStruct<StepScalars> scalars({.inv_valid_tokens = kInvValidTokens});
     for (const int part : {0, 1}) {
       MutView out = got.mut();
       out.data = static_cast<char*>(out.data) + (part == 0 ? 0 : kCut) * size_of(acc);
@@ -263,8 +261,8 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
                              .dlogits = out,
                              .shape = shape(part),
                              .z_coef = k.z_coef,
-                             .scalars = struct_view(scalars)},
-                            stream_);
+                             .scalars = scalars.view()},
+                            backends_.stream());
     }
     expect_near(
         got, k.cols, [&](int64_t n, int64_t c) { return expected.at(n, c); },
@@ -276,13 +274,13 @@ TEST_F(LossTest, BackwardIsTheDerivativeOfTheLoss) {
   constexpr double kStep = 1e-5;
   const Case k{3, 9, 7, 1.3, 0.05};
   HostMatrix logits = make_logits(DType::kFloat64, k, 1);
-  const std::vector<int32_t> targets = {2, -1, 6};
-  const Result r = forward(cpus_.one(), logits, targets, k);
+  const Integers targets = {2, -1, 6};
+  const Result r = forward(backends_.one(), logits, targets, k);
   HostMatrix dlogits(DType::kFloat64, k.rows, k.cols);
-  backward(cpus_.one(), logits, targets, k, r, dlogits.mut());
+  backward(backends_.one(), logits, targets, k, r, dlogits.mut());
   const auto loss = [&] {
-    const Result shifted = forward(cpus_.one(), logits, targets, k);
-    return (shifted.stats.loss + shifted.stats.z_loss) * kInvValidTokens;
+    const Result shifted = forward(backends_.one(), logits, targets, k);
+    return (shifted.stats->loss + shifted.stats->z_loss) * kInvValidTokens;
   };
   EXPECT_NEAR(loss(), Reference(logits, targets, k).total(), 1e-12);
   for (int64_t n = 0; n < k.rows; ++n) {
@@ -306,16 +304,16 @@ TEST_F(LossTest, ShiftOfAllLogitsChangesNothingButLogZ) {
     logits.set(i, std::round(noise.at(i) * 64) / 64);  // exact under the shift
   HostMatrix shifted = logits;
   for (int64_t i = 0; i < k.rows * k.cols; ++i) shifted.set(i, logits.at(i) + 1024);
-  const std::vector<int32_t> targets = make_targets(k);
-  const Result a = forward(cpus_.one(), logits, targets, k);
-  const Result b = forward(cpus_.one(), shifted, targets, k);
+  const Integers targets = make_targets(k);
+  const Result a = forward(backends_.one(), logits, targets, k);
+  const Result b = forward(backends_.one(), shifted, targets, k);
   EXPECT_TRUE(a.rows[1] == b.rows[1]);
-  EXPECT_NEAR(a.stats.loss, b.stats.loss, 1e-9 * a.stats.loss);
-  EXPECT_NEAR(a.stats.log_z + 1024.0 * static_cast<double>(a.stats.valid), b.stats.log_z, 1e-6);
+  EXPECT_NEAR(a.stats->loss, b.stats->loss, 1e-9 * a.stats->loss);
+  EXPECT_NEAR(a.stats->log_z + 1024.0 * static_cast<double>(a.stats->valid), b.stats->log_z, 1e-6);
   HostMatrix da(DType::kFloat32, k.rows, k.cols);
   HostMatrix db(DType::kFloat32, k.rows, k.cols);
-  backward(cpus_.one(), logits, targets, k, a, da.mut());
-  backward(cpus_.one(), shifted, targets, k, b, db.mut());
+  backward(backends_.one(), logits, targets, k, a, da.mut());
+  backward(backends_.one(), shifted, targets, k, b, db.mut());
   EXPECT_TRUE(da == db);
 }
 
@@ -327,15 +325,15 @@ TEST_F(LossTest, HugeLogitsDoNotOverflowAndNanShows) {
   logits.set(1, 7, 1e4);
   logits.set(2, 9, std::nan(""));
   logits.set(3, 1, std::numeric_limits<double>::infinity());
-  const std::vector<int32_t> first_two = {5, 7, -1, -1};
-  const Result r = forward(cpus_.one(), logits, first_two, k);
-  EXPECT_EQ(r.stats.loss, 0);
-  EXPECT_EQ(r.stats.valid, 2);
+  const Integers first_two = {5, 7, -1, -1};
+  const Result r = forward(backends_.one(), logits, first_two, k);
+  EXPECT_EQ(r.stats->loss, 0);
+  EXPECT_EQ(r.stats->valid, 2);
   HostMatrix dlogits(DType::kFloat32, 4, 40);
-  backward(cpus_.one(), logits, first_two, k, r, dlogits.mut());
+  backward(backends_.one(), logits, first_two, k, r, dlogits.mut());
   for (int64_t i = 0; i < 160; ++i) EXPECT_EQ(dlogits.at(i), 0);
-  for (const std::vector<int32_t>& bad : {std::vector<int32_t>{-1, -1, 3, -1}, {-1, -1, -1, 3}}) {
-    EXPECT_FALSE(std::isfinite(forward(cpus_.one(), logits, bad, k).stats.loss));
+  for (const Integers& bad : {Integers{-1, -1, 3, -1}, {-1, -1, -1, 3}}) {
+    EXPECT_FALSE(std::isfinite(forward(backends_.one(), logits, bad, k).stats->loss));
   }
 }
 
@@ -343,7 +341,7 @@ TEST_F(LossTest, HugeLogitsDoNotOverflowAndNanShows) {
 // still shows.
 TEST_F(LossTest, ASliceWithoutAFiniteLogitAddsNothing) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  const std::vector<int32_t> targets = {100, 101, 102};
+  const Integers targets = {100, 101, 102};
   for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
     HostMatrix logits(acc, 3, 40);
     logits.fill(-kInf);
@@ -352,13 +350,16 @@ TEST_F(LossTest, ASliceWithoutAFiniteLogitAddsNothing) {
     global.fill(2);
     for (const int64_t valid_cols : {0, 40}) {
       const LossShape shape{.targets = view_of(targets), .valid_cols = valid_cols};
-      cpus_.one().loss_row_stats({.logits = logits.view(),
-                                  .row_max = max.mut(),
-                                  .row_sum = sum.mut(),
-                                  .target_logit = target.mut(),
-                                  .shape = shape},
-                                 stream_);
-      cpus_.one().loss_rescale({.local_max = max.view(), .global_max = global.view(), .row_sum = sum.mut()}, stream_);
+      backends_.one().loss_row_stats({.logits = logits.view(),
+                                      .row_max = max.mut(),
+                                      .row_sum = sum.mut(),
+                                      .target_logit = target.mut(),
+                                      .shape = shape},
+                                     backends_.stream());
+      backends_.finish();
+      backends_.one().loss_rescale({.local_max = max.view(), .global_max = global.view(), .row_sum = sum.mut()},
+                                   backends_.stream());
+      backends_.finish();
       for (int64_t n = 0; n < 3; ++n) {
         EXPECT_EQ(max.at(n), -kInf);
         EXPECT_EQ(target.at(n), 0);
@@ -369,16 +370,16 @@ TEST_F(LossTest, ASliceWithoutAFiniteLogitAddsNothing) {
 }
 
 TEST_F(LossTest, LogitsInAnotherDtypeThanTheBackendWantsAreNamed) {
-  EXPECT_EQ(cpus_.one().logits_dtype(DType::kBFloat16), DType::kFloat32);
+  EXPECT_EQ(backends_.one().logits_dtype(DType::kBFloat16), DType::kFloat32);
   const HostMatrix logits = random_matrix(DType::kBFloat16, 1, 4, 1);
-  const std::vector<int32_t> targets = {0};
+  const Integers targets = {0};
   HostMatrix row(DType::kFloat32, 1, 1);
-  EXPECT_THROW(cpus_.one().loss_row_stats({.logits = logits.view(),
-                                           .row_max = row.mut(),
-                                           .row_sum = row.mut(),
-                                           .target_logit = row.mut(),
-                                           .shape = {.targets = view_of(targets), .valid_cols = 4}},
-                                          stream_),
+  EXPECT_THROW(backends_.one().loss_row_stats({.logits = logits.view(),
+                                               .row_max = row.mut(),
+                                               .row_sum = row.mut(),
+                                               .target_logit = row.mut(),
+                                               .shape = {.targets = view_of(targets), .valid_cols = 4}},
+                                              backends_.stream()),
                Error);
 }
 
@@ -386,17 +387,17 @@ TEST_F(LossTest, UniformLogitsGiveTheLogarithmOfTheVocabulary) {
   const Case k{3, 50304, 50257, 1, 0};
   HostMatrix logits(DType::kFloat32, k.rows, k.cols);
   logits.fill(0.25);
-  const Result r = forward(cpus_.one(), logits, {0, 50256, 1234}, k);
-  EXPECT_NEAR(r.stats.loss, 3 * std::log(50257.0), 1e-6);
+  const Result r = forward(backends_.one(), logits, {0, 50256, 1234}, k);
+  EXPECT_NEAR(r.stats->loss, 3 * std::log(50257.0), 1e-6);
 }
 
 TEST_F(LossTest, SoftcapIsNamed) {
   const HostMatrix logits = random_matrix(DType::kFloat32, 2, 4, 1);
   HostMatrix row(DType::kFloat32, 1, 2);
-  const std::vector<int32_t> targets = {0, 1};
+  const Integers targets = {0, 1};
   const LossShape shape{.targets = view_of(targets), .valid_cols = 4, .softcap = 30};
-  const StepScalars scalars;
-  LossStats stats;
+  const DeviceStruct<StepScalars> scalars;
+  DeviceStruct<LossStats> stats;
   const auto expect_named = [](const std::function<void()>& call) {
     try {
       call();
@@ -406,22 +407,22 @@ TEST_F(LossTest, SoftcapIsNamed) {
       EXPECT_THAT(e.what(), ::testing::HasSubstr("softcap = 30"));
     }
   };
-  cpu::CpuBackend& b = cpus_.one();
+  Backend& b = backends_.one();
   expect_named([&] {
     b.loss_row_stats({.logits = logits.view(),
                       .row_max = row.mut(),
                       .row_sum = row.mut(),
                       .target_logit = row.mut(),
                       .shape = shape},
-                     stream_);
+                     backends_.stream());
   });
   expect_named([&] {
     b.loss_reduce({.row_max = row.view(),
                    .row_sum = row.view(),
                    .target_logit = row.view(),
                    .shape = shape,
-                   .stats = mut_struct_view(stats)},
-                  stream_);
+                   .stats = stats.mut()},
+                  backends_.stream());
   });
   expect_named([&] {
     HostMatrix out(DType::kFloat32, 2, 4);
@@ -430,8 +431,8 @@ TEST_F(LossTest, SoftcapIsNamed) {
                      .row_sum = row.view(),
                      .dlogits = out.mut(),
                      .shape = shape,
-                     .scalars = struct_view(scalars)},
-                    stream_);
+                     .scalars = scalars.view()},
+                    backends_.stream());
   });
 }
 

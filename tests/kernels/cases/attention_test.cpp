@@ -6,10 +6,9 @@
 #include <random>
 
 #include "core/tensor/tensor.h"
-#include "kernels/cpu/attention/items.h"
 #include "kernels/make_backend.h"
-#include "tests/kernels/attention_reference.h"
-#include "tests/support/kernel_grid.h"
+#include "tests/kernels/cases/attention_reference.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar {
 namespace {
@@ -54,14 +53,9 @@ struct Call {
     s.q_batch_stride = (c.T_q + 2) * q_stride;
     s.kv_batch_stride = fused ? s.q_batch_stride : (c.T_kv + 3) * kv_stride;
     if (c.p > 0) {
-      scalars.philox_step = 9;
-      s.dropout = {.p = c.p,
-                   .seed = 5,
-                   .site = 3,
-                   .scalars = test::struct_view(scalars),
-                   .first_sample = 2,
-                   .head0 = 1,
-                   .heads = c.H + 3};
+      scalars->philox_step = 9;
+      s.dropout = {
+          .p = c.p, .seed = 5, .site = 3, .scalars = scalars.view(), .first_sample = 2, .head0 = 1, .heads = c.H + 3};
       s.dropout.sequence_length = std::max(c.q_start + c.T_q, c.kv_start + c.T_kv) + 3;
     }
     if (c.documents) {
@@ -81,24 +75,26 @@ struct Call {
   }
   Call(const Call&) = delete;
 
-  void fill(std::vector<S>& values, int64_t n) {
+  void fill(test::DeviceVector<S>& values, int64_t n) {
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < n; ++i) values.push_back(S(normal(random)));
   }
   int64_t out_stride() const { return config.H * config.D + 1; }
   int64_t k_offset() const { return fused ? config.H * config.D : 0; }
   int64_t v_offset() const { return k_offset() + config.G * config.D; }
-  std::vector<S>& kv_store() { return fused ? qs : kvs; }
-  std::vector<S>& dkv_store() { return fused ? dqs : dkvs; }
-  MutView view(std::vector<S>& store, int64_t offset, int64_t rows, int64_t cols, int64_t stride) {
+  test::DeviceVector<S>& kv_store() { return fused ? qs : kvs; }
+  test::DeviceVector<S>& dkv_store() { return fused ? dqs : dkvs; }
+  MutView view(test::DeviceVector<S>& store, int64_t offset, int64_t rows, int64_t cols, int64_t stride) {
     return {.data = store.data() + offset, .dtype = kStorage, .rows = rows, .cols = cols, .stride = stride};
   }
-  MutView q_view(std::vector<S>& x) { return view(x, 0, config.B * config.T_q, config.H * config.D, q_stride); }
-  MutView kv_view(std::vector<S>& x, int64_t offset) {
+  MutView q_view(test::DeviceVector<S>& x) { return view(x, 0, config.B * config.T_q, config.H * config.D, q_stride); }
+  MutView kv_view(test::DeviceVector<S>& x, int64_t offset) {
     return view(x, offset, config.B * config.T_kv, config.G * config.D, kv_stride);
   }
-  MutView out_view(std::vector<S>& x) { return view(x, 0, config.B * config.T_q, config.H * config.D, out_stride()); }
-  MutView stat_view(std::vector<A>& x) {
+  MutView out_view(test::DeviceVector<S>& x) {
+    return view(x, 0, config.B * config.T_q, config.H * config.D, out_stride());
+  }
+  MutView stat_view(test::DeviceVector<A>& x) {
     return {.data = x.data(), .dtype = DTypeOf<A>::value, .rows = 1, .cols = std::ssize(x), .stride = std::ssize(x)};
   }
 
@@ -125,27 +121,30 @@ struct Call {
   }
   void forward(int threads = 1) { forward(forward_args(), threads); }
   void forward(const AttentionForward& args, int threads) {
-    on_cpu(threads, [&](Backend& backend, Stream& stream) { backend.attention_forward(args, stream); });
+    run(threads, [&](Backend& backend, Stream& stream) { backend.attention_forward(args, stream); });
   }
   void backward(GradMode mode = GradMode::kOverwrite, int threads = 1) { backward(backward_args(mode), threads); }
   void backward(const AttentionBackward& args, int threads = 1) {
-    on_cpu(threads, [&](Backend& backend, Stream& stream) { backend.attention_backward(args, stream); });
+    run(threads, [&](Backend& backend, Stream& stream) { backend.attention_backward(args, stream); });
   }
+  /// On the given number of the cpu's threads, or on the backend of this call.
   template <typename Use>
-  void on_cpu(int threads, const Use& use) {
-    const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = threads, .max_isa = isa});
+  void run(int threads, const Use& use) {
+    const std::unique_ptr<Backend> backend =
+        threads > 1 ? kernels::make_backend({.threads = threads}) : under_test.make();
     const std::unique_ptr<Stream> stream = backend->make_stream();
     {  // scratch holds garbage
       const Tensor scratch =
           Tensor::allocate(backend->allocator(MemoryKind::kWorkspace), DType::kUInt8, {int64_t{1} << 20});
       backend->fill({.dst = scratch.mut_view(), .value = 0xff}, *stream);
+      stream->synchronize();
     }
     use(*backend, *stream);
     stream->synchronize();
   }
 
   /// Rows of a strided store as contiguous doubles.
-  std::vector<double> gather(const std::vector<S>& x, int64_t offset, int64_t batch_stride, int64_t stride,
+  std::vector<double> gather(const test::DeviceVector<S>& x, int64_t offset, int64_t batch_stride, int64_t stride,
                              int64_t rows, int64_t cols) const {
     std::vector<double> y;
     for (int64_t b = 0; b < config.B; ++b) {
@@ -157,13 +156,13 @@ struct Call {
     }
     return y;
   }
-  std::vector<double> q_rows(const std::vector<S>& x) const {
+  std::vector<double> q_rows(const test::DeviceVector<S>& x) const {
     return gather(x, 0, shape.q_batch_stride, q_stride, config.T_q, config.H * config.D);
   }
-  std::vector<double> kv_rows(const std::vector<S>& x, int64_t offset) const {
+  std::vector<double> kv_rows(const test::DeviceVector<S>& x, int64_t offset) const {
     return gather(x, offset, shape.kv_batch_stride, kv_stride, config.T_kv, config.G * config.D);
   }
-  std::vector<double> out_rows(const std::vector<S>& x) const {
+  std::vector<double> out_rows(const test::DeviceVector<S>& x) const {
     return gather(x, 0, config.T_q * out_stride(), out_stride(), config.T_q, config.H * config.D);
   }
   AttentionReference reference() {
@@ -171,7 +170,7 @@ struct Call {
         .shape = shape, .q = q_rows(qs), .k = kv_rows(kv_store(), k_offset()), .v = kv_rows(kv_store(), v_offset())};
   }
   /// Everything between the rows is as it was.
-  void expect_gaps_untouched(const std::vector<S>& x, int64_t stride, int64_t used) const {
+  void expect_gaps_untouched(const test::DeviceVector<S>& x, int64_t stride, int64_t used) const {
     for (int64_t n = 0; n * stride < std::ssize(x); ++n) {
       for (int64_t c = used; c < stride; ++c) {
         ASSERT_EQ(static_cast<A>(x[n * stride + c]), A(kUntouched)) << "row " << n << " column " << c;
@@ -180,15 +179,15 @@ struct Call {
   }
 
   Case config;
-  std::string isa;  // empty: the best
+  test::BackendUnderTest under_test = test::backends_under_test().front();
   std::mt19937 random;
   AttentionShape shape;
-  StepScalars scalars;
-  std::vector<int32_t> docs;
+  test::DeviceStruct<StepScalars> scalars;
+  test::Integers docs;
   bool fused = false;
   int64_t q_stride = 0, kv_stride = 0;
-  std::vector<S> qs, kvs, dout, out, dqs, dkvs;
-  std::vector<A> lse;
+  test::DeviceVector<S> qs, kvs, dout, out, dqs, dkvs;
+  test::DeviceVector<A> lse;
 };
 
 /// Rounding bounds: u a unit roundoff of the arithmetic, `size` the sum of absolute terms. A score errs by at most
@@ -217,10 +216,10 @@ struct Bound {
 };
 
 template <typename S>
-void check_against_reference(const Case& c, const std::string& isa) {
+void check_against_reference(const Case& c, const test::BackendUnderTest& under_test) {
   SCOPED_TRACE(::testing::PrintToString(c));
   Call<S> run(c);
-  run.isa = isa;
+  run.under_test = under_test;
   AttentionReference reference = run.reference();
   reference.forward();
   run.forward();
@@ -272,20 +271,19 @@ std::vector<Case> grid() {
   return cases;
 }
 
-class AttentionIsa : public ::testing::TestWithParam<std::string> {
+class AttentionOn : public ::testing::TestWithParam<test::BackendUnderTest> {
  protected:
   template <typename S>
   static void check_grid() {
-    if (cpu::name_of(cpu::detect_cpu(GetParam()).isa) != GetParam()) GTEST_SKIP() << "not on this machine";
     for (const Case& c : grid()) check_against_reference<S>(c, GetParam());
   }
 };
 
-TEST_P(AttentionIsa, Fp32EqualsReference) { check_grid<float>(); }
-TEST_P(AttentionIsa, Bf16EqualsReference) { check_grid<BF16>(); }
-TEST_P(AttentionIsa, Fp64EqualsReference) { check_grid<double>(); }
-INSTANTIATE_TEST_SUITE_P(Cpu, AttentionIsa, ::testing::Values("avx512", "avx2", "baseline"),
-                         [](const auto& isa) { return isa.param; });
+TEST_P(AttentionOn, Fp32EqualsReference) { check_grid<float>(); }
+TEST_P(AttentionOn, Bf16EqualsReference) { check_grid<BF16>(); }
+TEST_P(AttentionOn, Fp64EqualsReference) { check_grid<double>(); }
+INSTANTIATE_TEST_SUITE_P(Every, AttentionOn, ::testing::ValuesIn(test::backends_under_test()),
+                         [](const auto& at) { return at.param.name; });
 
 TEST(Attention, GradientsEqualFiniteDifferences) {
   for (const double p : {0.0, 0.25}) {
@@ -335,42 +333,6 @@ TEST(Attention, ThreadCountChangesNoBit) {
       EXPECT_EQ(same(one.dkvs, many.dkvs), 0) << threads;
     }
   }
-  // the cases above take both ways of cutting
-  using cpu::attention::Plan;
-  const AttentionShape shape{.B = 1, .T_q = 300, .T_kv = 300, .H = 4, .G = 1, .D = 64};
-  EXPECT_EQ(cpu::attention::plan_backward(shape, DType::kFloat32, 1, cpu::detect_cpu().isa).kind, Plan::Kind::kFused);
-  EXPECT_EQ(cpu::attention::plan_backward(shape, DType::kFloat32, 2, cpu::detect_cpu().isa).kind, Plan::Kind::kTwoPass);
-}
-
-TEST(Attention, PlansCoverEveryQueryAndKeyOnce) {
-  for (const int threads : {1, 2, 5, 16}) {
-    for (const int64_t T : {1, 64, 65, 300, 1030}) {
-      const AttentionShape s{.B = 2, .T_q = T, .T_kv = T + 9, .H = 4, .G = 2, .D = 16, .q_start = 9};
-      std::vector<int> out(s.B * s.H * T), dq(out), dkv(s.B * s.G * s.T_kv);
-      const auto forward = cpu::attention::plan_forward(s, DType::kFloat32, threads, cpu::detect_cpu().isa);
-      for (int64_t i = 0; i < forward.num_items; ++i) {
-        const auto item = forward.item(i);
-        for (int64_t t = item.t_begin; t < item.t_end; ++t) ++out[(item.b * s.H + item.h_begin) * T + t];
-      }
-      const auto backward = cpu::attention::plan_backward(s, DType::kFloat32, threads, cpu::detect_cpu().isa);
-      for (int64_t i = 0; i < backward.num_items; ++i) {
-        const auto item = backward.item(i);
-        for (int64_t h = item.h_begin; item.want_dq && h < item.h_end; ++h) {
-          EXPECT_EQ(item.key_begin, 0);
-          EXPECT_EQ(item.key_end, s.T_kv);
-          for (int64_t t = item.t_begin; t < item.t_end; ++t) ++dq[(item.b * s.H + h) * T + t];
-        }
-        for (int64_t j = item.key_begin; item.want_dkv && j < item.key_end; ++j) {
-          EXPECT_EQ(item.h_end - item.h_begin, s.H / s.G);
-          EXPECT_EQ(item.t_end - item.t_begin, T);
-          ++dkv[(item.b * s.G + item.h_begin / 2) * s.T_kv + j];
-        }
-      }
-      EXPECT_THAT(out, ::testing::Each(1));
-      EXPECT_THAT(dq, ::testing::Each(1));
-      EXPECT_THAT(dkv, ::testing::Each(1));
-    }
-  }
 }
 
 TEST(Attention, NoQueryDependsOnLaterKeys) {
@@ -397,11 +359,11 @@ TEST(Attention, CacheInChunksEqualsWhole) {
   whole.forward();
   const std::vector<double> want = whole.out_rows(whole.out);
   for (const int64_t chunk : {1, 7, 64, 100}) {
-    std::vector<double> out(c.H * c.D * c.T_q), lse(c.H * c.T_q);
+    test::DeviceVector<double> out(c.H * c.D * c.T_q), lse(c.H * c.T_q);
     for (int64_t t = 0; t < c.T_q; t += chunk) {
       const int64_t n = std::min(chunk, c.T_q - t);
       AttentionForward args = whole.forward_args();
-      std::vector<double> chunk_lse(c.H * n);
+      test::DeviceVector<double> chunk_lse(c.H * n);
       args.shape.T_q = n;
       args.shape.q_start = t;
       args.shape.T_kv = t + n;
@@ -508,7 +470,7 @@ TEST(Attention, GivenDeltaIsUsed) {
   Call<double> run({.B = 2, .T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16});
   run.forward();
   run.backward();
-  std::vector<double> delta(run.lse.size()), gradients = run.dqs;
+  test::DeviceVector<double> delta(run.lse.size()), gradients = run.dqs;
   const std::vector<double> out = run.out_rows(run.out), dout = run.out_rows(run.dout);
   for (int64_t n = 0; n < 2 * 70 * 2; ++n) {
     const int64_t b = n / 140, t = n / 2 % 70, h = n % 2;

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "tests/kernels/every_cpu.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar::test {
 namespace {
@@ -57,8 +57,7 @@ State start_state(DType acc, DType weights) {
 
 class OptimizerTest : public ::testing::Test {
  protected:
-  EveryCpu cpus_;
-  SynchronousStream stream_;
+  EveryBackend backends_;
 };
 
 TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
@@ -81,21 +80,21 @@ TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
       grads.push_back(random_matrix(t.acc, 1, kSize, static_cast<uint64_t>(100 + step)));
       reference_step(expected, grads.back(), scalars_at(step), clip_at(step));
     }
-    cpus_.each(
-        [&](cpu::CpuBackend& backend) {
+    backends_.each(
+        [&](Backend& backend) {
           State s = start_state(t.acc, t.weights);
           for (int step = 1; step <= 20; ++step) {
-            const StepScalars scalars = scalars_at(step);
-            const ClipState clip = clip_at(step);
+            const DeviceStruct<StepScalars> scalars(scalars_at(step));
+            const DeviceStruct<ClipState> clip(clip_at(step));
             backend.adamw({.grad = grads[static_cast<size_t>(step - 1)].view(),
                            .master = s.master.mut(),
                            .m = s.m.mut(),
                            .v = s.v.mut(),
                            .weights = t.separate ? s.weights.mut() : MutView{},
                            .segments = kSegments,
-                           .scalars = struct_view(scalars),
-                           .clip = struct_view(clip)},
-                          stream_);
+                           .scalars = scalars.view(),
+                           .clip = clip.view()},
+                          backends_.stream());
           }
           return Outputs{s.master, s.m, s.v, s.weights};
         },
@@ -124,34 +123,35 @@ TEST_F(OptimizerTest, SkipLeavesEverythingUntouchedEvenBesideNan) {
   State s = start_state(DType::kFloat32, DType::kBFloat16);
   const State before = s;
   const HostMatrix grad(DType::kFloat32, 1, kSize);  // NaN throughout
-  const StepScalars scalars{.lr = 1};
-  const ClipState clip{.skip = 1};
-  cpus_.one().adamw({.grad = grad.view(),
-                     .master = s.master.mut(),
-                     .m = s.m.mut(),
-                     .v = s.v.mut(),
-                     .weights = s.weights.mut(),
-                     .segments = kSegments,
-                     .scalars = struct_view(scalars),
-                     .clip = struct_view(clip)},
-                    stream_);
+  const DeviceStruct<StepScalars> scalars({.lr = 1});
+  const DeviceStruct<ClipState> clip({.skip = 1});
+  backends_.one().adamw({.grad = grad.view(),
+                         .master = s.master.mut(),
+                         .m = s.m.mut(),
+                         .v = s.v.mut(),
+                         .weights = s.weights.mut(),
+                         .segments = kSegments,
+                         .scalars = scalars.view(),
+                         .clip = clip.view()},
+                        backends_.stream());
+  backends_.finish();
   EXPECT_TRUE(s.master == before.master && s.m == before.m && s.v == before.v && s.weights == before.weights);
 }
 
 TEST_F(OptimizerTest, SegmentsOutOfOrderAreABug) {
   State s = start_state(DType::kFloat32, DType::kFloat32);
-  const StepScalars scalars;
-  const ClipState clip;
+  const DeviceStruct<StepScalars> scalars;
+  const DeviceStruct<ClipState> clip;
   const std::vector<AdamWSegment> bad = {{.offset = 10, .size = 10}, {.offset = 15, .size = 2}};
-  EXPECT_THROW(cpus_.one().adamw({.grad = s.m.view(),
-                                  .master = s.master.mut(),
-                                  .m = s.m.mut(),
-                                  .v = s.v.mut(),
-                                  .weights = {},
-                                  .segments = bad,
-                                  .scalars = struct_view(scalars),
-                                  .clip = struct_view(clip)},
-                                 stream_),
+  EXPECT_THROW(backends_.one().adamw({.grad = s.m.view(),
+                                      .master = s.master.mut(),
+                                      .m = s.m.mut(),
+                                      .v = s.v.mut(),
+                                      .weights = {},
+                                      .segments = bad,
+                                      .scalars = scalars.view(),
+                                      .clip = clip.view()},
+                                     backends_.stream()),
                Bug);
 }
 
@@ -165,10 +165,10 @@ TEST_F(OptimizerTest, SumSquaresIsExactPerChunkAndShowsNonFinite) {
         if (dtype != DType::kFloat64) x.set(2, 1e30);  // its square is beyond fp32
       }
       const int64_t chunks = (size + 4095) / 4096;
-      cpus_.each(
-          [&](cpu::CpuBackend& backend) {
+      backends_.each(
+          [&](Backend& backend) {
             Outputs out = {HostMatrix(DType::kFloat64, 1, chunks)};
-            backend.sum_squares({.x = x.view(), .partials = out[0].mut()}, stream_);
+            backend.sum_squares({.x = x.view(), .partials = out[0].mut()}, backends_.stream());
             return out;
           },
           [&](const Outputs& out) {

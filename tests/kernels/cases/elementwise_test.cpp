@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "tests/kernels/every_cpu.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar::test {
 namespace {
@@ -24,15 +24,14 @@ class ElementwiseTest : public ::testing::Test {
     return {.p = p,
             .seed = 0x123456789abcdef0ULL,
             .site = site,
-            .scalars = struct_view(scalars_),
+            .scalars = scalars_.view(),
             .first_sample = 3000000000,
             .sequence_length = 1021,
             .row0 = 17};
   }
 
-  StepScalars scalars_{.philox_step = 77};
-  EveryCpu cpus_;
-  SynchronousStream stream_;
+  DeviceStruct<StepScalars> scalars_{{.philox_step = 77}};
+  EveryBackend backends_;
 };
 
 TEST_F(ElementwiseTest, ResidualForwardAddsBranchesAndDropsByTheIndexRule) {
@@ -52,8 +51,8 @@ TEST_F(ElementwiseTest, ResidualForwardAddsBranchesAndDropsByTheIndexRule) {
             return std::array<double, 3>{has_x ? x.at(n, c) : 0, delta.at(n, c) * mask_of(first, n, c, s.cols),
                                          has_delta2 ? delta2.at(n, c) * mask_of(second, n, c, s.cols) : 0};
           };
-          cpus_.each(
-              [&](cpu::CpuBackend& backend) {
+          backends_.each(
+              [&](Backend& backend) {
                 Outputs out = {HostMatrix(dtype, s.rows, s.cols, 4), x};
                 for (HostMatrix& y : out) {  // apart, and on top of x
                   const bool on_top = &y == &out[1];
@@ -63,7 +62,7 @@ TEST_F(ElementwiseTest, ResidualForwardAddsBranchesAndDropsByTheIndexRule) {
                                             .y = y.mut(),
                                             .dropout = first,
                                             .dropout2 = second},
-                                           stream_);
+                                           backends_.stream());
                 }
                 return out;
               },
@@ -98,11 +97,11 @@ TEST_F(ElementwiseTest, DropoutBackwardUsesTheSameMaskInEveryMode) {
         for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate, GradMode::kSkip}) {
           const DropoutArgs args = dropout(p, 9);
           const HostMatrix start = mode == GradMode::kAccumulate ? before : HostMatrix(dtype, s.rows, s.cols, 1);
-          cpus_.each(
-              [&](cpu::CpuBackend& backend) {
+          backends_.each(
+              [&](Backend& backend) {
                 Outputs out = {start};
                 backend.dropout_backward({.dy = dy.view(), .ddelta = out[0].mut(), .dropout = args, .mode = mode},
-                                         stream_);
+                                         backends_.stream());
                 return out;
               },
               [&](const Outputs& out) {
@@ -134,8 +133,9 @@ TEST_F(ElementwiseTest, DropoutKeepsTheRightShareAndDoesNotDependOnTheSplit) {
   args.sequence_length = 32;
   args.first_sample = 10;
   const auto run = [&](ConstView delta, MutView y, const DropoutArgs& a) {
-    cpus_.one().residual_forward({.x = {}, .delta = delta, .delta2 = {}, .y = y, .dropout = a, .dropout2 = {}},
-                                 stream_);
+    backends_.one().residual_forward({.x = {}, .delta = delta, .delta2 = {}, .y = y, .dropout = a, .dropout2 = {}},
+                                     backends_.stream());
+    backends_.finish();
   };
   HostMatrix whole(DType::kFloat32, kRows, kCols);
   run(ones.view(), whole.mut(), args);
@@ -162,10 +162,9 @@ TEST_F(ElementwiseTest, DropoutKeepsTheRightShareAndDoesNotDependOnTheSplit) {
   for (int64_t i = 0; i < 32 * kCols; ++i) ASSERT_EQ(half.at(i), whole.at(32 * kCols + i));
   // Another step and another site drop others.
   for (const bool step : {true, false}) {
-    StepScalars next = scalars_;
-    next.philox_step += 1;
+    const DeviceStruct<StepScalars> next({.philox_step = scalars_->philox_step + 1});
     DropoutArgs other = args;
-    if (step) other.scalars = struct_view(next);
+    if (step) other.scalars = next.view();
     if (!step) other.site += 1;
     HostMatrix y(DType::kFloat32, kRows, kCols);
     run(ones.view(), y.mut(), other);
@@ -185,12 +184,15 @@ TEST_F(ElementwiseTest, DropoutThresholdIsExact) {
     for (const bool keep : {true, false}) {
       args.p = keep ? u : std::nextafter(u, 1.0);
       HostMatrix y(DType::kFloat64, 1, 64);
-      cpus_.one().dropout_backward({.dy = one.view(), .ddelta = y.mut(), .dropout = args}, stream_);
+      backends_.one().dropout_backward({.dy = one.view(), .ddelta = y.mut(), .dropout = args}, backends_.stream());
+      backends_.finish();
       EXPECT_EQ(y.at(i) != 0, keep);
     }
   }
   args.p = 1;
-  EXPECT_THROW(cpus_.one().dropout_backward({.dy = one.view(), .ddelta = one.mut(), .dropout = args}, stream_), Error);
+  EXPECT_THROW(
+      backends_.one().dropout_backward({.dy = one.view(), .ddelta = one.mut(), .dropout = args}, backends_.stream()),
+      Error);
 }
 
 TEST_F(ElementwiseTest, CopyConvertsWithOneRounding) {
@@ -202,10 +204,10 @@ TEST_F(ElementwiseTest, CopyConvertsWithOneRounding) {
           const HostMatrix before = random_matrix(to, s.rows, s.cols, 2, padding);
           for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate, GradMode::kSkip}) {
             const HostMatrix start = mode == GradMode::kAccumulate ? before : HostMatrix(to, s.rows, s.cols, padding);
-            cpus_.each(
-                [&](cpu::CpuBackend& backend) {
+            backends_.each(
+                [&](Backend& backend) {
                   Outputs out = {start};
-                  backend.copy({.src = src.view(), .dst = out[0].mut(), .mode = mode}, stream_);
+                  backend.copy({.src = src.view(), .dst = out[0].mut(), .mode = mode}, backends_.stream());
                   return out;
                 },
                 [&](const Outputs& out) {
@@ -247,7 +249,8 @@ TEST_F(ElementwiseTest, CopyOfDoubleToBf16RoundsOnceAndKeepsSpecialValues) {
   HostMatrix src(DType::kFloat64, 1, 8);
   HostMatrix dst(DType::kBFloat16, 1, 8);
   for (int64_t i = 0; i < 8; ++i) src.set(i, values[static_cast<size_t>(i)]);
-  cpus_.one().copy({.src = src.view(), .dst = dst.mut()}, stream_);
+  backends_.one().copy({.src = src.view(), .dst = dst.mut()}, backends_.stream());
+  backends_.finish();
   EXPECT_EQ(dst.at(0), 1 + 0x1p-7);
   EXPECT_EQ(dst.at(1), 1);
   EXPECT_EQ(dst.at(2), -1 - 0x1p-7);
@@ -258,7 +261,8 @@ TEST_F(ElementwiseTest, CopyOfDoubleToBf16RoundsOnceAndKeepsSpecialValues) {
   for (int64_t i = 0; i < 40; ++i)
     wide.set(i, i == 7 ? std::nan("") : 1 + 0x1p-8 * static_cast<double>(i) + (i % 3 - 1) * 0x1p-20);
   HostMatrix narrow(DType::kBFloat16, 1, 40);
-  cpus_.one().copy({.src = wide.view(), .dst = narrow.mut()}, stream_);
+  backends_.one().copy({.src = wide.view(), .dst = narrow.mut()}, backends_.stream());
+  backends_.finish();
   for (int64_t i = 0; i < 40; ++i) {
     if (i == 7) {
       EXPECT_TRUE(std::isnan(narrow.at(i)));
@@ -271,10 +275,10 @@ TEST_F(ElementwiseTest, CopyOfDoubleToBf16RoundsOnceAndKeepsSpecialValues) {
 TEST_F(ElementwiseTest, FillSetsEveryElementOfEveryDType) {
   for (const DType dtype : kStorageDTypes) {
     for (const Shape s : kShapes) {
-      cpus_.each(
-          [&](cpu::CpuBackend& backend) {
+      backends_.each(
+          [&](Backend& backend) {
             Outputs out = {HostMatrix(dtype, s.rows, s.cols, 3), HostMatrix(dtype, s.rows, s.cols)};
-            for (HostMatrix& m : out) backend.fill({.dst = m.mut(), .value = 0.1}, stream_);
+            for (HostMatrix& m : out) backend.fill({.dst = m.mut(), .value = 0.1}, backends_.stream());
             return out;
           },
           [&](const Outputs& out) {
@@ -285,10 +289,12 @@ TEST_F(ElementwiseTest, FillSetsEveryElementOfEveryDType) {
           });
     }
   }
-  std::vector<int32_t> ids(7, 5);
-  cpus_.one().fill({.dst = {ids.data(), DType::kInt32, 1, 7, 7}, .value = -3}, stream_);
+  Integers ids(7, 5);
+  backends_.one().fill({.dst = {ids.data(), DType::kInt32, 1, 7, 7}, .value = -3}, backends_.stream());
+  backends_.finish();
   EXPECT_THAT(ids, ::testing::Each(-3));
-  EXPECT_THROW(cpus_.one().fill({.dst = {ids.data(), DType::kInt32, 1, 7, 7}, .value = 0.5}, stream_), Bug);
+  EXPECT_THROW(backends_.one().fill({.dst = {ids.data(), DType::kInt32, 1, 7, 7}, .value = 0.5}, backends_.stream()),
+               Bug);
 }
 
 TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
@@ -300,8 +306,8 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
         const int64_t width = s.cols + extra;
         const int64_t row0 = extra == 0 ? 7 : 70000;
         const int64_t col0 = extra / 2;
-        cpus_.each(
-            [&](cpu::CpuBackend& backend) {
+        backends_.each(
+            [&](Backend& backend) {
               Outputs out = {HostMatrix(dtype, s.rows, s.cols, extra)};
               backend.random_fill({.dst = out[0].mut(),
                                    .scale = 0.02,
@@ -310,7 +316,7 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
                                    .row_begin = row0,
                                    .col_begin = col0,
                                    .global_cols = width},
-                                  stream_);
+                                  backends_.stream());
               return out;
             },
             [&](const Outputs& out) {
@@ -334,7 +340,9 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
 TEST_F(ElementwiseTest, RandomNormalsRoundLikeTheDefinitionAndHaveItsMoments) {
   constexpr int64_t kCount = 1 << 20;
   HostMatrix m(DType::kFloat32, 1, kCount);
-  cpus_.one().random_fill({.dst = m.mut(), .scale = 1, .seed = 1, .site = 2, .global_cols = kCount}, stream_);
+  backends_.one().random_fill({.dst = m.mut(), .scale = 1, .seed = 1, .site = 2, .global_cols = kCount},
+                              backends_.stream());
+  backends_.finish();
   double sums[4] = {0, 0, 0, 0};
   int64_t different = 0;
   for (int64_t i = 0; i < kCount; ++i) {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/kernels/every_cpu.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar::test {
 namespace {
@@ -94,7 +94,7 @@ struct Problem {
 };
 
 /// Forward on `backend`: {y, mean, rstd}.
-Outputs forward(cpu::CpuBackend& backend, const Problem& p) {
+Outputs forward(Backend& backend, const Problem& p) {
   SynchronousStream stream;
   const DType acc = accumulate_dtype(p.dtype);
   Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2), HostMatrix(acc, 1, p.shape.rows),
@@ -115,7 +115,7 @@ Outputs forward(cpu::CpuBackend& backend, const Problem& p) {
 
 class NormTest : public ::testing::Test {
  protected:
-  EveryCpu cpus_;
+  EveryBackend backends_;
 
   template <typename F>
   void for_each_problem(const F& f) {
@@ -135,21 +135,21 @@ class NormTest : public ::testing::Test {
 
 TEST_F(NormTest, ForwardIsTheFormula) {
   for_each_problem([&](const Problem& p) {
-    cpus_.each([&](cpu::CpuBackend& backend) { return forward(backend, p); },
-               [&](const Outputs& out) {
-                 const int64_t length = p.shape.cols;
-                 expect_near(
-                     out[0], length, [&](int64_t n, int64_t c) { return p.y(n, c); },
-                     [&](int64_t n, int64_t c) { return p.y_size(n, c); }, "y");
-                 if (p.layernorm()) {
-                   expect_near(
-                       out[1], length, [&](int64_t, int64_t n) { return p.mean[n]; },
-                       [&](int64_t, int64_t n) { return 3 + std::abs(p.mean[n]); }, "mean");
-                 }
-                 expect_near(
-                     out[2], length, [&](int64_t, int64_t n) { return p.rstd[n]; },
-                     [&](int64_t, int64_t n) { return p.rstd[n] * (2 + 10 * p.rstd[n]); }, "rstd");
-               });
+    backends_.each([&](Backend& backend) { return forward(backend, p); },
+                   [&](const Outputs& out) {
+                     const int64_t length = p.shape.cols;
+                     expect_near(
+                         out[0], length, [&](int64_t n, int64_t c) { return p.y(n, c); },
+                         [&](int64_t n, int64_t c) { return p.y_size(n, c); }, "y");
+                     if (p.layernorm()) {
+                       expect_near(
+                           out[1], length, [&](int64_t, int64_t n) { return p.mean[n]; },
+                           [&](int64_t, int64_t n) { return 3 + std::abs(p.mean[n]); }, "mean");
+                     }
+                     expect_near(
+                         out[2], length, [&](int64_t, int64_t n) { return p.rstd[n]; },
+                         [&](int64_t, int64_t n) { return p.rstd[n] * (2 + 10 * p.rstd[n]); }, "rstd");
+                   });
   });
 }
 
@@ -160,7 +160,7 @@ TEST_F(NormTest, BackwardIsTheFormulaInEveryMode) {
       const HostMatrix before_dx = random_matrix(p.dtype, p.shape.rows, p.shape.cols, 5, 2);
       const HostMatrix before_param = random_matrix(acc, 1, p.shape.cols, 6);
       const bool accumulate = mode == GradMode::kAccumulate;
-      const auto run = [&](cpu::CpuBackend& backend) {
+      const auto run = [&](Backend& backend) {
         const Outputs statistics = forward(backend, p);
         Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2), HostMatrix(acc, 1, p.shape.cols),
                        HostMatrix(acc, 1, p.shape.cols)};
@@ -177,10 +177,10 @@ TEST_F(NormTest, BackwardIsTheFormulaInEveryMode) {
                                .param_mode = mode,
                                .type = p.options.type,
                                .unit_offset = p.options.unit_offset},
-                              cpus_.stream());
+                              backends_.stream());
         return out;
       };
-      cpus_.each(run, [&](const Outputs& out) {
+      backends_.each(run, [&](const Outputs& out) {
         if (mode == GradMode::kSkip) {
           EXPECT_TRUE(out[0] == HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2));
           EXPECT_TRUE(out[1] == HostMatrix(acc, 1, p.shape.cols));
@@ -212,7 +212,7 @@ TEST_F(NormTest, BackwardIsTheFormulaInEveryMode) {
 
 TEST_F(NormTest, DxMayAliasDy) {
   const Problem p(DType::kFloat32, {33, 257}, kOptions[0]);
-  cpu::CpuBackend& backend = cpus_.one();
+  Backend& backend = backends_.one();
   const Outputs statistics = forward(backend, p);
   HostMatrix apart(p.dtype, 33, 257, 1);
   HostMatrix together = p.dy;
@@ -226,7 +226,7 @@ TEST_F(NormTest, DxMayAliasDy) {
                            .dgamma = {},
                            .dbeta = {},
                            .type = NormType::kLayerNorm},
-                          cpus_.stream());
+                          backends_.stream());
   }
   EXPECT_TRUE(apart == together);
 }
@@ -234,7 +234,7 @@ TEST_F(NormTest, DxMayAliasDy) {
 TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
   for_each_problem([&](const Problem& p) {
     if (p.shape.cols < 2) return;
-    cpu::CpuBackend& backend = cpus_.one();
+    Backend& backend = backends_.one();
     const DType acc = accumulate_dtype(p.dtype);
     const int64_t rows = p.shape.rows;
     const int64_t cut = p.shape.cols / 2 + p.shape.cols % 3 % 2;
@@ -263,7 +263,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                                 .center = center.view(),
                                 .sum = squares ? MutView{} : sum.mut(),
                                 .sum_squares = squares ? sum.mut() : MutView{}},
-                               cpus_.stream());
+                               backends_.stream());
         for (int64_t n = 0; n < rows; ++n) total.set(n, total.at(n) + sum.at(n));
       }
       return total;
@@ -285,7 +285,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                           .rstd = rstd.view(),
                           .y = mut_columns(y.mut(), part),
                           .unit_offset = p.options.unit_offset},
-                         cpus_.stream());
+                         backends_.stream());
     }
     expect_near(
         y, p.shape.cols, [&](int64_t n, int64_t c) { return p.y(n, c); },
@@ -306,7 +306,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                                       .sum_h = p.layernorm() ? h.mut() : MutView{},
                                       .sum_hx = hx.mut(),
                                       .unit_offset = p.options.unit_offset},
-                                     cpus_.stream());
+                                     backends_.stream());
       for (int64_t n = 0; n < rows; ++n) {
         if (p.layernorm()) sum_h.set(n, sum_h.at(n) + h.at(n));
         sum_hx.set(n, sum_hx.at(n) + hx.at(n));
@@ -329,7 +329,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                                    .dbeta = mut_columns(dbeta.mut(), part),
                                    .param_mode = GradMode::kOverwrite,
                                    .unit_offset = p.options.unit_offset},
-                                  cpus_.stream());
+                                  backends_.stream());
     }
     expect_near(
         dx, p.shape.cols, [&](int64_t n, int64_t c) { return p.dx(n, c); },
@@ -348,7 +348,7 @@ TEST_F(NormTest, BackwardIsTheDerivativeOfForward) {
   constexpr double kStep = 1e-5;
   for (const Options& options : kOptions) {
     Problem p(DType::kFloat64, {3, 7}, options);
-    cpu::CpuBackend& backend = cpus_.one();
+    Backend& backend = backends_.one();
     const auto weighted = [&] {  // sum of dy * y
       const Outputs out = forward(backend, p);
       double sum = 0;
@@ -381,7 +381,7 @@ TEST_F(NormTest, BackwardIsTheDerivativeOfForward) {
                            .param_mode = GradMode::kOverwrite,
                            .type = options.type,
                            .unit_offset = options.unit_offset},
-                          cpus_.stream());
+                          backends_.stream());
     for (int64_t c = 0; c < 7; ++c) {
       for (int64_t n = 0; n < 3; ++n) EXPECT_NEAR(dx.at(n, c), slope(p.x, n, c), 1e-6);
       if (options.gamma) {
@@ -399,9 +399,9 @@ TEST_F(NormTest, LayerNormEqualsRmsNormOnRowsOfZeroMean) {
   for (int64_t n = 0; n < 5; ++n) {
     for (int64_t c = 0; c < 33; ++c) p.x.set(n, c, p.x.at(n, c) - p.mean[n]);
   }
-  const Outputs layernorm = forward(cpus_.one(), p);
+  const Outputs layernorm = forward(backends_.one(), p);
   p.options = kOptions[6];
-  const Outputs rmsnorm = forward(cpus_.one(), p);
+  const Outputs rmsnorm = forward(backends_.one(), p);
   expect_near(
       layernorm[0], 33, [&](int64_t n, int64_t c) { return rmsnorm[0].at(n, c); }, [](int64_t, int64_t) { return 4.0; },
       "y");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/kernels/every_cpu.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar::test {
 namespace {
@@ -15,9 +15,9 @@ struct Case {
 constexpr std::array<Case, 7> kCases = {Case{1, 1, 1},   {3, 5, 3},      {33, 7, 31},    {257, 3, 33},
                                         {100, 200, 257}, {300, 65, 128}, {130, 400, 260}};
 
-std::vector<int32_t> random_ids(int64_t rows, int64_t vocabulary) {
+Integers random_ids(int64_t rows, int64_t vocabulary) {
   std::mt19937_64 generator(7);
-  std::vector<int32_t> ids(static_cast<size_t>(rows));
+  Integers ids(static_cast<size_t>(rows));
   // Half of the rows share a few ids, so that runs are long and cross blocks.
   for (auto& id : ids) {
     const auto draw = static_cast<int64_t>(generator() % static_cast<uint64_t>(vocabulary));
@@ -26,8 +26,8 @@ std::vector<int32_t> random_ids(int64_t rows, int64_t vocabulary) {
   return ids;
 }
 
-std::vector<int32_t> stable_order(const std::vector<int32_t>& ids) {
-  std::vector<int32_t> order(ids.size());
+Integers stable_order(const Integers& ids) {
+  Integers order(ids.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](int32_t a, int32_t b) { return ids[static_cast<size_t>(a)] < ids[static_cast<size_t>(b)]; });
@@ -36,24 +36,24 @@ std::vector<int32_t> stable_order(const std::vector<int32_t>& ids) {
 
 class EmbeddingTest : public ::testing::Test {
  protected:
-  EveryCpu cpus_;
+  EveryBackend backends_;
 };
 
 TEST_F(EmbeddingTest, ForwardLooksUpScalesAndAccumulates) {
   for (const DType dtype : kStorageDTypes) {
     for (const Case& k : kCases) {
-      const std::vector<int32_t> ids = random_ids(k.rows, k.vocabulary);
+      const Integers ids = random_ids(k.rows, k.vocabulary);
       const HostMatrix table = random_matrix(dtype, k.vocabulary, k.cols, 1, 2);
       const HostMatrix before = random_matrix(dtype, k.rows, k.cols, 2, 1);
       for (const double scale : {1.0, 11.3}) {
         for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate, GradMode::kSkip}) {
           const HostMatrix start = mode == GradMode::kAccumulate ? before : HostMatrix(dtype, k.rows, k.cols, 1);
-          cpus_.each(
-              [&](cpu::CpuBackend& backend) {
+          backends_.each(
+              [&](Backend& backend) {
                 Outputs out = {start};
                 backend.embedding_forward(
                     {.ids = view_of(ids), .table = table.view(), .out = out[0].mut(), .scale = scale, .mode = mode},
-                    cpus_.stream());
+                    backends_.stream());
                 return out;
               },
               [&](const Outputs& out) {
@@ -86,8 +86,8 @@ TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
     const DType acc = accumulate_dtype(dtype);
     for (const Case& k : kCases) {
       SCOPED_TRACE(str_cat(name_of(dtype), " rows ", k.rows, " vocabulary ", k.vocabulary, " cols ", k.cols));
-      const std::vector<int32_t> ids = random_ids(k.rows, k.vocabulary);
-      const std::vector<int32_t> order = stable_order(ids);
+      const Integers ids = random_ids(k.rows, k.vocabulary);
+      const Integers order = stable_order(ids);
       const HostMatrix dy = random_matrix(dtype, k.rows, k.cols, 1, 3);
       const HostMatrix before = random_matrix(acc, k.vocabulary, k.cols, 2);
       for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate, GradMode::kSkip}) {
@@ -102,8 +102,8 @@ TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
           named[static_cast<size_t>(id)] = true;
           for (int64_t c = 0; c < k.cols; ++c) sum.set(id, c, sum.at(id, c) + dy.at(n, c));
         }
-        cpus_.each(
-            [&](cpu::CpuBackend& backend) {
+        backends_.each(
+            [&](Backend& backend) {
               Outputs out = {start, start};
               for (const double scale : {1.0, 11.3}) {
                 backend.embedding_backward({.ids = view_of(ids),
@@ -112,7 +112,7 @@ TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
                                             .dtable = out[scale == 1 ? 0 : 1].mut(),
                                             .scale = scale,
                                             .mode = mode},
-                                           cpus_.stream());
+                                           backends_.stream());
               }
               return out;
             },
@@ -142,20 +142,21 @@ TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
 // A vocabulary cut into three tables: each row is found in exactly one of them, the others give zero or leave alone.
 TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
   const Case k{130, 40, 33};
-  const std::vector<int32_t> ids = random_ids(k.rows, k.vocabulary);
-  const std::vector<int32_t> order = stable_order(ids);
+  const Integers ids = random_ids(k.rows, k.vocabulary);
+  const Integers order = stable_order(ids);
   const HostMatrix table = random_matrix(DType::kFloat32, k.vocabulary, k.cols, 1);
   const HostMatrix dy = random_matrix(DType::kFloat32, k.rows, k.cols, 2);
   HostMatrix whole(DType::kFloat32, k.vocabulary, k.cols);
-  cpus_.one().embedding_backward({.ids = view_of(ids),
-                                  .order = view_of(order),
-                                  .dy = dy.view(),
-                                  .dtable = whole.mut(),
-                                  .mode = GradMode::kOverwrite},
-                                 cpus_.stream());
+  backends_.one().embedding_backward({.ids = view_of(ids),
+                                      .order = view_of(order),
+                                      .dy = dy.view(),
+                                      .dtable = whole.mut(),
+                                      .mode = GradMode::kOverwrite},
+                                     backends_.stream());
+  backends_.finish();
   const int64_t cuts[] = {0, 1, 23, 40};
-  cpus_.each(
-      [&](cpu::CpuBackend& backend) {
+  backends_.each(
+      [&](Backend& backend) {
         Outputs out;
         for (int part = 0; part < 3; ++part) {
           const int64_t first = cuts[part], rows = cuts[part + 1] - first;
@@ -167,21 +168,21 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
           out.emplace_back(DType::kFloat32, rows, k.cols, 5);    // gradient
           const size_t at = out.size() - 3;
           backend.embedding_forward({.ids = view_of(ids), .table = slice, .out = out[at].mut(), .first_id = first},
-                                    cpus_.stream());
+                                    backends_.stream());
           out[at + 1].fill(1);
           backend.embedding_forward({.ids = view_of(ids),
                                      .table = slice,
                                      .out = out[at + 1].mut(),
                                      .mode = GradMode::kAccumulate,
                                      .first_id = first},
-                                    cpus_.stream());
+                                    backends_.stream());
           backend.embedding_backward({.ids = view_of(ids),
                                       .order = view_of(order),
                                       .dy = dy.view(),
                                       .dtable = out[at + 2].mut(),
                                       .mode = GradMode::kOverwrite,
                                       .first_id = first},
-                                     cpus_.stream());
+                                     backends_.stream());
         }
         return out;
       },
@@ -204,21 +205,23 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
 
 TEST_F(EmbeddingTest, BackwardIsTheAdjointOfForward) {
   const Case k{57, 20, 33};
-  const std::vector<int32_t> ids = random_ids(k.rows, k.vocabulary);
-  const std::vector<int32_t> order = stable_order(ids);
+  const Integers ids = random_ids(k.rows, k.vocabulary);
+  const Integers order = stable_order(ids);
   const HostMatrix table = random_matrix(DType::kFloat64, k.vocabulary, k.cols, 1);
   const HostMatrix dy = random_matrix(DType::kFloat64, k.rows, k.cols, 2);
   HostMatrix out(DType::kFloat64, k.rows, k.cols);
   HostMatrix dtable(DType::kFloat64, k.vocabulary, k.cols);
-  cpus_.one().embedding_forward({.ids = view_of(ids), .table = table.view(), .out = out.mut(), .scale = 1.7},
-                                cpus_.stream());
-  cpus_.one().embedding_backward({.ids = view_of(ids),
-                                  .order = view_of(order),
-                                  .dy = dy.view(),
-                                  .dtable = dtable.mut(),
-                                  .scale = 1.7,
-                                  .mode = GradMode::kOverwrite},
-                                 cpus_.stream());
+  backends_.one().embedding_forward({.ids = view_of(ids), .table = table.view(), .out = out.mut(), .scale = 1.7},
+                                    backends_.stream());
+  backends_.finish();
+  backends_.one().embedding_backward({.ids = view_of(ids),
+                                      .order = view_of(order),
+                                      .dy = dy.view(),
+                                      .dtable = dtable.mut(),
+                                      .scale = 1.7,
+                                      .mode = GradMode::kOverwrite},
+                                     backends_.stream());
+  backends_.finish();
   double forward = 0;  // <dy, E table> = <E^T dy, table>: exact derivative of a linear map
   for (int64_t i = 0; i < k.rows * k.cols; ++i) forward += dy.at(i) * out.at(i);
   double backward = 0;

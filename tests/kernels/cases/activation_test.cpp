@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/kernels/every_cpu.h"
+#include "tests/support/every_backend.h"
 
 namespace ashlar::test {
 namespace {
@@ -41,7 +41,7 @@ double slope(Activation kind, double x) {
 
 class ActivationTest : public ::testing::Test {
  protected:
-  EveryCpu cpus_;
+  EveryBackend backends_;
 
   template <typename F>
   void for_each_case(const F& f) {
@@ -67,10 +67,11 @@ TEST_F(ActivationTest, ForwardIsTheFormula) {
     const HostMatrix x = random_matrix(dtype, s.rows, s.cols, 1, padding, 0, 3);
     const HostMatrix up = gated ? random_matrix(dtype, s.rows, s.cols, 2, padding) : HostMatrix();
     const auto expected = [&](int64_t r, int64_t c) { return act(kind, x.at(r, c)) * (gated ? up.at(r, c) : 1); };
-    cpus_.each(
-        [&](cpu::CpuBackend& backend) {
+    backends_.each(
+        [&](Backend& backend) {
           Outputs out = {HostMatrix(dtype, s.rows, s.cols, padding)};
-          backend.activation_forward({.x = x.view(), .up = up.view(), .y = out[0].mut(), .kind = kind}, cpus_.stream());
+          backend.activation_forward({.x = x.view(), .up = up.view(), .y = out[0].mut(), .kind = kind},
+                                     backends_.stream());
           return out;
         },
         [&](const Outputs& out) {
@@ -92,8 +93,8 @@ TEST_F(ActivationTest, BackwardIsTheFormulaInEveryMode) {
       const bool accumulate = mode == GradMode::kAccumulate;
       const HostMatrix& start = accumulate ? before : untouched;
       const auto old = [&](int64_t r, int64_t c) { return accumulate ? before.at(r, c) : 0.0; };
-      cpus_.each(
-          [&](cpu::CpuBackend& backend) {
+      backends_.each(
+          [&](Backend& backend) {
             Outputs out = {start, start};
             backend.activation_backward({.dy = dy.view(),
                                          .x = x.view(),
@@ -102,7 +103,7 @@ TEST_F(ActivationTest, BackwardIsTheFormulaInEveryMode) {
                                          .dup = gated ? out[1].mut() : MutView{},
                                          .mode = mode,
                                          .kind = kind},
-                                        cpus_.stream());
+                                        backends_.stream());
             return out;
           },
           [&](const Outputs& out) {
@@ -138,10 +139,10 @@ TEST_F(ActivationTest, SmoothKindsAreAccurateToAFewUlpEverywhere) {
   HostMatrix x(DType::kFloat32, 1, kPoints);
   for (int64_t i = 0; i < kPoints; ++i) x.set(i, -20.0 + static_cast<double>(i) * 1e-3);
   for (const Activation kind : {Activation::kGeluErf, Activation::kGeluTanh, Activation::kSilu}) {
-    cpus_.each(
-        [&](cpu::CpuBackend& backend) {
+    backends_.each(
+        [&](Backend& backend) {
           Outputs out = {HostMatrix(DType::kFloat32, 1, kPoints)};
-          backend.activation_forward({.x = x.view(), .up = {}, .y = out[0].mut(), .kind = kind}, cpus_.stream());
+          backend.activation_forward({.x = x.view(), .up = {}, .y = out[0].mut(), .kind = kind}, backends_.stream());
           return out;
         },
         [&](const Outputs& out) {
@@ -175,9 +176,11 @@ TEST_F(ActivationTest, ExtremeInputsStayFiniteAndNanShows) {
     for (const Activation kind : kServed) {
       HostMatrix y(dtype, 1, 8);
       HostMatrix dx(dtype, 1, 8);
-      cpus_.one().activation_forward({.x = x.view(), .up = {}, .y = y.mut(), .kind = kind}, cpus_.stream());
-      cpus_.one().activation_backward(
-          {.dy = dy.view(), .x = x.view(), .up = {}, .dx = dx.mut(), .dup = {}, .kind = kind}, cpus_.stream());
+      backends_.one().activation_forward({.x = x.view(), .up = {}, .y = y.mut(), .kind = kind}, backends_.stream());
+      backends_.finish();
+      backends_.one().activation_backward(
+          {.dy = dy.view(), .x = x.view(), .up = {}, .dx = dx.mut(), .dup = {}, .kind = kind}, backends_.stream());
+      backends_.finish();
       for (int64_t i = 0; i < 7; ++i) {
         const double v = x.at(i);
         EXPECT_DOUBLE_EQ(y.at(i), std::abs(v) > 1 ? std::max(v, 0.0) : rounded(dtype, act(kind, v))) << v;
@@ -196,16 +199,19 @@ TEST_F(ActivationTest, BackwardIsTheDerivativeOfForward) {
     const HostMatrix dy = random_matrix(DType::kFloat64, 3, 7, 3);
     HostMatrix dx(DType::kFloat64, 3, 7);
     HostMatrix dup(DType::kFloat64, 3, 7);
-    cpus_.one().activation_backward(
+    backends_.one().activation_backward(
         {.dy = dy.view(), .x = x.view(), .up = up.view(), .dx = dx.mut(), .dup = dup.mut(), .kind = kind},
-        cpus_.stream());
+        backends_.stream());
+    backends_.finish();
     const auto difference = [&](HostMatrix& m, int64_t i) {
       double sums[2];
       const double value = m.at(i);
       for (const int side : {0, 1}) {
         m.set(i, value + (side == 0 ? kStep : -kStep));
         HostMatrix y(DType::kFloat64, 3, 7);
-        cpus_.one().activation_forward({.x = x.view(), .up = up.view(), .y = y.mut(), .kind = kind}, cpus_.stream());
+        backends_.one().activation_forward({.x = x.view(), .up = up.view(), .y = y.mut(), .kind = kind},
+                                           backends_.stream());
+        backends_.finish();
         sums[side] = 0;
         for (int64_t j = 0; j < 21; ++j) sums[side] += dy.at(j) * y.at(j);
       }
@@ -225,22 +231,23 @@ TEST_F(ActivationTest, UnservedFieldsAreNamed) {
   const auto text = [&](Activation kind, double clamp, double offset) -> std::string {
     std::string both;
     try {
-      cpus_.one().activation_forward(
+      backends_.one().activation_forward(
           {.x = x.view(), .up = {}, .y = y.mut(), .kind = kind, .clamp = clamp, .linear_offset = offset},
-          cpus_.stream());
+          backends_.stream());
+      backends_.finish();
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ExitCode::kInput);
       both = e.what();
     }
-    EXPECT_THROW(cpus_.one().activation_backward({.dy = x.view(),
-                                                  .x = x.view(),
-                                                  .up = {},
-                                                  .dx = y.mut(),
-                                                  .dup = {},
-                                                  .kind = kind,
-                                                  .clamp = clamp,
-                                                  .linear_offset = offset},
-                                                 cpus_.stream()),
+    EXPECT_THROW(backends_.one().activation_backward({.dy = x.view(),
+                                                      .x = x.view(),
+                                                      .up = {},
+                                                      .dx = y.mut(),
+                                                      .dup = {},
+                                                      .kind = kind,
+                                                      .clamp = clamp,
+                                                      .linear_offset = offset},
+                                                     backends_.stream()),
                  Error);
     return both;
   };

@@ -1,0 +1,32 @@
+#include <cstdlib>
+
+#include "core/base/strings.h"
+#include "kernels/cpu/cpu_info.h"
+#include "kernels/make_backend.h"
+#include "tests/support/every_backend.h"
+#include "tests/support/test_memory.h"
+
+namespace ashlar::test {
+
+// The CPU backend with every instruction set that this machine has, on one and on two threads. Sums of all that have
+// fused multiply-add are the same bits; the bf16 dot product changes matrix products only.
+std::vector<BackendUnderTest> backends_under_test() {
+  std::vector<BackendUnderTest> all;
+  for (const std::string isa : {"avx512", "avx2", "baseline", "avx512_bf16"}) {
+    if (cpu::name_of(cpu::detect_cpu(isa).isa) != isa) continue;
+    for (const int threads : {1, 2}) {
+      all.push_back({.name = str_cat(isa, "_", threads, "threads"),
+                     .bits = isa == "baseline" ? "without fused multiply-add" : "with fused multiply-add",
+                     .products_only = isa == "avx512_bf16",
+                     .make = [=] { return kernels::make_backend({.threads = threads, .max_isa = isa}); }});
+    }
+  }
+  return all;
+}
+
+void* allocate_test_memory(int64_t bytes) {
+  return std::aligned_alloc(256, static_cast<size_t>((bytes + 255) / 256 * 256));
+}
+void release_test_memory(void* block, int64_t /*bytes*/) { std::free(block); }
+
+}  // namespace ashlar::test

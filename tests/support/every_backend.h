@@ -1,0 +1,98 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/backend/backend.h"
+#include "tests/support/kernel_grid.h"
+
+namespace ashlar::test {
+
+using Outputs = std::vector<HostMatrix>;
+
+/// One backend that the suites of kernels run on.
+struct BackendUnderTest {
+  std::string name;            ///< letters, digits and underscores
+  std::string bits;            ///< backends with the same text here must give the same bits
+  bool products_only = false;  ///< differs from others in matrix products alone
+  std::function<std::unique_ptr<Backend>()> make;
+};
+inline void PrintTo(const BackendUnderTest& b, std::ostream* out) { *out << b.name; }
+
+/// Defined once in each executable that links the suites. The first is the one that cases take which need just one.
+std::vector<BackendUnderTest> backends_under_test();
+
+/// All of them.
+class EveryBackend {
+ public:
+  EveryBackend() {
+    for (const BackendUnderTest& under_test : backends_under_test()) {
+      if (under_test.products_only) continue;
+      std::unique_ptr<Backend> backend = under_test.make();
+      std::unique_ptr<Stream> stream = backend->make_stream();
+      cases_.push_back({under_test.name, under_test.bits, std::move(backend), std::move(stream)});
+    }
+  }
+
+  /// The first one.
+  Backend& one() { return use(0); }
+  /// Of the backend in use.
+  Stream& stream() { return *cases_[used_].stream; }
+  /// Until results can be read.
+  void finish() { stream().synchronize(); }
+
+  /// `run` on each backend, `verify` on what it returns. Backends of one kind must give the same bits; `verify` is
+  /// called once for results of the same bits.
+  template <typename Run, typename Verify>
+  void each(const Run& run, const Verify& verify) {
+    std::vector<Outputs> results;
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      SCOPED_TRACE(cases_[i].name);
+      results.push_back(run(use(i)));
+      finish();
+      size_t reference = 0;
+      while (cases_[reference].bits != cases_[i].bits) ++reference;
+      const bool same = results[i] == results[reference];
+      EXPECT_TRUE(same) << cases_[i].name << " and " << cases_[reference].name << " differ in their bits";
+      if (same && i != reference) continue;
+      for (const HostMatrix& m : results.back()) EXPECT_TRUE(m.padding_untouched());
+      verify(results.back());
+    }
+  }
+
+ private:
+  struct Case {
+    std::string name, bits;
+    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Stream> stream;
+  };
+
+  Backend& use(size_t i) {
+    used_ = i;
+    return *cases_[i].backend;
+  }
+
+  std::vector<Case> cases_;
+  size_t used_ = 0;
+};
+
+/// expected is a function of the element; the error allowed is tolerance(dtype, length, magnitude(r, c)).
+template <typename Expected, typename Magnitude>
+void expect_near(const HostMatrix& got, int64_t length, const Expected& expected, const Magnitude& magnitude,
+                 const char* name) {
+  for (int64_t r = 0; r < got.rows(); ++r) {
+    for (int64_t c = 0; c < got.cols(); ++c) {
+      const double allowed = tolerance(got.dtype(), length, magnitude(r, c));
+      ASSERT_NEAR(got.at(r, c), expected(r, c), allowed)
+          << name << "[" << r << ", " << c << "] " << name_of(got.dtype()) << " of [" << got.rows() << ", "
+          << got.cols() << "]";
+    }
+  }
+}
+
+}  // namespace ashlar::test
