@@ -74,8 +74,10 @@ void resolve_positions(Resolver& r, ModelConfig& m) {
 
 }  // namespace
 
-double attention_scale(const std::string& rule, const ModelConfig& m) {
+double value_of_rule(const std::string& rule, const ModelConfig& m) {
   const auto head_dim = static_cast<double>(m.head_dim);
+  if (rule == "sqrt(d_model)") return std::sqrt(static_cast<double>(m.d_model));
+  if (rule == "d_model^-0.5") return 1.0 / std::sqrt(static_cast<double>(m.d_model));
   if (rule == "1/head_dim") return 1.0 / head_dim;
   if (rule == "(d_model/n_heads)^-0.5")
     return 1.0 / std::sqrt(static_cast<double>(m.d_model) / static_cast<double>(m.n_heads));
@@ -84,11 +86,13 @@ double attention_scale(const std::string& rule, const ModelConfig& m) {
 
 namespace {
 
-void resolve_attention_scale(Resolver& r, ModelConfig& m) {
-  if (std::holds_alternative<double>(r.value_of("attn.scale"))) return;
-  const std::string rule = r.word("attn.scale");
-  m.attn_scale = attention_scale(rule, m);
-  r.record("attn.scale", m.attn_scale, {"model.head_dim", "model.d_model", "model.n_heads"}, rule);
+void resolve_factors(Resolver& r, const ModelConfig& m) {
+  for (const char* key : {"attn.scale", "embed.scale", "head.logit_scale"}) {
+    const std::string rule = r.word(key);
+    if (rule.empty()) continue;  // a number
+    r.set(key, value_of_rule(rule, m));
+    r.record(key, value_of_rule(rule, m), {"model.head_dim", "model.d_model", "model.n_heads"}, rule);
+  }
 }
 
 void resolve_init(Resolver& r, ModelConfig& m) {
@@ -116,7 +120,7 @@ void resolve_model(Resolver& r) {
   ModelConfig& m = r.config().model;
   resolve_sizes(r, m);
   resolve_positions(r, m);
-  resolve_attention_scale(r, m);
+  resolve_factors(r, m);
   resolve_init(r, m);
   for (std::string& error : model::constraint_errors(m))
     if (constraint_is_sound(r, error.substr(0, error.find(' ')))) r.error(error);

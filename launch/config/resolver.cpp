@@ -51,7 +51,7 @@ void Resolver::derive(std::string_view key, const Value& value, std::initializer
                       std::string_view rule) {
   if (given(key)) return;
   record(key, value, from, rule);
-  schema()[key_index(key)].member.set(config_, value);
+  set(key, value);
 }
 
 void Resolver::not_applicable(const KeySpec& spec) {

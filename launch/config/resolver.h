@@ -44,6 +44,7 @@ class Resolver {
   /// Gives a derived key that nobody gave its value, recorded with its rule; unsound when a dependency is.
   void derive(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
               std::string_view rule);
+  void set(std::string_view key, const Value& value) { schema()[key_index(key)].member.set(config_, value); }
   void record(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
               std::string_view rule);
 
@@ -75,7 +76,7 @@ class Resolver {
 
 void resolve_model(Resolver& r);
 
-/// The value of attn.scale for a rule of its words, e.g. `head_dim^-0.5`.
-double attention_scale(const std::string& rule, const model::ModelConfig& m);
+/// The number that a word stands for: `head_dim^-0.5`, `sqrt(d_model)`, ...
+double value_of_rule(const std::string& rule, const model::ModelConfig& m);
 
 }  // namespace ashlar::config

@@ -37,7 +37,11 @@ constexpr Condition kDecays = {
     "schedule.kind is linear, cosine or wsd",
     [](const RunConfig& c) { return c.schedule.kind != LrKind::kConstant && c.schedule.kind != LrKind::kInvSqrt; },
     "schedule.kind"};
-// false may always stand; true asks for the mask and for positions.
+// false may always stand in the last two; true asks for a gain, for the mask and for positions.
+constexpr Condition kHasGain = {
+    "norm.affine is scale or scale_bias",
+    [](const RunConfig& c) { return !c.model.norm.unit_offset || c.model.norm.affine != model::NormAffine::kNone; },
+    "norm.affine"};
 constexpr Condition kRestarts = {"data.document_mask = true and pos.type is learned or rope",
                                  [](const RunConfig& c) {
                                    return !c.data.restart_positions ||
@@ -173,7 +177,8 @@ constexpr KeySpec kSchema[] = {
     {.section = "norm", .key = "affine", .member = MEMBER(model.norm.affine),
      .type = kWord, .fallback = "scale",
      .fixed = true, .doc = "Learned gain, gain and bias, or neither."},
-    {.section = "norm", .key = "unit_offset", .type = kBool, .fallback = "false", .served = kOnly, .fixed = true,
+    {.section = "norm", .key = "unit_offset", .member = MEMBER(model.norm.unit_offset),
+     .type = kBool, .fallback = "false", .when = kHasGain, .fixed = true,
      .doc = "Multiply by 1 + g with g starting at 0 (Gemma, Nemotron)."},
     {.section = "norm", .key = "eps", .member = MEMBER(model.norm.eps),
      .type = kNumber, .fallback = "1e-5", .low = 0, .high = 1, .low_open = true,
@@ -182,7 +187,7 @@ constexpr KeySpec kSchema[] = {
      .unserved = "post|sandwich|output", .fixed = true,
      .doc = "Where the norm of a branch stands: before it, after the addition, both sides, or on its output."},
     {.section = "norm", .key = "final", .member = MEMBER(model.norm.final),
-     .type = kBool, .fallback = "true", .served = kOnly, .fixed = true,
+     .type = kBool, .fallback = "true", .fixed = true,
      .doc = "A norm between the last block and the head."},
     {.section = "norm", .key = "embed", .type = kBool, .fallback = "false", .served = kOnly, .fixed = true,
      .doc = "A norm right after the embedding (BLOOM)."},
@@ -326,14 +331,16 @@ constexpr KeySpec kSchema[] = {
      .unit = "probability", .fixed = true, .doc = "On the output of each branch before it is added."},
 
     // ---- embed, head, loss
-    {.section = "embed", .key = "scale", .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6,
-     .low_open = true, .words = "sqrt(d_model)", .served = kOnly, .fixed = true,
-     .doc = "Factor on the embedding (Gemma)."},
+    {.section = "embed", .key = "scale", .member = MEMBER(model.embed_scale),
+     .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6,
+     .low_open = true, .words = "sqrt(d_model)", .fixed = true,
+     .doc = "Factor on the token embedding, before learned positions are added (Gemma)."},
     {.section = "head", .key = "tie", .member = MEMBER(model.tied),
      .type = kBool, .fallback = "false", .fixed = true,
      .doc = "The head reads the embedding table."},
-    {.section = "head", .key = "logit_scale", .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6,
-     .low_open = true, .words = "d_model^-0.5", .served = kOnly, .fixed = true,
+    {.section = "head", .key = "logit_scale", .member = MEMBER(model.logit_scale),
+     .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6,
+     .low_open = true, .words = "d_model^-0.5", .fixed = true,
      .doc = "Factor on the logits (Cohere)."},
     {.section = "head", .key = "softcap", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
      .low_open = true, .words = "none", .served = kOnly, .fixed = true,

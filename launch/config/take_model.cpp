@@ -32,8 +32,8 @@ class Taker {
     std::optional<Value>& given = raw_.given[key_index(spec.name())];
     if (given) {
       Value meant = *given;
-      if (const auto* rule = std::get_if<std::string>(&meant); rule != nullptr && spec.name() == "attn.scale")
-        meant = attention_scale(*rule, stored_);
+      if (const auto* rule = std::get_if<std::string>(&meant); rule != nullptr && spec.type == KeyType::kNumberOrWord)
+        meant = value_of_rule(*rule, stored_);
       if (differing_ == Differing::kStays || same_value(meant, stored) || is_allowed(spec.name())) return;
       refuse(spec.name(), value_text(*given), stored);
       given = stored;  // so that what follows from it is not wrong as well

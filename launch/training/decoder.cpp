@@ -33,6 +33,7 @@ std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Te
     ctx.backend.copy_to_host(logits.view(), narrow.data(), ctx.stream);
     out.assign(narrow.begin(), narrow.end());
   }
+  for (double& logit : out) logit *= stage.config().logit_scale;
   return out;
 }
 

@@ -45,7 +45,8 @@ struct NormConfig {
   NormType type = NormType::kRmsNorm;
   NormAffine affine = NormAffine::kScale;
   double eps = 1e-5;
-  bool final = true;  ///< a norm between the last block and the head
+  bool final = true;         ///< a norm between the last block and the head
+  bool unit_offset = false;  ///< gains multiply as 1 + g, and begin at 0
   bool operator==(const NormConfig&) const = default;
 };
 
@@ -123,7 +124,9 @@ struct ModelConfig {
   RopeConfig rope;
   double attn_scale = 0.0;  ///< factor on q.k, usually head_dim^-0.5
   DropoutConfig dropout;
-  bool tied = false;  ///< the head reads the embedding table
+  double embed_scale = 1.0;  ///< factor on the token embedding, before positions are added
+  bool tied = false;         ///< the head reads the embedding table
+  double logit_scale = 1.0;
   LossConfig loss;
   InitConfig init;
 

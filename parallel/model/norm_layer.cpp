@@ -21,9 +21,11 @@ nn::Parameter* vector_parameter(nn::ParameterStore& store, const std::string& na
 
 NormLayer::NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config,
                      const tensor::TensorParallel& tp)
-    : options_{.type = config.norm.type, .eps = config.norm.eps} {
+    : options_{.type = config.norm.type, .eps = config.norm.eps, .unit_offset = config.norm.unit_offset} {
   if (config.norm.affine == NormAffine::kNone) return;
-  gamma_ = vector_parameter(store, name + ".weight", config.d_model, {.value = 1, .rule = "1"}, tp);
+  const nn::InitRule identity =
+      config.norm.unit_offset ? nn::InitRule{.rule = "0"} : nn::InitRule{.value = 1, .rule = "1"};
+  gamma_ = vector_parameter(store, name + ".weight", config.d_model, identity, tp);
   if (config.norm.affine == NormAffine::kScaleBias)
     beta_ = vector_parameter(store, name + ".bias", config.d_model, {.rule = "0"}, tp);
 }

@@ -85,6 +85,7 @@ Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorPa
                                   {.N = batch.rows(),
                                    .tokens = {.ids = batch.ids, .order = batch.order},
                                    .positions = {.ids = batch.positions, .order = batch.position_order},
+                                   .scale = config_.embed_scale,
                                    .first_id = slices_.vocab.begin},
                                   tokens_->weight, positions_ == nullptr ? nullptr : &positions_->weight);
   return tensor::exit(ctx, part, tp);
@@ -126,6 +127,7 @@ void Stage::loss(const Ctx& ctx, const Var& x, const BatchView& batch, const Mut
                                    .vocab = config_.vocab_size,
                                    .vocab_begin = slices_.vocab.begin,
                                    .reduction = tp_.size() == 1 ? nullptr : &reduction,
+                                   .logit_scale = config_.logit_scale,
                                    .z_coef = config_.loss.z_coef},
                                   stats);
 }

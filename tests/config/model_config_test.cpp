@@ -161,7 +161,9 @@ TEST(Constraints, EachIsNamed) {
   expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 130; });
   expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 512; });
   expect("norm.eps", [](ModelConfig& c) { c.norm.eps = 0; });
-  expect("norm.final", [](ModelConfig& c) { c.norm.final = false; });
+  expect("norm.unit_offset", [](ModelConfig& c) { c.norm = {.affine = NormAffine::kNone, .unit_offset = true}; });
+  expect("embed.scale", [](ModelConfig& c) { c.embed_scale = 0; });
+  expect("head.logit_scale", [](ModelConfig& c) { c.logit_scale = 0; });
   expect("ffn.act", [](ModelConfig& c) { c.ffn.act = Activation::kRelu2; });
   expect("block.parallel_norms", [](ModelConfig& c) { c.block.parallel_norms = 2; });
   expect("pos.max_positions", [](ModelConfig& c) { c.pos.type = PosType::kLearned; });

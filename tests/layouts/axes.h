@@ -19,6 +19,7 @@ struct Axes {
   NormType norm = NormType::kRmsNorm;
   bool documents = false;
   Recompute recompute = Recompute::kNone;
+  bool factors = false;  ///< gains as 1 + g, no final norm, factors on embedding and logits
   int64_t vocab_size = 37;
 };
 
@@ -45,7 +46,8 @@ inline const Axes kAxes[] = {
      .n_kv_heads = 2,
      .biases = true,
      .norm = NormType::kLayerNorm,
-     .recompute = Recompute::kSelective},
+     .recompute = Recompute::kSelective,
+     .factors = true},
     {.name = "HeavyHead", .biases = true, .vocab_size = 2401},  // as costly as layers: the last stage has it alone
 };
 
@@ -69,6 +71,12 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.attn_scale = 0.5;
   if (a.dropout) c.dropout = {.embed = 0.1, .attn = 0.2, .resid = 0.1};
   c.tied = a.tied;
+  if (a.factors) {
+    c.norm.unit_offset = true;
+    c.norm.final = false;
+    c.embed_scale = 4;
+    c.logit_scale = 0.5;
+  }
   c.loss.z_coef = 1e-3;
   c.init = {.scheme = model::InitScheme::kNormal, .std = 0.1, .residual_scale = 1};
   return c;

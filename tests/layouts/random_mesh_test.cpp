@@ -127,6 +127,12 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   c.lr = 1e-3;
   c.clip = draw.of({0.3, 0.9});
   c.further_steps = 3;
+  if (draw.once_in(4)) {
+    c.config.norm.final = false;
+    c.config.norm.unit_offset = c.config.norm.affine != model::NormAffine::kNone;
+    c.config.embed_scale = 2;
+    c.config.logit_scale = 0.5;
+  }
   return c;
 }
 

@@ -74,6 +74,15 @@ const Axis kAxes[] = {
        c.ffn = {Activation::kSilu, false};
        c.norm.final = false;
      }},
+    {"UnitOffsetAndScales",
+     [](ModelConfig& c) {
+       c.norm.unit_offset = true;
+       c.norm.affine = model::NormAffine::kScaleBias;
+       c.pos = {model::PosType::kLearned, 16};
+       c.embed_scale = 3;
+       c.tied = true;
+       c.logit_scale = 0.5;
+     }},
     {"Dropout",
      [](ModelConfig& c) {
        c.dropout = {.embed = 0.2, .attn = 0.3, .resid = 0.25};

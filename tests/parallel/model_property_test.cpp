@@ -66,6 +66,33 @@ TEST(ModelProperty, HalfAndInterleavedDifferByARowPermutation) {
   EXPECT_LT(worst_difference(half.logits(), interleaved.logits()), 1e-12);
 }
 
+TEST(ModelProperty, FactorsAndOffsetsAreThoseOfTheWeights) {
+  ModelConfig c = tiny_config();
+  c.pos = {model::PosType::kLearned, 16};
+  c.norm.unit_offset = true;
+  c.embed_scale = 3;
+  c.logit_scale = 0.5;
+  TinyModel with(c, DType::kFloat64, 2, 9);
+  EXPECT_EQ(with.values("norm_final.weight"), std::vector<double>(c.d_model, 0.0)) << "1 + g begins at 1";
+  with.set("norm_final.weight", std::vector<double>(c.d_model, 0.25));
+
+  ModelConfig without = c;
+  without.norm.unit_offset = false;
+  without.embed_scale = without.logit_scale = 1;
+  TinyModel same(without, DType::kFloat64, 2, 9);
+  copy_weights(with, same);
+  const auto change = [&](const std::string& name, double factor, double offset) {
+    std::vector<double> w = with.values(name);
+    for (double& v : w) v = v * factor + offset;
+    same.set(name, w);
+  };
+  change("embed.tokens.weight", 3, 0);
+  change("head.weight", 0.5, 0);
+  for (const auto& ref : with.store().sharded_tensors())
+    if (ref.tensor->role == nn::Role::kNorm) change(ref.tensor->name, 1, 1);
+  EXPECT_NEAR(with.loss(with.ctx()), same.loss(same.ctx()), 1e-12);
+}
+
 TEST(ModelProperty, LayerNormIsRmsNormOnZeroMeanRows) {
   TinyModel m(tiny_config(), DType::kFloat64, 1, 1);
   const Ctx ctx = m.ctx();
