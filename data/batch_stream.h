@@ -58,7 +58,7 @@ class TrainStream final : public BatchSource {
   int64_t max_resident_bytes() const;
 
  private:
-  /// The windows of one chunk as one run of n*T + 1 tokens, so a window is never put together from two places.
+  /// The windows of one chunk as one run of n*T + 1 tokens, so a window is never assembled from two places.
   using Run = std::vector<int32_t>;
   struct Group {
     int64_t epoch = -1, group = -1;

@@ -11,7 +11,7 @@ namespace ashlar::data {
 
 /// What a build may do with the files of its output folder: it deletes and overwrites those that a journal of ours
 /// names, or a manifest of ours whose shards they are, and refuses a folder with others of such names before it touches
-/// anything. The destructor leaves no copy of standard input, and no journal of a build that has nothing to go on from.
+/// anything. The destructor leaves no copy of standard input, and no journal of a build that nothing can continue from.
 class BuildClaim {
  public:
   explicit BuildClaim(const OutputFolder& folder);

@@ -125,14 +125,14 @@ void BuildJournal::name_shards(Part part, int64_t count) {
 }
 
 std::vector<BuildJournal::Entry> BuildJournal::finished_shards() const {
-  std::vector<Entry> sound;
+  std::vector<Entry> valid;
   for (const Entry& entry : entries_) {
     const std::string path = join(directory_, entry.info.file);
     if (!fs::exists(path)) continue;
     const io::FileSum sum = io::sum_file(path);
-    if (sum.bytes == entry.info.bytes && sum.crc32 == entry.info.crc32) sound.push_back(entry);
+    if (sum.bytes == entry.info.bytes && sum.crc32 == entry.info.crc32) valid.push_back(entry);
   }
-  return sound;
+  return valid;
 }
 
 void BuildJournal::add(const Entry& entry) {

@@ -41,11 +41,11 @@ struct BuildReport {
 
 /// Makes a dataset of text: counts (and learns a vocabulary) in parallel, plans, then encodes in parallel and writes in
 /// order, in one pass with memory for one block a thread. Killed at any moment and run again with the same arguments it
-/// goes on, and ends with the same bytes; the manifest comes last. Standard input is first copied into the folder. The
-/// text itself is compared, by digests of its blocks: a build goes on only from the same bytes, and a finished dataset
-/// is complete only for them. Deletes and overwrites nothing that a journal or a manifest of ours does not name.
-/// Throws input errors (bad input, with file, line and byte offset; a folder that holds another dataset) and resource
-/// errors (disk full).
+/// continues, and ends with the same bytes; the manifest comes last. Standard input is first copied into the folder.
+/// The text itself is compared, by digests of its blocks: a build continues only from the same bytes, and a finished
+/// dataset is complete only for them. Deletes and overwrites nothing that a journal or a manifest of ours does not
+/// name. Throws input errors (bad input, with file, line and byte offset; a folder that holds another dataset) and
+/// resource errors (disk full).
 BuildReport build_dataset(const BuildOptions& options);
 
 }  // namespace ashlar::data

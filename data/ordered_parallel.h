@@ -34,7 +34,7 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
       turn_changed.wait(lock, [&] { return turn == i || failure != nullptr; });
       if (failure != nullptr) return;
       if (error == nullptr) {
-        // The turn is the lock: others go on producing meanwhile.
+        // The turn is the lock: others keep producing meanwhile.
         lock.unlock();
         try {
           consume(i, std::move(result));

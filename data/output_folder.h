@@ -8,7 +8,7 @@ namespace ashlar::data {
 
 /// The folder a build writes to: made with its parents if need be, and locked, one build a folder at a time. The
 /// destructor removes those folders that this object made and nothing is in: a build that fails early leaves no trace,
-/// one that can go on keeps its plan, journal and shards.
+/// one that can be continued keeps its plan, journal and shards.
 class OutputFolder {
  public:
   /// Throws an input error when another build holds the folder, system errors when it cannot be made or written.

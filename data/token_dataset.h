@@ -30,7 +30,7 @@ class TokenDataset {
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return *manifest_; }
   Fingerprint fingerprint() const { return fingerprint_of(*manifest_); }
-  /// One line each of what its user should know and cannot mend by reading: that it is of the old form.
+  /// One line each of what its user should know and cannot fix by reading: that it is of the old form.
   std::vector<std::string> remarks() const;
   /// Another reader of the same dataset, for another thread, with the manifest shared.
   std::unique_ptr<TokenDataset> reopened() const;

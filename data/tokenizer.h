@@ -50,7 +50,7 @@ struct TextError {
   std::string reason;  ///< "invalid UTF-8 byte 0xff", ...
 };
 
-/// How a kind of tokenizer meets the corpus before it encodes it: counts tokens, and learns its vocabulary if it has
+/// How a kind of tokenizer sees the corpus before it encodes it: counts tokens, and learns its vocabulary if it has
 /// one to learn. One object per thread, merged at the end; the result does not depend on the order.
 class CorpusScan {
  public:

@@ -197,7 +197,7 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
   session.watch = watch::watch_ranks(
       bootstrap.control(), signals,
       {.after_seconds = found.asks_for_signals ? 60.0 : 0, .starting = true, .continues = found.asks_for_signals});
-  if (!found.asks_for_signals) session.watch->board().step(watch::kNoSteps);
+  if (!found.asks_for_signals) session.watch->flight_recorder().step(watch::kNoSteps);
   return watch::naming_the_lost(*session.watch, [&] {
     if (found.by_all_ranks) return run_with_advice(found, rest);
     comm::ControlPlane& ranks = bootstrap.control();

@@ -25,7 +25,7 @@ constexpr const char* kHelp = R"(ashlar data: make, look at and check token data
 
   ashlar data build INPUT... --out DIR [options]
       INPUT: text files (one document each), folders (all files below, sorted), JSONL files (.jsonl, .ndjson: one document
-      a line), or - for standard input. Killed and run again with the same arguments it goes on where it was, if the text
+      a line), or - for standard input. Killed and run again with the same arguments it continues where it was, if the text
       is the same to the byte. Files in DIR that no build of ours made are never deleted or overwritten.
       --out DIR            folder of the dataset (required)
       --tokenizer KIND     bytes (default) or characters
@@ -275,7 +275,7 @@ int run_verify(std::span<const std::string> args, std::ostream& out, std::ostrea
     err << directory << ": damaged, " << report.damage.size() << " places named above" << std::endl;
     return static_cast<int>(ExitCode::kDamagedData);
   }
-  out << directory << ": sound; " << report.files << " files, " << size_text(report.bytes) << ", " << report.chunks
+  out << directory << ": valid; " << report.files << " files, " << size_text(report.bytes) << ", " << report.chunks
       << " chunks match their checksums\n";
   return 0;
 }

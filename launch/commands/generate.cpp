@@ -25,7 +25,7 @@ const char* const kGenerateHelp =
     "  --top-k K           draw from the K likeliest (default 0: all)\n"
     "  --top-p P           draw from the fewest that reach probability P (default 1)\n"
     "  --seed N            of the draw (default 0): same seed, same text\n"
-    "  --through-documents go on after an end-of-document token\n"
+    "  --through-documents continue after an end-of-document token\n"
     "  --no-cache          run the whole text again for every token; slow, same tokens\n"
     "  --dtype T           bf16, fp32 or fp64 (default: as trained)\n"
     "  --threads N         of each rank (default: the cores of its machine / the ranks there)\n"

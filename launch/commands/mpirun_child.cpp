@@ -64,7 +64,7 @@ std::optional<int64_t> killed_rank(std::string_view paragraph) {
   return number_after(paragraph, "noticed that process rank ");
 }
 
-/// The rank of which another says that it is lost (PeerWatch::leave).
+/// The rank of which another says that it is lost (Watchdog::leave).
 std::optional<int64_t> lost_rank(std::string_view line) {
   if (line.find("; the job ends here: ") == std::string_view::npos) return std::nullopt;
   return number_after(line, "ashlar: [rank ");
@@ -181,7 +181,7 @@ class Signals {
   int ending_ = 0;
 };
 
-/// Standard output of the child, on its way to ours. What cannot be written is dropped: the job goes on.
+/// Standard output of the child, on its way to ours. What cannot be written is dropped: the job continues.
 class Passage {
  public:
   explicit Passage(bool warns) : warns_(warns) {}

@@ -36,7 +36,7 @@ struct Hosts {
   int64_t slots = 0;
 };
 
-Hosts spread(const std::string& hosts, int64_t ranks) {
+Hosts distribute(const std::string& hosts, int64_t ranks) {
   std::vector<std::string> names;
   std::istringstream stream(hosts);
   for (std::string name; std::getline(stream, name, ',');) names.push_back(name);
@@ -100,7 +100,7 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
   }
 
   const bool new_names = major >= 5;
-  const Hosts hosts = spread(wanted.hosts, wanted.ranks);
+  const Hosts hosts = distribute(wanted.hosts, wanted.ranks);
   const int64_t slots = !wanted.hosts.empty()      ? hosts.slots
                         : !wanted.hostfile.empty() ? hostfile_slots(wanted.hostfile_text, here.cores)
                         : here.allocated           ? wanted.ranks

@@ -22,7 +22,7 @@ struct Session {
 
 /// What this rank is at, for others to say should it be lost.
 inline void enter(Session& session, watch::Phase phase, int64_t number = -1) {
-  if (session.watch) session.watch->board().enter(phase, number);
+  if (session.watch) session.watch->flight_recorder().enter(phase, number);
 }
 
 }  // namespace ashlar::launch

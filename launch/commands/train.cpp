@@ -123,7 +123,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
                           .starting = true,
                           .stall_seconds = run.stall_after,
                           .stop = run.hang_action == config::HangAction::kStop};
-  session.watch->peers().watch_hangs(hang);
+  session.watch->watchdog().watch_hangs(hang);
   training::Trainer trainer({.resolved = resolved,
                              .datasets = std::move(datasets),
                              .bootstrap = bootstrap,
@@ -134,7 +134,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
                              .restart = restart});
   hang.after_seconds = run.hang_after;
   hang.starting = false;
-  session.watch->peers().watch_hangs(hang);
+  session.watch->watchdog().watch_hangs(hang);
   return static_cast<int>(trainer.run());
 }
 

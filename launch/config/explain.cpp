@@ -14,11 +14,11 @@ std::string joined(const char* words) {
   return text;
 }
 
-/// What is known but not served, or nothing.
+/// What is known but not supported, or nothing.
 std::string refusal(const KeySpec& s) {
-  if (s.served == Served::kNo) return "this key is not served by this version";
-  if (s.served == Served::kDefaultOnly) return "other values are not served by this version";
-  if (*s.unserved != 0) return str_cat("not served by this version: ", joined(s.unserved));
+  if (s.supported == Supported::kNo) return "this key is not supported by this version";
+  if (s.supported == Supported::kDefaultOnly) return "other values are not supported by this version";
+  if (*s.unsupported != 0) return str_cat("not supported by this version: ", joined(s.unsupported));
   return "";
 }
 

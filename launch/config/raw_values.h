@@ -34,7 +34,7 @@ std::string value_text(const Value& value);
 /// `section.key = got: expected ...; e.g. ...` with the place (`x.toml:3`, `command line`) at the end.
 std::string value_error(const KeySpec& spec, std::string_view got, std::string_view place);
 
-/// Range, words and served values of a value of the right type; an error text when something is wrong.
+/// Range, words and supported values of a value of the right type; an error text when something is wrong.
 std::optional<std::string> check_value(const KeySpec& spec, const Value& value, std::string_view place);
 
 /// Every applicable key of a resolved config with its value, in schema order.

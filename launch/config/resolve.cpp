@@ -14,7 +14,7 @@ namespace {
 void resolve_run(Resolver& r) {
   const RunSection& run = r.config().run;
   r.derive("run.dir", r.raw().run_dir(), {}, "runs/ and the name of the config file");
-  if (r.sound({"run.dir"}) && !r.given("run.dir")) {
+  if (r.valid({"run.dir"}) && !r.given("run.dir")) {
     if (auto error = check_value(schema()[key_index("run.dir")], run.dir, "derived from the file's name"))
       r.error(*error);
   }
@@ -36,13 +36,13 @@ void resolve_mesh(Resolver& r) {
     if (ranks % size == 0) return;
     r.error(key, " = ", size, ": expected a divisor of the number of ranks, ", ranks, "; set it to 1 or start with ",
             "another mpirun -np");
-    r.mark_unsound(key);
+    r.mark_invalid(key);
     divide = false;
   };
   check_divisor("mesh.tensor", mesh.tensor);
   check_divisor("mesh.pipeline", mesh.pipeline);
   check_divisor("mesh.data", mesh.data);
-  if (divide && r.sound({"mesh.tensor", "mesh.pipeline", "mesh.data"}) &&
+  if (divide && r.valid({"mesh.tensor", "mesh.pipeline", "mesh.data"}) &&
       mesh.tensor * mesh.pipeline * mesh.data != ranks)
     r.error("mesh.data = ", mesh.data, ": expected mesh.tensor * mesh.pipeline * mesh.data = ", mesh.tensor, " * ",
             mesh.pipeline, " * ", mesh.data, " to be the number of ranks, ", ranks, "; change one of them");
@@ -51,20 +51,20 @@ void resolve_mesh(Resolver& r) {
 void resolve_train(Resolver& r) {
   const TrainSection& t = r.config().train;
   const MeshSection& mesh = r.config().mesh;
-  const bool sound = r.sound({"train.global_batch", "mesh.data", "train.micro_batch"});
+  const bool valid = r.valid({"train.global_batch", "mesh.data", "train.micro_batch"});
   const bool divides = t.global_batch % mesh.data == 0;
-  if (sound && !divides)
+  if (valid && !divides)
     r.error("train.global_batch = ", t.global_batch, ": expected a multiple of mesh.data = ", mesh.data,
             "; every replica takes the same number of sequences");
   if (r.given("train.micro_batch") || t.global_batch > 0) {
     r.derive("train.micro_batch", std::max<int64_t>(1, t.global_batch / mesh.data), {"train.global_batch", "mesh.data"},
              "train.global_batch / mesh.data");
-    if (sound && divides && t.global_batch > 0 && t.global_batch % (t.micro_batch * mesh.data) != 0)
+    if (valid && divides && t.global_batch > 0 && t.global_batch % (t.micro_batch * mesh.data) != 0)
       r.error("train.micro_batch = ", t.micro_batch, ": expected train.global_batch = ", t.global_batch,
               " to be a multiple of micro_batch * mesh.data = ", t.micro_batch * mesh.data, "; change one of them");
   }
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
-  if (r.sound({"train.micro_batch", "train.sequence_length"}) && t.sequence_length > 0 &&
+  if (r.valid({"train.micro_batch", "train.sequence_length"}) && t.sequence_length > 0 &&
       t.micro_batch > kMostRows / t.sequence_length)
     r.error("train.micro_batch = ", t.micro_batch, ": expected micro_batch * sequence_length of at most ", kMostRows,
             " tokens; make it smaller, the rest of the batch is accumulated");
@@ -74,16 +74,16 @@ void resolve_train(Resolver& r) {
 void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
   const RunConfig& c = r.config();
-  if (r.sound({"mesh.tensor", "model.n_heads", "model.n_kv_heads", "model.d_ff", "vocab.size", "vocab.pad_to"})) {
+  if (r.valid({"mesh.tensor", "model.n_heads", "model.n_kv_heads", "model.d_ff", "vocab.size", "vocab.pad_to"})) {
     for (const std::string& problem : model::slicing_problems(c.model, c.mesh.tensor)) r.error(problem);
   }
   const int64_t chunks = c.mesh.pipeline * c.mesh.virtual_stages;
-  if (r.sound({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"}) && chunks > c.model.n_layers)
+  if (r.valid({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"}) && chunks > c.model.n_layers)
     r.error("mesh.pipeline = ", c.mesh.pipeline, ": expected mesh.pipeline * mesh.virtual_stages = ", chunks,
             " chunks of at least one layer, got model.n_layers = ", c.model.n_layers, "; take fewer stages");
   const int64_t rows = c.train.micro_batch * c.train.sequence_length;
   if (c.mesh.sequence_parallel && rows % c.mesh.tensor != 0 &&
-      r.sound({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))
+      r.valid({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))
     r.error("mesh.sequence_parallel = true: expected mesh.tensor = ", c.mesh.tensor,
             " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
 }
@@ -93,24 +93,24 @@ template <typename A>
 void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char* type) {
   using Limits = std::numeric_limits<A>;
   for (const char* key : {"optimizer.beta1", "optimizer.beta2"}) {
-    if (r.sound({key, "run.dtype"}) && static_cast<A>(r.number(key)) >= A{1})
+    if (r.valid({key, "run.dtype"}) && static_cast<A>(r.number(key)) >= A{1})
       r.error(key, " = ", value_text(r.value_of(key)), ": expected at most ",
               value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it is 1 in ", type,
               ", where the moments are kept, and a mean that forgets nothing grows without bound; lower it");
   }
-  if (r.sound({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
+  if (r.valid({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
     r.error("optimizer.lr = ", value_text(o.lr), ": expected at least ", value_text(static_cast<double>(Limits::min())),
             ", the smallest number that ", type, " holds in full: no weight would change; raise it");
-  if (!r.sound({"optimizer.beta2", "run.dtype"}) || o.beta2 >= 1) return;
+  if (!r.valid({"optimizer.beta2", "run.dtype"}) || o.beta2 >= 1) return;
   // A gradient below this leaves no trace in v, and its step is m / eps. (rounded up to two digits)
   const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - o.beta2));
   const double least = std::stod(absl::StrFormat("%.1e", 1.05 * trace));
-  if (r.sound({"optimizer.eps"}) && o.eps < least)
+  if (r.valid({"optimizer.eps"}) && o.eps < least)
     r.error("optimizer.eps = ", value_text(o.eps), ": expected at least ", value_text(least),
             ", since squares of smaller gradients vanish in ", type,
             ", where the second moment v is kept: the step m / ",
             "(sqrt(v) + eps) would have no bound, and be 0 / 0 where eps vanishes too; raise it");
-  if (r.sound({"optimizer.clip"}) && o.clip > 0 && o.clip < least)
+  if (r.valid({"optimizer.clip"}) && o.clip > 0 && o.clip < least)
     r.error("optimizer.clip = ", value_text(o.clip), ": expected 0 (off) or at least ", value_text(least),
             ", since squares of gradients that small vanish in ", type, "; raise it");
 }
@@ -128,8 +128,8 @@ void resolve_schedule(Resolver& r) {
   const int64_t steps = r.config().train.steps;
   r.derive("schedule.warmup_steps", std::min<int64_t>(2000, steps / 20), {"train.steps"},
            "train.steps / 20, at most 2000");
-  const bool sound = r.sound({"train.steps", "schedule.warmup_steps", "schedule.kind"}) && steps > 0;
-  if (sound && s.warmup_steps > steps)
+  const bool valid = r.valid({"train.steps", "schedule.warmup_steps", "schedule.kind"}) && steps > 0;
+  if (valid && s.warmup_steps > steps)
     r.error("schedule.warmup_steps = ", s.warmup_steps, ": expected at most train.steps = ", steps,
             "; shorten the warm-up or train longer");
   if (s.kind == LrKind::kConstant) s.min_ratio = 1;
@@ -139,7 +139,7 @@ void resolve_schedule(Resolver& r) {
   if (s.kind == LrKind::kWsd) {
     r.derive("schedule.decay_steps", std::clamp<int64_t>(steps / 5, 1, after_warmup),
              {"train.steps", "schedule.warmup_steps", "schedule.kind"}, "train.steps / 5");
-    if (sound && r.sound({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)
+    if (valid && r.valid({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)
       r.error("schedule.decay_steps = ", s.decay_steps,
               ": expected at most train.steps - schedule.warmup_steps = ", steps - s.warmup_steps,
               "; shorten the decay or the warm-up");

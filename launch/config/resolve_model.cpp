@@ -12,20 +12,20 @@ using model::PosType;
 void resolve_sizes(Resolver& r, ModelConfig& m) {
   r.derive("model.n_kv_heads", m.n_heads, {"model.n_heads"}, "model.n_heads");
   const bool head_dim_given = r.given("model.head_dim");
-  if (!head_dim_given && r.sound({"model.d_model", "model.n_heads", "model.head_dim"})) {
+  if (!head_dim_given && r.valid({"model.d_model", "model.n_heads", "model.head_dim"})) {
     const int64_t head_dim = m.d_model / m.n_heads;
     if (m.d_model % m.n_heads != 0 || head_dim < 4 || head_dim > 256 || head_dim % 4 != 0) {
       r.error("model.n_heads = ", m.n_heads, ": expected model.d_model / n_heads = ", m.d_model, " / ", m.n_heads,
               " to be a multiple of 4 from 4 to 256; change n_heads or d_model, or give model.head_dim");
-      r.mark_unsound("model.head_dim");
+      r.mark_invalid("model.head_dim");
     }
   }
   r.derive("model.head_dim", m.d_model / m.n_heads, {"model.d_model", "model.n_heads"},
            "model.d_model / model.n_heads");
   const int64_t embed_dim = r.given("model.embed_dim") ? r.integer("model.embed_dim") : m.d_model;
-  if (embed_dim != m.d_model && r.sound({"model.d_model"}))
-    r.error("model.embed_dim = ", embed_dim, ": not served by this version, which has only model.d_model = ", m.d_model,
-            "; remove the key");
+  if (embed_dim != m.d_model && r.valid({"model.d_model"}))
+    r.error("model.embed_dim = ", embed_dim,
+            ": not supported by this version, which has only model.d_model = ", m.d_model, "; remove the key");
 
   r.only_when("ffn.multiple_of", m.ffn.gated && !r.given("model.d_ff"), {"ffn.gated", "model.d_ff"});
   const int64_t multiple_of = r.integer("ffn.multiple_of");
@@ -42,25 +42,25 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
     r.derive("vocab.size", *dataset, {}, "the vocabulary of the dataset");
   } else {
     // What is wrong with the dataset is one error already.
-    bool explained = !r.sound({"vocab.size", "data.path"});
+    bool explained = !r.valid({"vocab.size", "data.path"});
     for (const std::string& error : r.errors()) explained = explained || error.starts_with("data.path");
     if (!explained)
       r.error("vocab.size: missing, expected the number of ids, since no dataset tells it; e.g. vocab.size = 256");
-    r.mark_unsound("vocab.size");
+    r.mark_invalid("vocab.size");
   }
 }
 
 void resolve_positions(Resolver& r, ModelConfig& m) {
   const bool learned = m.pos.type == PosType::kLearned, rope = m.pos.type == PosType::kRope;
   const int64_t sequence_length = r.config().train.sequence_length;
-  if (learned && r.sound({"pos.type"})) {
+  if (learned && r.valid({"pos.type"})) {
     if (!r.given("pos.max_positions") && sequence_length == 0) {
       r.error("pos.max_positions: missing, expected an integer, since no train.sequence_length tells it; e.g. ",
               "pos.max_positions = 1024");
-      r.mark_unsound("pos.max_positions");
+      r.mark_invalid("pos.max_positions");
     }
     r.derive("pos.max_positions", sequence_length, {"train.sequence_length"}, "train.sequence_length");
-    if (r.sound({"pos.max_positions", "train.sequence_length"}) && sequence_length > m.pos.max_positions)
+    if (r.valid({"pos.max_positions", "train.sequence_length"}) && sequence_length > m.pos.max_positions)
       r.error("train.sequence_length = ", sequence_length,
               ": expected at most pos.max_positions = ", m.pos.max_positions,
               "; shorten the sequences or enlarge the table");
@@ -105,12 +105,12 @@ void resolve_init(Resolver& r, ModelConfig& m) {
 }
 
 /// Keys besides its own that a constraint of the model rests on.
-bool constraint_is_sound(const Resolver& r, std::string_view key) {
-  if (!r.sound({key})) return false;
-  if (key == "model.n_kv_heads") return r.sound({"model.n_heads"});
-  if (key == "rope.dims") return r.sound({"model.head_dim", "pos.type"});
-  if (key == "block.parallel_norms") return r.sound({"block.topology"});
-  if (key == "attn.scale") return r.sound({"model.head_dim"});
+bool constraint_is_valid(const Resolver& r, std::string_view key) {
+  if (!r.valid({key})) return false;
+  if (key == "model.n_kv_heads") return r.valid({"model.n_heads"});
+  if (key == "rope.dims") return r.valid({"model.head_dim", "pos.type"});
+  if (key == "block.parallel_norms") return r.valid({"block.topology"});
+  if (key == "attn.scale") return r.valid({"model.head_dim"});
   return true;
 }
 
@@ -123,7 +123,7 @@ void resolve_model(Resolver& r) {
   resolve_factors(r, m);
   resolve_init(r, m);
   for (std::string& error : model::constraint_errors(m))
-    if (constraint_is_sound(r, error.substr(0, error.find(' ')))) r.error(error);
+    if (constraint_is_valid(r, error.substr(0, error.find(' ')))) r.error(error);
 }
 
 }  // namespace ashlar::config

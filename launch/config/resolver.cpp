@@ -3,22 +3,22 @@
 namespace ashlar::config {
 
 Resolver::Resolver(const RawValues& raw, const Facts& facts)
-    : raw_(raw), facts_(facts), unsound_(raw.bad), errors_(raw.errors) {
+    : raw_(raw), facts_(facts), invalid_(raw.bad), errors_(raw.errors) {
   for (const KeySpec& spec : schema()) {
     const size_t i = index_of(spec);
     const bool required = spec.need == Need::kModel || (spec.need == Need::kTrain && facts.purpose == Purpose::kTrain);
     if (required && !raw.given[i] && raw.bad[i] == 0) {
-      unsound_[i] = 1;
+      invalid_[i] = 1;
       error(spec.name(), ": missing, expected ", expectation(spec), "; e.g. ", example_line(spec));
     }
-    const bool has_value = raw.given[i] || spec.need == Need::kDefault || (!is_sound(i) && spec.type == KeyType::kInt);
+    const bool has_value = raw.given[i] || spec.need == Need::kDefault || (!is_valid(i) && spec.type == KeyType::kInt);
     if (has_value && spec.member.set != nullptr) spec.member.set(config_, value_of(spec));
   }
   const RunConfig as_given = config_;
   for (const KeySpec& spec : schema()) {
     if (applies(spec, as_given)) continue;
     bool known = true;
-    for (const std::string_view key : split_words(spec.when.reads)) known = known && sound({key});
+    for (const std::string_view key : split_words(spec.when.reads)) known = known && valid({key});
     if (known && raw.given[index_of(spec)]) not_applicable(spec);
     if (spec.member.set == nullptr) continue;
     if (const std::optional<Value> untouched = spec.member.get(RunConfig{})) spec.member.set(config_, *untouched);
@@ -27,9 +27,9 @@ Resolver::Resolver(const RawValues& raw, const Facts& facts)
 
 bool Resolver::given(std::string_view key) const { return raw_.given[key_index(key)].has_value(); }
 
-bool Resolver::sound(std::initializer_list<std::string_view> keys) const {
+bool Resolver::valid(std::initializer_list<std::string_view> keys) const {
   for (const std::string_view key : keys)
-    if (unsound_[key_index(key)] != 0) return false;
+    if (invalid_[key_index(key)] != 0) return false;
   return true;
 }
 
@@ -37,14 +37,14 @@ Value Resolver::value_of(const KeySpec& spec) const {
   const size_t i = index_of(spec);
   if (raw_.given[i]) return *raw_.given[i];
   if (spec.need == Need::kDefault) return fallback_value(spec);
-  if (!is_sound(i) && spec.type == KeyType::kInt) return int64_t{1};
+  if (!is_valid(i) && spec.type == KeyType::kInt) return int64_t{1};
   return int64_t{0};
 }
 
 void Resolver::record(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
                       std::string_view rule) {
-  if (!sound(from)) mark_unsound(key);
-  if (sound({key})) derived_.push_back({std::string(key), value_text(value), std::string(rule)});
+  if (!valid(from)) mark_invalid(key);
+  if (valid({key})) derived_.push_back({std::string(key), value_text(value), std::string(rule)});
 }
 
 void Resolver::derive(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,

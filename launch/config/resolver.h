@@ -12,8 +12,8 @@
 namespace ashlar::config {
 
 /// Reads raw values with their defaults, records what is derived, gathers errors.
-/// A key is unsound when it is wrong, missing or derived from one that is; checks on unsound keys are left out, so
-/// that one mistake gives one error. Unsound keys read as some value in range.
+/// A key is invalid when it is wrong, missing or derived from one that is; checks on invalid keys are left out, so
+/// that one mistake gives one error. Invalid keys read as some value in range.
 class Resolver {
  public:
   Resolver(const RawValues& raw, const Facts& facts);
@@ -25,7 +25,7 @@ class Resolver {
   const Facts& facts() const { return facts_; }
   const RawValues& raw() const { return raw_; }
   bool given(std::string_view key) const;
-  bool sound(std::initializer_list<std::string_view> keys) const;
+  bool valid(std::initializer_list<std::string_view> keys) const;
 
   int64_t integer(std::string_view key) const { return get<int64_t>(key); }
   double number(std::string_view key) const { return get<double>(key); }
@@ -41,7 +41,7 @@ class Resolver {
   Value value_of(std::string_view key) const { return value_of(schema()[key_index(key)]); }
   Value value_of(const KeySpec& spec) const;
 
-  /// Gives a derived key that nobody gave its value, recorded with its rule; unsound when a dependency is.
+  /// Gives a derived key that nobody gave its value, recorded with its rule; invalid when a dependency is.
   void derive(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
               std::string_view rule);
   void set(std::string_view key, const Value& value) { schema()[key_index(key)].member.set(config_, value); }
@@ -51,24 +51,24 @@ class Resolver {
   /// An error when `key` is given although its condition (the schema's `when`) does not hold. Called here for keys
   /// whose condition only a rule can test; the others are checked when this is made.
   void only_when(std::string_view key, bool condition, std::initializer_list<std::string_view> from) {
-    if (given(key) && !condition && sound(from)) not_applicable(schema()[key_index(key)]);
+    if (given(key) && !condition && valid(from)) not_applicable(schema()[key_index(key)]);
   }
   template <typename... Parts>
   void error(const Parts&... parts) {
     errors_.push_back(str_cat(parts...));
   }
-  void mark_unsound(std::string_view key) { unsound_[key_index(key)] = 1; }
+  void mark_invalid(std::string_view key) { invalid_[key_index(key)] = 1; }
 
   const std::vector<std::string>& errors() const { return errors_; }
   std::vector<DerivedValue>& derived() { return derived_; }
 
  private:
   void not_applicable(const KeySpec& spec);
-  bool is_sound(size_t index) const { return unsound_[index] == 0; }
+  bool is_valid(size_t index) const { return invalid_[index] == 0; }
 
   const RawValues& raw_;
   const Facts& facts_;
-  std::vector<uint8_t> unsound_;
+  std::vector<uint8_t> invalid_;
   std::vector<std::string> errors_;
   std::vector<DerivedValue> derived_;
   RunConfig config_;

@@ -172,7 +172,7 @@ std::vector<std::string_view> split_words(const char* words) {
 std::vector<std::string_view> words_of(const KeySpec& spec) {
   if (*spec.words != 0 || spec.member.words == nullptr) return split_words(spec.words);
   std::vector<std::string_view> words = spec.member.words();
-  const std::vector<std::string_view> refused = split_words(spec.unserved);
+  const std::vector<std::string_view> refused = split_words(spec.unsupported);
   std::erase_if(
       words, [&](std::string_view word) { return std::find(refused.begin(), refused.end(), word) != refused.end(); });
   return words;

@@ -33,7 +33,7 @@ enum class Need : uint8_t {
   kTrain,     ///< error when the config is to be trained
 };
 
-enum class Served : uint8_t {
+enum class Supported : uint8_t {
   kYes,
   kDefaultOnly,  ///< any other value is refused by name
   kNo,           ///< the key itself is refused by name
@@ -56,9 +56,9 @@ struct KeySpec {
   const char* rule = "";      ///< how a derived default follows
   double low = 0, high = 0;   ///< of numbers
   bool low_open = false, high_open = false;
-  const char* words = "";     ///< served words, separated by |; of an enum "": all its names but the unserved
-  const char* unserved = "";  ///< words known and refused
-  Served served = Served::kYes;
+  const char* words = "";        ///< supported words, separated by |; of an enum "": all its names but the unsupported
+  const char* unsupported = "";  ///< words known and refused
+  Supported supported = Supported::kYes;
   Condition when;
   const char* example = "";
   const char* unit = "";
@@ -105,7 +105,7 @@ std::string section_list();  ///< "run, model, ..."
 /// "did you mean the section rope?", or "expected one of run, model, ...".
 std::string section_guess(std::string_view name);
 
-/// What a value must be, e.g. `an integer from 1 to 1048576` or `one of relu, silu`. Served values only.
+/// What a value must be, e.g. `an integer from 1 to 1048576` or `one of relu, silu`. Supported values only.
 std::string expectation(const KeySpec& spec);
 /// `section.key = value`, a line that would be right.
 std::string example_line(const KeySpec& spec);

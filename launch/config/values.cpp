@@ -140,15 +140,15 @@ std::string value_error(const KeySpec& spec, std::string_view got, std::string_v
 std::optional<std::string> check_value(const KeySpec& s, const Value& value, std::string_view place) {
   const auto wrong = [&] { return value_error(s, value_text(value), place); };
   const auto refused = [&](std::string_view expected) {
-    return str_cat(s.name(), " = ", value_text(value), ": not served by this version, which has only ", expected, " (",
-                   place, ")");
+    return str_cat(s.name(), " = ", value_text(value), ": not supported by this version, which has only ", expected,
+                   " (", place, ")");
   };
-  if (s.served == Served::kNo)
-    return str_cat(s.name(), " = ", value_text(value), ": not served by this version; remove the key (", place, ")");
+  if (s.supported == Supported::kNo)
+    return str_cat(s.name(), " = ", value_text(value), ": not supported by this version; remove the key (", place, ")");
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (s.type == KeyType::kString && !text->empty() && !is_utf8(*text)) return not_utf8(s.name(), *text, place);
     if (s.type == KeyType::kString) return text->empty() ? std::optional(wrong()) : std::nullopt;
-    if (has_word(split_words(s.unserved), *text)) return refused(expectation(s));
+    if (has_word(split_words(s.unsupported), *text)) return refused(expectation(s));
     if (!has_word(words_of(s), *text)) return wrong();
   } else if (const auto* whole = std::get_if<int64_t>(&value)) {
     if (!in_range(s, static_cast<double>(*whole))) return wrong();
@@ -173,7 +173,7 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
     for (const int64_t item : *list)
       if (!in_range(s, static_cast<double>(item))) return wrong();
   }
-  if (s.served == Served::kDefaultOnly && s.need == Need::kDefault && value != fallback_value(s))
+  if (s.supported == Supported::kDefaultOnly && s.need == Need::kDefault && value != fallback_value(s))
     return refused(default_text(s));
   return std::nullopt;
 }

@@ -42,7 +42,7 @@ void read_common_keys(ConfigReader& reader, HfConfig& out) {
   }
   if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "attention is causal always; expected true");
   for (const char* key : {"quantization_config", "per_layer_config"}) {
-    if (reader.raw(key) != nullptr) reader.refuse(key, "not served; expected plain weights and equal layers");
+    if (reader.raw(key) != nullptr) reader.refuse(key, "not supported; expected plain weights and equal layers");
   }
   if (const nlohmann::json* pruned = reader.raw("pruned_heads"); pruned != nullptr && !pruned->empty()) {
     reader.refuse("pruned_heads", "every layer has all heads; expected none");

@@ -126,7 +126,7 @@ void ExportFolder::finish() noexcept {
 void ExportFolder::remove() noexcept {
   try {
     for (const std::string& name : names_of(shards_)) ::unlink((path_ / name).c_str());
-    // The journal goes last: a removal cut short leaves what the next export may go on with.
+    // The journal goes last: a removal cut short leaves what the next export may continue with.
     ::unlink((path_ / kJournalFile).c_str());
     for (const fs::path& folder : made_) ::rmdir(folder.c_str());
   } catch (const std::exception&) {

@@ -99,7 +99,7 @@ Plan plan_export(const ExportArgs& args) {
   return plan;
 }
 
-/// Rows of one Hugging Face tensor, counted as [out, in], put together from rows of ours.
+/// Rows of one Hugging Face tensor, counted as [out, in], assembled from rows of ours.
 class RowAssembler {
  public:
   RowAssembler(const TensorMapping& mapping, io::FileDType dtype, TensorSource& source)

@@ -75,7 +75,7 @@ struct ExportArgs {
   const std::filesystem::path& directory;
   std::optional<io::FileDType> dtype = std::nullopt;
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
-  int64_t window_bytes = int64_t{8} << 20;       ///< of rows that are put together at once; one row at least
+  int64_t window_bytes = int64_t{8} << 20;       ///< of rows that are assembled at once; one row at least
   Log& log;
 };
 

@@ -19,7 +19,7 @@ inline constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 /// Which tensors, by their place in `tensor_bytes`, each file holds; every one in exactly one file. As transformers
 /// cuts a model: in the order given, a file ends where the next tensor would take it beyond max_bytes; a tensor larger
-/// than that has a file to itself, and the file begun before it goes on behind it. Files stand in the order in which
+/// than that has a file to itself, and the file begun before it continues behind it. Files stand in the order in which
 /// they are full. max_bytes 0: one file.
 std::vector<std::vector<size_t>> cut_shards(std::span<const int64_t> tensor_bytes, int64_t max_bytes);
 

@@ -68,7 +68,7 @@ Trainer::Trainer(TrainerArgs args)
       directory_(config_.run.dir),
       watch_(args.watch),
       checkpoints_({.ranks = ranks_, .log = log_, .run_dir = config_.run.dir, .keep = config_.checkpoint.keep}) {
-  watch_.board().place(mesh_.at().pipeline, mesh_.at().data, mesh_.at().tensor);
+  watch_.flight_recorder().place(mesh_.at().pipeline, mesh_.at().data, mesh_.at().tensor);
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_run_directory();
   set_up(args);
@@ -103,7 +103,7 @@ void Trainer::set_up(TrainerArgs& args) {
   std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
-  watch_.board().enter(watch::Phase::kLoading);
+  watch_.flight_recorder().enter(watch::Phase::kLoading);
   if (args.restart || !restore()) {
     if (c.run.init_from) {
       const std::filesystem::path from = checkpoint::load_resolved(
@@ -125,7 +125,7 @@ void Trainer::set_up(TrainerArgs& args) {
     });
   }
 
-  watch_.board().enter(watch::Phase::kStarting);
+  watch_.flight_recorder().enter(watch::Phase::kStarting);
   comm::try_on_all_ranks(ranks_, [&] {
     std::vector<data::WeightedDataset> again;  // for readers of their own
     for (const auto& d : args.datasets) again.push_back({d.dataset->reopened(), d.weight});
@@ -154,17 +154,17 @@ void Trainer::set_up(TrainerArgs& args) {
 
 EngineOptions Trainer::watched_options() {
   EngineOptions options = engine_options(config_);
-  options.after_node = [this] { watch_.board().tick(); };
+  options.after_node = [this] { watch_.flight_recorder().tick(); };
   options.before_action = [this](const pipeline::Action& action) {
-    watch::RankBoard& board = watch_.board();
-    const watch::Phase phase = board.page().phase;
-    if (phase == watch::Phase::kValidating || phase == watch::Phase::kStatistics) return board.tick();
+    watch::FlightRecorder& recorder = watch_.flight_recorder();
+    const watch::Phase phase = recorder.page().phase;
+    if (phase == watch::Phase::kValidating || phase == watch::Phase::kStatistics) return recorder.tick();
     using enum pipeline::ActionKind;
-    board.enter(action.kind == kForward          ? watch::Phase::kForward
-                : action.kind == kBackwardWeight ? watch::Phase::kBackwardWeight
-                : action.kind == kTransfer       ? watch::Phase::kTransfer
-                                                 : watch::Phase::kBackward,
-                action.kind == kTransfer ? -1 : action.micro_batch);
+    recorder.enter(action.kind == kForward          ? watch::Phase::kForward
+                   : action.kind == kBackwardWeight ? watch::Phase::kBackwardWeight
+                   : action.kind == kTransfer       ? watch::Phase::kTransfer
+                                                    : watch::Phase::kBackward,
+                   action.kind == kTransfer ? -1 : action.micro_batch);
   };
   return options;
 }
@@ -206,8 +206,8 @@ bool Trainer::restore() {
 
 StepResult Trainer::step(MetricsRow& row) {
   const double begin = now_sec();
-  watch::RankBoard& board = watch_.board();
-  board.step(step_ + 1);
+  watch::FlightRecorder& recorder = watch_.flight_recorder();
+  recorder.step(step_ + 1);
   if (heard_.unread != 0) {
     comm::try_on_all_ranks(ranks_, [&] { batches_->advance(); });  // what one reader met is an error of all
   } else {
@@ -216,9 +216,9 @@ StepResult Trainer::step(MetricsRow& row) {
   row.data_wait_ms = heard_.next_data_wait_ms;
   const StepCounts counts = heard_.next;
   const LossStats own = engine_->backward(batches_->current(), step_, counts);
-  board.enter(watch::Phase::kReadingData);
+  recorder.enter(watch::Phase::kReadingData);
   if (step_ + 1 < config_.train.steps) batches_->read_ahead();
-  board.enter(watch::Phase::kOptimizer);
+  recorder.enter(watch::Phase::kOptimizer);
   StepExchange exchange(ranks_, message(own));
   engine_->reduce_norm();
   heard_ = exchange.wait();
@@ -229,8 +229,8 @@ StepResult Trainer::step(MetricsRow& row) {
   ++step_;
   tokens_ += result.tokens;
   row.step_ms = (now_sec() - begin) * 1e3;
-  board.step_took(row.step_ms);
-  board.enter(watch::Phase::kReporting);
+  recorder.step_took(row.step_ms);
+  recorder.enter(watch::Phase::kReporting);
   row.peak_memory_bytes = heard_.peak_memory_bytes;
   return result;
 }
@@ -243,7 +243,7 @@ void Trainer::report(const MetricsRow& row) {
 }
 
 void Trainer::write_statistics() {
-  watch_.board().enter(watch::Phase::kStatistics);
+  watch_.flight_recorder().enter(watch::Phase::kStatistics);
   const Ctx ctx = engine_->ctx();
   const zero::GlobalNorm& norms = engine_->norms();
   const auto& optimizer = *engine_->optimizer();
@@ -268,7 +268,7 @@ void Trainer::validate() {
   signals_.enter(watch::StopPoint::kValidation);
   int64_t batch = 0;
   const std::optional<ValidationResult> seen = validation_->run(*engine_, [&] {
-    watch_.board().enter(watch::Phase::kValidating, batch++);
+    watch_.flight_recorder().enter(watch::Phase::kValidating, batch++);
     const auto request = signals_.pending();
     return request ? static_cast<int64_t>(request->code) : 0;
   });
@@ -308,7 +308,7 @@ checkpoint::SaveArgs Trainer::save_args() {
 void Trainer::save() {
   const double begin = now_sec();
   signals_.enter(watch::StopPoint::kSave);
-  watch_.board().enter(watch::Phase::kSaving);
+  watch_.flight_recorder().enter(watch::Phase::kSaving);
   engine_->check_state(step_);
   checkpoints_.begin(engine_->ctx(), save_args());
   signals_.enter(watch::StopPoint::kStep);
@@ -317,7 +317,7 @@ void Trainer::save() {
 
 void Trainer::save_last() {
   signals_.enter(watch::StopPoint::kSave);
-  watch_.board().enter(watch::Phase::kSaving);
+  watch_.flight_recorder().enter(watch::Phase::kSaving);
   const Ctx ctx = engine_->ctx();
   if (!checkpoints_.has(step_)) engine_->check_state(step_);
   checkpoints_.finish(ctx, save_args());
@@ -370,7 +370,7 @@ ExitCode Trainer::train() {
   };
   validate_if_due();  // what a signal has cut short
   if (step_ < c.train.steps) {
-    watch_.board().enter(watch::Phase::kReadingData);
+    watch_.flight_recorder().enter(watch::Phase::kReadingData);
     batches_->read_ahead();
     stop = stop_request();
   }
@@ -416,7 +416,7 @@ ExitCode Trainer::train() {
   }
   save_last();
   signals_.finish(ExitCode::kDone);
-  watch_.board().enter(watch::Phase::kEnding);
+  watch_.flight_recorder().enter(watch::Phase::kEnding);
   log_.info(str_cat("memory: peak of the process ", memory_.report(*backend_)));
   return ExitCode::kDone;
 }

@@ -43,7 +43,7 @@ FileStallWatch::~FileStallWatch() {
   if (tasks_ != nullptr) closedir(tasks_);
 }
 
-void FileStallWatch::meet(pid_t id, Thread& thread) const {
+void FileStallWatch::begin(pid_t id, Thread& thread) const {
   if (!thread.name.empty() || thread.looks == kLooks) return;
   ++thread.looks;
   thread.name = own_name(getpid(), id);
@@ -69,7 +69,7 @@ void FileStallWatch::list() {
     if (id == 0) continue;  // . and ..
     Thread& thread = threads_[id];
     thread.seen = true;
-    meet(id, thread);
+    begin(id, thread);
   }
   std::erase_if(threads_, [](const auto& known) {
     if (!known.second.seen) close_files(known.second.syscall, known.second.bytes);

@@ -35,7 +35,7 @@ class FileStallWatch {
     bool seen = false;
   };
   void list();
-  void meet(pid_t id, Thread& thread) const;
+  void begin(pid_t id, Thread& thread) const;
 
   DIR* const tasks_;
   uint64_t links_ = 0;

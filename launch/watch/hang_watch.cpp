@@ -53,7 +53,7 @@ Sighting HangWatch::Last::sighting(int64_t now_ms) const {
 }
 
 HangWatch::HangWatch(const Args& args)
-    : board_(args.board),
+    : recorder_(args.recorder),
       pages_(args.pages),
       far_(args.far),
       nodes_(args.far.ranks() == 0 ? std::span<const NodeRanks>() : args.nodes),
@@ -64,12 +64,12 @@ void HangWatch::beat() {
   const uint64_t bytes = io_.bytes();
   if (bytes >= io_seen_ + kFewBytes) {
     io_seen_ = bytes;
-    board_.tick();
+    recorder_.tick();
   }
-  board_.beat();
+  recorder_.beat();
   // Known before it could be taken for a hang.
   const auto often = static_cast<int64_t>(options_.after_seconds * 1e3 / 8);
-  if (options_.after_seconds > 0) board_.stalled(files_.look(machine_ms(), std::clamp<int64_t>(often, 100, 1000)));
+  if (options_.after_seconds > 0) recorder_.stalled(files_.look(machine_ms(), std::clamp<int64_t>(often, 100, 1000)));
 }
 
 void HangWatch::held_up(int64_t now_ms) { held_up_ms_ = now_ms; }
@@ -163,7 +163,7 @@ bool HangWatch::look(int64_t now_ms, bool leads) {
 }
 
 void HangWatch::answer() {
-  RankPage& page = board_.page();
+  RankPage& page = recorder_.page();
   const uint32_t wanted = look_at(page.stacks_wanted);
   if (wanted == look_at(page.stacks_given)) return;
   const std::string text = describe_threads(sampler_);
@@ -301,7 +301,7 @@ std::string HangWatch::conclude() const {
   if (!missing.empty())
     text += str_cat("ashlar: hang: nothing was heard of ", missing, ": what they are at is not compared here\n");
   text += options_.stop ? "ashlar: hang: the job ends here: the same command continues from the last checkpoint\n"
-                        : "ashlar: hang: the job goes on (run.hang_action = \"report\")\n";
+                        : "ashlar: hang: the job continues (run.hang_action = \"report\")\n";
   return text;
 }
 

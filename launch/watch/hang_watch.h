@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "launch/watch/file_stall.h"
+#include "launch/watch/flight_recorder.h"
 #include "launch/watch/hang.h"
 #include "launch/watch/node_pages.h"
-#include "launch/watch/rank_board.h"
 #include "launch/watch/thread_watch.h"
 
 namespace ashlar::watch {
@@ -20,7 +20,7 @@ struct HangOptions {
   double stall_seconds = 600;  ///< so long, if that is longer, while a rank waits for a file system
   bool stop = true;            ///< the job ends after the report
   int64_t nodes = 1;
-  bool continues = true;  ///< the job's command goes on from a checkpoint when it is given again
+  bool continues = true;  ///< the job's command continues from a checkpoint when it is given again
 };
 
 /// A node of the job, as reports name it.
@@ -31,7 +31,7 @@ struct NodeRanks {
 
 /// Sees that no rank gets anything done, and reports: every rank's step, action, last operations and threads, and who
 /// may be the reason. A rank that waits for a file system is told at once as a warning, and is no hang until it has
-/// lasted `stall_seconds`: who writes checkpoints meets stalls that end. Used by one thread, which is the one that
+/// lasted `stall_seconds`: whoever writes checkpoints sees stalls that end. Used by one thread, which is the one that
 /// makes it; it never waits.
 ///   When somebody last got on goes round with the beats of the nodes. In a hang each node puts what its ranks are at
 /// among the far pages, which go round, too, and writes about its own ranks; the one with the lowest rank that anybody
@@ -40,8 +40,8 @@ struct NodeRanks {
 class HangWatch {
  public:
   struct Args {
-    RankBoard& board;
-    std::span<RankPage> pages;  ///< of the ranks of this node, the board's among them
+    FlightRecorder& recorder;
+    std::span<RankPage> pages;  ///< of the ranks of this node, the recorder's among them
     FarPages far;               ///< of all; none where there is one node
     std::span<const NodeRanks> nodes;
     int64_t gather_ms = 5000;
@@ -87,7 +87,7 @@ class HangWatch {
   std::string conclude() const;
   void report(int64_t quiet, int64_t now_ms);
 
-  RankBoard& board_;
+  FlightRecorder& recorder_;
   const std::span<RankPage> pages_;
   const FarPages far_;
   const std::span<const NodeRanks> nodes_;

@@ -21,32 +21,32 @@ struct Made {
 
 }  // namespace
 
-RankWatch::RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& hang)
+RankWatch::RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOptions& hang)
     : signals_(signals),
-      meeting_(std::move(meeting)),
-      board_(meeting_.pages->pages()[static_cast<size_t>(
-                 std::find(meeting_.plan.local.begin(), meeting_.plan.local.end(), meeting_.info.rank) -
-                 meeting_.plan.local.begin())],
-             meeting_.info, meeting_.engine) {
-  if (meeting_.listener != nullptr) {
-    ring_.emplace(NodeRing::Args{.job = meeting_.info.job,
-                                 .listener = *meeting_.listener,
-                                 .next = meeting_.next,
-                                 .previous = meeting_.plan.previous,
-                                 .inboxes = meeting_.pages->inboxes(),
-                                 .far = meeting_.pages->far()});
+      rendezvous_(std::move(rendezvous)),
+      recorder_(rendezvous_.pages->pages()[static_cast<size_t>(
+                    std::find(rendezvous_.plan.local.begin(), rendezvous_.plan.local.end(), rendezvous_.info.rank) -
+                    rendezvous_.plan.local.begin())],
+                rendezvous_.info, rendezvous_.engine) {
+  if (rendezvous_.listener != nullptr) {
+    ring_.emplace(NodeRing::Args{.job = rendezvous_.info.job,
+                                 .listener = *rendezvous_.listener,
+                                 .next = rendezvous_.next,
+                                 .previous = rendezvous_.plan.previous,
+                                 .inboxes = rendezvous_.pages->inboxes(),
+                                 .far = rendezvous_.pages->far()});
   }
-  peers_.emplace(PeerWatch::Args{.board = board_,
-                                 .signals = signals_,
-                                 .pages = *meeting_.pages,
-                                 .ring = ring_ ? &*ring_ : nullptr,
-                                 .node = meeting_.plan.node,
-                                 .hang = hang,
-                                 .times = {},
-                                 .nodes = meeting_.nodes});
-  signals_.before_leaving([this] { board_.leave(RankState::kFailed); });
+  watchdog_.emplace(Watchdog::Args{.recorder = recorder_,
+                                   .signals = signals_,
+                                   .pages = *rendezvous_.pages,
+                                   .ring = ring_ ? &*ring_ : nullptr,
+                                   .node = rendezvous_.plan.node,
+                                   .hang = hang,
+                                   .times = {},
+                                   .nodes = rendezvous_.nodes});
+  signals_.before_leaving([this] { recorder_.leave(RankState::kFailed); });
   signals_.ask_whether_over([this] {
-    const std::span<const RankPage> pages = meeting_.pages->pages();
+    const std::span<const RankPage> pages = rendezvous_.pages->pages();
     return std::any_of(pages.begin(), pages.end(), [](const RankPage& page) {
       return look_at(page.state) == RankState::kFailed || look_at(page.state) == RankState::kCrashed ||
              look_at(page.found_dead) != 0;
@@ -60,7 +60,7 @@ RankWatch::~RankWatch() {
 }
 
 std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& signals, HangOptions hang) {
-  RankWatch::Meeting m;
+  RankWatch::Rendezvous m;
   m.engine = ranks.engine();
   m.info = {.rank = ranks.rank(),
             .ranks = ranks.size(),

@@ -5,12 +5,12 @@
 
 #include "core/base/error.h"
 #include "launch/watch/fatal_signals.h"
+#include "launch/watch/flight_recorder.h"
 #include "launch/watch/hang_watch.h"
 #include "launch/watch/node_pages.h"
 #include "launch/watch/node_ring.h"
-#include "launch/watch/peer_watch.h"
-#include "launch/watch/rank_board.h"
 #include "launch/watch/signals.h"
+#include "launch/watch/watchdog.h"
 #include "parallel/comm/control_plane.h"
 
 namespace ashlar::watch {
@@ -19,7 +19,7 @@ namespace ashlar::watch {
 class RankWatch {
  public:
   /// What the ranks of a job have told each other.
-  struct Meeting {
+  struct Rendezvous {
     RankInfo info;
     RingPlan plan;
     std::unique_ptr<NodePages> pages;        ///< of this node
@@ -28,21 +28,21 @@ class RankWatch {
     std::vector<NodeRanks> nodes;  ///< all, in order of their lowest ranks; none where there is one
     std::shared_ptr<comm::ProgressEngine> engine;
   };
-  RankWatch(Meeting meeting, SignalWatch& signals, const HangOptions& hang);
+  RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOptions& hang);
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
   ~RankWatch();
 
-  RankBoard& board() { return board_; }
-  PeerWatch& peers() { return *peers_; }
+  FlightRecorder& flight_recorder() { return recorder_; }
+  Watchdog& watchdog() { return *watchdog_; }
 
  private:
   SignalWatch& signals_;
-  Meeting meeting_;
+  Rendezvous rendezvous_;
   std::optional<NodeRing> ring_;
-  RankBoard board_;
-  FatalSignals fatal_{board_.page()};
-  std::optional<PeerWatch> peers_;
+  FlightRecorder recorder_;
+  FatalSignals fatal_{recorder_.page()};
+  std::optional<Watchdog> watchdog_;
 };
 
 /// Called by all ranks, on the main thread. Destroy it before the communicators; what throws through its scope is taken
@@ -56,7 +56,7 @@ auto naming_the_lost(RankWatch& watch, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
-    if (error.code() == ExitCode::kPeerLost) watch.peers().find_lost();
+    if (error.code() == ExitCode::kPeerLost) watch.watchdog().find_lost();
     throw;
   }
 }

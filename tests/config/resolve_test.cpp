@@ -240,7 +240,7 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"data.restart_positions=true", "data.document_mask=true", "pos.type=none"}),
              "data.restart_positions", "pos.type");
   expect_one(errors_of({"mesh.virtual_stages=2"}), "mesh.virtual_stages = 2", "interleaved");
-  expect_one(errors_of({"model.embed_dim=64"}), "model.embed_dim = 64", "not served by this version");
+  expect_one(errors_of({"model.embed_dim=64"}), "model.embed_dim = 64", "not supported by this version");
   EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
   EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
   EXPECT_EQ(resolved({"schedule.kind=inv_sqrt"}).config.schedule.min_ratio, 0.1);
@@ -318,7 +318,7 @@ path = [{path = "a", weight = -1}, {wight = 2}, 3]
   has("model.d_model = 'wide': expected an integer from 1 to", "(test.toml:3)");
   has("model.n_layers = (empty): expected an integer from 1 to", "test.toml:4");
   has("model.n_heds: unknown key; did you mean model.n_heads?", "(test.toml:5)");
-  has("norm.placement = \"post\": not served by this version", "(test.toml:7)");
+  has("norm.placement = \"post\": not supported by this version", "(test.toml:7)");
   has("train.steps = 0: expected an integer from 1 to", "e.g. train.steps = 1000");
   has("train.micro_batch = 5: expected train.global_batch = 12", "multiple");
   has("optimiser.lr: unknown key; did you mean optimizer.lr?", "");
@@ -462,7 +462,7 @@ TEST(Explain, SaysWhatTheSchemaKnows) {
   const std::string text = explain("model.d_ff");
   EXPECT_NE(text.find("8/3 d_model"), std::string::npos);
   EXPECT_NE(text.find("on resume: fixed"), std::string::npos);
-  EXPECT_NE(explain("norm.placement").find("not served by this version: post, sandwich, output"), std::string::npos);
+  EXPECT_NE(explain("norm.placement").find("not supported by this version: post, sandwich, output"), std::string::npos);
   EXPECT_NE(explain("rope").find("rope.style"), std::string::npos);
   const std::string all = explain("all");
   for (const KeySpec& spec : schema()) EXPECT_NE(all.find(spec.name() + ": "), std::string::npos) << spec.name();

@@ -11,7 +11,7 @@
 namespace ashlar::config::testing {
 namespace {
 
-/// Overrides that move every served key off its default, in a few consistent settings.
+/// Overrides that move every supported key off its default, in a few consistent settings.
 const std::vector<std::vector<std::string>>& settings() {
   static const std::vector<std::vector<std::string>> list = {
       {},

@@ -114,12 +114,12 @@ TEST_P(EveryKey, MisspeltIsNamedAndOffered) {
       << ::testing::PrintToString(errors);
 }
 
-TEST_P(EveryKey, UnservedValuesAreRefusedByName) {
+TEST_P(EveryKey, UnsupportedValuesAreRefusedByName) {
   const KeySpec& s = spec();
   std::vector<std::string> refused;
-  for (const std::string_view word : split_words(s.unserved)) refused.push_back("\"" + std::string(word) + "\"");
-  if (s.served == Served::kNo) refused.push_back(s.example);
-  if (s.served == Served::kDefaultOnly) {
+  for (const std::string_view word : split_words(s.unsupported)) refused.push_back("\"" + std::string(word) + "\"");
+  if (s.supported == Supported::kNo) refused.push_back(s.example);
+  if (s.supported == Supported::kDefaultOnly) {
     if (s.type == KeyType::kBool) refused.push_back(std::strcmp(s.fallback, "true") == 0 ? "false" : "true");
     if (s.type == KeyType::kInt) refused.push_back("2");
     if (s.type == KeyType::kNumber || s.type == KeyType::kNumberOrWord) refused.push_back("0.5");
@@ -128,7 +128,7 @@ TEST_P(EveryKey, UnservedValuesAreRefusedByName) {
       if (word != s.fallback) refused.push_back("\"" + std::string(word) + "\"");
   }
   for (const std::string& value : refused)
-    expect_one(errors_of({s.name() + "=" + value}), s.name() + " = ", "not served by this version");
+    expect_one(errors_of({s.name() + "=" + value}), s.name() + " = ", "not supported by this version");
 }
 
 /// What makes the key applicable, and free of conflict with the minimal file.
@@ -154,13 +154,13 @@ void expect_written(const KeySpec& s, const std::vector<std::string>& overrides)
   EXPECT_EQ(value_text(*written.values().given[index_of(s)]), value_text(*value)) << s.name();
 }
 
-TEST_P(EveryKey, ServedValuesAreTaken) {
+TEST_P(EveryKey, SupportedValuesAreTaken) {
   const KeySpec& s = spec();
-  if (s.served == Served::kNo) return;
+  if (s.supported == Supported::kNo) return;
   std::vector<std::string> good;
   if (*s.example != 0) good.push_back(s.example);
   if (s.need == Need::kDefault) good.push_back(s.fallback);
-  if (s.served == Served::kYes) {
+  if (s.supported == Supported::kYes) {
     for (const std::string_view word : words_of(s)) good.emplace_back(word);
     if (s.type == KeyType::kBool) good.insert(good.end(), {"true", "false"});
   }
@@ -178,7 +178,7 @@ TEST_P(EveryKey, ServedValuesAreTaken) {
 
 TEST_P(EveryKey, HasAMemberUnlessARuleReadsItOrOneValueIsAll) {
   const KeySpec& s = spec();
-  if (s.member.get != nullptr || s.served != Served::kYes) return;
+  if (s.member.get != nullptr || s.supported != Supported::kYes) return;
   EXPECT_TRUE(s.name() == "ffn.multiple_of" || s.name() == "rope.fraction" || words_of(s).size() == 1) << s.name();
 }
 

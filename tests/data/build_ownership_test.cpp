@@ -1,4 +1,4 @@
-// What a build may touch in its output folder, and that it goes on only from the very text it began with.
+// What a build may touch in its output folder, and that it continues only from the very text it began with.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -133,7 +133,7 @@ TEST(HfConfigRead, AKeyTheUserVouchesForIsIgnored) {
             ExitCode::kInput);
 }
 
-TEST(HfConfigRead, ServedVariants) {
+TEST(HfConfigRead, SupportedVariants) {
   EXPECT_EQ(read_with("gpt2", {{"scale_attn_weights", false}}).model.attn_scale, 1.0);
   EXPECT_EQ(read_with("gpt2", {{"n_inner", nullptr}}).model.d_ff, 192);
   EXPECT_EQ(read_with("gpt2", {{"activation_function", "relu"}}).model.ffn.act, Activation::kRelu);

@@ -33,7 +33,7 @@ TEST(Shards, AreCutAsTransformersCuts) {
   EXPECT_EQ(cut({4, 4, 4}, 12), (Shards{{0, 1, 2}})) << "the limit itself is allowed";
   EXPECT_EQ(cut({4, 4, 4}, 11), (Shards{{0, 1}, {2}}));
   EXPECT_EQ(cut({4, 4, 4}, 1), (Shards{{0}, {1}, {2}})) << "each larger than the limit";
-  EXPECT_EQ(cut({3, 20, 3, 3}, 7), (Shards{{1}, {0, 2}, {3}})) << "the file begun before goes on";
+  EXPECT_EQ(cut({3, 20, 3, 3}, 7), (Shards{{1}, {0, 2}, {3}})) << "the file begun before continues";
   EXPECT_EQ(cut({20, 3}, 7), (Shards{{0}, {1}}));
   EXPECT_EQ(cut({0, 7, 0, 1}, 7), (Shards{{0, 1, 2}, {3}}));
   EXPECT_EQ(cut({}, 7), Shards{});

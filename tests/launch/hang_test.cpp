@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "launch/watch/rank_board.h"
+#include "launch/watch/flight_recorder.h"
 
 namespace ashlar::watch {
 namespace {

@@ -173,12 +173,12 @@ TEST(HangNews, GrowOldAsTheyGoRound) {
   constexpr int64_t kBegin = 1'000'000, kBeat = 100, kLate = 90;
   struct Node {
     NodePages pages{1};
-    RankBoard board{pages.pages()[0], {.rank = 0, .ranks = 2}, nullptr};
-    HangWatch watch{{.board = board, .pages = pages.pages(), .far = {}, .nodes = {}}};
+    FlightRecorder recorder{pages.pages()[0], {.rank = 0, .ranks = 2}, nullptr};
+    HangWatch watch{{.recorder = recorder, .pages = pages.pages(), .far = {}, .nodes = {}}};
   };
   Node nodes[2];
-  for (Node& node : nodes) publish(node.board.page().progress_ms, kBegin);
-  publish(nodes[1].board.page().longest_step_ms, int64_t{777});
+  for (Node& node : nodes) publish(node.recorder.page().progress_ms, kBegin);
+  publish(nodes[1].recorder.page().longest_step_ms, int64_t{777});
   NodeNews news[2];
   const auto go_on = [&](int64_t from, int64_t to) {
     for (int64_t now = from; now < to; now += kBeat) {
@@ -196,7 +196,7 @@ TEST(HangNews, GrowOldAsTheyGoRound) {
     EXPECT_EQ(of.stall.age_ms, kNoStall);
     EXPECT_EQ(of.longest_ms, 777) << "of any rank";
   }
-  publish(nodes[1].board.page().progress_ms, kBegin + 60'000);
+  publish(nodes[1].recorder.page().progress_ms, kBegin + 60'000);
   go_on(kBegin + 60'000, kBegin + 62'000);
   for (const NodeNews& of : news) EXPECT_LE(of.progress.age_ms, 2'000) << "what one does, the other hears";
 }

@@ -101,8 +101,8 @@ mutate() {
       if (failed) exit 1
       old = text_of(folder "/old"); new = text_of(folder "/new"); at = index(text, old)
       if (old == "" || at == 0 || index(substr(text, at + 1), old) != 0)
-        wrong("out of date: what it replaces does not stand exactly once in the file; mend its \047-\047 lines")
-      if (old == new) wrong("one that changes nothing; mend its \047+\047 lines")
+        wrong("out of date: what it replaces does not stand exactly once in the file; fix its \047-\047 lines")
+      if (old == new) wrong("one that changes nothing; fix its \047+\047 lines")
       while ((getline line <(folder "/runs")) > 0) { ++runs; if (split(line, parts, " ") != 3) runs = -1000 }
       if (runs < 1) wrong("one that no test is named for; give its table lines \047% SUITE RANKS FILTER\047")
       printf "%s%s%s", substr(text, 1, at - 1), new, substr(text, at + length(old))

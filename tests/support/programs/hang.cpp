@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   };
   try {
     for (int64_t step = 1; step <= 20; ++step) {
-      watch->board().step(step);
+      watch->flight_recorder().step(step);
       reduce(world, 64);
     }
     if (world.rank() != 2) {

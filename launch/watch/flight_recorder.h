@@ -22,13 +22,13 @@ struct RankInfo {
 /// The page of this rank. It follows the operations of `engine` (null: none) until it is destroyed, which marks the
 /// rank finished, or failed when an exception is passing. What the main thread calls costs less than 0.2 us and
 /// allocates nothing: `step`, `enter`, `tick` and `operation` belong to it, the rest is for any thread.
-class RankBoard {
+class FlightRecorder {
  public:
-  /// `page` outlives the board.
-  RankBoard(RankPage& page, const RankInfo& info, std::shared_ptr<comm::ProgressEngine> engine);
-  RankBoard(const RankBoard&) = delete;
-  RankBoard& operator=(const RankBoard&) = delete;
-  ~RankBoard();
+  /// `page` outlives the recorder.
+  FlightRecorder(RankPage& page, const RankInfo& info, std::shared_ptr<comm::ProgressEngine> engine);
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+  ~FlightRecorder();
 
   void step(int64_t step);
   void step_took(double ms);

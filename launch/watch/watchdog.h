@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "launch/watch/flight_recorder.h"
 #include "launch/watch/hang_watch.h"
 #include "launch/watch/node_pages.h"
 #include "launch/watch/node_ring.h"
 #include "launch/watch/process.h"
-#include "launch/watch/rank_board.h"
 #include "launch/watch/signals.h"
 
 namespace ashlar::watch {
@@ -33,7 +33,7 @@ struct NodeView {
   int64_t ranks = 1;
 };
 struct Verdict {
-  bool leave = false;                 ///< the job cannot go on
+  bool leave = false;                 ///< the job cannot continue
   bool wait = false;                  ///< not yet: another rank is about to report
   std::optional<size_t> report;       ///< the lost rank of this node that this one, and no other, reports
   std::optional<size_t> report_node;  ///< the same of a lost node
@@ -59,25 +59,25 @@ struct WatchTimes {
 /// A thread that shows this rank alive and looks after the others; it never communicates with MPI. When one is lost or
 /// gone, the process ends with code 5 (kPeerLost): its main thread may wait for that rank for ever. One rank says on
 /// standard error which was lost, where, at what step, in what operation. Ranks that finish, are stopped by a debugger,
-/// or are told to stop disturb nobody; a job in which nobody gets on is HangWatch's. Destroy it before the board.
+/// or are told to stop disturb nobody; a job in which nobody gets on is HangWatch's. Destroy it before the recorder.
 ///   Of the ranks of its node it reads the pages, and asks the kernel about a few: those at distances 1, 2, 4, ...
 /// behind it, by files of /proc that stay open. The lowest rank that beats leads: it speaks for the node in the ring.
-class PeerWatch {
+class Watchdog {
  public:
   struct Args {
-    RankBoard& board;
+    FlightRecorder& recorder;
     const SignalWatch& signals;
-    NodePages& pages;  ///< in order of ranks; the board's among them
+    NodePages& pages;  ///< in order of ranks; the recorder's among them
     NodeRing* ring;    ///< null where there is one node
     int32_t node = 0;  ///< in the ring
     HangOptions hang;
     WatchTimes times;
     std::span<const NodeRanks> nodes;  ///< all of the job, in order of their lowest ranks; none where there is one
   };
-  explicit PeerWatch(const Args& args);
-  PeerWatch(const PeerWatch&) = delete;
-  PeerWatch& operator=(const PeerWatch&) = delete;
-  ~PeerWatch();
+  explicit Watchdog(const Args& args);
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  ~Watchdog();
 
   /// From now on hangs are seen in this way.
   void watch_hangs(const HangOptions& options);

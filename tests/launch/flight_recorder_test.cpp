@@ -1,5 +1,5 @@
 // What a rank shows of itself, and what others read.
-#include "launch/watch/rank_board.h"
+#include "launch/watch/flight_recorder.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -45,22 +45,22 @@ class Board : public ::testing::Test {
 };
 
 TEST_F(Board, ShowsStepAndOperation) {
-  RankBoard board(page(), info(2), nullptr);
+  FlightRecorder recorder(page(), info(2), nullptr);
   EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died before the first step, last operation nothing");
-  board.step(kNoSteps);  // as `eval` has none
+  recorder.step(kNoSteps);  // as `eval` has none
   EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died, last operation nothing");
-  board.enter(Phase::kLoading);
+  recorder.enter(Phase::kLoading);
   EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died while loading a checkpoint, last operation nothing");
-  board.enter(Phase::kValidating, 7);
+  recorder.enter(Phase::kValidating, 7);
   EXPECT_EQ(text(), "[rank 2 of 4 on hostb] died while validating, batch 7, last operation nothing");
-  board.enter(Phase::kGenerating, 12);
+  recorder.enter(Phase::kGenerating, 12);
   EXPECT_THAT(text(), HasSubstr(" died while generating, token 12, last"));
-  board.step(17);
-  board.operation({.kind = comm::OperationKind::kAllReduce, .op = comm::ReduceOp::kSum, .size = 4096, .number = 12},
-                  "tensor");
+  recorder.step(17);
+  recorder.operation({.kind = comm::OperationKind::kAllReduce, .op = comm::ReduceOp::kSum, .size = 4096, .number = 12},
+                     "tensor");
   EXPECT_EQ(text(),
             "[rank 2 of 4 on hostb] died at step 17, last operation all_reduce sum fp32[4096] on tensor, operation 12");
-  board.operation({.kind = comm::OperationKind::kBarrier}, std::string(1000, 'x'));
+  recorder.operation({.kind = comm::OperationKind::kBarrier}, std::string(1000, 'x'));
   EXPECT_THAT(text(), HasSubstr("last operation barrier on xxx"));
   EXPECT_LT(text().size(), 300u);
   EXPECT_EQ(page().operations, 2u);
@@ -70,7 +70,7 @@ TEST_F(Board, ShowsStepAndOperation) {
 TEST_F(Board, FollowsTheEngine) {
   comm::SelfComm comm("self");
   {
-    RankBoard board(page(), info(0), comm.engine());
+    FlightRecorder recorder(page(), info(0), comm.engine());
     comm.barrier().wait();
     EXPECT_THAT(text(), HasSubstr("barrier on self, operation 0"));
   }
@@ -79,33 +79,33 @@ TEST_F(Board, FollowsTheEngine) {
 }
 
 TEST_F(Board, WhatGetsDoneIsSeenAtTheNextBeat) {
-  RankBoard board(page(), info(0), nullptr);
-  board.beat();
+  FlightRecorder recorder(page(), info(0), nullptr);
+  recorder.beat();
   publish(page().progress_ms, int64_t{0});
-  board.beat();
+  recorder.beat();
   EXPECT_EQ(page().progress_ms, 0) << "nothing has been done";
-  board.enter(Phase::kForward, 3);
-  board.beat();
+  recorder.enter(Phase::kForward, 3);
+  recorder.beat();
   EXPECT_GT(page().progress_ms, 0);
   EXPECT_EQ(page().micro_batch, 3);
-  board.step_took(120.5);
-  board.step_took(80);
+  recorder.step_took(120.5);
+  recorder.step_took(80);
   EXPECT_EQ(page().longest_step_ms, 120);
 }
 
 TEST_F(Board, EndsFinishedOrFailed) {
-  { RankBoard board(page(0), info(0), nullptr); }
+  { FlightRecorder recorder(page(0), info(0), nullptr); }
   EXPECT_EQ(page(0).state, RankState::kFinished);
   try {
-    const RankBoard board(page(1), info(1), nullptr);
+    const FlightRecorder recorder(page(1), info(1), nullptr);
     EXPECT_EQ(page(1).state, RankState::kRunning);
     throw std::runtime_error("on its way");
   } catch (const std::runtime_error&) {
   }
   EXPECT_EQ(page(1).state, RankState::kFailed);
   {
-    RankBoard board(page(2), info(2), nullptr);
-    board.leave(RankState::kCrashed);
+    FlightRecorder recorder(page(2), info(2), nullptr);
+    recorder.leave(RankState::kCrashed);
   }
   EXPECT_EQ(page(2).state, RankState::kCrashed) << "the first word stays";
 }
@@ -115,8 +115,8 @@ TEST_F(Board, PagesAreSharedWithoutAFile) {
   if (child == 0) {
     const auto shared = NodePages::open(getppid(), pages_.fd(), 3);
     if (shared == nullptr) _exit(1);
-    RankBoard board(shared->pages()[2], info(2), nullptr);
-    board.step(99);
+    FlightRecorder recorder(shared->pages()[2], info(2), nullptr);
+    recorder.step(99);
     _exit(0);
   }
   int status = -1;
@@ -130,7 +130,7 @@ TEST_F(Board, PagesAreSharedWithoutAFile) {
 TEST_F(Board, KnowsProcessesThatEndedOrAreOthers) {
   const pid_t child = fork();
   if (child == 0) {
-    const RankBoard board(page(), info(3), nullptr);
+    const FlightRecorder recorder(page(), info(3), nullptr);
     pause();
   }
   while (look_at(page().pid) == 0) usleep(1000);
@@ -156,8 +156,8 @@ TEST_F(Board, ARankAloneIsWatchedToo) {
   SignalWatch signals;
   const auto watch = watch_ranks(ranks, signals);
   ASSERT_NE(watch, nullptr);
-  watch->board().step(3);
-  EXPECT_EQ(watch->board().page().step, 3);
+  watch->flight_recorder().step(3);
+  EXPECT_EQ(watch->flight_recorder().page().step, 3);
 }
 
 TEST_F(Board, JobsDiffer) { EXPECT_NE(new_job(), new_job()); }

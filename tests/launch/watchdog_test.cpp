@@ -1,5 +1,6 @@
-// Ranks that die, fail, finish or are stopped, and what the others do: processes with boards and watches, without MPI.
-#include "launch/watch/peer_watch.h"
+// Ranks that die, fail, finish or are stopped, and what the others do: processes with recorders and watches, without
+// MPI.
+#include "launch/watch/watchdog.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,8 +72,8 @@ class Ranks : public ::testing::Test {
   struct Rank {
     int64_t rank;
     const SignalWatch& signals;
-    RankBoard& board;
-    PeerWatch& watch;
+    FlightRecorder& recorder;
+    Watchdog& watch;
   };
   using Body = std::function<int(Rank&)>;
 
@@ -171,27 +172,27 @@ class Ranks : public ::testing::Test {
                      .inboxes = pages.inboxes(),
                      .far = pages.far()});
       const auto place = std::find(plan.local.begin(), plan.local.end(), r) - plan.local.begin();
-      RankBoard board(pages.pages()[static_cast<size_t>(place)],
-                      {.rank = r,
-                       .ranks = std::ssize(machines),
-                       .host = "host" + std::to_string(machines[static_cast<size_t>(r)]),
-                       .machine = machines[static_cast<size_t>(r)]},
-                      nullptr);
-      const FatalSignals fatal(board.page());
+      FlightRecorder recorder(pages.pages()[static_cast<size_t>(place)],
+                              {.rank = r,
+                               .ranks = std::ssize(machines),
+                               .host = "host" + std::to_string(machines[static_cast<size_t>(r)]),
+                               .machine = machines[static_cast<size_t>(r)]},
+                              nullptr);
+      const FatalSignals fatal(recorder.page());
       std::vector<NodeRanks> nodes;
       for (const std::vector<int32_t>& local : nodes_of(machines))
         nodes.push_back({"host" + std::to_string(machines[static_cast<size_t>(local.front())]), local});
-      PeerWatch watch({.board = board,
-                       .signals = signals,
-                       .pages = pages,
-                       .ring = plan.nodes > 1 ? &ring : nullptr,
-                       .node = plan.node,
-                       .hang = hang_,
-                       .times = kTimes,
-                       .nodes = nodes});
-      board.step(17);
-      board.operation({.kind = comm::OperationKind::kBarrier, .number = static_cast<uint64_t>(10 + r)}, "world");
-      Rank rank{r, signals, board, watch};
+      Watchdog watch({.recorder = recorder,
+                      .signals = signals,
+                      .pages = pages,
+                      .ring = plan.nodes > 1 ? &ring : nullptr,
+                      .node = plan.node,
+                      .hang = hang_,
+                      .times = kTimes,
+                      .nodes = nodes});
+      recorder.step(17);
+      recorder.operation({.kind = comm::OperationKind::kBarrier, .number = static_cast<uint64_t>(10 + r)}, "world");
+      Rank rank{r, signals, recorder, watch};
       ++*ready_;
       while (*ready_ < std::ssize(machines)) usleep(1000);
       return body(rank);
@@ -335,8 +336,8 @@ TEST_F(Ranks, AnErrorOfAllKeepsItsCode) {
 TEST_F(Ranks, AHangIsReportedByTheLowestAndEndsTheJob) {
   hang_ = {.after_seconds = 1};
   start({1, 1, 1}, [](Rank& rank) -> int {
-    rank.board.enter(Phase::kBackward, 3);
-    publish(rank.board.page().waiting, static_cast<uint32_t>(rank.rank != 1));
+    rank.recorder.enter(Phase::kBackward, 3);
+    publish(rank.recorder.page().waiting, static_cast<uint32_t>(rank.rank != 1));
     return wait_for_ever(rank);
   });
   EXPECT_THAT(codes(), ElementsAre(5, 5, 5));
@@ -354,9 +355,9 @@ TEST_F(Ranks, AHangIsReportedByTheLowestAndEndsTheJob) {
 TEST_F(Ranks, AStoppedRankIsNamedAndWhoOnlyReportsGoesOn) {
   hang_ = {.after_seconds = 1, .stop = false};
   start({1, 1, 1}, [](Rank& rank) -> int {
-    publish(rank.board.page().waiting, 1U);
+    publish(rank.recorder.page().waiting, 1U);
     for (int i = 0; i < 400; ++i) usleep(10'000);  // who is asked for a stack wakes up
-    rank.board.tick();
+    rank.recorder.tick();
     return usleep(600'000), 0;
   });
   kill(pids_[0], SIGSTOP);  // the one that would report
@@ -371,12 +372,12 @@ TEST_F(Ranks, AStoppedRankIsNamedAndWhoOnlyReportsGoesOn) {
 TEST_F(Ranks, TheOddOneOutIsNamedAcrossNodes) {
   hang_ = {.after_seconds = 1, .nodes = 3};
   start({1, 1, 2, 3}, [](Rank& rank) -> int {
-    rank.board.operation({.kind = comm::OperationKind::kAllReduce,
-                          .op = comm::ReduceOp::kSum,
-                          .size = rank.rank == 3 ? 128 : 64,
-                          .number = 50},
-                         "world");
-    publish(rank.board.page().waiting, 1U);
+    rank.recorder.operation({.kind = comm::OperationKind::kAllReduce,
+                             .op = comm::ReduceOp::kSum,
+                             .size = rank.rank == 3 ? 128 : 64,
+                             .number = 50},
+                            "world");
+    publish(rank.recorder.page().waiting, 1U);
     return wait_for_ever(rank);
   });
   EXPECT_THAT(codes(), ElementsAre(5, 5, 5, 5));
@@ -395,7 +396,7 @@ TEST_F(Ranks, WhatIsNotHeardOfIsSaidAndNotWaitedForLong) {
   hang_ = {.after_seconds = 1, .nodes = 3};
   cut_off_ = 4;
   start({1, 2, 4}, [](Rank& rank) -> int {
-    publish(rank.board.page().waiting, static_cast<uint32_t>(rank.rank != 1));
+    publish(rank.recorder.page().waiting, static_cast<uint32_t>(rank.rank != 1));
     return wait_for_ever(rank);
   });
   EXPECT_THAT(codes(), ElementsAre(5, 5, 5));
@@ -413,7 +414,7 @@ TEST_F(Ranks, WorkOnAnotherNodeIsNoHang) {
   hang_ = {.after_seconds = 1};
   start({1, 2, 3}, [](Rank& rank) -> int {
     for (int i = 0; i < 20; ++i) {
-      if (rank.rank == 1) rank.board.tick();
+      if (rank.rank == 1) rank.recorder.tick();
       usleep(100'000);
     }
     return 0;

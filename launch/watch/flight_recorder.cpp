@@ -1,4 +1,4 @@
-#include "launch/watch/rank_board.h"
+#include "launch/watch/flight_recorder.h"
 
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 
 namespace ashlar::watch {
 
-RankBoard::RankBoard(RankPage& page, const RankInfo& info, std::shared_ptr<comm::ProgressEngine> engine)
+FlightRecorder::FlightRecorder(RankPage& page, const RankInfo& info, std::shared_ptr<comm::ProgressEngine> engine)
     : page_(page), engine_(std::move(engine)), exceptions_(std::uncaught_exceptions()) {
   const int64_t now = machine_ms();
   page_ = {.job = info.job,
@@ -30,30 +30,30 @@ RankBoard::RankBoard(RankPage& page, const RankInfo& info, std::shared_ptr<comm:
   });
 }
 
-RankBoard::~RankBoard() {
+FlightRecorder::~FlightRecorder() {
   if (engine_ != nullptr) engine_->observe(nullptr);
   leave(std::uncaught_exceptions() > exceptions_ ? RankState::kFailed : RankState::kFinished);
 }
 
-void RankBoard::step(int64_t step) {
+void FlightRecorder::step(int64_t step) {
   publish(page_.step, step);
   tick();
 }
 
-void RankBoard::step_took(double ms) {
+void FlightRecorder::step_took(double ms) {
   publish(page_.longest_step_ms, std::max(page_.longest_step_ms, static_cast<int64_t>(ms)));
 }
 
-void RankBoard::enter(Phase phase, int64_t micro_batch) {
+void FlightRecorder::enter(Phase phase, int64_t micro_batch) {
   publish(page_.micro_batch, static_cast<int32_t>(micro_batch));
   publish(page_.phase, phase);
   publish(page_.phase_since_ms, machine_ms());
   tick();
 }
 
-void RankBoard::tick() { std::atomic_ref<uint64_t>(page_.progress).fetch_add(1, std::memory_order_relaxed); }
+void FlightRecorder::tick() { std::atomic_ref<uint64_t>(page_.progress).fetch_add(1, std::memory_order_relaxed); }
 
-void RankBoard::operation(const comm::OperationInfo& info, std::string_view communicator) {
+void FlightRecorder::operation(const comm::OperationInfo& info, std::string_view communicator) {
   OperationRecord& record = page_.recent[page_.operations % RankPage::kRecords];
   record.info = info;
   const size_t size = communicator.copy(record.communicator.data(), record.communicator.size() - 1);
@@ -62,13 +62,13 @@ void RankBoard::operation(const comm::OperationInfo& info, std::string_view comm
   tick();
 }
 
-void RankBoard::place(int64_t pipeline, int64_t data, int64_t tensor) {
+void FlightRecorder::place(int64_t pipeline, int64_t data, int64_t tensor) {
   publish(page_.pipeline, static_cast<int32_t>(pipeline));
   publish(page_.data, static_cast<int32_t>(data));
   publish(page_.tensor, static_cast<int32_t>(tensor));
 }
 
-void RankBoard::beat() {
+void FlightRecorder::beat() {
   const int64_t now = machine_ms();
   uint64_t done = look_at(page_.progress);
   if (engine_ != nullptr) {
@@ -80,7 +80,7 @@ void RankBoard::beat() {
   publish(page_.heartbeat_ms, now);
 }
 
-void RankBoard::stalled(const FileStall& stall) {
+void FlightRecorder::stalled(const FileStall& stall) {
   if (look_at(page_.stall.since_ms) == stall.since_ms) return;  // the same one
   publish(page_.stall.since_ms, int64_t{0});
   page_.stall.thread = stall.thread;
@@ -89,7 +89,7 @@ void RankBoard::stalled(const FileStall& stall) {
   publish(page_.stall.since_ms, stall.since_ms);
 }
 
-void RankBoard::leave(RankState state) {
+void FlightRecorder::leave(RankState state) {
   RankState running = RankState::kRunning;
   std::atomic_ref<RankState>(page_.state).compare_exchange_strong(running, state);
 }

@@ -1,4 +1,4 @@
-#include "launch/watch/peer_watch.h"
+#include "launch/watch/watchdog.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -63,9 +63,9 @@ Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before
   return verdict;
 }
 
-PeerWatch::PeerWatch(const Args& args)
+Watchdog::Watchdog(const Args& args)
     : args_(args), pages_(args.pages.pages()), peers_(pages_.size()), looked_(Clock::now()) {
-  self_ = static_cast<size_t>(&args_.board.page() - pages_.data());
+  self_ = static_cast<size_t>(&args_.recorder.page() - pages_.data());
   ASHLAR_CHECK(self_ < pages_.size(), "the page of this rank is not one of its node");
   neighbours_.resize(NodePages::kInboxes);
   hang_options_ = args_.hang;
@@ -77,7 +77,7 @@ PeerWatch::PeerWatch(const Args& args)
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-PeerWatch::~PeerWatch() {
+Watchdog::~Watchdog() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -89,17 +89,17 @@ PeerWatch::~PeerWatch() {
     if (peer.stat >= 0) close(peer.stat);
 }
 
-void PeerWatch::watch_hangs(const HangOptions& options) {
+void Watchdog::watch_hangs(const HangOptions& options) {
   const std::lock_guard lock(mutex_);
   hang_options_ = options;
   hang_options_.nodes = args_.hang.nodes;
 }
 
-void PeerWatch::find_lost() { std::this_thread::sleep_for(args_.times.silence * 3 / 2); }
+void Watchdog::find_lost() { std::this_thread::sleep_for(args_.times.silence * 3 / 2); }
 
-void PeerWatch::run() {
+void Watchdog::run() {
   pthread_setname_np(pthread_self(), "ashlar-watch");
-  hang_ = std::make_unique<HangWatch>(HangWatch::Args{.board = args_.board,
+  hang_ = std::make_unique<HangWatch>(HangWatch::Args{.recorder = args_.recorder,
                                                       .pages = pages_,
                                                       .far = args_.pages.far(),
                                                       .nodes = args_.nodes,
@@ -112,7 +112,7 @@ void PeerWatch::run() {
     lock.lock();
   } while (!changed_.wait_for(lock, until_next(), [this] { return stop_; }));
   lock.unlock();
-  // The board still says that this rank runs: to other nodes it has finished if it was the last one.
+  // The recorder still says that this rank runs: to other nodes it has finished if it was the last one.
   if (args_.ring == nullptr || !leads(machine_ms())) return;
   NodeNews last = news(machine_ms());
   const bool others = std::any_of(pages_.begin(), pages_.end(), [&](const RankPage& page) {
@@ -122,12 +122,12 @@ void PeerWatch::run() {
   args_.ring->farewell(last);
 }
 
-std::chrono::milliseconds PeerWatch::until_next() const {
+std::chrono::milliseconds Watchdog::until_next() const {
   const bool hurries = args_.ring != nullptr && (hang_->hurries(machine_ms()) || args_.ring->busy());
   return hurries ? std::min(args_.times.hurry, args_.times.beat) : args_.times.beat;
 }
 
-bool PeerWatch::leads(int64_t now_ms) const {
+bool Watchdog::leads(int64_t now_ms) const {
   for (size_t r = 0; r < self_; ++r) {
     const RankPage& page = pages_[r];
     if (look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning && !peers_[r].dead &&
@@ -137,7 +137,7 @@ bool PeerWatch::leads(int64_t now_ms) const {
   return true;
 }
 
-NodeNews PeerWatch::news(int64_t now_ms) const {
+NodeNews Watchdog::news(int64_t now_ms) const {
   NodeNews news{.node = args_.node, .ranks = static_cast<int32_t>(pages_.size()), .all_ranks = pages_[self_].ranks};
   const RankPage* lowest = nullptr;
   bool failed = false;
@@ -158,7 +158,7 @@ NodeNews PeerWatch::news(int64_t now_ms) const {
   return news;
 }
 
-void PeerWatch::look() {
+void Watchdog::look() {
   const Clock::time_point now = Clock::now();
   const int64_t now_ms = machine_ms();
   // A rank that was itself stopped, or held up, has missed what the others did.
@@ -193,12 +193,12 @@ void PeerWatch::look() {
   if (hang_->look(now_ms, first)) end();
 }
 
-PeerState PeerWatch::left(Clock::time_point& since, Clock::time_point now) const {
+PeerState Watchdog::left(Clock::time_point& since, Clock::time_point now) const {
   if (since == Clock::time_point()) since = now;
   return now - since > args_.times.farewell ? PeerState::kGone : PeerState::kLeaving;
 }
 
-bool PeerWatch::has_died(size_t peer) {
+bool Watchdog::has_died(size_t peer) {
   Peer& p = peers_[peer];
   const size_t behind = (peer + peers_.size() - self_) % peers_.size();
   const bool asked = (behind & (behind - 1)) == 0;  // a power of two
@@ -219,7 +219,7 @@ bool PeerWatch::has_died(size_t peer) {
   return p.dead;
 }
 
-PeerState PeerWatch::view(size_t peer, Clock::time_point now) {
+PeerState Watchdog::view(size_t peer, Clock::time_point now) {
   const RankPage& page = pages_[peer];
   if (look_at(page.pid) == 0) return PeerState::kUnknown;
   // Its last word counts, so it is read after its death.
@@ -233,7 +233,7 @@ PeerState PeerWatch::view(size_t peer, Clock::time_point now) {
   return dead ? PeerState::kLost : PeerState::kAlive;
 }
 
-NodeView PeerWatch::view_node(size_t index, Clock::time_point now, bool stopping) {
+NodeView Watchdog::view_node(size_t index, Clock::time_point now, bool stopping) {
   const NodeInbox& inbox = args_.pages.inboxes()[index];
   const int64_t received = look_at(inbox.received_ms);
   if (received == 0) return {};
@@ -248,7 +248,7 @@ NodeView PeerWatch::view_node(size_t index, Clock::time_point now, bool stopping
   return {silent > limit ? PeerState::kLost : PeerState::kAlive, inbox.news.ranks};
 }
 
-void PeerWatch::leave(const Verdict& verdict) {
+void Watchdog::leave(const Verdict& verdict) {
   std::array<char, 512> memory;
   std::array<char, 800> line;
   FixedText text(line);
@@ -277,8 +277,8 @@ void PeerWatch::leave(const Verdict& verdict) {
   end();
 }
 
-void PeerWatch::end() {
-  args_.board.leave(RankState::kFailed);
+void Watchdog::end() {
+  args_.recorder.leave(RankState::kFailed);
   if (args_.ring != nullptr) args_.ring->farewell(news(machine_ms()));
   std::this_thread::sleep_for(args_.times.linger);
   _exit(static_cast<int>(ExitCode::kPeerLost));
