@@ -9,8 +9,8 @@
 #include "data/token_dataset.h"
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"
+#include "launch/inference/model_loading.h"
 #include "launch/training/datasets.h"
-#include "launch/training/model_loading.h"
 #include "launch/training/validation.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -34,7 +34,7 @@ const char* const kEvalHelp =
 namespace {
 
 struct EvalArguments {
-  training::LoadOptions load;
+  inference::LoadOptions load;
   std::optional<std::string> data_dir;
   int64_t length = 0, batch_size = 0, batches = 0;
 };
@@ -58,7 +58,7 @@ EvalArguments parse(std::span<const std::string> words) {
   return a;
 }
 
-config::RunConfig stored_config(const training::LoadedModel& m) {
+config::RunConfig stored_config(const inference::LoadedModel& m) {
   return config::resolve(config::parse_config(m.config_toml, m.checkpoint.string(), {}),
                          {.purpose = config::Purpose::kModel})
       .config;
@@ -72,7 +72,7 @@ std::vector<config::DataSource> sources_of(const EvalArguments& a, const config:
 
 std::vector<data::WeightedDataset> open_datasets(const std::vector<config::DataSource>& sources,
                                                  const training::SharedManifests& manifests,
-                                                 const training::LoadedModel& m) {
+                                                 const inference::LoadedModel& m) {
   std::vector<data::WeightedDataset> datasets;
   for (const config::DataSource& s : sources) datasets.push_back({manifests.open(s.path), s.weight});
   if (datasets.empty())
@@ -80,7 +80,7 @@ std::vector<data::WeightedDataset> open_datasets(const std::vector<config::DataS
   return datasets;
 }
 
-void check_tokenizers(const training::LoadedModel& m, const std::vector<data::WeightedDataset>& datasets) {
+void check_tokenizers(const inference::LoadedModel& m, const std::vector<data::WeightedDataset>& datasets) {
   for (const auto& d : datasets) {
     const data::Tokenizer& tokenizer = d.dataset->tokenizer();
     if (m.tokenizer && m.tokenizer->hash() != tokenizer.hash()) {
@@ -92,7 +92,7 @@ void check_tokenizers(const training::LoadedModel& m, const std::vector<data::We
 }
 
 /// What this rank's replica evaluates.
-training::Validation open_validation(const EvalArguments& a, const training::LoadedModel& m,
+training::Validation open_validation(const EvalArguments& a, const inference::LoadedModel& m,
                                      const training::SharedManifests& manifests, Log& log) {
   const config::RunConfig stored = stored_config(m);
   const model::ModelConfig& config = m.engine->options().model;
@@ -135,7 +135,7 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   comm::try_on_all_ranks(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   enter(session, watch::Phase::kLoading);
-  const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
+  const inference::LoadedModel m = inference::load_model(a.load, session.bootstrap, log);
   std::vector<std::string> paths;
   comm::try_on_all_ranks(ranks, [&] {
     for (const config::DataSource& s : sources_of(a, stored_config(m))) paths.push_back(s.path);

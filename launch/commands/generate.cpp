@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "launch/commands/arguments.h"
-#include "launch/training/generator.h"
-#include "launch/training/model_loading.h"
+#include "launch/inference/generator.h"
+#include "launch/inference/model_loading.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
@@ -50,8 +50,8 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 }
 
 struct GenerateArguments {
-  training::LoadOptions load;
-  training::GenerateOptions generate;
+  inference::LoadOptions load;
+  inference::GenerateOptions generate;
   std::optional<std::string> prompt, ids;
   bool through_documents = false;
 };
@@ -86,7 +86,7 @@ GenerateArguments parse(std::span<const std::string> words) {
 }
 
 /// The prompt as the model reads it.
-std::vector<int32_t> read_prompt(const GenerateArguments& a, const training::LoadedModel& m) {
+std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::LoadedModel& m) {
   if (!m.tokenizer && !a.ids)
     throw input_error("generate", m.checkpoint.string(),
                       " has no tokenizer (an import); give the prompt as --ids 1,2,3");
@@ -119,8 +119,8 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   comm::try_on_all_ranks(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   enter(session, watch::Phase::kLoading);
-  const training::LoadedModel m = training::load_model(a.load, session.bootstrap, log);
-  training::GenerateOptions& options = a.generate;
+  const inference::LoadedModel m = inference::load_model(a.load, session.bootstrap, log);
+  inference::GenerateOptions& options = a.generate;
   comm::try_on_all_ranks(ranks, [&] { options.prompt = read_prompt(a, m); });
   if (m.tokenizer && !a.through_documents) options.stop_id = m.tokenizer->eod_id();
   std::ostream nowhere(nullptr);
@@ -129,7 +129,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   int64_t token = 0;
   enter(session, watch::Phase::kGenerating, token);
   if (a.ids) {
-    training::generate(*m.engine, options, [&](int32_t id) {
+    inference::generate(*m.engine, options, [&](int32_t id) {
       out << id << ' ' << std::flush;
       enter(session, watch::Phase::kGenerating, ++token);
     });
@@ -153,7 +153,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
     out << text << std::flush;
     waiting.clear();
   };
-  training::generate(*m.engine, options, [&](int32_t id) {
+  inference::generate(*m.engine, options, [&](int32_t id) {
     if (id == options.stop_id) return;
     waiting.push_back(id);
     flush_text(false);

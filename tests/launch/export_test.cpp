@@ -11,8 +11,8 @@
 
 #include "core/base/strings.h"
 #include "core/io/safetensors.h"
-#include "launch/training/decoder.h"
-#include "launch/training/model_loading.h"
+#include "launch/inference/decoder.h"
+#include "launch/inference/model_loading.h"
 #include "parallel/comm/bootstrap.h"
 #include "tests/launch/run_fixture.h"
 
@@ -25,9 +25,9 @@ constexpr int kInput = 2;
 std::vector<double> logits_of(const std::filesystem::path& checkpoint) {
   comm::Bootstrap alone;
   Log log([](std::string_view) {});
-  const training::LoadedModel m =
-      training::load_model({.path = checkpoint, .dtype = "fp32", .threads = 1, .positions = 16}, alone, log);
-  training::Decoder decoder(*m.engine, 16, false);
+  const inference::LoadedModel m =
+      inference::load_model({.path = checkpoint, .dtype = "fp32", .threads = 1, .positions = 16}, alone, log);
+  inference::Decoder decoder(*m.engine, 16, false);
   const int32_t text[] = {3, 14, 15, 9, 2, 6, 5, 3, 5, 8};
   return decoder.next_logits(text);
 }

@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "kernels/make_backend.h"
-#include "launch/training/decoder.h"
-#include "launch/training/generator.h"
+#include "launch/inference/decoder.h"
+#include "launch/inference/generator.h"
 #include "parallel/mesh/lone_rank.h"
 
-namespace ashlar::training {
+namespace ashlar::inference {
 namespace {
 
 struct Tiny {
@@ -22,7 +22,7 @@ struct Tiny {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
   mesh::LoneRank lone;
-  Engine engine;
+  training::Engine engine;
 };
 
 model::ModelConfig config_of(model::Topology topology, model::PosType pos) {
@@ -42,7 +42,7 @@ model::ModelConfig config_of(model::Topology topology, model::PosType pos) {
   return c;
 }
 
-std::vector<int32_t> run(Engine& engine, GenerateOptions options, bool cache) {
+std::vector<int32_t> run(training::Engine& engine, GenerateOptions options, bool cache) {
   std::vector<int32_t> ids;
   options.use_cache = cache;
   generate(engine, options, [&](int32_t id) { ids.push_back(id); });
@@ -78,7 +78,7 @@ TEST(Generate, EveryTokenHasARandomNumberOfItsOwn) {
   mesh::LoneRank lone;
   model::ModelConfig config = config_of(model::Topology::kSerial, model::PosType::kNone);
   config.n_layers = 1;
-  Engine engine(*backend, *stream, lone.mesh, {.model = config, .seed = 5, .sequence_length = 512});
+  training::Engine engine(*backend, *stream, lone.mesh, {.model = config, .seed = 5, .sequence_length = 512});
   constexpr int64_t kDrawn = 620;
   const auto ids = run(engine, {.prompt = {3}, .new_tokens = kDrawn, .sampling = {.temperature = 1, .seed = 1}}, true);
   std::vector<int> counts(31, 0);
@@ -151,4 +151,4 @@ TEST(Sampling, DrawInverts) {
 }
 
 }  // namespace
-}  // namespace ashlar::training
+}  // namespace ashlar::inference

@@ -106,7 +106,9 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/watch", {}},
       {"launch/hf", {"launch/config"}},
       {"launch/training", {"launch/config", "launch/watch"}},
-      {"launch/commands", {"launch", "launch/config", "launch/hf", "launch/training", "launch/watch"}},
+      {"launch/inference", {"launch/config", "launch/training"}},
+      {"launch/commands",
+       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/training", "launch/watch"}},
   };
   return table;
 }

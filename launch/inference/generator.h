@@ -7,7 +7,7 @@
 
 #include "launch/training/engine.h"
 
-namespace ashlar::training {
+namespace ashlar::inference {
 
 struct SamplingOptions {
   double temperature = 1.0;  ///< 0 = always the likeliest token
@@ -34,6 +34,6 @@ struct GenerateOptions {
 /// Draws tokens one by one and hands each to `emit`, on every rank of the engine's mesh, which is one replica. The
 /// context is limited by learned positions: when it is full, the newest half of it is kept and read again. Token n of a
 /// seed does not depend on anything but the text before it.
-void generate(Engine& engine, const GenerateOptions& options, const std::function<void(int32_t)>& emit);
+void generate(training::Engine& engine, const GenerateOptions& options, const std::function<void(int32_t)>& emit);
 
-}  // namespace ashlar::training
+}  // namespace ashlar::inference

@@ -10,7 +10,7 @@
 #include "launch/training/engine.h"
 #include "parallel/comm/bootstrap.h"
 
-namespace ashlar::training {
+namespace ashlar::inference {
 
 /// A model read from a checkpoint, ready to evaluate and generate.
 struct LoadedModel {
@@ -21,7 +21,7 @@ struct LoadedModel {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<mesh::Mesh> mesh;
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<training::Engine> engine;
 };
 
 /// How the ranks divide a model that does not train.
@@ -47,4 +47,4 @@ struct LoadOptions {
 /// Called by all ranks. Input error for another path, dtype or model; damaged error for a damaged checkpoint.
 LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, Log& log);
 
-}  // namespace ashlar::training
+}  // namespace ashlar::inference

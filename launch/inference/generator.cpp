@@ -1,13 +1,13 @@
-#include "launch/training/generator.h"
+#include "launch/inference/generator.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <span>
 
-#include "launch/training/decoder.h"
+#include "launch/inference/decoder.h"
 
-namespace ashlar::training {
+namespace ashlar::inference {
 
 namespace {
 
@@ -46,7 +46,7 @@ int32_t draw(std::span<const double> distribution, double uniform) {
   return last;  // rounding left the sum a hair under one
 }
 
-void generate(Engine& engine, const GenerateOptions& o, const std::function<void(int32_t)>& emit) {
+void generate(training::Engine& engine, const GenerateOptions& o, const std::function<void(int32_t)>& emit) {
   ASHLAR_CHECK(!o.prompt.empty(), "generation needs a first token");
   const model::ModelConfig& config = engine.options().model;
   const int64_t wanted = static_cast<int64_t>(o.prompt.size()) + o.new_tokens;
@@ -80,4 +80,4 @@ void generate(Engine& engine, const GenerateOptions& o, const std::function<void
   }
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::inference

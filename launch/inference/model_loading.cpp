@@ -1,4 +1,4 @@
-#include "launch/training/model_loading.h"
+#include "launch/inference/model_loading.h"
 
 #include <algorithm>
 #include <optional>
@@ -13,7 +13,7 @@
 #include "parallel/comm/try_on_all_ranks.h"
 #include "parallel/model/slices.h"
 
-namespace ashlar::training {
+namespace ashlar::inference {
 
 namespace {
 
@@ -31,7 +31,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   m.checkpoint = reader.path();
   m.config_toml = reader.config_toml();
   if (reader.state()) m.step = reader.state()->step;
-  EngineOptions engine;
+  training::EngineOptions engine;
   mesh::MeshShape shape;
   comm::try_on_all_ranks(ranks, [&] {
     const std::string name = (m.checkpoint / checkpoint::kManifestFile).string();
@@ -40,7 +40,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
                         {.hardware_threads = kernels::usable_cores(), .purpose = config::Purpose::kModel})
             .config;
     if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
-    shape = inference_mesh(config.model, ranks.size(), shape_of(config.mesh), options.mesh);
+    shape = inference_mesh(config.model, ranks.size(), training::shape_of(config.mesh), options.mesh);
     const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;
     engine = {.model = config.model,
               .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
@@ -49,7 +49,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   m.backend = kernels::make_backend({.threads = static_cast<int>(options.threads), .log = &log});
   m.stream = m.backend->make_stream();
   m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, model::kv_sharing_ranks(engine.model, shape.tensor));
-  m.engine = std::make_unique<Engine>(*m.backend, *m.stream, *m.mesh, engine);
+  m.engine = std::make_unique<training::Engine>(*m.backend, *m.stream, *m.mesh, engine);
   checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
   return m;
 }
@@ -93,4 +93,4 @@ LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, L
   return std::move(*m);
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::inference

@@ -1,8 +1,8 @@
-#include "launch/training/decoder.h"
+#include "launch/inference/decoder.h"
 
 #include <numeric>
 
-namespace ashlar::training {
+namespace ashlar::inference {
 
 namespace {
 
@@ -39,7 +39,7 @@ std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Te
 
 }  // namespace
 
-Decoder::Decoder(Engine& engine, int64_t max_tokens, bool use_cache) : engine_(engine) {
+Decoder::Decoder(training::Engine& engine, int64_t max_tokens, bool use_cache) : engine_(engine) {
   ASHLAR_CHECK(engine.chunks().size() == 1 && !engine.options().sequence_parallel && engine.mesh().shape().data == 1,
                "decoding takes one replica with one chunk a stage and whole rows");
   if (use_cache) cache_ = engine.chunks().front()->make_cache(engine.ctx(), 1, max_tokens);
@@ -72,4 +72,4 @@ std::vector<double> Decoder::next_logits(std::span<const int32_t> text) {
   return {};
 }
 
-}  // namespace ashlar::training
+}  // namespace ashlar::inference
