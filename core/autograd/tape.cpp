@@ -20,22 +20,28 @@ Tensor Tape::allocate_like(const Slot& slot) {
   return Tensor::allocate(backend_.allocator(MemoryKind::kActivations), slot.dtype, slot.shape);
 }
 
-Var Tape::output(Tensor value) {
+Var Tape::output(Tensor value, const Made& made) {
   ASHLAR_CHECK(!done_, "a tape runs backward once; record on a fresh one");
   slots_.push_back(
       {.shape = value.shape(), .dtype = value.dtype(), .grad = {}, .written = false, .parent = -1, .column = 0});
-  return {.value = std::move(value), .slot = static_cast<int>(slots_.size()) - 1, .rematerialize = nullptr};
+  return {
+      .value = std::move(value), .slot = static_cast<int>(slots_.size()) - 1, .rematerialize = nullptr, .made = made};
 }
 
-void Tape::record(std::string_view op, const Var& result, Backward backward) {
-  nodes_.push_back({op, result.slot, std::move(backward)});
+void Tape::record(const Var& result, Backward backward) {
+  nodes_.push_back({result.made.op, result.slot, std::move(backward)});
+}
+
+Var result(const Ctx& ctx, Tensor value, const Made& made) {
+  if (ctx.tape != nullptr) return ctx.tape->output(std::move(value), made);
+  return {.value = std::move(value), .slot = -1, .rematerialize = nullptr, .made = made};
 }
 
 std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& widths) {
   std::vector<Var> parts;
   int64_t column = 0;
   for (const int64_t width : widths) {
-    parts.push_back(output(x.value.column_range(column, width)));
+    parts.push_back(output(x.value.column_range(column, width), x.made));
     if (x.requires_grad()) {
       slots_.back().parent = x.slot;
       slots_.back().column = column;
@@ -49,7 +55,7 @@ std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& w
   }
   // The slices wrote straight into x's gradient; what no consumer wrote counts as zero.
   const std::vector<Var> slices = parts;
-  nodes_.push_back({"split_columns", -1, [x, slices](Tape& tape, WeightWork*) {
+  nodes_.push_back({"split_columns", -1, [x, slices](Tape& tape, const Tensor&, WeightWork*) {
                       bool any = false;
                       for (const Var& slice : slices) any = any || tape.slots_[slice.slot].written;
                       if (!any) return;
@@ -70,7 +76,7 @@ std::vector<Var> split_columns(const Ctx& ctx, const Var& x, const std::vector<i
   std::vector<Var> parts;
   int64_t column = 0;
   for (const int64_t width : widths) {
-    parts.push_back({.value = x.value.column_range(column, width)});
+    parts.push_back({.value = x.value.column_range(column, width), .made = x.made});
     column += width;
   }
   return parts;
@@ -90,8 +96,14 @@ void Tape::backward(WeightWork* deferred, const std::function<void()>& after_nod
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
-    if (node.slot >= 0 && !slots_[node.slot].written) continue;
-    node.backward(*this, deferred);
+    Tensor dy;
+    if (node.slot >= 0) {
+      Slot& slot = slots_[node.slot];
+      if (!slot.written) continue;
+      ASHLAR_CHECK(slot.grad, "no gradient reached the result of ", node.op);
+      dy = std::move(slot.grad);
+    }
+    node.backward(*this, std::move(dy), deferred);
     if (after_node) after_node();
   }
 }
@@ -99,12 +111,6 @@ void Tape::backward(WeightWork* deferred, const std::function<void()>& after_nod
 Tensor Tape::leaf_grad(const Var& leaf) const {
   ASHLAR_CHECK(done_ && leaf.slot >= 0, "leaf_grad is read after backward");
   return slots_[leaf.slot].grad;
-}
-
-Tensor Tape::take_grad(const Var& result) {
-  Slot& slot = slot_of(result);
-  ASHLAR_CHECK(slot.written && slot.grad, "no gradient reached the value");
-  return std::move(slot.grad);
 }
 
 GradTarget Tape::target(const Var& input) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "core/autograd/ctx.h"
@@ -35,21 +34,23 @@ struct GradTarget {
 /// that alias gradients (column splits excepted, which own disjoint slices of one gradient). Misuse throws Bug.
 class Tape {
  public:
-  /// A node's backward. `deferred` is null when weight gradients are to be computed at once.
-  using Backward = std::function<void(Tape& tape, WeightWork* deferred)>;
+  /// A node's backward, given the complete gradient of its result, which the tape has given up. `deferred` is null when
+  /// weight gradients are to be computed at once.
+  using Backward = std::function<void(Tape& tape, Tensor dy, WeightWork* deferred)>;
 
   Tape(Backend& backend, Stream& stream) : backend_(backend), stream_(stream) {}
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
   /// An input whose gradient is wanted (a pipeline stage's received rows, a checked operand).
-  Var leaf(Tensor value) { return output(std::move(value)); }
+  Var leaf(Tensor value, const Made& made = {}) { return output(std::move(value), made); }
   /// A node's result; give it to `record` as well.
-  Var output(Tensor value);
+  Var output(Tensor value, const Made& made = {});
   /// Column slices of x as values of their own, without a copy; their gradients are slices of x's gradient.
   std::vector<Var> split_columns(const Var& x, const std::vector<int64_t>& widths);
-  /// Appends a node with one result. `backward` is called only if the result received a gradient.
-  void record(std::string_view op, const Var& result, Backward backward);
+  /// Appends a node with one result, named by the op that made it. `backward` is called only if the result received a
+  /// gradient.
+  void record(const Var& result, Backward backward);
 
   /// Sets the gradient of a value before `backward`.
   void seed(const Var& v, Tensor grad);
@@ -60,8 +61,6 @@ class Tape {
   Tensor leaf_grad(const Var& leaf) const;
 
   // For nodes, inside backward:
-  /// The complete gradient of a node's result; the tape gives up its reference.
-  Tensor take_grad(const Var& result);
   /// A buffer to write or accumulate the gradient of an input into.
   GradTarget target(const Var& input);
   /// Hands over an existing tensor as the gradient of an input: shared when it is the first, added otherwise.
@@ -79,8 +78,8 @@ class Tape {
     int64_t column = 0;
   };
   struct Node {
-    std::string_view op;
-    int slot;
+    const char* op;
+    int slot;  // of the result; -1: a split, whose slices have the gradients
     Backward backward;
   };
 
@@ -94,6 +93,8 @@ class Tape {
   bool done_ = false;
 };
 
+/// A node's result on ctx's tape, or the plain value when nothing is recorded.
+Var result(const Ctx& ctx, Tensor value, const Made& made);
 /// Column slices on ctx's tape, or plain slices when nothing is recorded.
 std::vector<Var> split_columns(const Ctx& ctx, const Var& x, const std::vector<int64_t>& widths);
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "core/autograd/placement.h"
 #include "core/tensor/tensor.h"
 
 namespace ashlar {
@@ -17,11 +18,14 @@ struct Var {
   Tensor value;
   int slot = -1;
   std::shared_ptr<Rematerialize> rematerialize;  ///< set by selective recomputation
+  Made made;                                     ///< by which op, and what it is along the tensor axis
 
   bool requires_grad() const { return slot >= 0; }
   const Shape& shape() const { return value.shape(); }
   int64_t rows() const { return value.rows(); }
   int64_t cols() const { return value.cols(); }
+  /// Its place on the tape alone: what a node keeps of an input whose value its backward does not read.
+  Var without_value() const { return {.value = {}, .slot = slot, .rematerialize = nullptr, .made = made}; }
 };
 
 /// What a node keeps of an input: the tensor, or the way to make it again.

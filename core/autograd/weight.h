@@ -21,6 +21,7 @@ struct Weight {
   Tensor value;               ///< storage dtype; forward takes it by `read`
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when the parameter is frozen or in inference
   int64_t contributions = 0;  ///< of this step, in main_grad or on their way into it
+  uint32_t grad_partial_axes = 0;  ///< of its sharded tensors together: groups to sum the gradient over (PartialAxis)
 
   mutable ParamSync* param_sync = nullptr;  ///< of the value; null when it is there
 

@@ -34,6 +34,7 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
   parameter->name = std::move(name);
   parameter->shape = shape;
   parameter->tensors = std::move(tensors);
+  for (const ShardedTensor& p : parameter->tensors) parameter->weight.grad_partial_axes |= p.grad_partial_axes;
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }

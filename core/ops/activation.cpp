@@ -7,6 +7,8 @@ namespace ashlar::ops {
 Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
   const int64_t N = x.rows(), F = x.cols();
   if (up != nullptr) ASHLAR_SHAPE(up->value, {N, F});
+  const Made made = place(ctx, "activation", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
+  if (up != nullptr) place_alike("activation", x, *up);
   const std::optional<Var> second = up == nullptr ? std::nullopt : std::optional<Var>(*up);
   const auto forward = [ctx, x, second, kind, N, F] {
     const Tensor y = ctx.empty(ctx.dtype, {N, F});
@@ -15,15 +17,13 @@ Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
         ctx.stream);
     return y;
   };
-  const Tensor y = forward();
-  if (ctx.tape == nullptr) return {.value = y};
+  Var out = result(ctx, forward(), made);
+  if (ctx.tape == nullptr) return out;
 
-  Var out = ctx.tape->output(y);
   if (ctx.recompute == Recompute::kSelective) {
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.make = forward});
   }
-  ctx.tape->record("activation", out, [ctx, x, second, kind, out_slot = out.slot](Tape& tape, WeightWork*) {
-    const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
+  ctx.tape->record(out, [ctx, x, second, kind](Tape& tape, const Tensor& dy, WeightWork*) {
     const GradTarget dx = tape.target(x);
     const GradTarget dup = second ? tape.target(*second) : GradTarget{};
     ASHLAR_CHECK(!second || dx.mode == dup.mode, "gate and up have different numbers of consumers");

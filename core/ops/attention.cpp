@@ -27,6 +27,7 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
   const int64_t N = o.B * o.T, q_width = o.H * o.D, kv_width = o.G * o.D;
   ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
   const int64_t batch_stride = o.T * qkv.value.row_stride();
+  const Made made = place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
   dropout.head0 = o.head0;
   dropout.heads = o.global_heads > 0 ? o.global_heads : o.H;
@@ -62,39 +63,39 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
   ctx.backend.attention_forward(
       {.q = q_of(qkv.value).view(), .k = k, .v = v, .out = out.mut_view(), .lse = lse.mut_view(), .shape = shape},
       ctx.stream);
-  if (ctx.tape == nullptr) return {.value = out};
+  const Var attended = result(ctx, out, made);
+  if (ctx.tape == nullptr) return attended;
 
-  const Var result = ctx.tape->output(out);
-  ctx.tape->record("attention", result, [ctx, qkv, result, lse, shape, o, q_of, k_of, v_of](Tape& tape, WeightWork*) {
-    const Tensor dout = tape.take_grad(result);
-    const GradTarget d = tape.target(qkv);
-    if (!d.wanted()) return;
-    AttentionShape back = shape;
-    // The gradient's rows may be a slice of a wider row, or not, independently of the value's; the kernel has one
-    // batch stride for both, so a differing layout goes through a buffer of its own.
-    const bool same = d.grad.row_stride() == qkv.value.row_stride();
-    const Tensor value = same ? qkv.value : ctx.empty(ctx.dtype, qkv.shape());
-    const Tensor grad = same ? d.grad : ctx.empty(ctx.dtype, qkv.shape());
-    if (!same) {
-      back.q_batch_stride = back.kv_batch_stride = o.T * value.row_stride();
-      ctx.backend.copy({.src = qkv.value.view(), .dst = value.mut_view()}, ctx.stream);
-    }
-    ctx.backend.attention_backward({.dout = dout.view(),
-                                    .q = q_of(value).view(),
-                                    .k = k_of(value).view(),
-                                    .v = v_of(value).view(),
-                                    .out = result.value.view(),
-                                    .lse = lse.view(),
-                                    .delta = {},
-                                    .dq = q_of(grad).mut_view(),
-                                    .dk = k_of(grad).mut_view(),
-                                    .dv = v_of(grad).mut_view(),
-                                    .mode = same ? d.mode : GradMode::kOverwrite,
-                                    .shape = back},
-                                   ctx.stream);
-    if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);
-  });
-  return result;
+  ctx.tape->record(attended,
+                   [ctx, qkv, out, lse, shape, o, q_of, k_of, v_of](Tape& tape, const Tensor& dout, WeightWork*) {
+                     const GradTarget d = tape.target(qkv);
+                     if (!d.wanted()) return;
+                     AttentionShape back = shape;
+                     // The gradient's rows may be a slice of a wider row, or not, independently of the value's; the
+                     // kernel has one batch stride for both, so a differing layout goes through a buffer of its own.
+                     const bool same = d.grad.row_stride() == qkv.value.row_stride();
+                     const Tensor value = same ? qkv.value : ctx.empty(ctx.dtype, qkv.shape());
+                     const Tensor grad = same ? d.grad : ctx.empty(ctx.dtype, qkv.shape());
+                     if (!same) {
+                       back.q_batch_stride = back.kv_batch_stride = o.T * value.row_stride();
+                       ctx.backend.copy({.src = qkv.value.view(), .dst = value.mut_view()}, ctx.stream);
+                     }
+                     ctx.backend.attention_backward({.dout = dout.view(),
+                                                     .q = q_of(value).view(),
+                                                     .k = k_of(value).view(),
+                                                     .v = v_of(value).view(),
+                                                     .out = out.view(),
+                                                     .lse = lse.view(),
+                                                     .delta = {},
+                                                     .dq = q_of(grad).mut_view(),
+                                                     .dk = k_of(grad).mut_view(),
+                                                     .dv = v_of(grad).mut_view(),
+                                                     .mode = same ? d.mode : GradMode::kOverwrite,
+                                                     .shape = back},
+                                                    ctx.stream);
+                     if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);
+                   });
+  return attended;
 }
 
 }  // namespace ashlar::ops

@@ -5,6 +5,9 @@ namespace ashlar::ops {
 Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* positions_table) {
   const Lookup tokens = o.tokens, positions = o.positions;
   const int64_t C = table.value.cols();
+  const Made made =  // every rank sees all ids, and has its slice's part of their rows
+      place(ctx, "embedding", {.value = {}, .made = {.op = "ids", .placement = Placement::kReplicated}},
+            {{Placement::kReplicated, Placement::kPartialSum}}, {&table, positions_table});
   const Tensor y = ctx.empty(ctx.dtype, {o.N, C});
   ctx.backend.embedding_forward(
       {.ids = tokens.ids, .table = table.read().view(), .out = y.mut_view(), .scale = o.scale, .first_id = o.first_id},
@@ -16,12 +19,11 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
                                    .mode = GradMode::kAccumulate},
                                   ctx.stream);
   }
-  if (ctx.tape == nullptr) return {.value = y};
+  const Var out = result(ctx, y, made);
+  if (ctx.tape == nullptr) return out;
 
   ASHLAR_CHECK(tokens.order && (positions_table == nullptr || positions.order), "training needs the sorted ids");
-  const Var out = ctx.tape->output(y);
-  ctx.tape->record("embedding", out, [=, &table, slot = out.slot](Tape& tape, WeightWork*) {
-    const Tensor dy = tape.take_grad({.value = {}, .slot = slot});
+  ctx.tape->record(out, [=, &table](Tape&, const Tensor& dy, WeightWork*) {
     if (const GradMode mode = table.next_mode(); mode != GradMode::kSkip) {
       ctx.backend.embedding_backward({.ids = tokens.ids,
                                       .order = tokens.order,

@@ -11,6 +11,8 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const int64_t N = h.rows(), C = h.cols(), V = w.value.rows();
   ASHLAR_SHAPE(w.value, {V, C});
   ASHLAR_CHECK(o.vocab > 0 && (o.reduction != nullptr || o.vocab <= V), "vocabulary ", o.vocab, " of ", V, " rows");
+  const Made made =
+      place(ctx, "fused_linear_cross_entropy", h, {{Placement::kReplicated, Placement::kReplicated}}, {&w, bias});
   const int64_t valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V);
   const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : ctx.backend.loss_chunk_rows(N, V, ctx.dtype);
   const bool training = ctx.tape != nullptr;
@@ -76,13 +78,9 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   }
   if (!dh) return;
   // The node's own gradient is one, so its result is a placeholder that is seeded at once.
-  const Var done = ctx.tape->output(dh);
-  Var input = h;
-  input.value = {};
-  input.rematerialize = nullptr;
-  ctx.tape->record("fused_linear_cross_entropy", done, [input, slot = done.slot](Tape& tape, WeightWork*) {
-    tape.add_grad(input, tape.take_grad({.value = {}, .slot = slot}));
-  });
+  const Var done = ctx.tape->output(dh, made);
+  ctx.tape->record(
+      done, [input = h.without_value()](Tape& tape, const Tensor& dy, WeightWork*) { tape.add_grad(input, dy); });
   ctx.tape->seed(done, dh);
 }
 

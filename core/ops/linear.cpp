@@ -29,18 +29,18 @@ void accumulate_weight_grad(const Ctx& ctx, const Tensor& x, const Tensor& dy, W
 Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   const int64_t N = x.rows(), K = x.cols(), M = w.value.rows();
   ASHLAR_SHAPE(w.value, {M, K});
+  const Made made =
+      place(ctx, "linear", x,
+            {{Placement::kReplicated, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
+            {&w, bias});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
   ctx.backend.linear_forward({.x = x.value.view(), .w = w.read().view(), .bias = bias_view(bias), .y = y.mut_view()},
                              ctx.stream);
-  if (ctx.tape == nullptr) return {.value = y};
+  const Var out = result(ctx, y, made);
+  if (ctx.tape == nullptr) return out;
 
-  const Var out = ctx.tape->output(y);
-  Var input = x;
-  const Saved saved(x);
-  input.value = {};  // only what `saved` keeps stays alive
-  input.rematerialize = nullptr;
-  ctx.tape->record("linear", out, [ctx, input, saved, out_slot = out.slot, &w, bias](Tape& tape, WeightWork* deferred) {
-    const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
+  ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy,
+                                                                                     WeightWork* deferred) {
     if (const GradTarget dx = tape.target(input); dx.wanted()) {
       ctx.backend.linear_backward_input({.dy = dy.view(), .w = w.value.view(), .dx = dx.view(), .mode = dx.mode},
                                         ctx.stream);

@@ -13,6 +13,9 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
   const int64_t N = x.rows(), C = x.cols();
   if (gamma != nullptr) ASHLAR_SHAPE(gamma->value, {C});
   if (beta != nullptr) ASHLAR_SHAPE(beta->value, {C});
+  const Made made = place(
+      ctx, "norm", x, {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}},
+      {gamma, beta});
   const bool centred = options.type == NormType::kLayerNorm;
 
   const Tensor mean = centred ? ctx.empty(ctx.accumulate(), {N}) : Tensor();
@@ -31,35 +34,31 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
                              ctx.stream);
     return y;
   };
-  const Tensor y = forward();
-  if (ctx.tape == nullptr) return {.value = y};
+  Var out = result(ctx, forward(), made);
+  if (ctx.tape == nullptr) return out;
 
-  Var out = ctx.tape->output(y);
   if (ctx.recompute == Recompute::kSelective) {
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.make = forward});
   }
-  ctx.tape->record("norm", out,
-                   [ctx, x, out_slot = out.slot, gamma, beta, mean, rstd, options](Tape& tape, WeightWork*) {
-                     const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
-                     const GradTarget dx = tape.target(x);
-                     const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
-                     const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
-                     ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode,
-                                  "gain and bias of a norm are used together");
-                     ctx.backend.norm_backward({.dy = dy.view(),
-                                                .x = x.value.view(),
-                                                .gamma = value_view(gamma),
-                                                .mean = view_or_none(mean),
-                                                .rstd = rstd.view(),
-                                                .dx = dx.view(),
-                                                .dgamma = grad_view(gamma),
-                                                .dbeta = grad_view(beta),
-                                                .dx_mode = dx.mode,
-                                                .param_mode = gamma_mode,
-                                                .type = options.type,
-                                                .unit_offset = options.unit_offset},
-                                               ctx.stream);
-                   });
+  ctx.tape->record(out, [ctx, x, gamma, beta, mean, rstd, options](Tape& tape, const Tensor& dy, WeightWork*) {
+    const GradTarget dx = tape.target(x);
+    const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
+    const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
+    ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode, "gain and bias of a norm are used together");
+    ctx.backend.norm_backward({.dy = dy.view(),
+                               .x = x.value.view(),
+                               .gamma = value_view(gamma),
+                               .mean = view_or_none(mean),
+                               .rstd = rstd.view(),
+                               .dx = dx.view(),
+                               .dgamma = grad_view(gamma),
+                               .dbeta = grad_view(beta),
+                               .dx_mode = dx.mode,
+                               .param_mode = gamma_mode,
+                               .type = options.type,
+                               .unit_offset = options.unit_offset},
+                              ctx.stream);
+  });
   return out;
 }
 

@@ -9,6 +9,14 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   if (x != nullptr) ASHLAR_CHECK(x->shape() == shape, "stream ", x->shape().str(), ", branch ", shape.str());
   if (b != nullptr)
     ASHLAR_CHECK(b->value.shape() == shape, "branch ", b->value.shape().str(), ", branch ", shape.str());
+  if (x != nullptr) place_alike("residual", *x, a.value);
+  if (b != nullptr) place_alike("residual", a.value, b->value);
+  // Branches alone may be partial sums: dropout is linear for a given mask.
+  const Rule alone{x == nullptr ? Placement::kPartialSum : Placement::kInvariant,
+                   x == nullptr ? Placement::kPartialSum : Placement::kInvariant};
+  const Made made =
+      place(ctx, "residual", a.value,
+            {alone, {Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}});
   const DropoutArgs drop_a = ctx.dropout_args(a.dropout, a.site);
   const DropoutArgs drop_b = b == nullptr ? DropoutArgs{} : ctx.dropout_args(b->dropout, b->site);
   if (x == nullptr && b == nullptr && !drop_a.active()) return a.value;
@@ -21,31 +29,24 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
                                 .dropout = drop_a,
                                 .dropout2 = drop_b},
                                ctx.stream);
-  if (ctx.tape == nullptr) return {.value = y};
+  const Var out = result(ctx, y, made);
+  if (ctx.tape == nullptr) return out;
 
-  const auto without_value = [](Var v) {
-    v.value = {};
-    v.rematerialize = nullptr;
-    return v;
-  };
-  const Var out = ctx.tape->output(y);
-  const std::optional<Var> stream = x == nullptr ? std::nullopt : std::optional<Var>(without_value(*x));
-  const Var first = without_value(a.value);
-  const std::optional<Var> second = b == nullptr ? std::nullopt : std::optional<Var>(without_value(b->value));
-  ctx.tape->record("residual", out,
-                   [ctx, stream, first, second, drop_a, drop_b, slot = out.slot](Tape& tape, WeightWork*) {
-                     const Tensor dy = tape.take_grad({.value = {}, .slot = slot});
-                     const auto branch = [&](const Var& v, const DropoutArgs& dropout) {
-                       if (!dropout.active()) return tape.add_grad(v, dy);
-                       const GradTarget d = tape.target(v);
-                       if (d.wanted())
-                         ctx.backend.dropout_backward(
-                             {.dy = dy.view(), .ddelta = d.view(), .dropout = dropout, .mode = d.mode}, ctx.stream);
-                     };
-                     branch(first, drop_a);
-                     if (second) branch(*second, drop_b);
-                     if (stream) tape.add_grad(*stream, dy);
-                   });
+  const std::optional<Var> stream = x == nullptr ? std::nullopt : std::optional<Var>(x->without_value());
+  const Var first = a.value.without_value();
+  const std::optional<Var> second = b == nullptr ? std::nullopt : std::optional<Var>(b->value.without_value());
+  ctx.tape->record(out, [ctx, stream, first, second, drop_a, drop_b](Tape& tape, const Tensor& dy, WeightWork*) {
+    const auto branch = [&](const Var& v, const DropoutArgs& dropout) {
+      if (!dropout.active()) return tape.add_grad(v, dy);
+      const GradTarget d = tape.target(v);
+      if (d.wanted())
+        ctx.backend.dropout_backward({.dy = dy.view(), .ddelta = d.view(), .dropout = dropout, .mode = d.mode},
+                                     ctx.stream);
+    };
+    branch(first, drop_a);
+    if (second) branch(*second, drop_b);
+    if (stream) tape.add_grad(*stream, dy);
+  });
   return out;
 }
 

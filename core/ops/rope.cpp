@@ -33,6 +33,7 @@ Var rope(const Ctx& ctx, const Var& x, const ConstView& positions, const RopeTab
          const RopeOptions& options) {
   const int64_t N = x.rows();
   ASHLAR_SHAPE(x, {N, options.heads * options.head_dim});
+  const Made made = place(ctx, "rope", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   const auto rotate = [ctx, positions, tables, options](ConstView in, MutView out, bool inverse, GradMode mode) {
     ctx.backend.rope({.x = in,
                       .y = out,
@@ -50,14 +51,10 @@ Var rope(const Ctx& ctx, const Var& x, const ConstView& positions, const RopeTab
   };
   const Tensor y = ctx.empty(ctx.dtype, x.shape());
   rotate(x.value.view(), y.mut_view(), false, GradMode::kOverwrite);
-  if (ctx.tape == nullptr) return {.value = y};
+  const Var out = result(ctx, y, made);
+  if (ctx.tape == nullptr) return out;
 
-  const Var out = ctx.tape->output(y);
-  Var input = x;
-  input.value = {};
-  input.rematerialize = nullptr;
-  ctx.tape->record("rope", out, [rotate, input, out_slot = out.slot](Tape& tape, WeightWork*) {
-    const Tensor dy = tape.take_grad({.value = {}, .slot = out_slot});
+  ctx.tape->record(out, [rotate, input = x.without_value()](Tape& tape, const Tensor& dy, WeightWork*) {
     if (const GradTarget dx = tape.target(input); dx.wanted()) rotate(dy.view(), dx.view(), true, dx.mode);
   });
   return out;

@@ -29,7 +29,7 @@ std::vector<LinearPart> Attention::input_parts() const {
 }
 
 void Attention::add_input(nn::ParameterStore& store) {
-  qkv_ = LinearLayer(store, name_ + "qkv", nn::Extent::whole(config_.d_model), input_parts());
+  qkv_ = input_product(store, config_, name_ + "qkv", input_parts(), tp_.size());
 }
 
 void Attention::add_output(nn::ParameterStore& store) {

@@ -25,7 +25,7 @@ Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, con
   if (fused_) {
     std::vector<LinearPart> parts = attention_.input_parts();
     for (LinearPart& part : ffn_.input_parts()) parts.push_back(std::move(part));
-    fused_in_ = LinearLayer(store, name + ".qkv_ffn_in", nn::Extent::whole(c.d_model), parts);
+    fused_in_ = input_product(store, c, name + ".qkv_ffn_in", parts, tp.size());
   } else {
     attention_.add_input(store);
     norm2_ = NormLayer(store, name + ".norm2", c, tp);
@@ -66,9 +66,12 @@ Var Block::parallel(const Context& at, const Var& x) const {
     a = attention_(ctx, h, at.rows);
     f = ffn_(ctx, tensor::enter(ctx, norm2_(ctx, x), at.tp));
   }
-  const ops::Branch attn = branch(a, attn_site_), ffn = branch(f, ffn_site_);
-  if (at.tp.size() == 1) return ops::residual(at.local, &x, attn, &ffn);
+  if (at.tp.size() == 1) {  // nothing to sum: one pass for all three
+    const ops::Branch whole = branch(tensor::exit(ctx, f, at.tp), ffn_site_);
+    return ops::residual(at.local, &x, branch(tensor::exit(ctx, a, at.tp), attn_site_), &whole);
+  }
   // Dropout is linear for a given mask, so each branch's partial sum is masked before the one exit.
+  const ops::Branch attn = branch(a, attn_site_), ffn = branch(f, ffn_site_);
   const Var both = tensor::exit(ctx, ops::residual(ctx, nullptr, attn, &ffn), at.tp);
   return ops::residual(at.local, &x, {.value = both}, nullptr);
 }

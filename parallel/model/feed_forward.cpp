@@ -26,7 +26,7 @@ std::vector<int64_t> FeedForward::part_widths() const {
 }
 
 void FeedForward::add_input(nn::ParameterStore& store) {
-  in_ = LinearLayer(store, name_ + "in", nn::Extent::whole(config_.d_model), input_parts());
+  in_ = input_product(store, config_, name_ + "in", input_parts(), tp_.size());
 }
 
 void FeedForward::add_output(nn::ParameterStore& store) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "parallel/tensor/tensor_parallel.h"
+
 namespace ashlar::model {
 
 LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::Extent& cols,
@@ -36,6 +38,27 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
   }
   weight_ = &store.add(name + ".weight", {rows, cols.size}, std::move(weights));
   if (!biases.empty()) bias_ = &store.add(name + ".bias", Shape{rows}, std::move(biases));
+}
+
+std::vector<const nn::Parameter*> LinearLayer::parameters() const {
+  if (bias_ == nullptr) return {weight_};
+  return {weight_, bias_};
+}
+
+LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, std::string name,
+                          const std::vector<LinearPart>& parts, int64_t tensor_ranks) {
+  LinearLayer layer(store, std::move(name), nn::Extent::whole(config.d_model), parts);
+  for (const nn::Parameter* parameter : layer.parameters()) {
+    for (const nn::ShardedTensor& t : parameter->tensors) {
+      const int64_t held = t.vector() ? t.cols : t.rows;
+      const bool shared = held * tensor_ranks > t.global_shape[0];
+      if (shared == ((t.grad_partial_axes & tensor::kPartialKvGroup) != 0)) continue;
+      throw Bug(str_cat("[input_product] expected ", t.name, ", of which each of ", tensor_ranks, " ranks holds ", held,
+                        " of ", t.global_shape[0], " rows, to be ", shared ? "" : "not ",
+                        "summed over the ranks that share them; got grad_partial_axes ", t.grad_partial_axes));
+    }
+  }
+  return layer;
 }
 
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output) {

@@ -30,6 +30,9 @@ class LinearLayer {
   LinearLayer(nn::ParameterStore& store, std::string name, const nn::Extent& cols,
               const std::vector<LinearPart>& parts);
 
+  /// Its weight, and its bias where it has one.
+  std::vector<const nn::Parameter*> parameters() const;
+
   /// x [N, cols of this rank] -> [N, rows of this rank]
   Var operator()(const Ctx& ctx, const Var& x) const {
     return ops::linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
@@ -39,6 +42,11 @@ class LinearLayer {
   nn::Parameter* weight_ = nullptr;
   nn::Parameter* bias_ = nullptr;
 };
+
+/// The product of a block's rows with matrices of which `tensor_ranks` ranks hold the rows: column-parallel. A Bug when
+/// ranks hold rows in common whose gradient is not said to be partial over them, or the other way round.
+LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, std::string name,
+                          const std::vector<LinearPart>& parts, int64_t tensor_ranks);
 
 /// One of the two matrices of a block that write to the residual stream: row-parallel, so the result is a partial sum,
 /// and the bias lives on the first tensor rank, where it is added once.

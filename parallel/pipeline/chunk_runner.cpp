@@ -26,7 +26,8 @@ Tensor ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Tensor& in
     made.tape = std::make_unique<Tape>(ctx.backend, ctx.stream);
     ctx.tape = made.tape.get();
   }
-  if (input) made.input = training ? made.tape->leaf(input) : Var{.value = input};
+  const Made sent{.op = "the stage before", .placement = stage.tensor_parallel().residual_stream()};
+  if (input) made.input = training ? made.tape->leaf(input, sent) : Var{.value = input, .made = sent};
   Var x = input ? made.input : stage.embed(ctx, batch.view);
   if (!input && hooks_.after_block) hooks_.after_block(0, x.value);
   made.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);

@@ -35,37 +35,43 @@ Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp
 }
 
 /// A node whose gradient goes through `back` on its way to the input.
-Var record(const Ctx& ctx, std::string_view name, const Var& x, const Tensor& y,
+Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y,
            std::function<Tensor(const Tensor& dy)> back) {
-  if (ctx.tape == nullptr) return {.value = y};
-  const Var out = ctx.tape->output(y);
-  Var input = x;
-  input.value = {};  // only its place on the tape is needed
-  input.rematerialize = nullptr;
-  ctx.tape->record(name, out, [input, slot = out.slot, back = std::move(back)](Tape& tape, WeightWork*) {
-    tape.add_grad(input, back(tape.take_grad({.value = {}, .slot = slot})));
+  const Var out = result(ctx, y, made);
+  if (ctx.tape == nullptr) return out;
+  ctx.tape->record(out, [input = x.without_value(), back = std::move(back)](Tape& tape, const Tensor& dy, WeightWork*) {
+    tape.add_grad(input, back(dy));
   });
   return out;
+}
+
+/// On one rank there is nothing to communicate: the same value under its new name.
+Var renamed(Var x, const Made& made) {
+  x.made = made;
+  return x;
 }
 
 }  // namespace
 
 Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  if (tp.size() == 1) return x;
-  Var out = record(ctx, "tp_enter", x, x.value, [ctx, tp](const Tensor& dy) { return all_reduced(ctx, dy, tp); });
+  const Made made = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kReplicated}});
+  if (tp.size() == 1) return renamed(x, made);
+  Var out = record(ctx, made, x, x.value, [ctx, tp](const Tensor& dy) { return all_reduced(ctx, dy, tp); });
   out.rematerialize = x.rematerialize;  // the same value, made again the same way
   return out;
 }
 
 Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  if (tp.size() == 1) return x;
-  return record(ctx, "tp_exit", x, all_reduced(ctx, x.value, tp), [](const Tensor& dy) { return dy; });
+  const Made made = place(ctx, "tp_exit", x, {{Placement::kPartialSum, Placement::kInvariant}});
+  if (tp.size() == 1) return renamed(x, made);
+  return record(ctx, made, x, all_reduced(ctx, x.value, tp), [](const Tensor& dy) { return dy; });
 }
 
 Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  if (tp.size() == 1) return x;
-  Var out = record(ctx, "sp_enter", x, gathered(ctx, x.value, tp),
-                   [ctx, tp](const Tensor& dy) { return scattered(ctx, dy, tp); });
+  const Made made = place(ctx, "sp_enter", x, {{Placement::kRowsSplit, Placement::kReplicated}});
+  if (tp.size() == 1) return renamed(x, made);
+  Var out =
+      record(ctx, made, x, gathered(ctx, x.value, tp), [ctx, tp](const Tensor& dy) { return scattered(ctx, dy, tp); });
   if (ctx.tape != nullptr) {
     out.rematerialize = std::make_shared<Rematerialize>(
         Rematerialize{.make = [ctx, tp, shard = Saved(x)] { return gathered(ctx, shard.get(), tp); }});
@@ -74,8 +80,9 @@ Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
 }
 
 Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  if (tp.size() == 1) return x;
-  return record(ctx, "sp_exit", x, scattered(ctx, x.value, tp),
+  const Made made = place(ctx, "sp_exit", x, {{Placement::kPartialSum, Placement::kRowsSplit}});
+  if (tp.size() == 1) return renamed(x, made);
+  return record(ctx, made, x, scattered(ctx, x.value, tp),
                 [ctx, tp](const Tensor& dy) { return gathered(ctx, dy, tp); });
 }
 

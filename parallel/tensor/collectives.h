@@ -7,13 +7,13 @@
 namespace ashlar::tensor {
 
 /// The communication of a block, as differentiable pairs: what one of a pair does forward, the other does backward.
-/// On a group of one rank all of them return their input and record nothing.
+/// On a group of one rank all of them return their input in its new placement and record nothing.
 ///
-///   pair                forward                            backward
-///   tp_enter / tp_exit  identity                           all_reduce of the gradient    (f of Megatron)
-///                       all_reduce of the partial sums     identity                      (g of Megatron)
-///   sp_enter / sp_exit  all_gather of rows                 reduce_scatter of the gradient
-///                       reduce_scatter of partial sums     all_gather of the gradient
+///              forward                           backward                        takes -> gives
+///   tp_enter   identity                          all_reduce of the gradient      invariant -> replicated (Megatron's
+///   f) tp_exit    all_reduce of the partial sums    identity                        partial sum -> invariant (and g)
+///   sp_enter   all_gather of rows                reduce_scatter of the gradient  rows split -> replicated
+///   sp_exit    reduce_scatter of partial sums    all_gather of the gradient      partial sum -> rows split
 ///
 /// Rows are [N, C] in storage dtype, N = B*T; sharded ones are the contiguous rows [N/size*rank, N/size*(rank+1)).
 /// Sums are those of comm::Communicator: fp32 in rank order, rounded once.

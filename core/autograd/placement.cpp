@@ -1,0 +1,59 @@
+#include "core/autograd/placement.h"
+
+#include "core/autograd/ctx.h"
+#include "core/autograd/var.h"
+#include "core/autograd/weight.h"
+
+namespace ashlar {
+
+namespace {
+
+[[noreturn]] void refuse(const char* op, const Var& x, const std::string& expected) {
+  throw Bug(str_cat("[", op, "] expected ", expected, ", got a value that is ", name_of(x.made.placement), ", made by ",
+                    x.made.op, "; an enter or exit between ", x.made.op, " and ", op,
+                    " is missing, doubled or exchanged"));
+}
+
+}  // namespace
+
+const char* name_of(Placement placement) {
+  switch (placement) {
+    case Placement::kInvariant: return "invariant";
+    case Placement::kReplicated: return "replicated";
+    case Placement::kPartialSum: return "partial sum";
+    case Placement::kRowsSplit: return "rows split";
+    case Placement::kColumnsSplit: return "columns split";
+  }
+  throw Bug("Placement out of range");
+}
+
+Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
+           std::initializer_list<const Weight*> weights) {
+  const Rule* found = nullptr;
+  for (const Rule& rule : rules) {
+    if (rule.takes == x.made.placement) found = &rule;
+  }
+  if (found == nullptr) {
+    std::string expected;
+    for (const Rule& rule : rules) expected += (expected.empty() ? "" : " or ") + std::string(name_of(rule.takes));
+    refuse(op, x, expected);
+  }
+  for (const Weight* weight : weights) {
+    if (ctx.tape == nullptr || weight == nullptr) continue;
+    const bool own_rows = x.made.placement == Placement::kRowsSplit;
+    const bool partial = (weight->grad_partial_axes & kPartialTensor) != 0;
+    if (own_rows == partial) continue;
+    throw Bug(str_cat("[", op, "] expected a weight whose gradient is ", own_rows ? "summed" : "not summed",
+                      " over the tensor group, since its input, made by ", x.made.op, ", is ",
+                      name_of(x.made.placement), "; got grad_partial_axes ", weight->grad_partial_axes, ": ",
+                      own_rows ? "add" : "remove", " kPartialTensor where its sharded tensor is made"));
+  }
+  return {.op = op, .placement = found->gives};
+}
+
+void place_alike(const char* op, const Var& first, const Var& other) {
+  if (other.made.placement == first.made.placement) return;
+  refuse(op, other, str_cat("inputs alike, the first ", name_of(first.made.placement), ", made by ", first.made.op));
+}
+
+}  // namespace ashlar

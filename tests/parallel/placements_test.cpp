@@ -1,0 +1,153 @@
+// What each op takes and gives along the tensor axis: whole models pass, on one rank and as any slice of more; planted
+// mistakes are Bugs that name both ops. tests/mutants/layouts.txt plants the rest.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "core/ops/norm.h"
+#include "parallel/tensor/collectives.h"
+#include "tests/parallel/model_fixture.h"
+
+namespace ashlar {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// One of `size` ranks whose neighbours never answer: it takes its own values for theirs. Numbers mean nothing.
+class PretendGroup final : public comm::Communicator {
+ public:
+  PretendGroup(int rank, int size) : Communicator(rank, size, "tensor", std::make_shared<comm::ProgressEngine>()) {}
+
+ private:
+  static void copy(const void* from, void* to, int64_t bytes) {
+    if (from != to) std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  OperationPtr make_all_reduce(const comm::AllReduce& a) override {
+    copy(a.in.data, a.out.data, a.in.size() * size_of(a.in.dtype));
+    return nullptr;
+  }
+  OperationPtr make_reduce_scatter(const comm::ReduceScatter& a) override {
+    copy(a.in.data, a.out.data, a.out.size() * size_of(a.out.dtype));
+    return nullptr;
+  }
+  OperationPtr make_all_gather(const comm::AllGather& a) override {
+    const int64_t bytes = a.in.size() * size_of(a.in.dtype);
+    for (int r = 0; r < size(); ++r) copy(a.in.data, static_cast<std::byte*>(a.out.data) + r * bytes, bytes);
+    return nullptr;
+  }
+  OperationPtr make_broadcast(const comm::Broadcast&) override { return nullptr; }
+  OperationPtr make_send(const comm::Send&) override { return nullptr; }
+  OperationPtr make_recv(const comm::Recv&) override { return nullptr; }
+  OperationPtr make_send_recv(const comm::SendRecv&) override { return nullptr; }
+  OperationPtr make_barrier() override { return nullptr; }
+  std::unique_ptr<Communicator> make_split(const comm::Split&) override { return nullptr; }
+};
+
+model::ModelConfig config_of(model::Topology topology, int norms, int64_t n_kv_heads) {
+  model::ModelConfig c = testing::tiny_config();
+  c.n_layers = 1;
+  c.d_ff = 8;
+  c.vocab_pad_to = 4;
+  c.block = {topology, norms};
+  c.n_kv_heads = n_kv_heads;
+  c.bias = {true, true, true, true};
+  c.norm.affine = model::NormAffine::kScaleBias;
+  c.dropout = {.embed = 0.1, .attn = 0.1, .resid = 0.1};
+  return c;
+}
+
+class Placements : public ::testing::TestWithParam<std::tuple<int, bool>> {
+ protected:
+  int size() const { return std::get<0>(GetParam()); }
+  bool sequence_parallel() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(Placements, OfEveryModelFit) {
+  for (const auto& [topology, norms] :
+       {std::pair(model::Topology::kSerial, 1), std::pair(model::Topology::kParallel, 1),
+        std::pair(model::Topology::kParallel, 2)}) {
+    for (const int64_t kv_heads : {4, 2, 1}) {
+      for (const int rank : {0, size() - 1}) {
+        PretendGroup group(rank, size());
+        testing::TinyModel m(config_of(topology, norms, kv_heads), DType::kFloat32, 2, 4, 1, 7,
+                             {.group = &group, .sequence_parallel = sequence_parallel()});
+        Ctx ctx = m.ctx();
+        ctx.dropout = {.enabled = true, .seed = 11, .first_sample = 0, .sequence_length = 4};
+        for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock}) {
+          ctx.recompute = recompute;
+          EXPECT_NO_THROW(m.loss_and_gradients(ctx));
+        }
+        model::KvCache cache = m.stage().make_cache(m.ctx(), 2, 4);
+        EXPECT_NO_THROW(m.stage().logits(m.ctx(), m.stage().decode(m.ctx(), Tensor(), m.batch(), cache)));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Slices, Placements, ::testing::Combine(::testing::Values(1, 2, 4), ::testing::Bool()),
+                         [](const auto& at) {
+                           return str_cat("Of", std::get<0>(at.param), std::get<1>(at.param) ? "Sequence" : "");
+                         });
+
+class PlacementErrors : public ::testing::Test {
+ protected:
+  Var value(const char* op, Placement placement) {
+    return {.value = ctx.empty(DType::kFloat32, {4, 4}), .made = {.op = op, .placement = placement}};
+  }
+  Weight weight(const Shape& shape, uint32_t axes) {
+    Weight w{.value = ctx.empty(DType::kFloat32, shape)};
+    w.grad_partial_axes = axes;
+    return w;
+  }
+  template <typename Call>
+  static std::string bug_of(const Call& call) {
+    try {
+      call();
+    } catch (const Bug& bug) {
+      return bug.what();
+    }
+    return "no error";
+  }
+
+  testing::TinyModel model{testing::tiny_config(), DType::kFloat32, 1, 4};
+  Ctx ctx = model.ctx();
+  comm::SelfComm alone{"tensor"};
+  tensor::TensorParallel whole_rows{.group = &alone}, own_rows{.group = &alone, .sequence_parallel = true};
+};
+
+TEST_F(PlacementErrors, NameTheOpThatRefusesAndTheOneThatMadeTheValue) {
+  Weight w = weight({4, 4}, 0);
+  EXPECT_THAT(bug_of([&] { ops::linear(ctx, value("norm", Placement::kInvariant), w, nullptr); }),
+              AllOf(HasSubstr("[linear] expected replicated or columns split, got a value that is invariant"),
+                    HasSubstr("made by norm"), HasSubstr("an enter or exit between norm and linear")));
+  EXPECT_THAT(bug_of([&] { tensor::exit(ctx, value("tp_exit", Placement::kInvariant), whole_rows); }),
+              AllOf(HasSubstr("[tp_exit] expected partial sum"), HasSubstr("made by tp_exit")));
+  EXPECT_THAT(bug_of([&] { tensor::enter(ctx, value("tp_enter", Placement::kReplicated), whole_rows); }),
+              HasSubstr("[tp_enter] expected invariant, got a value that is replicated, made by tp_enter"));
+  EXPECT_THAT(bug_of([&] { tensor::enter(ctx, value("norm", Placement::kInvariant), own_rows); }),
+              HasSubstr("[sp_enter] expected rows split"));
+  const Var x = value("sp_exit", Placement::kRowsSplit);
+  EXPECT_THAT(
+      bug_of([&] { ops::residual(ctx, &x, {.value = value("linear", Placement::kPartialSum)}, nullptr); }),
+      AllOf(HasSubstr("[residual]"), HasSubstr("partial sum"), HasSubstr("made by linear"), HasSubstr("sp_exit")));
+}
+
+TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
+  Tape tape(ctx.backend, ctx.stream);
+  Ctx recording = ctx;
+  recording.tape = &tape;
+  Weight summed = weight({4}, kPartialTensor), complete = weight({4}, 0);
+  const Var rows = value("sp_exit", Placement::kRowsSplit), all = value("tp_exit", Placement::kInvariant);
+  EXPECT_EQ(bug_of([&] { ops::norm(recording, rows, &summed, nullptr, {}); }), "no error");
+  EXPECT_EQ(bug_of([&] { ops::norm(recording, all, &complete, nullptr, {}); }), "no error");
+  EXPECT_THAT(bug_of([&] { ops::norm(recording, rows, &complete, nullptr, {}); }),
+              AllOf(HasSubstr("[norm] expected a weight whose gradient is summed"), HasSubstr("made by sp_exit"),
+                    HasSubstr("add kPartialTensor")));
+  EXPECT_THAT(bug_of([&] { ops::norm(recording, all, &summed, nullptr, {}); }),
+              AllOf(HasSubstr("is not summed"), HasSubstr("remove kPartialTensor")));
+}
+
+}  // namespace
+}  // namespace ashlar
