@@ -248,6 +248,15 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
 }
 
 // Zeros and ones are added, never taken away; a class that has the model as it is comes first.
+TEST(HfExport, WhatAClassDemandsOrAddsBesidesItsKeys) {
+  model::ModelConfig m = golden_config("llama").model;
+  m.n_heads = m.n_kv_heads = 5;  // of a width of 48
+  EXPECT_THAT(obstacles(Family::kLlama, m), ::testing::ElementsAre(HasSubstr("model.n_heads = 5")));
+  m = golden_config("llama").model;
+  m.bias.attn_out = true;
+  EXPECT_TRUE(completed(Family::kLlama, m).bias.qkv) << "one key says both";
+}
+
 TEST(HfExport, VectorsThatOnlyTheClassHasAreNoObstacle) {
   for (const char* folder : {"gpt2", "gptj", "phi", "qwen2", "gpt_neox", "llama", "falcon7"}) {
     SCOPED_TRACE(folder);
