@@ -19,6 +19,7 @@
 
 #include "core/base/bf16.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/vector_inl.h"
 
 /// After a lambda's parameters: compiled for the target and always inlined into its kernel.
 #undef ASHLAR_SIMD
@@ -43,45 +44,25 @@ struct First {
   size_t n;
 };
 
-template <class D>
-HWY_INLINE VecOf<D> load(D d, const hn::TFromD<D>* p, Whole) {
-  return hn::LoadU(d, p);
-}
-template <class D>
-HWY_INLINE VecOf<D> load(D d, const BF16* p, Whole) {
-  const hn::Rebind<uint16_t, D> d16;
-  const hn::Rebind<uint32_t, D> d32;
-  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+template <class D, typename T>
+HWY_INLINE VecOf<D> load(D d, const T* p, Whole) {
+  return load(d, p);
 }
 template <class D, typename T>
 HWY_INLINE VecOf<D> load(D d, const T* p, First part) {
   alignas(64) T lanes[kLanesOf<D>] = {};
   std::memcpy(static_cast<void*>(lanes), p, part.n * sizeof(T));
-  return load(d, lanes, Whole());
+  return load(d, lanes);
 }
 
-template <class D>
-HWY_INLINE void store(D d, VecOf<D> v, hn::TFromD<D>* p, Whole) {
-  hn::StoreU(v, d, p);
-}
-template <class D>
-HWY_INLINE void store([[maybe_unused]] D d, VecOf<D> v, BF16* p, Whole) {
-  const hn::Rebind<uint16_t, D> d16;
-  const hn::Rebind<uint32_t, D> d32;
-  const hn::Rebind<int32_t, D> i32;
-  const auto bits = hn::BitCast(d32, v);
-  const auto upper = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(upper, hn::Set(d32, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
-  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
-  const auto out = hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(d32, 0x40)), rounded);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, out)), d16, reinterpret_cast<uint16_t*>(p));
+template <class D, typename T>
+HWY_INLINE void store(D d, VecOf<D> v, T* p, Whole) {
+  store(d, v, p);
 }
 template <class D, typename T>
 HWY_INLINE void store(D d, VecOf<D> v, T* p, First part) {
   alignas(64) T lanes[kLanesOf<D>];
-  store(d, v, lanes, Whole());
+  store(d, v, lanes);
   std::memcpy(static_cast<void*>(p), lanes, part.n * sizeof(T));
 }
 

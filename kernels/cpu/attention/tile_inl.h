@@ -13,6 +13,7 @@
 
 #include "core/base/bf16.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/vector_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::attention {
@@ -126,37 +127,14 @@ HWY_NOINLINE void product(const Product<T>& p) {
   }
 }
 
-/// kLanes values of a storage dtype in the arithmetic dtype. No alignment needed.
-HWY_INLINE hn::Vec<Tag<float>> load_as(Tag<float> d, const float* p) { return hn::LoadU(d, p); }
-HWY_INLINE hn::Vec<Tag<double>> load_as(Tag<double> d, const double* p) { return hn::LoadU(d, p); }
-HWY_INLINE hn::Vec<Tag<float>> load_as(Tag<float> d, const BF16* p) {
-  const hn::Rebind<uint16_t, Tag<float>> d16;
-  const hn::RebindToUnsigned<Tag<float>> d32;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)))));
-}
-
-/// The same back, rounded once to nearest even; NaN stays NaN.
-HWY_INLINE void store_as(hn::Vec<Tag<float>> x, Tag<float> d, float* p) { hn::StoreU(x, d, p); }
-HWY_INLINE void store_as(hn::Vec<Tag<double>> x, Tag<double> d, double* p) { hn::StoreU(x, d, p); }
-HWY_INLINE void store_as(hn::Vec<Tag<float>> x, Tag<float> /*d*/, BF16* p) {
-  const hn::Rebind<uint16_t, Tag<float>> d16;
-  const hn::RebindToUnsigned<Tag<float>> d32;
-  const hn::RebindToSigned<Tag<float>> di32;
-  const auto u = hn::BitCast(d32, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(d32, 1U));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(odd, hn::Set(d32, 0x7fffU))));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(d32, 0x40U));
-  const auto bits = hn::IfThenElse(hn::RebindMask(d32, hn::Ne(x, x)), quiet, rounded);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, bits)), d16, reinterpret_cast<uint16_t*>(p));
-}
-
 /// dst[0..padded) = scale * src[0..n), then zeros. dst is vector-aligned, padded a multiple of kLanes.
 template <typename S, typename T>
 HWY_INLINE void pack_row(const S* HWY_RESTRICT src, int64_t n, T scale, T* HWY_RESTRICT dst, int64_t padded) {
   const Tag<T> d;
   const auto factor = hn::Set(d, scale);
   int64_t i = 0;
-  for (; i + kLanes<T> <= n; i += kLanes<T>) hn::Store(hn::Mul(factor, load_as(d, src + i)), d, dst + i);
+  for (; i + kLanes<T> <= n; i += kLanes<T>)
+    hn::Store(hn::Mul(factor, cpu::HWY_NAMESPACE::load(d, src + i)), d, dst + i);
   for (; i < n; ++i) dst[i] = scale * static_cast<T>(src[i]);
   for (; i < padded; ++i) dst[i] = 0;
 }
@@ -169,8 +147,8 @@ HWY_INLINE void unpack_row(const T* HWY_RESTRICT src, int64_t n, T scale, bool a
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) {
     auto x = hn::Mul(factor, hn::Load(d, src + i));
-    if (accumulate) x = hn::Add(load_as(d, dst + i), x);
-    store_as(x, d, dst + i);
+    if (accumulate) x = hn::Add(cpu::HWY_NAMESPACE::load(d, dst + i), x);
+    cpu::HWY_NAMESPACE::store(d, x, dst + i);
   }
   for (; i < n; ++i) {
     T x = scale * src[i];
@@ -185,7 +163,8 @@ HWY_INLINE T dot_row(const S* HWY_RESTRICT a, const S* HWY_RESTRICT b, int64_t n
   const Tag<T> d;
   auto sums = hn::Zero(d);
   int64_t i = 0;
-  for (; i + kLanes<T> <= n; i += kLanes<T>) sums = hn::MulAdd(load_as(d, a + i), load_as(d, b + i), sums);
+  for (; i + kLanes<T> <= n; i += kLanes<T>)
+    sums = hn::MulAdd(cpu::HWY_NAMESPACE::load(d, a + i), cpu::HWY_NAMESPACE::load(d, b + i), sums);
   T sum = hn::GetLane(hn::SumOfLanes(d, sums));
   for (; i < n; ++i) sum += static_cast<T>(a[i]) * static_cast<T>(b[i]);
   return sum;

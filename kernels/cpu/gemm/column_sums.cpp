@@ -15,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm/column_sums.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/vector_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::HWY_NAMESPACE {
@@ -23,17 +24,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kRowBlock = 64;
 constexpr int64_t kColBlock = 512;
-
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> load(D d, const T* p) {
-  if constexpr (sizeof(T) == 2) {
-    const hn::RebindToUnsigned<D> du;
-    const hn::Rebind<uint16_t, D> half;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(half, reinterpret_cast<const uint16_t*>(p)))));
-  } else {
-    return hn::LoadU(d, p);
-  }
-}
 
 template <typename Acc, typename T>
 HWY_INLINE Acc element(T x) {

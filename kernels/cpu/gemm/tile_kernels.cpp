@@ -16,6 +16,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/vector_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::HWY_NAMESPACE {
@@ -108,18 +109,6 @@ HWY_INLINE float widen(BF16 x) { return static_cast<float>(x); }
 HWY_INLINE float widen(float x) { return x; }
 HWY_INLINE double widen(double x) { return x; }
 HWY_INLINE uint32_t widen(uint32_t x) { return x; }
-
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) {
-  return hn::LoadU(d, p);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const BF16* p) {
-  const hn::RebindToUnsigned<D> du;
-  const hn::Rebind<uint16_t, decltype(du)> du16;
-  const auto half = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(p));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
-}
 
 // One row of a panel: wide vectors, then four lanes at a time, the last four overlapping what is there already.
 template <typename Src, typename T>
@@ -347,22 +336,13 @@ HWY_ATTR void pack_pairs(const PackArgs& args) {
 HWY_ATTR void store_bf16(const float* from, int64_t ld_from, BF16* c, int64_t ld_c, int64_t rows, int64_t cols,
                          bool accumulate) {
   const hn::ScalableTag<float> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<uint16_t, decltype(d)> du16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r, from += ld_from, c += ld_c) {
     int64_t j = 0;
     for (; j + lanes <= cols; j += lanes) {
       auto x = hn::LoadU(d, from + j);
       if (accumulate) x = hn::Add(x, load(d, c + j));
-      // To nearest even, as BF16::round_bits.
-      const auto bits = hn::BitCast(du, x);
-      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
-      const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffU)), odd));
-      const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40U));
-      const auto result = hn::IfThenElse(hn::RebindMask(du, hn::Ne(x, x)), quiet, rounded);
-      hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di, result)), du16, reinterpret_cast<uint16_t*>(c + j));
+      store(d, x, c + j);
     }
     for (; j < cols; ++j) c[j] = BF16(accumulate ? from[j] + static_cast<float>(c[j]) : from[j]);
   }

@@ -1,0 +1,57 @@
+// A vector of fp32 from and to bf16, of anything else as it is stored: what all kernels of this folder load and store
+// with. Compiled once per instruction set.
+
+// The guard toggles: Highway includes this once per target.
+#if defined(ASHLAR_KERNELS_CPU_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ASHLAR_KERNELS_CPU_VECTOR_INL_H_
+#undef ASHLAR_KERNELS_CPU_VECTOR_INL_H_
+#else
+#define ASHLAR_KERNELS_CPU_VECTOR_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "core/base/bf16.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const BF16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) {
+  hn::StoreU(v, d, p);
+}
+/// Rounded to nearest even, as BF16::round_bits.
+template <class D>
+HWY_INLINE void store([[maybe_unused]] D d, hn::Vec<D> v, BF16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  const hn::Rebind<int32_t, D> i32;
+  const auto bits = hn::BitCast(d32, v);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(upper, hn::Set(d32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
+  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
+  const auto out = hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(d32, 0x40)), rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, out)), d16, reinterpret_cast<uint16_t*>(p));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggled guard
