@@ -32,7 +32,7 @@ void fill_row(Batch& batch, int64_t b, std::span<const int32_t> tokens, int32_t 
     const bool inside = t < available;
     ids[t] = inside ? tokens[t] : eod;
     const bool counted = t + 1 < available && !(rule.mask && ids[t] == eod);
-    targets[t] = counted ? tokens[t + 1] : kUncounted;
+    targets[t] = counted ? tokens[t + 1] : kIgnoreIndex;
     batch.valid_targets += counted ? 1 : 0;
     positions[t] = static_cast<int32_t>(rule.restart_positions ? t - start : t);
     if (doc_start != nullptr) doc_start[t] = start;

@@ -6,9 +6,9 @@
 
 namespace ashlar::data {
 
-/// Target of a position that does not count: past a document's end under document masking, or beyond the end of the
-/// validation part. The loss skips it; `valid_targets` does not count it.
-inline constexpr int32_t kUncounted = -1;
+/// Target of a position that does not count (PyTorch: ignore_index): past a document's end under document masking, or
+/// beyond the end of the validation part. The loss skips it; `valid_targets` does not count it.
+inline constexpr int32_t kIgnoreIndex = -1;
 
 /// One micro-batch on the host: B rows (samples) of T tokens, N = B*T flattened row by row.
 /// Row b is global sample `first_sample + b` of the run, whatever the mesh: dropout is keyed by it.
@@ -16,12 +16,12 @@ struct Batch {
   int64_t B = 0;
   int64_t T = 0;
   std::vector<int32_t> ids;        ///< [B*T] in [0, vocab_size)
-  std::vector<int32_t> targets;    ///< [B*T] the token that follows, or kUncounted
+  std::vector<int32_t> targets;    ///< [B*T] the token that follows, or kIgnoreIndex
   std::vector<int32_t> doc_start;  ///< [B*T] index t in its row where the row's document begins; empty without masking
   std::vector<int32_t> positions;  ///< [B*T] t, or t - (start of the document in this row) when positions restart
   std::vector<int32_t> order;      ///< [B*T] flattened row numbers sorted by id, equal ids in ascending row order
   int64_t first_sample = 0;        ///< global index of row 0
-  int64_t valid_targets = 0;       ///< targets that are not kUncounted
+  int64_t valid_targets = 0;       ///< targets that are not kIgnoreIndex
 };
 
 /// What a stream does with document boundaries (a document ends with the end-of-document id).

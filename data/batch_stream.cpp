@@ -62,7 +62,7 @@ TrainStream::TrainStream(std::vector<WeightedDataset> datasets, const StreamOpti
                         "); a mixture needs one");
     }
     // The same dataset may be named twice; each entry has its own order.
-    const Philox::Counter key = Philox::block(seed, site_of("data.order"), i);
+    const Philox::Counter key = Philox::block(seed, hash64("data.order"), i);
     WindowOrder order(dataset->directory(), dataset->tokens(Part::kTrain), options_.sequence_length, kChunkTokens,
                       (uint64_t{key[1]} << 32) | key[0]);
     inputs_.push_back({std::move(dataset), order, {}});

@@ -38,7 +38,7 @@ size_t first_cut(CutRule rule, std::string_view text) {
   return at;
 }
 
-std::string Tokenizer::hash() const { return hex64(site_of(to_json())); }
+std::string Tokenizer::hash() const { return hex64(hash64(to_json())); }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;

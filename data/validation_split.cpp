@@ -29,7 +29,7 @@ bool is_validation_document(double share, int64_t document) {
   while (begin_of(run + 1) <= document) ++run;
   int64_t length = begin_of(run + 1) - begin_of(run);
   if (run == 0) length = std::min(length, kWholeDocumentsFrom);
-  const uint32_t random = Philox::block(0, site_of("data.validation"), static_cast<uint64_t>(run))[0];
+  const uint32_t random = Philox::block(0, hash64("data.validation"), static_cast<uint64_t>(run))[0];
   return document == begin_of(run) + random % length;
 }
 

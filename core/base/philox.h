@@ -55,10 +55,10 @@ struct Philox {
   }
 };
 
-/// Stable 64-bit hash of a name (FNV-1a with a final mix): the `site` of a parameter or dropout layer.
-constexpr uint64_t site_of(std::string_view name) {
+/// Stable 64-bit hash (FNV-1a with a final mix): of a name, the `site` of a parameter or dropout layer.
+constexpr uint64_t hash64(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325ULL;
-  for (const char c : name) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;
+  for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;
   h ^= h >> 33;
   h *= 0xff51afd7ed558ccdULL;
   return h ^ (h >> 33);

@@ -49,7 +49,7 @@ struct ShardedTensor {
 
   bool vector() const { return global_shape.rank() == 1; }
   int64_t size() const { return rows * cols; }
-  uint64_t site() const { return site_of(name); }  ///< of its initial values
+  uint64_t site() const { return hash64(name); }  ///< of its initial values
 };
 
 /// Storage of one or more tensors that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows no tensor

@@ -120,8 +120,8 @@ void activation_forward_impl(const ActivationForward& a, int threads) {
   with_storage("activation_forward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     with_activation(a.kind, [&](auto act) {
-      for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.up.contiguous() && a.y.contiguous(), kDearGrain,
-                     [&](int64_t n, int64_t c, int64_t count) {
+      for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.up.contiguous() && a.y.contiguous(),
+                     kExpensiveGrain, [&](int64_t n, int64_t c, int64_t count) {
                        prefetch_row(a.x, n + 1);
                        prefetch_row(a.up, n + 1);
                        forward_row<T, decltype(act)>(row_of<T>(a.x, n) + c, a.up ? row_of<T>(a.up, n) + c : nullptr,
@@ -137,15 +137,17 @@ void activation_backward_impl(const ActivationBackward& a, int threads) {
     const bool contiguous =
         a.dy.contiguous() && a.x.contiguous() && a.up.contiguous() && a.dx.contiguous() && a.dup.contiguous();
     with_activation(a.kind, [&](auto act) {
-      for_row_pieces(threads, a.x.rows, a.x.cols, contiguous, kDearGrain, [&](int64_t n, int64_t c, int64_t count) {
-        prefetch_row(a.x, n + 1);
-        prefetch_row(a.up, n + 1);
-        prefetch_row(a.dx, n + 1);
-        prefetch_row(a.dup, n + 1);
-        backward_row<T, decltype(act)>(
-            row_of<T>(a.dy, n) + c, row_of<T>(a.x, n) + c, a.up ? row_of<T>(a.up, n) + c : nullptr,
-            row_of<T>(a.dx, n) + c, a.up ? row_of<T>(a.dup, n) + c : nullptr, a.mode == GradMode::kAccumulate, count);
-      });
+      for_row_pieces(threads, a.x.rows, a.x.cols, contiguous, kExpensiveGrain,
+                     [&](int64_t n, int64_t c, int64_t count) {
+                       prefetch_row(a.x, n + 1);
+                       prefetch_row(a.up, n + 1);
+                       prefetch_row(a.dx, n + 1);
+                       prefetch_row(a.dup, n + 1);
+                       backward_row<T, decltype(act)>(row_of<T>(a.dy, n) + c, row_of<T>(a.x, n) + c,
+                                                      a.up ? row_of<T>(a.up, n) + c : nullptr, row_of<T>(a.dx, n) + c,
+                                                      a.up ? row_of<T>(a.dup, n) + c : nullptr,
+                                                      a.mode == GradMode::kAccumulate, count);
+                     });
     });
   });
 }

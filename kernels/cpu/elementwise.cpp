@@ -246,10 +246,11 @@ void random_fill_impl(const RandomFill& a, int threads) {
   const bool contiguous = a.dst.contiguous() && (a.dst.cols == a.global_cols || a.dst.rows <= 1);
   with_storage("random_fill", a.dst.dtype, [&](auto t) {
     using T = decltype(t);
-    for_row_pieces(threads, a.dst.rows, a.dst.cols, contiguous, kDearGrain, [&](int64_t n, int64_t c, int64_t count) {
-      const uint64_t index = static_cast<uint64_t>((a.row_begin + n) * a.global_cols + a.col_begin + c);
-      random_piece<T>(a, index, count, row_of<T>(a.dst, n) + c);
-    });
+    for_row_pieces(threads, a.dst.rows, a.dst.cols, contiguous, kExpensiveGrain,
+                   [&](int64_t n, int64_t c, int64_t count) {
+                     const uint64_t index = static_cast<uint64_t>((a.row_begin + n) * a.global_cols + a.col_begin + c);
+                     random_piece<T>(a, index, count, row_of<T>(a.dst, n) + c);
+                   });
   });
 }
 

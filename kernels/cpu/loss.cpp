@@ -72,7 +72,7 @@ void row_stats(const LossRowStats& a, int64_t n) {
 
 void loss_row_stats_impl(const LossRowStats& a, int threads) {
   with_logits(a.logits, [&](auto t) {
-    parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kDearGrain), [&](int64_t begin, int64_t end) {
+    parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) row_stats<decltype(t)>(a, n);
     });
   });
@@ -115,7 +115,7 @@ void loss_backward_impl(const LossBackward& a, int threads) {
   const double unit = a.shape.logit_scale * struct_of<StepScalars>(a.scalars).inv_valid_tokens;
   with_logits(a.logits, [&](auto t) {
     using A = decltype(t);
-    parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kDearGrain), [&](int64_t begin, int64_t end) {
+    parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
       if (a.dlogits.dtype == DType::kBFloat16) {
         if constexpr (std::is_same_v<A, float>) loss_backward_rows<A, BF16>(a, unit, begin, end);
       } else {

@@ -61,7 +61,7 @@ void adamw_slab(const AdamW& a, int threads) {
   constexpr int64_t kPiece = 2048;
   const int64_t size = a.master.size();
   W* weights = static_cast<W*>(a.weights.data);
-  parallel_for(threads, (size + kPiece - 1) / kPiece, kDearGrain / kPiece, [&](int64_t first, int64_t last) {
+  parallel_for(threads, (size + kPiece - 1) / kPiece, kExpensiveGrain / kPiece, [&](int64_t first, int64_t last) {
     const int64_t begin = first * kPiece;
     const int64_t end = std::min(size, last * kPiece);
     // Segments ascend: skip those that end before this piece.

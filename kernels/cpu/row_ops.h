@@ -9,9 +9,9 @@
 
 namespace ashlar::cpu {
 
-/// Elements a thread must have before another is worth its start: cheap = a few flops each, dear = an exponential.
+/// Elements a thread must have before another is worth its start: cheap = a few flops each, expensive = an exponential.
 inline constexpr int64_t kCheapGrain = 16384;
-inline constexpr int64_t kDearGrain = 4096;
+inline constexpr int64_t kExpensiveGrain = 4096;
 
 /// Rows of `cols` elements that make up a grain.
 inline int64_t rows_grain(int64_t cols, int64_t grain) {

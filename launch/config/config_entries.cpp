@@ -87,7 +87,7 @@ model::ModelConfig model_from_toml(const std::string& text, const std::string& n
 uint64_t config_hash(const RunConfig& config) {
   std::vector<Entry> entries = config_entries(config);
   std::erase_if(entries, [](const Entry& entry) { return entry.index == key_index("run.threads"); });
-  return site_of(toml_of(entries));
+  return hash64(toml_of(entries));
 }
 
 std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConfig& after) {

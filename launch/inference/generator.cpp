@@ -11,7 +11,7 @@ namespace ashlar::inference {
 
 namespace {
 
-constexpr uint64_t kSamplingSite = site_of("generate");
+constexpr uint64_t kSamplingSite = hash64("generate");
 
 }  // namespace
 

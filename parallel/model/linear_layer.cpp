@@ -71,7 +71,7 @@ LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config
 }
 
 uint32_t dropout_site(int64_t layer, const char* where) {
-  return static_cast<uint32_t>(site_of(str_cat("blocks.", layer, ".dropout.", where)));
+  return static_cast<uint32_t>(hash64(str_cat("blocks.", layer, ".dropout.", where)));
 }
 
 nn::InitRule matrix_init(const ModelConfig& config, int64_t out, int64_t in, bool to_residual) {

@@ -94,7 +94,7 @@ Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorPa
 Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
   const ops::Branch branch{.value = lookup(ctx, batch, tp_),
                            .dropout = config_.dropout.embed,
-                           .site = static_cast<uint32_t>(site_of("embed.dropout"))};
+                           .site = static_cast<uint32_t>(hash64("embed.dropout"))};
   return ops::residual(tensor::with_local_rows(ctx, tp_.local_rows(batch.rows()), tp_), nullptr, branch, nullptr);
 }
 

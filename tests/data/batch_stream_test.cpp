@@ -220,7 +220,7 @@ TEST_F(Streams, ValidationCoversEveryTargetOnceOnAnyMesh) {
           for (int64_t b = 0; b < 2; ++b) {
             Row& row = rows[batch.first_sample + b];
             for (int64_t t = 0; t < T; ++t) {
-              if (batch.targets[b * T + t] != kUncounted) row.push_back(batch.targets[b * T + t]);
+              if (batch.targets[b * T + t] != kIgnoreIndex) row.push_back(batch.targets[b * T + t]);
             }
           }
         }

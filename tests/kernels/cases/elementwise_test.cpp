@@ -299,7 +299,7 @@ TEST_F(ElementwiseTest, FillSetsEveryElementOfEveryDType) {
 
 TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
   constexpr uint64_t kSeed = 0xfedcba9876543210ULL;
-  const uint64_t site = site_of("layers.3.wq");
+  const uint64_t site = hash64("layers.3.wq");
   for (const DType dtype : kStorageDTypes) {
     for (const Shape s : kShapes) {
       for (const int64_t extra : {0, 5}) {  // the whole width, and a slice of a wider tensor
