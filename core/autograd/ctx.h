@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "core/backend/backend.h"
 #include "core/base/enum_names.h"
 #include "core/tensor/tensor.h"
@@ -52,8 +54,15 @@ struct Ctx {
   T read_struct(const Tensor& t) const {  ///< waits for the stream
     check_struct<T>(t.view());
     T value;
-    backend.copy_to_host(t.view(), &value, stream);
+    backend.read(t.view(), &value, stream);
     return value;
+  }
+  /// Device memory of a table (view.h, table_of) for the life of a run; waits for the stream.
+  template <typename T>
+  Tensor upload_table(const std::vector<T>& table, MemoryKind kind = MemoryKind::kWorkspace) const {
+    const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(table.size() * sizeof(T))}, kind);
+    if (!table.empty()) backend.write(table.data(), t.mut_view(), stream);
+    return t;
   }
   /// Arguments for a dropout site, inactive unless training with p > 0.
   DropoutArgs dropout_args(double p, uint32_t site) const {

@@ -12,7 +12,7 @@ namespace {
 std::vector<double> to_host(const Ctx& ctx, const Tensor& t) {
   ASHLAR_CHECK(t.dtype() == DType::kFloat64 && t.contiguous(), "the gradient checker works on contiguous fp64 tensors");
   std::vector<double> host(t.size());
-  ctx.backend.copy_to_host(t.view(), host.data(), ctx.stream);
+  ctx.backend.read(t.view(), host.data(), ctx.stream);
   return host;
 }
 
@@ -51,7 +51,7 @@ GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem,
     if (result.value) {
       const std::vector<double> r = projection(result.value.size());
       const Tensor seed = ctx.empty(DType::kFloat64, result.shape());
-      ctx.backend.copy_from_host(r.data(), seed.mut_view(), ctx.stream);
+      ctx.backend.write(r.data(), seed.mut_view(), ctx.stream);
       tape.seed(result, seed);
     }
     tape.backward();
@@ -70,7 +70,7 @@ GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem,
       const double kept = x[i];
       const auto at = [&](double moved) {
         x[i] = moved;
-        ctx.backend.copy_from_host(x.data(), value.mut_view(), ctx.stream);
+        ctx.backend.write(x.data(), value.mut_view(), ctx.stream);
         return scalar_of(silent, problem);
       };
       const double up = at(kept + h), down = at(kept - h);

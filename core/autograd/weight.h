@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/backend/common.h"
+#include "core/device/stream.h"
 #include "core/tensor/tensor.h"
 
 namespace ashlar {
@@ -11,7 +12,7 @@ namespace ashlar {
 class ParamSync {
  public:
   virtual ~ParamSync() = default;
-  virtual void wait() = 0;  ///< until it is there; returns at once when it has been
+  virtual void wait(Stream& stream) = 0;  ///< later work of `stream` finds it there
 };
 
 /// What an operation sees of a parameter: its value and the main gradient it adds to.
@@ -25,9 +26,9 @@ struct Weight {
 
   mutable ParamSync* param_sync = nullptr;  ///< of the value; null when it is there
 
-  /// The value, waited for if it must be.
-  const Tensor& read() const {
-    if (param_sync != nullptr) std::exchange(param_sync, nullptr)->wait();
+  /// The value as later work of `stream` finds it.
+  const Tensor& read(Stream& stream) const {
+    if (param_sync != nullptr) std::exchange(param_sync, nullptr)->wait(stream);
     return value;
   }
   /// The mode for the next contribution; marks it as made.

@@ -45,7 +45,8 @@
   KERNEL(random_fill, RandomFill)                      \
   KERNEL(set_struct, SetStruct)                        \
   KERNEL(adamw, AdamW)                                 \
-  KERNEL(sum_squares, SumSquares)
+  KERNEL(sum_squares, SumSquares)                      \
+  KERNEL(clip_gradients, ClipGradients)
 
 namespace ashlar {
 
@@ -66,8 +67,19 @@ class Backend {
   virtual Allocator& allocator(MemoryKind kind) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  virtual void copy_to_host(ConstView device, void* host, Stream& stream) = 0;        ///< contiguous; synchronises
-  virtual void copy_from_host(const void* host, MutView device, Stream& stream) = 0;  ///< contiguous; synchronises
+  /// Contiguous memory over the border of the device, queued: host memory belongs to the copy until the stream has
+  /// passed it.
+  virtual void copy_to_host(ConstView device, void* host, Stream& stream) = 0;
+  virtual void copy_from_host(const void* host, MutView device, Stream& stream) = 0;
+  /// The host waits: when they return the copy is made.
+  void read(ConstView device, void* host, Stream& stream) {
+    copy_to_host(device, host, stream);
+    stream.synchronize();
+  }
+  void write(const void* host, MutView device, Stream& stream) {
+    copy_from_host(host, device, stream);
+    stream.synchronize();
+  }
 
   /// In which dtype the fused linear cross-entropy keeps logits of a model stored in `storage`: that, or the accumulate
   /// dtype.

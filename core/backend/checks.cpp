@@ -442,23 +442,17 @@ void check(const AdamW& a) {
   check_struct<StepScalars>(a.scalars);
   check_struct<ClipState>(a.clip);
   const DType dtype = a.master.dtype;
-  const int64_t size = a.master.size();
+  const int64_t flat = a.grad.size(), packed = a.m.size();
   ASHLAR_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, kWhere, ": master holds ", name_of(dtype));
-  check_vector(kWhere, "grad", a.grad, size, dtype);
-  check_vector(kWhere, "master", a.master, size, dtype);
-  check_vector(kWhere, "m", a.m, size, dtype);
-  check_vector(kWhere, "v", a.v, size, dtype);
+  ASHLAR_CHECK(a.segments.dtype == DType::kUInt8, kWhere, ": segments hold ", name_of(a.segments.dtype));
+  check_vector(kWhere, "grad", a.grad, flat, dtype);
+  check_vector(kWhere, "m", a.m, packed, dtype);
+  check_vector(kWhere, "v", a.v, packed, dtype);
+  check_vector(kWhere, "master", a.master, a.weights ? packed : flat, dtype);
   if (a.weights) {
-    check_vector(kWhere, "weights", a.weights, size, a.weights.dtype);
+    check_vector(kWhere, "weights", a.weights, flat, a.weights.dtype);
     ASHLAR_CHECK(accumulate_dtype(a.weights.dtype) == dtype, kWhere, ": weights hold ", name_of(a.weights.dtype),
                  ", master ", name_of(dtype));
-  }
-  int64_t previous_end = 0;
-  for (const AdamWSegment& segment : a.segments) {
-    ASHLAR_CHECK(segment.offset >= previous_end && segment.size >= 0 && segment.offset + segment.size <= size, kWhere,
-                 ": segments must ascend inside the slab of ", size, ", got offset ", segment.offset, " size ",
-                 segment.size, " after ", previous_end);
-    previous_end = segment.offset + segment.size;
   }
 }
 
@@ -466,7 +460,17 @@ void check(const SumSquares& a) {
   constexpr std::string_view kWhere = "sum_squares";
   check_storage(kWhere, a.x.dtype);
   check_vector(kWhere, "x", a.x, a.x.size(), a.x.dtype);
-  check_vector(kWhere, "partials", a.partials, SumSquares::num_chunks(a.x.size()), DType::kFloat64);
+  check_vector(kWhere, "partials", a.partials, a.partials.size(), DType::kFloat64);
+  check_vector(kWhere, "sums", a.sums, a.sums.size(), DType::kFloat64);
+}
+
+void check(const ClipGradients& a) {
+  constexpr std::string_view kWhere = "clip_gradients";
+  check_struct<ClipState>(a.state);
+  check_vector(kWhere, "squares", a.squares, a.squares.size(), DType::kFloat64);
+  check_vector(kWhere, "also_finite", a.also_finite, a.also_finite.size(), DType::kFloat64);
+  check_vector(kWhere, "kept", a.kept, a.squares.size(), DType::kFloat64);
+  ASHLAR_CHECK(a.max_norm >= 0, kWhere, ": max_norm is ", a.max_norm);
 }
 
 }  // namespace ashlar

@@ -46,6 +46,7 @@ void check(const RandomFill& args);
 void check(const SetStruct& args);
 void check(const AdamW& args);
 void check(const SumSquares& args);
+void check(const ClipGradients& args);
 
 /// A view of this shape and dtype, rows possibly strided.
 void check_view(std::string_view where, std::string_view name, const ConstView& v, int64_t rows, int64_t cols,

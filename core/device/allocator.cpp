@@ -11,6 +11,7 @@ std::string_view name_of(MemoryKind kind) {
     case MemoryKind::kOptimizer: return "optimizer";
     case MemoryKind::kActivations: return "activations";
     case MemoryKind::kWorkspace: return "workspace";
+    case MemoryKind::kPinned: return "pinned";
   }
   throw Bug("[allocator] unknown memory kind");
 }

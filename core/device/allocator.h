@@ -5,9 +5,10 @@
 
 namespace ashlar {
 
-/// What memory is for. Each kind has its own allocator, so that a run's memory can be named in full.
-enum class MemoryKind : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace };
-inline constexpr int kNumMemoryKinds = 5;
+/// What memory is for: of the device, but for kPinned, host memory that copies to and from the device use. Each kind
+/// has its own allocator, so that a run's memory can be named in full.
+enum class MemoryKind : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kPinned };
+inline constexpr int kNumMemoryKinds = 6;
 std::string_view name_of(MemoryKind kind);
 
 /// Device memory. Not thread-safe: one thread allocates.

@@ -7,6 +7,7 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual void synchronize() = 0;  ///< the host waits until the point is reached
+  virtual bool reached() = 0;      ///< asks, without waiting
   virtual void* native() = 0;
 };
 
@@ -16,8 +17,10 @@ class Stream {
   virtual ~Stream() = default;
   virtual void synchronize() = 0;           ///< the host waits for everything queued
   virtual void record(Event& event) = 0;    ///< marks the present end of the queue
-  virtual void wait_for(Event& event) = 0;  ///< later work waits for the event
+  virtual void wait_for(Event& event) = 0;  ///< later work waits for the point that the event marks now
   virtual void* native() = 0;
+  /// Whether all work is done when the call that gives it returns, as on the CPU.
+  virtual bool synchronous() const { return false; }
 };
 
 /// The CPU's stream: every operation is complete when its call returns, so waiting is free.
@@ -27,11 +30,13 @@ class SynchronousStream final : public Stream {
   void record(Event&) override {}
   void wait_for(Event&) override {}
   void* native() override { return nullptr; }
+  bool synchronous() const override { return true; }
 };
 
 class SynchronousEvent final : public Event {
  public:
   void synchronize() override {}
+  bool reached() override { return true; }
   void* native() override { return nullptr; }
 };
 

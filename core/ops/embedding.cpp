@@ -9,12 +9,15 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
       place(ctx, "embedding", {.value = {}, .made = {.op = "ids", .placement = Placement::kReplicated}},
             {{Placement::kReplicated, Placement::kPartialSum}}, {&table, positions_table});
   const Tensor y = ctx.empty(ctx.dtype, {o.N, C});
-  ctx.backend.embedding_forward(
-      {.ids = tokens.ids, .table = table.read().view(), .out = y.mut_view(), .scale = o.scale, .first_id = o.first_id},
-      ctx.stream);
+  ctx.backend.embedding_forward({.ids = tokens.ids,
+                                 .table = table.read(ctx.stream).view(),
+                                 .out = y.mut_view(),
+                                 .scale = o.scale,
+                                 .first_id = o.first_id},
+                                ctx.stream);
   if (positions_table != nullptr) {
     ctx.backend.embedding_forward({.ids = positions.ids,
-                                   .table = positions_table->read().view(),
+                                   .table = positions_table->read(ctx.stream).view(),
                                    .out = y.mut_view(),
                                    .mode = GradMode::kAccumulate},
                                   ctx.stream);

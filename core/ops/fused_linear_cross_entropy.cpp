@@ -36,8 +36,8 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                           .logit_scale = o.logit_scale};
     // 1. logits
     ctx.backend.linear_forward({.x = x.view(),
-                                .w = w.read().view(),
-                                .bias = bias == nullptr ? ConstView{} : bias->read().view(),
+                                .w = w.read(ctx.stream).view(),
+                                .bias = bias == nullptr ? ConstView{} : bias->read(ctx.stream).view(),
                                 .y = z.mut_view()},
                                ctx.stream);
     // 2. statistics of this slice, then of the whole vocabulary

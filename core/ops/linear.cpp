@@ -4,7 +4,9 @@ namespace ashlar::ops {
 
 namespace {
 
-ConstView bias_view(const Weight* bias) { return bias == nullptr ? ConstView{} : bias->read().view(); }
+ConstView bias_view(const Ctx& ctx, const Weight* bias) {
+  return bias == nullptr ? ConstView{} : bias->read(ctx.stream).view();
+}
 
 }  // namespace
 
@@ -34,8 +36,9 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
             {{Placement::kReplicated, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
             {&w, bias});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
-  ctx.backend.linear_forward({.x = x.value.view(), .w = w.read().view(), .bias = bias_view(bias), .y = y.mut_view()},
-                             ctx.stream);
+  ctx.backend.linear_forward(
+      {.x = x.value.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()},
+      ctx.stream);
   const Var out = result(ctx, y, made);
   if (ctx.tape == nullptr) return out;
 
@@ -57,8 +60,8 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
 
 Tensor logits(const Ctx& ctx, const Tensor& x, const Weight& w, const Weight* bias) {
   const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.value.rows()});
-  ctx.backend.linear_forward({.x = x.view(), .w = w.read().view(), .bias = bias_view(bias), .y = y.mut_view()},
-                             ctx.stream);
+  ctx.backend.linear_forward(
+      {.x = x.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()}, ctx.stream);
   return y;
 }
 

@@ -4,7 +4,9 @@ namespace ashlar::ops {
 
 namespace {
 
-ConstView value_view(const Weight* w) { return w == nullptr ? ConstView{} : w->read().view(); }
+ConstView value_view(const Ctx& ctx, const Weight* w) {
+  return w == nullptr ? ConstView{} : w->read(ctx.stream).view();
+}
 MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_or_none(w->main_grad); }
 
 }  // namespace
@@ -23,8 +25,8 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
   const auto forward = [ctx, input = x.value, gamma, beta, mean, rstd, options, N, C] {
     const Tensor y = ctx.empty(ctx.dtype, {N, C});
     ctx.backend.norm_forward({.x = input.view(),
-                              .gamma = value_view(gamma),
-                              .beta = value_view(beta),
+                              .gamma = value_view(ctx, gamma),
+                              .beta = value_view(ctx, beta),
                               .y = y.mut_view(),
                               .mean = mut_view_or_none(mean),
                               .rstd = rstd.mut_view(),
@@ -47,7 +49,7 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
     ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode, "gain and bias of a norm are used together");
     ctx.backend.norm_backward({.dy = dy.view(),
                                .x = x.value.view(),
-                               .gamma = value_view(gamma),
+                               .gamma = value_view(ctx, gamma),
                                .mean = view_or_none(mean),
                                .rstd = rstd.view(),
                                .dx = dx.view(),

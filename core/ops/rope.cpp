@@ -19,10 +19,10 @@ RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, int64_t dims, dou
   const auto upload = [&](const std::vector<double>& values) {
     const Tensor t = ctx.empty(dtype, {positions, half}, MemoryKind::kParameters);
     if (dtype == DType::kFloat64) {
-      ctx.backend.copy_from_host(values.data(), t.mut_view(), ctx.stream);
+      ctx.backend.write(values.data(), t.mut_view(), ctx.stream);
     } else {
       const std::vector<float> narrow(values.begin(), values.end());
-      ctx.backend.copy_from_host(narrow.data(), t.mut_view(), ctx.stream);
+      ctx.backend.write(narrow.data(), t.mut_view(), ctx.stream);
     }
     return t;
   };

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "core/backend/optimizer.h"
@@ -24,10 +21,10 @@ double decay_of(nn::Role role, const AdamWOptions& options);
 class Optimizer {
  public:
   /// Allocates and zeroes the state of `owned`. Master weights start as zero (or as the values): call `initialize` or
-  /// load them, then `publish`.
+  /// load them, then `copy_master_to_params`.
   Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options, nn::FlatRanges owned);
 
-  void initialize(const Ctx& ctx, uint64_t seed);  ///< initial weights into the owned master, then publish
+  void initialize(const Ctx& ctx, uint64_t seed);  ///< initial weights into the owned master, then the params
   void copy_master_to_params(const Ctx& ctx);      ///< owned values = master rounded once
   /// One update of the owned parts from their main gradients by ctx.scalars and `clip` (ClipState).
   void step(const Ctx& ctx, const ConstView& clip);
@@ -46,30 +43,7 @@ class Optimizer {
   std::vector<nn::ShardedRange> ranges_;
   Tensor master_, m_, v_;
   bool separate_master_;
-  std::vector<std::vector<AdamWSegment>> segments_;  // of each owned part, offsets from its start
+  Tensor segments_;  // UpdateSegment of each range
 };
-
-/// Sums of squares of gradients.
-struct GradNorm {
-  double norm = 0;               ///< sqrt of the sum over all counted tensors
-  std::string first_non_finite;  ///< name of the first tensor (by name) whose sum is NaN or infinite; empty if none
-  std::vector<double> squares;   ///< sum of squares of each tensor, in the store's order
-};
-
-/// Sum of squares of each tensor's part within `ranges`, in the store's order: chunks of 4096 elements counted from the
-/// tensor's start, cut where a range begins or ends; chunk sums added in order, in fp64. A tensor without a range has
-/// 0.
-std::vector<double> tensor_squares(const Ctx& ctx, const nn::ParameterStore& store,
-                                   std::span<const nn::ShardedRange> ranges, const nn::FlatTensor& buffer);
-
-/// Place of the first sum that is NaN or infinite.
-std::optional<size_t> first_non_finite(std::span<const double> squares);
-
-/// The norm of a flat buffer laid out like the store's (gradients; any other for statistics), each element once:
-/// tensors in global-name order.
-GradNorm grad_norm(const Ctx& ctx, const nn::ParameterStore& store, const Tensor& buffer);
-
-/// Sum of squares of a contiguous tensor of any floating dtype, in fp64, chunks of 4096 added in order.
-double sum_squares(const Ctx& ctx, const Tensor& t);
 
 }  // namespace ashlar::optim

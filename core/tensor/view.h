@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "core/base/dtype.h"
@@ -68,6 +69,15 @@ template <typename T>
 const T& struct_of(const ConstView& v) {
   check_struct<T>(v);
   return *static_cast<const T*>(v.data);
+}
+/// The same of several T, one behind the other.
+template <typename T>
+std::span<const T> table_of(const ConstView& v) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  ASHLAR_CHECK(v.dtype == DType::kUInt8 && v.contiguous() && v.size() % kSize == 0, "expected a table of ", kSize,
+               " bytes an entry, got ", name_of(v.dtype), " [", v.size(), "]");
+  return {static_cast<const T*>(v.data), static_cast<size_t>(v.size() / kSize)};
 }
 template <typename T>
 T& struct_of(const MutView& v) {

@@ -1,7 +1,9 @@
-// AdamW over flat slabs in one pass, and sums of squares for the gradient norm.
-// Memory-bound: AdamW reads grad, master, m, v and writes the last three (28 B an element in fp32, 30 with bf16
-// weights) for about 15 flops, a root and a division; sums of squares read 2 to 8 B for 2 flops in double.
-// Threads take contiguous pieces of the slab; every element stands alone.
+// 1. AdamW over the segments of a rank in one pass. Memory-bound: reads grad, master, m, v and writes the last three
+//    (28 B an element in fp32, 30 with bf16 weights) for about 15 flops, a root and a division.
+// 2. Sums of squares by tensor for the gradient norm: chunk sums, then each segment's in order. 2 to 8 B for 2 flops in
+//    double.
+// 3. The norm, the clip scale and the skip from them: a few hundred numbers.
+// Threads take contiguous parts; every element stands alone.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -10,7 +12,9 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd_inl.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
@@ -20,9 +24,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Elements [begin, end) of the slab, all of one segment. W is the weights' type; null weights are not written.
+/// Elements [begin, end) of a segment. W is the weights' type; without weights master is the flat buffer itself.
 template <typename A, typename W>
-void adamw_piece(const AdamW& a, const AdamWSegment& segment, int64_t begin, int64_t end, W* weights) {
+void adamw_part(const AdamW& a, const UpdateSegment& segment, int64_t begin, int64_t end) {
   const TagOf<A> d;
   const StepScalars& s = struct_of<StepScalars>(a.scalars);
   const double lr = s.lr * segment.lr_multiplier;
@@ -36,11 +40,12 @@ void adamw_piece(const AdamW& a, const AdamWSegment& segment, int64_t begin, int
   const auto step = set(lr / s.beta1_correction);
   const auto inverse_c2 = set(1 / s.beta2_correction);
   const auto eps = set(a.eps);
-  const A* grad = static_cast<const A*>(a.grad.data) + begin;
-  A* master = static_cast<A*>(a.master.data) + begin;
-  A* m = static_cast<A*>(a.m.data) + begin;
-  A* v = static_cast<A*>(a.v.data) + begin;
-  if (weights != nullptr) weights += begin;
+  const int64_t flat = segment.flat_begin + begin, packed = segment.packed_begin + begin;
+  const A* grad = static_cast<const A*>(a.grad.data) + flat;
+  A* m = static_cast<A*>(a.m.data) + packed;
+  A* v = static_cast<A*>(a.v.data) + packed;
+  A* master = static_cast<A*>(a.master.data) + (a.weights ? packed : flat);
+  W* weights = a.weights ? static_cast<W*>(a.weights.data) + flat : nullptr;
   for_lanes(d, end - begin, [&](int64_t i, auto part) ASHLAR_SIMD {
     const auto g = hn::Mul(load(d, grad + i, part), clip);
     const auto m_new = hn::MulAdd(beta1, load(d, m + i, part), hn::Mul(rest1, g));
@@ -57,27 +62,26 @@ void adamw_piece(const AdamW& a, const AdamWSegment& segment, int64_t begin, int
 }
 
 template <typename A, typename W>
-void adamw_slab(const AdamW& a, int threads) {
-  constexpr int64_t kPiece = 2048;
-  const int64_t size = a.master.size();
-  W* weights = static_cast<W*>(a.weights.data);
-  parallel_for(threads, (size + kPiece - 1) / kPiece, kExpensiveGrain / kPiece, [&](int64_t first, int64_t last) {
-    const int64_t begin = first * kPiece;
-    const int64_t end = std::min(size, last * kPiece);
-    // Segments ascend: skip those that end before this piece.
-    auto segment = std::partition_point(a.segments.begin(), a.segments.end(),
-                                        [&](const AdamWSegment& g) { return g.offset + g.size <= begin; });
-    for (; segment != a.segments.end() && segment->offset < end; ++segment) {
-      adamw_piece<A, W>(a, *segment, std::max(begin, segment->offset), std::min(end, segment->offset + segment->size),
-                        weights);
+void adamw_segments(const AdamW& a, int threads) {
+  constexpr int64_t kPart = 2048;
+  const std::span<const UpdateSegment> segments = table_of<UpdateSegment>(a.segments);
+  if (segments.empty()) return;
+  const int64_t size = segments.back().packed_begin + segments.back().size;
+  parallel_for(threads, (size + kPart - 1) / kPart, kExpensiveGrain / kPart, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * kPart, end = std::min(size, last * kPart);  // of the packed state
+    auto segment = std::partition_point(segments.begin(), segments.end(),
+                                        [&](const UpdateSegment& g) { return g.packed_begin + g.size <= begin; });
+    for (; segment != segments.end() && segment->packed_begin < end; ++segment) {
+      adamw_part<A, W>(a, *segment, std::max(begin - segment->packed_begin, int64_t{0}),
+                       std::min(end - segment->packed_begin, segment->size));
     }
   });
 }
 
 void adamw_impl(const AdamW& a, int threads) {
-  if (a.master.dtype == DType::kFloat64) return adamw_slab<double, double>(a, threads);
-  if (a.weights && a.weights.dtype == DType::kBFloat16) return adamw_slab<float, BF16>(a, threads);
-  adamw_slab<float, float>(a, threads);
+  if (a.master.dtype == DType::kFloat64) return adamw_segments<double, double>(a, threads);
+  if (a.weights && a.weights.dtype == DType::kBFloat16) return adamw_segments<float, BF16>(a, threads);
+  adamw_segments<float, float>(a, threads);
 }
 
 template <typename T>
@@ -96,18 +100,32 @@ HWY_INLINE double sum_squares_of(const T* x, int64_t count) {
 }
 
 void sum_squares_impl(const SumSquares& a, int threads) {
+  const std::span<const SquaresSegment> segments = table_of<SquaresSegment>(a.segments);
+  double* const partials = static_cast<double*>(a.partials.data);
+  double* const sums = static_cast<double*>(a.sums.data);
+  const int64_t chunks = segments.empty() ? 0 : segments.back().first_chunk + segments.back().num_chunks();
+  ASHLAR_CHECK(chunks <= a.partials.size(), "sum_squares: ", chunks, " chunks, room for ", a.partials.size());
   with_storage("sum_squares", a.x.dtype, [&](auto t) {
-    using T = decltype(t);
-    const int64_t size = a.x.size();
-    double* partials = static_cast<double*>(a.partials.data);
-    parallel_for(threads, a.partials.size(), 4, [&](int64_t begin, int64_t end) {
+    const auto* x = static_cast<const decltype(t)*>(a.x.data);
+    parallel_for(threads, chunks, 4, [&](int64_t begin, int64_t end) {
+      auto segment = std::partition_point(segments.begin(), segments.end(), [&](const SquaresSegment& g) {
+        return g.first_chunk + g.num_chunks() <= begin;
+      });
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t first = i * SumSquares::kChunk;
-        partials[i] =
-            sum_squares_of(static_cast<const T*>(a.x.data) + first, std::min(SumSquares::kChunk, size - first));
+        while (segment->first_chunk + segment->num_chunks() <= i) ++segment;
+        const int64_t into = segment->first % SumSquares::kChunk, k = i - segment->first_chunk;
+        const int64_t from = std::max(k * SumSquares::kChunk - into, int64_t{0});
+        const int64_t to = std::min((k + 1) * SumSquares::kChunk - into, segment->size);
+        partials[i] = sum_squares_of(x + segment->begin + from, to - from);
       }
     });
   });
+  std::fill(sums, sums + a.sums.size(), 0.0);
+  for (const SquaresSegment& segment : segments) {
+    double sum = 0;
+    for (int64_t i = 0; i < segment.num_chunks(); ++i) sum += partials[segment.first_chunk + i];
+    sums[segment.slot] += sum;
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -123,6 +141,20 @@ void CpuBackend::launch(const AdamW& args, Stream&) {
 
 void CpuBackend::launch(const SumSquares& args, Stream&) {
   ASHLAR_FOR_ISA(info_.isa, sum_squares_impl)(args, threads_);
+}
+
+void CpuBackend::launch(const ClipGradients& args, Stream&) {
+  ClipState& state = struct_of<ClipState>(args.state);
+  if (state.skip != 0) return;
+  const auto* squares = static_cast<const double*>(args.squares.data);
+  const auto* others = static_cast<const double*>(args.also_finite.data);
+  const double norm = std::sqrt(std::accumulate(squares, squares + args.squares.size(), 0.0));
+  const bool finite = std::isfinite(norm) && std::all_of(others, others + args.also_finite.size(),
+                                                         [](double value) { return std::isfinite(value); });
+  state = {.norm = norm,
+           .clip_scale = args.max_norm > 0 && norm > args.max_norm ? args.max_norm / norm : 1.0,
+           .skip = finite ? 0 : 1};
+  std::copy(squares, squares + args.squares.size(), static_cast<double*>(args.kept.data));
 }
 
 }  // namespace ashlar::cpu

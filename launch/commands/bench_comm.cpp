@@ -66,9 +66,10 @@ struct Buffer {
 /// The lower quartile over repeated calls of the time that the slowest rank took. All ranks begin together, with inputs
 /// that each has just written: what a rank reads is not yet in its own cache, as in training.
 double quartile_seconds(comm::Communicator& comm, double budget, Buffer& input, const std::function<void()>& call) {
+  SynchronousStream stream;  // host memory
   const auto timed = [&] {
     std::fill(input.memory.begin(), input.memory.end(), '\0');
-    comm.barrier().wait();
+    comm.barrier(stream).wait();
     const auto start = Clock::now();
     call();
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -77,7 +78,7 @@ double quartile_seconds(comm::Communicator& comm, double budget, Buffer& input, 
   const auto max_all = [&](std::span<double> values) {
     const auto count = static_cast<int64_t>(values.size());
     const MutView view{values.data(), DType::kFloat64, 1, count, count};
-    comm.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}).wait();
+    comm.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}, stream).wait();
   };
   double first = std::min(timed(), timed());
   max_all({&first, 1});
@@ -99,6 +100,7 @@ struct Row {
 std::vector<Row> measure(const Options& options, comm::Communicator& comm) {
   const int peer = (comm.rank() ^ 1) < comm.size() ? comm.rank() ^ 1 : comm.rank();  // an odd one out has itself
   std::vector<Row> rows;
+  SynchronousStream stream;
   for (const int64_t size : kSizes) {
     if (size > options.largest) break;
     Buffer a(size), b(size);
@@ -111,10 +113,10 @@ std::vector<Row> measure(const Options& options, comm::Communicator& comm) {
     const auto add = [&](const char* name, const std::function<void()>& call) {
       rows.push_back({name, bytes, quartile_seconds(comm, options.seconds, a, call), copy});
     };
-    add("all_reduce", [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}).wait(); });
-    add("reduce_scatter", [&] { comm.reduce_scatter({.in = x, .out = mine}).wait(); });
-    add("all_gather", [&] { comm.all_gather({.in = mine, .out = x}).wait(); });
-    add("send_recv", [&] { comm.send_recv({.send = x, .to = peer, .recv = y, .from = peer}).wait(); });
+    add("all_reduce", [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}, stream).wait(); });
+    add("reduce_scatter", [&] { comm.reduce_scatter({.in = x, .out = mine}, stream).wait(); });
+    add("all_gather", [&] { comm.all_gather({.in = mine, .out = x}, stream).wait(); });
+    add("send_recv", [&] { comm.send_recv({.send = x, .to = peer, .recv = y, .from = peer}, stream).wait(); });
   }
   return rows;
 }

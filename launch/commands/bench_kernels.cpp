@@ -121,7 +121,7 @@ class Bench {
   MutView matrix(int64_t rows, int64_t cols) { return matrix(dtype_, rows, cols); }
   ConstView integers(const std::vector<int32_t>& values) {
     const MutView view = memory(DType::kInt32, 1, static_cast<int64_t>(values.size()));
-    backend_.copy_from_host(values.data(), view, *stream_);
+    backend_.write(values.data(), view, *stream_);
     return view;
   }
   template <typename T>
@@ -321,10 +321,11 @@ class Bench {
     const MutView grad = matrix(acc_, 1, size), master = matrix(acc_, 1, size), m = matrix(acc_, 1, size),
                   v = matrix(acc_, 1, size);
     const MutView weights = acc_ == dtype_ ? MutView{} : matrix(1, size);
-    const MutView partials = matrix(DType::kFloat64, 1, (size + SumSquares::kChunk - 1) / SumSquares::kChunk);
+    const SquaresSegment all{.size = size};
+    const MutView partials = matrix(DType::kFloat64, 1, all.num_chunks()), sums = matrix(DType::kFloat64, 1, 1);
     backend_.fill({.dst = v, .value = 1}, *stream_);
     const ConstView scalars = structure(StepScalars{.lr = 1e-4}), clip = structure(ClipState{});
-    const std::vector<AdamWSegment> segments = {{.offset = 0, .size = size, .weight_decay = 0.1}};
+    const ConstView segments = structure(UpdateSegment{.size = size, .weight_decay = 0.1}), squares = structure(all);
     time("adamw", {grad, master, master, m, m, v, v, weights}, [&] {
       backend_.adamw({.grad = grad,
                       .master = master,
@@ -336,7 +337,8 @@ class Bench {
                       .clip = clip},
                      *stream_);
     });
-    time("sum_squares", {grad}, [&] { backend_.sum_squares({.x = grad, .partials = partials}, *stream_); });
+    time("sum_squares", {grad},
+         [&] { backend_.sum_squares({.x = grad, .segments = squares, .partials = partials, .sums = sums}, *stream_); });
     const MutView fresh = weights ? weights : m;
     time("random_normal", {fresh},
          [&] { backend_.random_fill({.dst = fresh, .seed = 1, .site = 2, .global_cols = size}, *stream_); });

@@ -102,7 +102,7 @@ void StepBench::step(bool timed) {
   training::StepResult result = engine_.forward_backward(batches, steps_);
   const double middle = now_ms();
   engine_.check_finite(result, steps_);
-  engine_.update(result, steps_, 1e-4);
+  engine_.update(steps_, 1e-4);
   engine_.wait_param_sync();
   const double end = now_ms();
   if (timed) ranks.engine()->observe(std::move(before));

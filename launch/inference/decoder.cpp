@@ -17,8 +17,8 @@ struct Tokens {
     std::iota(at.begin(), at.end(), static_cast<int32_t>(first));
     ids = ctx.empty(DType::kInt32, {n});
     positions = ctx.empty(DType::kInt32, {n});
-    ctx.backend.copy_from_host(tokens.data(), ids.mut_view(), ctx.stream);
-    ctx.backend.copy_from_host(at.data(), positions.mut_view(), ctx.stream);
+    ctx.backend.write(tokens.data(), ids.mut_view(), ctx.stream);
+    ctx.backend.write(at.data(), positions.mut_view(), ctx.stream);
     view = {.B = 1, .T = n, .ids = ids.view(), .positions = positions.view()};
   }
 };
@@ -27,10 +27,10 @@ std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Te
   const Tensor logits = stage.logits(ctx, hidden.row_range(hidden.rows() - 1, 1));
   std::vector<double> out(logits.size());
   if (logits.dtype() == DType::kFloat64) {
-    ctx.backend.copy_to_host(logits.view(), out.data(), ctx.stream);
+    ctx.backend.read(logits.view(), out.data(), ctx.stream);
   } else {
     std::vector<float> narrow(logits.size());
-    ctx.backend.copy_to_host(logits.view(), narrow.data(), ctx.stream);
+    ctx.backend.read(logits.view(), narrow.data(), ctx.stream);
     out.assign(narrow.begin(), narrow.end());
   }
   for (double& logit : out) logit *= stage.config().logit_scale;
@@ -60,7 +60,7 @@ std::vector<double> Decoder::next_logits(std::span<const int32_t> text) {
   Var rows;
   if (!stage.range().embedding) {
     rows.value = ctx.empty(ctx.dtype, {fresh.view.rows(), stage.config().d_model});
-    mesh.pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}).wait();
+    mesh.pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}, ctx.stream).wait(ctx.stream);
   }
   if (cache_) {
     rows.value = stage.decode(ctx, rows.value, fresh.view, *cache_);
@@ -68,7 +68,7 @@ std::vector<double> Decoder::next_logits(std::span<const int32_t> text) {
     rows = stage.blocks(ctx, rows.value ? rows : stage.embed(ctx, fresh.view), fresh.view);
   }
   if (stage.range().head) return last_row(ctx, stage, rows.value);
-  mesh.pipeline().send({.data = rows.value.view(), .to = at + 1}).wait();
+  mesh.pipeline().send({.data = rows.value.view(), .to = at + 1}, ctx.stream).wait(ctx.stream);
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "launch/inference/decoder.h"
+#include "parallel/comm/host.h"
 
 namespace ashlar::inference {
 
@@ -68,8 +69,8 @@ void generate(training::Engine& engine, const GenerateOptions& o, const std::fun
       const double uniform = (static_cast<double>(words[0]) * 0x1p32 + words[1]) * 0x1p-64;
       id = draw(sampling_distribution(logits, config.vocab_size, o.sampling), uniform);
     }
-    comm::Communicator& stages = engine.mesh().pipeline();
-    stages.broadcast({.data = {&id, DType::kInt32, 1, 1, 1}, .root = stages.size() - 1}).wait();
+    comm::broadcast_bytes(engine.mesh().control(), std::as_writable_bytes(std::span(&id, 1)),
+                          engine.mesh().control().size() - 1);  // the last rank is of the last stage
     emit(id);
     if (id == o.stop_id) return;
     if (static_cast<int64_t>(context.size()) == capacity) {

@@ -8,7 +8,7 @@ ConstView DeviceBatch::put(const Ctx& ctx, Tensor& at, const std::vector<int32_t
   if (values.empty()) return {};
   const int64_t n = static_cast<int64_t>(values.size());
   if (!at || at.size() != n) at = ctx.empty(DType::kInt32, {n});
-  ctx.backend.copy_from_host(values.data(), at.mut_view(), ctx.stream);
+  ctx.backend.write(values.data(), at.mut_view(), ctx.stream);
   return at.view();
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 
 #include "launch/training/layout.h"
 #include "parallel/comm/host.h"
@@ -12,6 +14,9 @@
 namespace ashlar::training {
 
 namespace {
+
+constexpr int64_t kNumLosses = 2;      // loss and z-loss: a skip wants them finite
+constexpr int64_t kReportsAtOnce = 2;  // of the step under way and the one before
 
 double divisor_of(const StepCounts& counts) { return static_cast<double>(std::max<int64_t>(counts.valid_targets, 1)); }
 
@@ -42,8 +47,15 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     optimizer_.emplace(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.at().data));
   });
   if (options_.optimizer) {
-    replicas_.emplace(plan_, store_, mesh.data());
-    norms_.emplace(store_, mesh);
+    replicas_.emplace(plan_, store_, mesh.data(), stream);
+    norms_.emplace(ctx_, store_, optimizer_->ranges(), mesh);
+    const auto n = static_cast<int64_t>(norms_->names().size());
+    squares_ = ctx_.empty(DType::kFloat64, {n + kNumLosses}, MemoryKind::kWorkspace);
+    kept_ = ctx_.empty(DType::kFloat64, {n}, MemoryKind::kWorkspace);
+    for (int i = 0; i < kReportsAtOnce; ++i) {
+      reports_.push_back({.pinned = ctx_.empty(DType::kUInt8, {sizeof(StepReport)}, MemoryKind::kPinned),
+                          .arrived = backend.make_event()});
+    }
   }
   for (const auto& chunk : chunks_) chunk->make_tables(ctx_, options_.sequence_length);
 }
@@ -60,7 +72,7 @@ void Engine::wait_param_sync() {
   if (replicas_) replicas_->wait_param_sync();
 }
 
-void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
+void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches,
                  const model::BlockObserver& after_block) {
   const pipeline::ScheduleSpec spec{.kind = kind,
                                     .stages = mesh_.shape().pipeline,
@@ -87,7 +99,6 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
   }
   Ctx ctx = ctx_;
   ctx.dropout.seed = options_.seed;
-  ctx.set_struct(stats, stats_);
   pipeline::ChunkRunner runner(ctx, chunks_, batches, stats_.mut_view(), std::move(hooks));
   pipeline::execute(ctx, {.spec = spec,
                           .actions = schedules_.of(spec),
@@ -96,7 +107,6 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
                           .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
                           .before = options_.before_action,
                           .after = training ? options_.after_action : nullptr});
-  stats = ctx.read_struct<LossStats>(stats_);
 }
 
 StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batches) const {
@@ -109,59 +119,101 @@ StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batche
   return counts;
 }
 
-LossStats Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step,
-                           const StepCounts& counts) {
+void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts) {
   // 1. One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
   scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
   scalars_.philox_step = static_cast<uint64_t>(step);
   ctx_.set_struct(scalars_, device_scalars_);
 
   // 2. Gradients: over micro-batches, then replicas, then whoever holds the same tensor.
-  LossStats stats;
-  run(options_.schedule, micro_batches, stats);
+  ctx_.set_struct(LossStats{}, stats_);
+  run(options_.schedule, micro_batches);
   replicas_->finish();
   tensor::sum_shared_gradients(ctx_, store_, optimizer_->ranges(), mesh_);
-  return own_share(stats);
 }
 
-void Engine::reduce_norm() { last_norm_ = norms_->of(ctx_, optimizer_->ranges(), {.data = store_.grads()}); }
+void Engine::reduce_norm() {
+  const auto n = static_cast<int64_t>(norms_->names().size());
+  const Tensor losses = squares_.flat_range(n, kNumLosses);
+  if (tells_losses()) {
+    static_assert(offsetof(LossStats, loss) == 0 && offsetof(LossStats, z_loss) == sizeof(double));
+    const ConstView sums{stats_.view().data, DType::kFloat64, 1, kNumLosses, kNumLosses};
+    ctx_.backend.copy({.src = sums, .dst = losses.mut_view()}, ctx_.stream);
+  } else {
+    ctx_.backend.fill({.dst = losses.mut_view(), .value = 0}, ctx_.stream);
+  }
+  norms_->sum(ctx_, {.data = store_.grads()}, squares_);
+  ctx_.backend.clip_gradients({.squares = squares_.flat_range(0, n).view(),
+                               .also_finite = losses.view(),
+                               .state = clip_.mut_view(),
+                               .kept = kept_.mut_view(),
+                               .max_norm = options_.clip},
+                              ctx_.stream);
+  ASHLAR_CHECK(queued_reports_ - taken_reports_ < kReportsAtOnce, "a report was not taken");
+  const Report& report = reports_[static_cast<size_t>(queued_reports_++ % kReportsAtOnce)];
+  auto* const host = static_cast<std::byte*>(report.pinned.mut_view().data);
+  ctx_.backend.copy_to_host(stats_.view(), host + offsetof(StepReport, losses), ctx_.stream);
+  ctx_.backend.copy_to_host(clip_.view(), host + offsetof(StepReport, clip), ctx_.stream);
+  ctx_.stream.record(*report.arrived);
+}
 
-StepResult Engine::result_of(const LossStats& losses, const StepCounts& counts) const {
+StepReport Engine::take_report() {
+  ASHLAR_CHECK(taken_reports_ < queued_reports_, "no report is on its way");
+  const Report& report = reports_[static_cast<size_t>(taken_reports_++ % kReportsAtOnce)];
+  report.arrived->synchronize();
+  StepReport read;
+  std::memcpy(&read, report.pinned.view().data, sizeof(read));
+  if (!tells_losses()) read.losses = {};
+  return read;
+}
+
+StepResult Engine::result_of(const StepReport& report, const LossStats& losses, const StepCounts& counts) {
   const double valid = divisor_of(counts);
   return {.loss = losses.loss / valid,
           .z_loss = losses.z_loss / valid,
           .mean_log_z = losses.log_z / valid,
           .max_log_z = losses.max_log_z,
           .max_logit = losses.max_logit,
-          .grad_norm = last_norm_.norm,
+          .grad_norm = report.clip.norm,
+          .clip_scale = report.clip.clip_scale,
           .tokens = counts.tokens,
           .valid_targets = counts.valid_targets};
 }
 
 StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step) {
   const StepCounts counts = StepExchange(mesh_.control(), {.next = own_counts(micro_batches)}).wait().next;
-  const LossStats own = backward(micro_batches, step, counts);
-  StepExchange exchange(mesh_.control(), {.losses = own});
+  backward(micro_batches, step, counts);
   reduce_norm();
-  return result_of(exchange.wait().losses, counts);
+  const StepReport report = take_report();
+  return result_of(report, StepExchange(mesh_.control(), {.losses = report.losses}).wait().losses, counts);
+}
+
+std::vector<double> Engine::gradient_squares() const {
+  std::vector<double> squares(norms_->names().size());
+  ctx_.backend.read(kept_.view(), squares.data(), ctx_.stream);
+  return squares;
+}
+
+std::string Engine::first_non_finite(std::span<const double> sums) const {
+  const int64_t at = optim::first_non_finite(sums);
+  return at < 0 ? "" : norms_->names()[static_cast<size_t>(at)];
 }
 
 void Engine::check_finite(const StepResult& result, int64_t step) const {
-  const std::string& name = last_norm_.first_non_finite;
+  if (std::isfinite(result.loss) && std::isfinite(result.z_loss) && std::isfinite(result.grad_norm)) return;
+  const std::string name = first_non_finite(gradient_squares());
   std::string problem;
   if (!std::isfinite(result.loss) || !std::isfinite(result.z_loss)) {
     problem = str_cat("the loss is ", result.loss, name.empty() ? "" : ", first non-finite gradient ", name, ";");
-  } else if (!std::isfinite(result.grad_norm)) {
+  } else {
     problem = str_cat("the gradient of ", name.empty() ? "all tensors together" : name, " is not finite (loss ",
                       result.loss, ");");
-  } else {
-    return;
   }
   // The update before may have been the one that went out of range, with every gradient still finite.
-  const optim::GradNorm weights = norms_->of(ctx_, optimizer_->ranges(), optimizer_->master());
-  const std::string state = weights.first_non_finite.empty() ? " the weights were not updated"
-                                                             : str_cat(" the weights of ", weights.first_non_finite,
-                                                                       " are not finite since an earlier update");
+  const std::string weights = first_non_finite(norms_->sums_of(ctx_, optimizer_->master()));
+  const std::string state = weights.empty()
+                                ? " the weights were not updated"
+                                : str_cat(" the weights of ", weights, " are not finite since an earlier update");
   throw comm::AllRanksError(ExitCode::kNonFinite, "train",
                             str_cat("step ", step, ": ", problem, state,
                                     "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
@@ -172,47 +224,51 @@ void Engine::check_state(int64_t step) const {
                                                             {"the first moments of ", optimizer_->m()},
                                                             {"the second moments of ", optimizer_->v()}};
   for (const auto& [what, buffer] : buffers) {
-    const optim::GradNorm norm = norms_->of(ctx_, optimizer_->ranges(), buffer);
-    if (norm.first_non_finite.empty()) continue;
+    const std::string name = first_non_finite(norms_->sums_of(ctx_, buffer));
+    if (name.empty()) continue;
     throw comm::AllRanksError(ExitCode::kNonFinite, "train",
-                              str_cat("step ", step, ": ", what, norm.first_non_finite,
+                              str_cat("step ", step, ": ", what, name,
                                       " are not finite after the update; nothing was saved; lower optimizer.lr or "
                                       "resume from an earlier checkpoint"));
   }
 }
 
-void Engine::update(StepResult& result, int64_t step, double lr) {
+void Engine::update(int64_t step, double lr) {
   ASHLAR_CHECK(optimizer_.has_value(), "an engine without optimizer cannot update");
   const auto& o = optimizer_->options();
   const double t = static_cast<double>(step + 1);
   scalars_.lr = lr;
   scalars_.beta1_correction = 1 - std::pow(o.beta1, t);
   scalars_.beta2_correction = 1 - std::pow(o.beta2, t);
-  result.clip_scale = options_.clip > 0 && result.grad_norm > options_.clip ? options_.clip / result.grad_norm : 1.0;
   ctx_.set_struct(scalars_, device_scalars_);
-  ctx_.set_struct(ClipState{.norm = result.grad_norm, .clip_scale = result.clip_scale}, clip_);
   wait_param_sync();
   optimizer_->step(ctx_, clip_.view());
   start_param_sync();
 }
 
 void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats) {
-  if (!micro_batches.empty()) run(pipeline::ScheduleKind::kForwardOnly, micro_batches, stats);
+  if (micro_batches.empty()) return;
+  ctx_.set_struct(stats, stats_);
+  run(pipeline::ScheduleKind::kForwardOnly, micro_batches);
+  stats = ctx_.read_struct<LossStats>(stats_);
 }
 
-LossStats Engine::own_share(const LossStats& stats) const { return mesh_.at().tensor == 0 ? stats : LossStats{}; }
-
 LossStats Engine::total(const LossStats& stats) const {
-  return StepExchange(mesh_.control(), {.losses = own_share(stats)}).wait().losses;
+  return StepExchange(mesh_.control(), {.losses = tells_losses() ? stats : LossStats{}}).wait().losses;
 }
 
 std::vector<double> Engine::residual_rms(const pipeline::MicroBatch& batch) {
-  std::vector<double> rms(options_.model.n_layers + 1, 0.0);
-  LossStats unused;
-  run(pipeline::ScheduleKind::kForwardOnly, {&batch, 1}, unused, [&](int64_t layers, const Tensor& rows) {
+  const int64_t rows = tp_.local_rows(batch.view.rows());
+  const Tensor sums = ctx_.empty(DType::kFloat64, {options_.model.n_layers + 1}, MemoryKind::kWorkspace);
+  ctx_.backend.fill({.dst = sums.mut_view(), .value = 0}, ctx_.stream);
+  const optim::SquaresTable squares(ctx_, {{.size = rows * options_.model.d_model}});
+  ctx_.set_struct(LossStats{}, stats_);
+  run(pipeline::ScheduleKind::kForwardOnly, {&batch, 1}, [&](int64_t layers, const Tensor& x) {
     const bool counted = options_.sequence_parallel || mesh_.at().tensor == 0;
-    if (counted) rms[layers] = optim::sum_squares(ctx_, rows);
+    if (counted) squares.sum(ctx_, x, sums.flat_range(layers, 1));
   });
+  std::vector<double> rms(static_cast<size_t>(sums.size()));
+  ctx_.backend.read(sums.view(), rms.data(), ctx_.stream);
   comm::sum_all(mesh_.control(), rms);
   const double elements = static_cast<double>(mesh_.shape().data * batch.view.rows() * options_.model.d_model);
   for (double& value : rms) value = std::sqrt(value / elements);

@@ -47,6 +47,12 @@ struct StepResult {
   int64_t valid_targets = 0;
 };
 
+/// What a step came to on this rank, as the host reads it.
+struct StepReport {
+  LossStats losses;  ///< this rank's share of the sums
+  ClipState clip;    ///< of the model, the same on all ranks
+};
+
 /// This rank's part of a model with its parameters, optimizer and step: what trainer, benchmarks, evaluation and tests
 /// run, on one rank as on any mesh. Calls marked (all) are made by all ranks of the mesh together.
 class Engine {
@@ -60,26 +66,30 @@ class Engine {
   void start_param_sync();  ///< (all) after the optimizer's parts were loaded: every replica gets the others' parts
   void wait_param_sync();   ///< until they are there; before values are read otherwise than by operations
 
-  /// A step's first half in parts, so that what ranks tell each other is one message (step_message.h); all ranks take
-  /// them in this order.
-  /// 1. This rank's share of the counts: one rank tells those of its replica.
-  StepCounts own_counts(std::span<const pipeline::MicroBatch> micro_batches) const;
-  /// 2. (all) Forward and backward of this replica's micro-batches: main gradients hold d(loss + z-loss), the mean over
+  /// A step in parts; all ranks take them in this order. The first three queue work on the stream and wait for nothing.
+  /// 1. (all) Forward and backward of this replica's micro-batches: main gradients hold d(loss + z-loss), the mean over
   /// the valid targets of `counts`, those of all replicas, before clipping. Every replica brings as many micro-batches,
-  /// all of one shape. Returns this rank's share of the losses.
-  LossStats backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts);
-  /// 3. (all) The norm of those gradients, over the data plane.
+  /// all of one shape.
+  void backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts);
+  /// 2. (all) The norm of those gradients and what follows from it: the clip scale, and the decision to skip the update
+  /// when the norm or the loss is not finite. A report of the step is on its way to the host.
   void reduce_norm();
-  /// 4. With the losses and counts of all ranks.
-  StepResult result_of(const LossStats& losses, const StepCounts& counts) const;
+  /// 3. (all) Clips and applies the gradients. After a skip nothing changes weights and state any more.
+  void update(int64_t step, double lr);
+  /// 4. What a step came to, of the steps not taken yet the first: the host waits for it.
+  StepReport take_report();
+  /// With the losses and counts of all ranks.
+  static StepResult result_of(const StepReport& report, const LossStats& losses, const StepCounts& counts);
 
-  /// (all) The four, with counts and losses exchanged one after the other.
+  /// This rank's share of the counts: one rank tells those of its replica.
+  StepCounts own_counts(std::span<const pipeline::MicroBatch> micro_batches) const;
+  /// (all) Parts 1, 2 and 4, with counts and losses exchanged one after the other.
   StepResult forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step);
-  /// (all) Clips and applies what forward_backward left. Call only when its result is finite.
-  void update(StepResult& result, int64_t step, double lr);
-  /// Of the last reduce_norm, before clipping, with the sums of each tensor of the model.
-  const optim::GradNorm& gradient_norm() const { return last_norm_; }
-  /// (all) Throws AllRanksError(kNonFinite) naming step and tensor when loss or gradients are not finite.
+  /// Sums of squares of the model's gradients by tensor (norms().names()), before clipping, of the last step, or of the
+  /// one that was skipped. The host waits.
+  std::vector<double> gradient_squares() const;
+  /// (all) Throws AllRanksError(kNonFinite) naming step and tensor when loss or gradients are not finite: the step was
+  /// skipped.
   void check_finite(const StepResult& result, int64_t step) const;
   /// (all) The same for weights and moments after the update of `step`, before they are saved: a finite gradient may
   /// still push one out of range, which shows a step later, or never.
@@ -108,9 +118,9 @@ class Engine {
   int64_t schedules_made() const { return schedules_.made(); }  ///< lists of actions computed so far
 
  private:
-  LossStats own_share(const LossStats& stats) const;  ///< every tensor rank of the last stage has the same sums
-  /// Adds to `stats`.
-  void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches, LossStats& stats,
+  std::string first_non_finite(std::span<const double> sums) const;  ///< a name, or empty
+  bool tells_losses() const { return mesh_.at().tensor == 0; }  ///< every tensor rank of the last stage has the same
+  void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches,
            const model::BlockObserver& after_block = {});
 
   EngineOptions options_;
@@ -126,7 +136,14 @@ class Engine {
   std::optional<optim::Optimizer> optimizer_;
   std::optional<zero::DataParallel> replicas_;
   std::optional<zero::GlobalNorm> norms_;
-  optim::GradNorm last_norm_;
+  Tensor squares_;  // fp64: sums of squares of the model's tensors, then loss and z-loss
+  Tensor kept_;     // fp64: the first of them, until a step is skipped
+  struct Report {
+    Tensor pinned;  // LossStats and ClipState, on the host
+    std::unique_ptr<Event> arrived;
+  };
+  std::vector<Report> reports_;  // used in turns
+  int64_t queued_reports_ = 0, taken_reports_ = 0;
   pipeline::StageSchedules schedules_;
 };
 

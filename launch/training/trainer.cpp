@@ -215,17 +215,17 @@ StepResult Trainer::step(MetricsRow& row) {
   }
   row.data_wait_ms = heard_.next_data_wait_ms;
   const StepCounts counts = heard_.next;
-  const LossStats own = engine_->backward(batches_->current(), step_, counts);
+  engine_->backward(batches_->current(), step_, counts);
   recorder.enter(watch::Phase::kReadingData);
   if (step_ + 1 < config_.train.steps) batches_->read_ahead();
   recorder.enter(watch::Phase::kOptimizer);
-  StepExchange exchange(ranks_, message(own));
-  engine_->reduce_norm();
-  heard_ = exchange.wait();
-  StepResult result = engine_->result_of(heard_.losses, counts);
-  engine_->check_finite(result, step_ + 1);
   row.lr = schedule_of(config_).lr(step_);
-  engine_->update(result, step_, row.lr);
+  engine_->reduce_norm();
+  engine_->update(step_, row.lr);
+  const StepReport report = engine_->take_report();
+  heard_ = StepExchange(ranks_, message(report.losses)).wait();
+  const StepResult result = Engine::result_of(report, heard_.losses, counts);
+  engine_->check_finite(result, step_ + 1);
   ++step_;
   tokens_ += result.tokens;
   row.step_ms = (now_sec() - begin) * 1e3;
@@ -247,8 +247,8 @@ void Trainer::write_statistics() {
   const Ctx ctx = engine_->ctx();
   const zero::GlobalNorm& norms = engine_->norms();
   const auto& optimizer = *engine_->optimizer();
-  const std::vector<double>& grads = engine_->gradient_norm().squares;
-  const std::vector<double> weights = norms.of(ctx, optimizer.ranges(), optimizer.master()).squares;
+  const std::vector<double> grads = engine_->gradient_squares();
+  const std::vector<double> weights = norms.sums_of(ctx, optimizer.master());
   const std::vector<double> residual = engine_->residual_rms(batches_->current().front());
   if (!first_rank_) return;
   nlohmann::ordered_json row;

@@ -82,7 +82,7 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
           convert(tensor.dtype, stored, flat.dtype(), wanted);
         }
         const Tensor target = flat.flat_range(block.offset + row * block.cols + col, rows * cols);
-        ctx.backend.copy_from_host((same ? stored : wanted).data(), target.mut_view(), ctx.stream);
+        ctx.backend.write((same ? stored : wanted).data(), target.mut_view(), ctx.stream);
       }
     }
   }

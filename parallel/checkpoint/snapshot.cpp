@@ -97,6 +97,7 @@ void Snapshot::copy(const Source& source) {
       to += checkpoint::bytes_of(tensor);
     }
   }
+  ctx_->stream.synchronize();
   ctx_ = nullptr;
 }
 
@@ -116,7 +117,7 @@ Manifest Snapshot::write(const std::filesystem::path& directory, const Job::Canc
         const auto bytes = static_cast<size_t>(count * element);
         if (ctx_ != nullptr) {
           buffer.resize(std::max(buffer.size(), bytes));
-          ctx_->backend.copy_to_host(source.flat_range(at, count).view(), buffer.data(), ctx_->stream);
+          ctx_->backend.read(source.flat_range(at, count).view(), buffer.data(), ctx_->stream);
           emit(std::span(buffer).first(bytes));
         } else {
           emit({copied, bytes});

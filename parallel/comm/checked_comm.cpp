@@ -46,6 +46,7 @@ struct CheckedComm::Shared {
   std::unique_ptr<Communicator> inner;
   std::unique_ptr<Communicator> control;        ///< the same ranks, for signatures
   std::deque<const CheckedOperation*> waiting;  ///< not yet begun, in order of issue
+  SynchronousStream host;                       ///< of signatures
 };
 
 namespace {
@@ -86,7 +87,8 @@ class CheckedComm::CheckedOperation final : public Operation {
         exchanges_.push_back(shared_->control->send_recv({.send = bytes_of(&mine_, kBytes),
                                                           .to = peers_[i],
                                                           .recv = bytes_of(&theirs_[i], kBytes),
-                                                          .from = peers_[i]}));
+                                                          .from = peers_[i]},
+                                                         shared_->host));
       }
     }
     if (!begun_) {
@@ -101,6 +103,7 @@ class CheckedComm::CheckedOperation final : public Operation {
     }
     return work_.ready();
   }
+  bool received() const override { return begun_ && work_.received(); }
   bool stuck() const override { return begun_ && work_.stuck(); }
 
  private:
@@ -135,48 +138,31 @@ class CheckedComm::CheckedOperation final : public Operation {
 CheckedComm::CheckedComm(std::unique_ptr<Communicator> inner)
     : Communicator(inner->rank(), inner->size(), inner->name(), inner->engine()), shared_(std::make_shared<Shared>()) {
   shared_->inner = std::move(inner);
-  shared_->control = shared_->inner->split({.color = 0, .key = rank(), .name = name() + " check"});
+  shared_->control = shared_->inner->host().split({.color = 0, .key = rank(), .name = name() + " check"});
 }
 
-template <typename Issue>
-Communicator::OperationPtr CheckedComm::checked(std::span<const Range> parts, Issue issue) {
+Communicator::OperationPtr CheckedComm::make(const DeviceOperation& args, Stream& stream) {
+  check_on_host(stream);
   Signature mine{.info = issuing()};
-  for (const Range& part : parts) {
-    for (const int64_t end : {part.begin, part.end}) {
-      mine.parts = (mine.parts ^ static_cast<uint64_t>(end)) * 0x9E3779B97F4A7C15ULL;
-      mine.parts ^= mine.parts >> 29;
+  DeviceOperation kept = args;
+  std::vector<Range> parts;  // the operation begins later: it owns what `args` refers to
+  const auto keep_parts = [&](auto& a) {
+    parts.assign(a.parts.begin(), a.parts.end());
+    for (const Range& part : parts) {
+      for (const int64_t end : {part.begin, part.end}) {
+        mine.parts = (mine.parts ^ static_cast<uint64_t>(end)) * 0x9E3779B97F4A7C15ULL;
+        mine.parts ^= mine.parts >> 29;
+      }
     }
-  }
-  return std::make_shared<CheckedOperation>(shared_, mine, std::move(issue));
-}
-
-Communicator::OperationPtr CheckedComm::make_all_reduce(const AllReduce& args) {
-  return checked({}, [args](Communicator& inner) { return inner.all_reduce(args); });
-}
-Communicator::OperationPtr CheckedComm::make_reduce_scatter(const ReduceScatter& args) {
-  return checked(args.parts, [args, parts = std::vector(args.parts.begin(), args.parts.end())](Communicator& inner) {
-    return inner.reduce_scatter({.in = args.in, .out = args.out, .parts = parts});
-  });
-}
-Communicator::OperationPtr CheckedComm::make_all_gather(const AllGather& args) {
-  return checked(args.parts, [args, parts = std::vector(args.parts.begin(), args.parts.end())](Communicator& inner) {
-    return inner.all_gather({.in = args.in, .out = args.out, .parts = parts});
-  });
-}
-Communicator::OperationPtr CheckedComm::make_broadcast(const Broadcast& args) {
-  return checked({}, [args](Communicator& inner) { return inner.broadcast(args); });
-}
-Communicator::OperationPtr CheckedComm::make_send(const Send& args) {
-  return checked({}, [args](Communicator& inner) { return inner.send(args); });
-}
-Communicator::OperationPtr CheckedComm::make_recv(const Recv& args) {
-  return checked({}, [args](Communicator& inner) { return inner.recv(args); });
-}
-Communicator::OperationPtr CheckedComm::make_send_recv(const SendRecv& args) {
-  return checked({}, [args](Communicator& inner) { return inner.send_recv(args); });
-}
-Communicator::OperationPtr CheckedComm::make_barrier() {
-  return checked({}, [](Communicator& inner) { return inner.barrier(); });
+  };
+  std::visit(Cases{[&](ReduceScatter& a) { keep_parts(a); }, [&](AllGather& a) { keep_parts(a); }, [](auto&) {}}, kept);
+  return std::make_shared<CheckedOperation>(
+      shared_, mine, [kept, parts = std::move(parts), &stream](Communicator& inner) mutable {
+        const auto give_parts = [&](auto& a) { a.parts = parts; };
+        std::visit(Cases{[&](ReduceScatter& a) { give_parts(a); }, [&](AllGather& a) { give_parts(a); }, [](auto&) {}},
+                   kept);
+        return inner.issue(kept, stream);
+      });
 }
 
 std::unique_ptr<Communicator> CheckedComm::make_split(const Split& args) {

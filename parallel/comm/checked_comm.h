@@ -21,18 +21,8 @@ class CheckedComm final : public Communicator {
   struct Shared;
   class CheckedOperation;
 
-  OperationPtr make_all_reduce(const AllReduce& args) override;
-  OperationPtr make_reduce_scatter(const ReduceScatter& args) override;
-  OperationPtr make_all_gather(const AllGather& args) override;
-  OperationPtr make_broadcast(const Broadcast& args) override;
-  OperationPtr make_send(const Send& args) override;
-  OperationPtr make_recv(const Recv& args) override;
-  OperationPtr make_send_recv(const SendRecv& args) override;
-  OperationPtr make_barrier() override;
+  OperationPtr make(const DeviceOperation& args, Stream& stream) override;
   std::unique_ptr<Communicator> make_split(const Split& args) override;
-
-  template <typename Issue>
-  OperationPtr checked(std::span<const Range> parts, Issue issue);
 
   std::shared_ptr<Shared> shared_;
 };

@@ -1,6 +1,7 @@
 #include "parallel/comm/communicator.h"
 
 #include <exception>
+#include <type_traits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -54,7 +55,21 @@ std::span<const Range> parts_or_equal(std::span<const Range> parts, int64_t size
   return parts;
 }
 
+template <typename View>
+View slice(View view, int64_t first, int64_t size) {
+  ASHLAR_CHECK(first >= 0 && size >= 0 && first + size <= view.size(), "elements ", first, "+", size, " of ",
+               view.size());
+  using Byte = std::conditional_t<std::is_same_v<View, MutView>, char, const char>;
+  if (view.data != nullptr) view.data = static_cast<Byte*>(view.data) + first * size_of(view.dtype);
+  view.rows = 1;
+  view.cols = view.stride = size;
+  return view;
+}
+
 }  // namespace
+
+ConstView slice_of(const ConstView& view, int64_t first, int64_t size) { return slice(view, first, size); }
+MutView slice_of(const MutView& view, int64_t first, int64_t size) { return slice(view, first, size); }
 
 Work::Work(std::shared_ptr<ProgressEngine> engine, std::shared_ptr<Operation> operation)
     : engine_(std::move(engine)), operation_(std::move(operation)) {}
@@ -72,11 +87,26 @@ void Work::release() noexcept {
     engine_->abandon();
   } else {
     engine_->wait_quietly(*operation_);
+    if (Event* const event = operation_->completion()) event->synchronize();
   }
 }
 
 void Work::wait() {
-  if (operation_ != nullptr) engine_->wait(*operation_);
+  if (operation_ == nullptr) return;
+  engine_->wait(*operation_);
+  if (Event* const event = operation_->completion()) event->synchronize();
+}
+
+void Work::wait(Stream& stream) {
+  if (operation_ == nullptr) return;
+  engine_->wait(*operation_);
+  if (Event* const event = operation_->completion()) stream.wait_for(*event);
+}
+
+void Work::wait_received(Stream& stream) {
+  if (operation_ == nullptr) return;
+  engine_->wait(*operation_, ProgressEngine::Until::kReceived);
+  if (Event* const event = operation_->completion()) stream.wait_for(*event);
 }
 
 bool Work::done() {
@@ -96,17 +126,24 @@ void Communicator::note(OperationInfo info) {
   engine_->note(info, name_);
 }
 
-Work Communicator::launch(OperationPtr operation) {
+Work Communicator::launch(const DeviceOperation& args, Stream& stream) {
+  OperationPtr operation = make(args, stream);
   if (operation == nullptr) return {};
   engine_->submit(operation, last_, name_);
   return {engine_, std::move(operation)};
+}
+
+void Communicator::check_on_host(const Stream& stream) const {
+  ASHLAR_CHECK(stream.synchronous(), *name_,
+               " reads the host's memory at once, the stream's work may be to come; take a",
+               " communicator of the backend (StagedComm)");
 }
 
 void Communicator::check_peer(int peer) const {
   ASHLAR_CHECK(peer >= 0 && peer < size_, "rank ", peer, " in ", *name_, " of ", size_, " ranks");
 }
 
-Work Communicator::all_reduce(const AllReduce& args) {
+Work Communicator::all_reduce(const AllReduce& args, Stream& stream) {
   note({.kind = OperationKind::kAllReduce, .op = args.op, .dtype = args.in.dtype, .size = args.in.size()});
   check_view(args.in, "in");
   check_view(args.out, "out");
@@ -115,10 +152,10 @@ Work Communicator::all_reduce(const AllReduce& args) {
   ASHLAR_CHECK(args.op == ReduceOp::kSum || args.op == ReduceOp::kMax, "all_reduce of what? give .op");
   ASHLAR_CHECK(args.in.size() == args.out.size(), "in has ", args.in.size(), " elements, out ", args.out.size());
   check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), args.in.data, args.out.data);
-  return launch(make_all_reduce(args));
+  return launch(args, stream);
 }
 
-Work Communicator::reduce_scatter(const ReduceScatter& args) {
+Work Communicator::reduce_scatter(const ReduceScatter& args, Stream& stream) {
   note({.kind = OperationKind::kReduceScatter, .dtype = args.in.dtype, .size = args.in.size()});
   check_view(args.in, "in");
   check_view(args.out, "out");
@@ -132,10 +169,10 @@ Work Communicator::reduce_scatter(const ReduceScatter& args) {
                mine.size());
   check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), at(args.in, mine.begin),
                     args.out.data);
-  return launch(make_reduce_scatter(full));
+  return launch(full, stream);
 }
 
-Work Communicator::all_gather(const AllGather& args) {
+Work Communicator::all_gather(const AllGather& args, Stream& stream) {
   note({.kind = OperationKind::kAllGather, .dtype = args.out.dtype, .size = args.out.size()});
   check_view(args.in, "in");
   check_view(args.out, "out");
@@ -147,31 +184,31 @@ Work Communicator::all_gather(const AllGather& args) {
   ASHLAR_CHECK(args.in.size() == mine.size(), "in has ", args.in.size(), " elements, this rank's part ", mine.size());
   check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), args.in.data,
                     at(args.out, mine.begin));
-  return launch(make_all_gather(full));
+  return launch(full, stream);
 }
 
-Work Communicator::broadcast(const Broadcast& args) {
+Work Communicator::broadcast(const Broadcast& args, Stream& stream) {
   note({.kind = OperationKind::kBroadcast, .dtype = args.data.dtype, .size = args.data.size(), .peer = args.root});
   check_view(args.data, "data");
   check_peer(args.root);
-  return launch(make_broadcast(args));
+  return launch(args, stream);
 }
 
-Work Communicator::send(const Send& args) {
+Work Communicator::send(const Send& args, Stream& stream) {
   note({.kind = OperationKind::kSend, .dtype = args.data.dtype, .size = args.data.size(), .peer = args.to});
   check_view(args.data, "data");
   check_peer(args.to);
-  return launch(make_send(args));
+  return launch(args, stream);
 }
 
-Work Communicator::recv(const Recv& args) {
+Work Communicator::recv(const Recv& args, Stream& stream) {
   note({.kind = OperationKind::kRecv, .dtype = args.data.dtype, .size = args.data.size(), .peer = args.from});
   check_view(args.data, "data");
   check_peer(args.from);
-  return launch(make_recv(args));
+  return launch(args, stream);
 }
 
-Work Communicator::send_recv(const SendRecv& args) {
+Work Communicator::send_recv(const SendRecv& args, Stream& stream) {
   note({.kind = OperationKind::kSendRecv,
         .dtype = args.send.dtype,
         .size = args.send.size(),
@@ -184,12 +221,23 @@ Work Communicator::send_recv(const SendRecv& args) {
   check_peer(args.to);
   check_peer(args.from);
   check_apart_or_at(args.send.data, bytes_of(args.send), args.recv.data, bytes_of(args.recv), args.send.data, nullptr);
-  return launch(make_send_recv(args));
+  return launch(args, stream);
 }
 
-Work Communicator::barrier() {
+Work Communicator::barrier(Stream& stream) {
   note({.kind = OperationKind::kBarrier});
-  return launch(make_barrier());
+  return launch(Barrier{}, stream);
+}
+
+Work Communicator::issue(const DeviceOperation& args, Stream& stream) {
+  return std::visit(
+      Cases{[&](const AllReduce& a) { return all_reduce(a, stream); },
+            [&](const ReduceScatter& a) { return reduce_scatter(a, stream); },
+            [&](const AllGather& a) { return all_gather(a, stream); },
+            [&](const Broadcast& a) { return broadcast(a, stream); }, [&](const Send& a) { return send(a, stream); },
+            [&](const Recv& a) { return recv(a, stream); }, [&](const SendRecv& a) { return send_recv(a, stream); },
+            [&](const Barrier&) { return barrier(stream); }},
+      args);
 }
 
 std::unique_ptr<Communicator> Communicator::split(const Split& args) {

@@ -4,55 +4,12 @@
 #include <span>
 #include <string>
 
-#include "core/tensor/view.h"
-#include "parallel/comm/operation.h"
+#include "core/device/stream.h"
+#include "parallel/comm/device_operation.h"
 #include "parallel/comm/progress_engine.h"
-#include "parallel/comm/ranges.h"
 
 namespace ashlar::comm {
 
-/// Views are taken as flat arrays and must be contiguous; an empty one may be absent. Reductions take fp64, fp32, bf16
-/// and int32, the other operations any dtype. `p` is the number of ranks. Buffers belong to the operation until its
-/// Work is done: nobody else writes any of them, nobody reads what it writes.
-
-/// out = in of rank 0 (op) in of rank 1 (op) ...
-struct AllReduce {
-  ConstView in;   ///< [n] read
-  MutView out;    ///< [n] written; the memory of `in`, or apart from it
-  ReduceOp op{};  ///< must be given
-};
-/// out = the caller's part of the sum of all `in`.
-struct ReduceScatter {
-  ConstView in;  ///< [n] read
-  MutView out;   ///< written; its own part of `in`, or apart from it
-  /// Which elements of `in` each rank gets; equal on all ranks, ascending, gaps allowed. Empty: p equal parts.
-  std::span<const Range> parts;
-};
-/// out = the parts of all ranks at their places.
-struct AllGather {
-  ConstView in;                  ///< the caller's part; its own place in `out`, or apart from it
-  MutView out;                   ///< [n] written, but for gaps
-  std::span<const Range> parts;  ///< as for ReduceScatter, over `out`
-};
-struct Broadcast {
-  MutView data;  ///< [n] read on `root`, written elsewhere
-  int root = 0;
-};
-struct Send {
-  ConstView data;
-  int to = -1;
-};
-struct Recv {
-  MutView data;  ///< as many elements as are sent
-  int from = -1;
-};
-/// Both at once; either peer may be the other's.
-struct SendRecv {
-  ConstView send;
-  int to = -1;
-  MutView recv;  ///< apart from `send`
-  int from = -1;
-};
 struct Split {
   int color = 0;  ///< ranks of one color form a communicator; negative: none
   int key = 0;    ///< order of the ranks in it; equal keys keep the order of the parent
@@ -70,13 +27,19 @@ class Work {
   Work& operator=(Work&& other) noexcept;
   ~Work() { release(); }
 
-  /// Returns when the operation is complete on this rank: its output is there, its buffers are the caller's again.
-  /// Throws what went wrong.
+  /// The host waits: when it returns the operation is complete on this rank, its output is there, its buffers are the
+  /// caller's again. Throws what went wrong.
   void wait();
+  /// Later work of `stream` waits: it finds the output there and the buffers its own again. The host goes on at once
+  /// where the transport queues on the device; a transport that runs on the host keeps it until the operation is done.
+  void wait(Stream& stream);
+  /// The same for what a send_recv receives: its own message may still be on the way.
+  void wait_received(Stream& stream);
   /// Whether it is complete, after one round of progress.
   bool done();
   /// Whether it is complete, without progress.
   bool ready() const { return operation_ == nullptr || operation_->state() == Operation::State::kDone; }
+  bool received() const { return operation_ == nullptr || ready() || operation_->received(); }
   bool stuck() const { return operation_ != nullptr && operation_->stuck(); }
   std::string text() const { return operation_ ? operation_->text() : "nothing"; }
 
@@ -86,8 +49,11 @@ class Work {
   std::shared_ptr<Operation> operation_;
 };
 
-/// Ranks that work together. All calls are asynchronous but `split`; any number may be under way and be waited for in
-/// any order.
+/// Ranks that work together on buffers of a device. All calls are asynchronous but `split`; any number may be under way
+/// and be waited for in any order.
+///   Streams: an operation begins when the work that `stream` has been given so far is done, and takes part in no
+///   stream:
+/// later work that needs its result, or its buffers, waits by Work::wait(stream).
 ///   Order: on each pair of ranks the operations of one communicator are issued in one order. A send pairs with a recv;
 /// opposite messages of the same two ranks are one send_recv on both. Other communicators are independent.
 ///   Sums: operands are added in rank order in fp32 (fp64 for fp64, 64-bit integers for int32; a sum beyond int32 is a
@@ -96,6 +62,9 @@ class Work {
 ///   Progress happens inside `progress`, `wait`, `done` and when an operation is issued, for all communicators of the
 /// rank together. One thread only; errors: Bug for calls that cannot be right (a message of another size than
 /// expected among them), Error(kPeerLost) when the transport fails.
+///   SelfComm, MpiComm and CheckedComm read and write host memory at the moment of the call, so that they take streams
+///   whose work is
+/// done when its call returns (Bug otherwise); StagedComm brings them the buffers of any other device.
 class Communicator {
  public:
   Communicator(const Communicator&) = delete;
@@ -106,17 +75,22 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return *name_; }
 
-  [[nodiscard]] Work all_reduce(const AllReduce& args);
-  [[nodiscard]] Work reduce_scatter(const ReduceScatter& args);
-  [[nodiscard]] Work all_gather(const AllGather& args);
-  [[nodiscard]] Work broadcast(const Broadcast& args);
-  [[nodiscard]] Work send(const Send& args);
-  [[nodiscard]] Work recv(const Recv& args);
-  [[nodiscard]] Work send_recv(const SendRecv& args);
-  [[nodiscard]] Work barrier();
+  [[nodiscard]] Work all_reduce(const AllReduce& args, Stream& stream);
+  [[nodiscard]] Work reduce_scatter(const ReduceScatter& args, Stream& stream);
+  [[nodiscard]] Work all_gather(const AllGather& args, Stream& stream);
+  [[nodiscard]] Work broadcast(const Broadcast& args, Stream& stream);
+  [[nodiscard]] Work send(const Send& args, Stream& stream);
+  [[nodiscard]] Work recv(const Recv& args, Stream& stream);
+  [[nodiscard]] Work send_recv(const SendRecv& args, Stream& stream);
+  [[nodiscard]] Work barrier(Stream& stream);
+  /// Any of them; parts must be given.
+  [[nodiscard]] Work issue(const DeviceOperation& args, Stream& stream);
 
   /// Called by all ranks with nothing under way; null for a negative color.
   std::unique_ptr<Communicator> split(const Split& args);
+
+  /// The communicator of the same ranks whose buffers are host memory.
+  virtual Communicator& host() { return *this; }
 
   void progress() { engine_->progress(); }
   /// The last operation issued here, like "all_reduce sum fp32[4096] on tensor, operation 12".
@@ -128,24 +102,19 @@ class Communicator {
 
   Communicator(int rank, int size, std::string name, std::shared_ptr<ProgressEngine> engine);
 
-  /// Arguments have been checked and `parts` filled in. They may return null: complete already.
-  virtual OperationPtr make_all_reduce(const AllReduce& args) = 0;
-  virtual OperationPtr make_reduce_scatter(const ReduceScatter& args) = 0;
-  virtual OperationPtr make_all_gather(const AllGather& args) = 0;
-  virtual OperationPtr make_broadcast(const Broadcast& args) = 0;
-  virtual OperationPtr make_send(const Send& args) = 0;
-  virtual OperationPtr make_recv(const Recv& args) = 0;
-  virtual OperationPtr make_send_recv(const SendRecv& args) = 0;
-  virtual OperationPtr make_barrier() = 0;
+  /// Arguments have been checked and `parts` filled in. May return null: complete already.
+  virtual OperationPtr make(const DeviceOperation& args, Stream& stream) = 0;
   virtual std::unique_ptr<Communicator> make_split(const Split& args) = 0;
 
+  /// For those that read buffers on the host at once: Bug for a stream whose work may still be to come.
+  void check_on_host(const Stream& stream) const;
   /// What is being issued, for those that are wrapped around another.
   const OperationInfo& issuing() const { return last_; }
 
  private:
   friend class ControlPlane;  // its messages are steps of its own operations
   void note(OperationInfo info);
-  Work launch(OperationPtr operation);
+  Work launch(const DeviceOperation& args, Stream& stream);
   void check_peer(int peer) const;
 
   const int rank_;

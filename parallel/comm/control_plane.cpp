@@ -77,14 +77,15 @@ struct ControlPlane::Shared {
   RankTree tree;
   uint64_t issued = 0;
   std::deque<const TreeOperation*> waiting;  ///< in order of issue; the first one runs
+  mutable SynchronousStream host;            ///< the buffers are the operations' own
 
   std::shared_ptr<Operation> send(const void* data, size_t bytes, int to) const {
     const auto size = static_cast<int64_t>(bytes);
-    return transport->make_send({.data = {data, DType::kUInt8, 1, size, size}, .to = to});
+    return transport->make(Send{.data = {data, DType::kUInt8, 1, size, size}, .to = to}, host);
   }
   std::shared_ptr<Operation> receive(void* data, size_t bytes, int from) const {
     const auto size = static_cast<int64_t>(bytes);
-    return transport->make_recv({.data = {data, DType::kUInt8, 1, size, size}, .from = from});
+    return transport->make(Recv{.data = {data, DType::kUInt8, 1, size, size}, .from = from}, host);
   }
 };
 

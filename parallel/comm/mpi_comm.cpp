@@ -22,23 +22,25 @@ class MpiComm::Message final : public Operation {
     if (!started_) {
       started_ = true;
       if (args_.from >= 0) {
-        messages_.receive(*group_, args_.recv.data, args_.recv.size() * size_of(args_.recv.dtype), args_.from,
+        received_.receive(*group_, args_.recv.data, args_.recv.size() * size_of(args_.recv.dtype), args_.from,
                           group_->message_tag(recv_number_));
       }
       if (args_.to >= 0) {
-        messages_.send(*group_, args_.send.data, args_.send.size() * size_of(args_.send.dtype), args_.to,
-                       group_->message_tag(send_number_));
+        sent_.send(*group_, args_.send.data, args_.send.size() * size_of(args_.send.dtype), args_.to,
+                   group_->message_tag(send_number_));
       }
     }
-    return messages_.test();
+    const bool all_received = received_.test();  // both are driven
+    return sent_.test() && all_received;
   }
+  bool received() const override { return started_ && received_.empty(); }
 
  private:
   std::shared_ptr<MpiGroup> group_;
   SendRecv args_;
   uint64_t send_number_ = 0, recv_number_ = 0;
   bool started_ = false;
-  MpiMessages messages_;
+  MpiMessages received_, sent_;
 };
 
 MpiComm::MpiComm(std::string name, std::shared_ptr<MpiGroup> group)
@@ -51,22 +53,19 @@ std::unique_ptr<Communicator> MpiComm::make(MPI_Comm comm, std::string name, con
   return std::unique_ptr<Communicator>(new MpiComm(std::move(name), std::move(group)));
 }
 
-Communicator::OperationPtr MpiComm::make_all_reduce(const AllReduce& args) { return mpi_all_reduce(group_, args); }
-Communicator::OperationPtr MpiComm::make_reduce_scatter(const ReduceScatter& args) {
-  return mpi_reduce_scatter(group_, args);
+Communicator::OperationPtr MpiComm::make(const DeviceOperation& args, Stream& stream) {
+  check_on_host(stream);
+  const auto message = [&](const SendRecv& a) -> OperationPtr { return std::make_shared<Message>(group_, a); };
+  return std::visit(
+      Cases{[&](const AllReduce& a) { return mpi_all_reduce(group_, a); },
+            [&](const ReduceScatter& a) { return mpi_reduce_scatter(group_, a); },
+            [&](const AllGather& a) { return mpi_all_gather(group_, a); },
+            [&](const Broadcast& a) { return mpi_broadcast(group_, a); },
+            [&](const Send& a) { return message({.send = a.data, .to = a.to}); },
+            [&](const Recv& a) { return message({.recv = a.data, .from = a.from}); },
+            [&](const SendRecv& a) { return message(a); }, [&](const Barrier&) { return mpi_barrier(group_); }},
+      args);
 }
-Communicator::OperationPtr MpiComm::make_all_gather(const AllGather& args) { return mpi_all_gather(group_, args); }
-Communicator::OperationPtr MpiComm::make_broadcast(const Broadcast& args) { return mpi_broadcast(group_, args); }
-Communicator::OperationPtr MpiComm::make_send(const Send& args) {
-  return std::make_shared<Message>(group_, SendRecv{.send = args.data, .to = args.to});
-}
-Communicator::OperationPtr MpiComm::make_recv(const Recv& args) {
-  return std::make_shared<Message>(group_, SendRecv{.recv = args.data, .from = args.from});
-}
-Communicator::OperationPtr MpiComm::make_send_recv(const SendRecv& args) {
-  return std::make_shared<Message>(group_, args);
-}
-Communicator::OperationPtr MpiComm::make_barrier() { return mpi_barrier(group_); }
 
 std::unique_ptr<Communicator> MpiComm::make_split(const Split& args) {
   MPI_Comm part = MPI_COMM_NULL;

@@ -21,14 +21,7 @@ class MpiComm final : public Communicator {
 
   MpiComm(std::string name, std::shared_ptr<MpiGroup> group);
 
-  OperationPtr make_all_reduce(const AllReduce& args) override;
-  OperationPtr make_reduce_scatter(const ReduceScatter& args) override;
-  OperationPtr make_all_gather(const AllGather& args) override;
-  OperationPtr make_broadcast(const Broadcast& args) override;
-  OperationPtr make_send(const Send& args) override;
-  OperationPtr make_recv(const Recv& args) override;
-  OperationPtr make_send_recv(const SendRecv& args) override;
-  OperationPtr make_barrier() override;
+  OperationPtr make(const DeviceOperation& args, Stream& stream) override;
   std::unique_ptr<Communicator> make_split(const Split& args) override;
 
   std::shared_ptr<MpiGroup> group_;

@@ -15,6 +15,7 @@ class MpiMessages {
   void receive(const MpiGroup& group, void* data, int64_t bytes, int from, int tag);
   /// True when all are complete, and forgets them. Throws Bug when one of another size than expected came in.
   bool test();
+  bool empty() const { return requests_.empty(); }  ///< nothing is under way
 
  private:
   [[noreturn]] void explain(int code) const;

@@ -229,9 +229,10 @@ class TreeBroadcast final : public Operation {
 };
 
 /// After log2 p steps each rank has heard, over others, from all.
-class Barrier final : public Operation {
+class TreeBarrier final : public Operation {
  public:
-  explicit Barrier(GroupPtr group) : group_(std::move(group)), tag_(group_->collective_tag(group_->collectives++, 0)) {}
+  explicit TreeBarrier(GroupPtr group)
+      : group_(std::move(group)), tag_(group_->collective_tag(group_->collectives++, 0)) {}
 
   bool advance() override {
     const int size = group_->size;
@@ -300,6 +301,6 @@ std::shared_ptr<Operation> mpi_small_broadcast(const GroupPtr& group, const Broa
   return std::make_shared<TreeBroadcast>(group, args);
 }
 
-std::shared_ptr<Operation> mpi_barrier(const GroupPtr& group) { return std::make_shared<Barrier>(group); }
+std::shared_ptr<Operation> mpi_barrier(const GroupPtr& group) { return std::make_shared<TreeBarrier>(group); }
 
 }  // namespace ashlar::comm

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/dtype.h"
+#include "core/device/stream.h"
 
 namespace ashlar::comm {
 
@@ -67,6 +68,10 @@ class Operation {
 
   /// Does what can be done without waiting; the first call starts the operation. True when it is complete.
   virtual bool advance() = 0;
+  /// True when what it brings from other ranks is there, though it may still send.
+  virtual bool received() const { return state_ == State::kDone; }
+  /// The point of a device's work at which its output is there, once it is complete (or received); null: it is.
+  virtual Event* completion() { return nullptr; }
   /// True when no other rank can ever complete what this operation waits for.
   virtual bool stuck() const { return false; }
 

@@ -107,17 +107,20 @@ void ProgressEngine::drop_finished() {
   std::erase_if(pending_, [](const auto& operation) { return operation->state() != Operation::State::kPending; });
 }
 
-void ProgressEngine::wait(const Operation& operation) {
+void ProgressEngine::wait(const Operation& operation, Until until) {
   Backoff backoff;
   const Mark mark(waiting_);
-  while (operation.state() == Operation::State::kPending) {
+  const auto pending = [&] {
+    return operation.state() == Operation::State::kPending && !(until == Until::kReceived && operation.received());
+  };
+  while (pending()) {
     progress();
-    if (operation.state() != Operation::State::kPending) break;
+    if (!pending()) break;
     ASHLAR_CHECK(!operation.stuck(), operation.text(), " waits for what this rank itself has not issued");
     backoff.pause();
   }
   if (operation.failure_) std::rethrow_exception(operation.failure_);
-  ASHLAR_CHECK(operation.state() == Operation::State::kDone, operation.text(), " was given up");
+  ASHLAR_CHECK(operation.state() != Operation::State::kAbandoned, operation.text(), " was given up");
 }
 
 void ProgressEngine::wait_quietly(const Operation& operation) noexcept {

@@ -36,7 +36,8 @@ class ProgressEngine {
   void progress();
   /// Progress until `operation` is complete. Polls at first, then gives the core away between polls, and after ten
   /// milliseconds sleeps for at most a hundredth of what it has waited.
-  void wait(const Operation& operation);
+  enum class Until : uint8_t { kDone, kReceived };
+  void wait(const Operation& operation, Until until = Until::kDone);
   /// As `wait`, for destructors: keeps a failure for the next call.
   void wait_quietly(const Operation& operation) noexcept;
 

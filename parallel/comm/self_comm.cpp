@@ -76,36 +76,27 @@ Communicator::OperationPtr SelfComm::post(const ConstView* sent, const MutView* 
   return std::make_shared<Message>(std::move(copied));
 }
 
-Communicator::OperationPtr SelfComm::make_all_reduce(const AllReduce& args) {
-  copy(args.in, args.out);
-  return nullptr;
+Communicator::OperationPtr SelfComm::make(const DeviceOperation& args, Stream& stream) {
+  check_on_host(stream);
+  return std::visit(Cases{[&](const AllReduce& a) -> OperationPtr {
+                            copy(a.in, a.out);
+                            return nullptr;
+                          },
+                          [&](const ReduceScatter& a) -> OperationPtr {
+                            copy(slice_of(a.in, a.parts[0].begin, a.parts[0].size()), a.out);
+                            return nullptr;
+                          },
+                          [&](const AllGather& a) -> OperationPtr {
+                            copy(a.in, slice_of(a.out, a.parts[0].begin, a.parts[0].size()));
+                            return nullptr;
+                          },
+                          [&](const Broadcast&) -> OperationPtr { return nullptr; },
+                          [&](const Send& a) { return post(&a.data, nullptr); },
+                          [&](const Recv& a) { return post(nullptr, &a.data); },
+                          [&](const SendRecv& a) { return post(&a.send, &a.recv); },
+                          [&](const Barrier&) -> OperationPtr { return nullptr; }},
+                    args);
 }
-
-Communicator::OperationPtr SelfComm::make_reduce_scatter(const ReduceScatter& args) {
-  ConstView part = args.in;
-  if (args.out.size() > 0) {
-    part.data = static_cast<const char*>(args.in.data) + args.parts[0].begin * size_of(args.in.dtype);
-    part.rows = 1;
-    part.cols = args.parts[0].size();
-    copy(part, args.out);
-  }
-  return nullptr;
-}
-
-Communicator::OperationPtr SelfComm::make_all_gather(const AllGather& args) {
-  if (args.in.size() > 0) {
-    MutView part = args.out;
-    part.data = static_cast<char*>(args.out.data) + args.parts[0].begin * size_of(args.out.dtype);
-    copy(args.in, part);
-  }
-  return nullptr;
-}
-
-Communicator::OperationPtr SelfComm::make_broadcast(const Broadcast&) { return nullptr; }
-Communicator::OperationPtr SelfComm::make_send(const Send& args) { return post(&args.data, nullptr); }
-Communicator::OperationPtr SelfComm::make_recv(const Recv& args) { return post(nullptr, &args.data); }
-Communicator::OperationPtr SelfComm::make_send_recv(const SendRecv& args) { return post(&args.send, &args.recv); }
-Communicator::OperationPtr SelfComm::make_barrier() { return nullptr; }
 
 std::unique_ptr<Communicator> SelfComm::make_split(const Split& args) {
   if (args.color < 0) return nullptr;

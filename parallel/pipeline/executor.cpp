@@ -23,10 +23,10 @@ class Mail {
     const auto at = incoming_.find(key(message));
     ASHLAR_CHECK(at != incoming_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
                  " was used before its transfer");
-    if (at->second.transfer != nullptr) at->second.transfer->work.wait();
-    const Tensor tensor = at->second.tensor;
+    const Arriving arrived = std::move(at->second);
     incoming_.erase(at);
-    return tensor;
+    if (arrived.transfer != nullptr) arrived.transfer->work.wait_received(ctx_.stream);
+    return arrived.tensor;
   }
   void transfer(const Action& a) {
     drop_finished();
@@ -41,18 +41,18 @@ class Mail {
     if (a.receive) arriving = ctx_.empty(ctx_.dtype, e_.rows);
     const int peer = static_cast<int>(a.peer);
     if (a.send && a.receive) {
-      transfer->work =
-          e_.stages.send_recv({.send = transfer->sent.view(), .to = peer, .recv = arriving.mut_view(), .from = peer});
+      transfer->work = e_.stages.send_recv(
+          {.send = transfer->sent.view(), .to = peer, .recv = arriving.mut_view(), .from = peer}, ctx_.stream);
     } else if (a.send) {
-      transfer->work = e_.stages.send({.data = transfer->sent.view(), .to = peer});
+      transfer->work = e_.stages.send({.data = transfer->sent.view(), .to = peer}, ctx_.stream);
     } else {
-      transfer->work = e_.stages.recv({.data = arriving.mut_view(), .from = peer});
+      transfer->work = e_.stages.recv({.data = arriving.mut_view(), .from = peer}, ctx_.stream);
     }
     if (a.receive) incoming_.emplace(key(*a.receive), Arriving{.tensor = arriving, .transfer = transfer});
     under_way_.push_back(std::move(transfer));
   }
   void finish() {
-    for (const auto& transfer : under_way_) transfer->work.wait();
+    for (const auto& transfer : under_way_) transfer->work.wait(ctx_.stream);
     ASHLAR_CHECK(incoming_.empty() && outgoing_.empty(), "the schedule left ", incoming_.size(), " tensors unused and ",
                  outgoing_.size(), " unsent");
   }
@@ -82,7 +82,11 @@ class Mail {
     return packed;
   }
   void drop_finished() {
-    std::erase_if(under_way_, [](const auto& transfer) { return transfer->work.ready(); });
+    std::erase_if(under_way_, [&](const auto& transfer) {
+      if (!transfer->work.ready()) return false;
+      transfer->work.wait(ctx_.stream);  // before what was sent is memory for others
+      return true;
+    });
   }
 
   const Ctx& ctx_;

@@ -15,14 +15,15 @@ Tensor packed(const Ctx& ctx, const Tensor& t) {
 Tensor all_reduced(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp) {
   const Tensor in = packed(ctx, partial);
   const Tensor out = ctx.empty(in.dtype(), in.shape());
-  tp.group->all_reduce({.in = in.view(), .out = out.mut_view(), .op = comm::ReduceOp::kSum}).wait();
+  tp.group->all_reduce({.in = in.view(), .out = out.mut_view(), .op = comm::ReduceOp::kSum}, ctx.stream)
+      .wait(ctx.stream);
   return out;
 }
 
 Tensor gathered(const Ctx& ctx, const Tensor& shard, const TensorParallel& tp) {
   const Tensor in = packed(ctx, shard);
   const Tensor out = ctx.empty(in.dtype(), {in.rows() * tp.size(), in.cols()});
-  tp.group->all_gather({.in = in.view(), .out = out.mut_view(), .parts = {}}).wait();
+  tp.group->all_gather({.in = in.view(), .out = out.mut_view(), .parts = {}}, ctx.stream).wait(ctx.stream);
   return out;
 }
 
@@ -30,7 +31,7 @@ Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp
   ASHLAR_CHECK(partial.rows() % tp.size() == 0, partial.rows(), " rows over ", tp.size(), " ranks");
   const Tensor in = packed(ctx, partial);
   const Tensor out = ctx.empty(in.dtype(), {in.rows() / tp.size(), in.cols()});
-  tp.group->reduce_scatter({.in = in.view(), .out = out.mut_view(), .parts = {}}).wait();
+  tp.group->reduce_scatter({.in = in.view(), .out = out.mut_view(), .parts = {}}, ctx.stream).wait(ctx.stream);
   return out;
 }
 
@@ -100,12 +101,12 @@ Ctx with_local_rows(const Ctx& ctx, int64_t rows, const TensorParallel& tp) {
   return local;
 }
 
-void GroupReduction::max(MutView values, Stream&) {
-  group_.all_reduce({.in = values, .out = values, .op = comm::ReduceOp::kMax}).wait();
+void GroupReduction::max(MutView values, Stream& stream) {
+  group_.all_reduce({.in = values, .out = values, .op = comm::ReduceOp::kMax}, stream).wait(stream);
 }
 
-void GroupReduction::sum(MutView values, Stream&) {
-  group_.all_reduce({.in = values, .out = values, .op = comm::ReduceOp::kSum}).wait();
+void GroupReduction::sum(MutView values, Stream& stream) {
+  group_.all_reduce({.in = values, .out = values, .op = comm::ReduceOp::kSum}, stream).wait(stream);
 }
 
 Tensor gather_columns(const Ctx& ctx, const Tensor& x, const TensorParallel& tp) {

@@ -21,7 +21,8 @@ void sum_shared_gradients(const Ctx& ctx, const nn::ParameterStore& store, std::
   each([&](const Tensor& grad, const Tensor& place) {
     ctx.backend.copy({.src = grad.view(), .dst = place.mut_view()}, ctx.stream);
   });
-  group.all_reduce({.in = packed.view(), .out = packed.mut_view(), .op = comm::ReduceOp::kSum}).wait();
+  group.all_reduce({.in = packed.view(), .out = packed.mut_view(), .op = comm::ReduceOp::kSum}, ctx.stream)
+      .wait(ctx.stream);
   each([&](const Tensor& grad, const Tensor& place) {
     ctx.backend.copy({.src = place.view(), .dst = grad.mut_view()}, ctx.stream);
   });

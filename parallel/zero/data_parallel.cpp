@@ -7,7 +7,7 @@ namespace {
 class BucketSync final : public ParamSync {
  public:
   explicit BucketSync(comm::Work work) : work_(std::move(work)) {}
-  void wait() override { work_.wait(); }
+  void wait(Stream& stream) override { work_.wait(stream); }
 
  private:
   comm::Work work_;
@@ -15,8 +15,8 @@ class BucketSync final : public ParamSync {
 
 }  // namespace
 
-DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, comm::Communicator& data)
-    : plan_(plan), store_(store), data_(data) {
+DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, comm::Communicator& data, Stream& stream)
+    : plan_(plan), store_(store), data_(data), stream_(stream) {
   for (const Bucket& bucket : plan.buckets)
     ASHLAR_CHECK(static_cast<int>(bucket.parts.size()) == data.size(), bucket.parts.size(), " parts for ", data.size(),
                  " replicas");
@@ -41,7 +41,7 @@ void DataParallel::reduce(const Bucket& bucket) {
   const Tensor grads = store_.grads().flat_range(bucket.begin, bucket.size);
   const comm::Range& own = bucket.parts[data_.rank()];
   reducing_.push_back(data_.reduce_scatter(
-      {.in = grads.view(), .out = grads.flat_range(own.begin, own.size()).mut_view(), .parts = bucket.parts}));
+      {.in = grads.view(), .out = grads.flat_range(own.begin, own.size()).mut_view(), .parts = bucket.parts}, stream_));
 }
 
 void DataParallel::poll() {
@@ -61,7 +61,7 @@ void DataParallel::finish() {
   uses_ = std::move(uses);
   late_ = next_;
   while (next_ > 0) reduce(plan_.buckets[--next_]);
-  for (comm::Work& work : reducing_) work.wait();
+  for (comm::Work& work : reducing_) work.wait(stream_);
   reducing_.clear();
 }
 
@@ -72,14 +72,15 @@ void DataParallel::start_param_sync() {
     const Tensor values = store_.values().flat_range(bucket.begin, bucket.size);
     const comm::Range& own = bucket.parts[data_.rank()];
     syncing_.push_back(std::make_unique<BucketSync>(data_.all_gather(
-        {.in = values.flat_range(own.begin, own.size()).view(), .out = values.mut_view(), .parts = bucket.parts})));
+        {.in = values.flat_range(own.begin, own.size()).view(), .out = values.mut_view(), .parts = bucket.parts},
+        stream_)));
     for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)
       store_.parameters()[i]->weight.param_sync = syncing_.back().get();
   }
 }
 
 void DataParallel::wait_param_sync() {
-  for (const auto& parameter : store_.parameters()) parameter->weight.read();
+  for (const auto& parameter : store_.parameters()) parameter->weight.read(stream_);
   syncing_.clear();
 }
 

@@ -24,8 +24,9 @@ namespace ashlar::zero {
 /// bucket leaves when each of its weights has as many contributions as the first step taught for so many micro-batches.
 class DataParallel {
  public:
-  /// `plan`, `store` and `data` (the replicas, one rank each) must outlive it.
-  DataParallel(const ShardPlan& plan, nn::ParameterStore& store, comm::Communicator& data);
+  /// `plan`, `store` and `data` (the replicas, one rank each) must outlive it, and `stream`, on which gradients are
+  /// made and weights are read.
+  DataParallel(const ShardPlan& plan, nn::ParameterStore& store, comm::Communicator& data, Stream& stream);
 
   void begin_step(int64_t micro_batches);
   void poll();
@@ -42,6 +43,7 @@ class DataParallel {
   const ShardPlan& plan_;
   nn::ParameterStore& store_;
   comm::Communicator& data_;
+  Stream& stream_;
   std::vector<int64_t> uses_;  // contributions of a micro-batch to each parameter; empty before the first step
   int64_t micro_batches_ = 0;
   int64_t next_ = 0;  // buckets [0, next_) have not left yet

@@ -1,46 +1,56 @@
 #include "parallel/zero/global_norm.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
-#include <utility>
 
 #include "parallel/comm/host.h"
 
 namespace ashlar::zero {
 
-GlobalNorm::GlobalNorm(const nn::ParameterStore& store, mesh::Mesh& mesh) : store_(store), mesh_(mesh) {
+GlobalNorm::GlobalNorm(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::ShardedRange> ranges,
+                       mesh::Mesh& mesh)
+    : mesh_(mesh) {
   std::vector<std::string> lines;  // "name elements"
   for (const auto& ref : store.sharded_tensors())
     lines.push_back(str_cat(ref.tensor->name, " ", ref.tensor->global_shape.size()));
-  std::map<std::string, int64_t> all_pieces;
+  std::map<std::string, int64_t> all_tensors;
   for (const std::string& line : comm::unite_texts(mesh.control(), std::move(lines))) {
     const size_t space = line.rfind(' ');
-    all_pieces.emplace(line.substr(0, space), std::stoll(line.substr(space + 1)));
+    all_tensors.emplace(line.substr(0, space), std::stoll(line.substr(space + 1)));
   }
-  for (const auto& [name, elements] : all_pieces) {
+  for (const auto& [name, elements] : all_tensors) {
     names_.push_back(name);
     elements_.push_back(elements);
   }
-  for (const auto& ref : store.sharded_tensors())
-    place_.push_back(std::lower_bound(names_.begin(), names_.end(), ref.tensor->name) - names_.begin());
+  for (const bool packed : {false, true}) tables_.push_back(table(ctx, ranges, packed));
 }
 
-optim::GradNorm GlobalNorm::of(const Ctx& ctx, std::span<const nn::ShardedRange> ranges,
-                               const nn::FlatTensor& buffer) const {
-  const std::vector<double> mine = optim::tensor_squares(ctx, store_, ranges, buffer);
-  optim::GradNorm result;
-  result.squares.assign(names_.size(), 0.0);
-  for (size_t i = 0; i < mine.size(); ++i)
-    if (store_.sharded_tensors()[i].tensor->main_replica) result.squares[place_[i]] = mine[i];
-  const auto size = static_cast<int64_t>(result.squares.size());
-  const MutView squares{result.squares.data(), DType::kFloat64, 1, size, size};
+optim::SquaresTable GlobalNorm::table(const Ctx& ctx, std::span<const nn::ShardedRange> ranges, bool packed) const {
+  std::vector<SquaresSegment> segments;
+  for (const nn::ShardedRange& range : ranges) {  // by name
+    const nn::ShardedTensor& tensor = *range.ref->tensor;
+    if (!tensor.main_replica) continue;
+    segments.push_back({.begin = packed ? range.packed_at : range.flat_begin,
+                        .size = range.size,
+                        .first = range.first,
+                        .slot = std::lower_bound(names_.begin(), names_.end(), tensor.name) - names_.begin()});
+  }
+  return {ctx, std::move(segments)};
+}
+
+void GlobalNorm::sum(const Ctx& ctx, const nn::FlatTensor& buffer, const Tensor& sums) const {
+  tables_[buffer.packed ? 1 : 0].sum(ctx, buffer.data, sums.flat_range(0, static_cast<int64_t>(names_.size())));
   for (comm::Communicator* axis : {&mesh_.tensor(), &mesh_.data(), &mesh_.pipeline()})
-    axis->all_reduce({.in = squares, .out = squares, .op = comm::ReduceOp::kSum}).wait();
-  if (const auto bad = optim::first_non_finite(result.squares)) result.first_non_finite = names_[*bad];
-  result.norm = std::sqrt(std::accumulate(result.squares.begin(), result.squares.end(), 0.0));
-  return result;
+    axis->all_reduce({.in = sums.view(), .out = sums.mut_view(), .op = comm::ReduceOp::kSum}, ctx.stream)
+        .wait(ctx.stream);
+}
+
+std::vector<double> GlobalNorm::sums_of(const Ctx& ctx, const nn::FlatTensor& buffer) const {
+  const Tensor sums = ctx.empty(DType::kFloat64, {static_cast<int64_t>(names_.size())}, MemoryKind::kWorkspace);
+  sum(ctx, buffer, sums);
+  std::vector<double> host(names_.size());
+  ctx.backend.read(sums.view(), host.data(), ctx.stream);
+  return host;
 }
 
 }  // namespace ashlar::zero

@@ -14,7 +14,7 @@ class TapeTest : public ::testing::Test {
   Tensor tensor(std::vector<double> values, int64_t rows) {
     const Tensor t = Tensor::allocate(backend.allocator(MemoryKind::kActivations), DType::kFloat64,
                                       {rows, static_cast<int64_t>(values.size()) / rows});
-    backend.copy_from_host(values.data(), t.mut_view(), stream);
+    backend.write(values.data(), t.mut_view(), stream);
     return t;
   }
   std::vector<double> host(const Tensor& t) {

@@ -69,12 +69,13 @@ TEST_F(Board, ShowsStepAndOperation) {
 
 TEST_F(Board, FollowsTheEngine) {
   comm::SelfComm comm("self");
+  SynchronousStream stream;
   {
     FlightRecorder recorder(page(), info(0), comm.engine());
-    comm.barrier().wait();
+    comm.barrier(stream).wait();
     EXPECT_THAT(text(), HasSubstr("barrier on self, operation 0"));
   }
-  comm.barrier().wait();  // nobody is told any more
+  comm.barrier(stream).wait();  // nobody is told any more
   EXPECT_THAT(text(), HasSubstr("operation 0"));
 }
 

@@ -104,7 +104,7 @@ TEST(Statistics, ResidualRmsIsThatOfAModelWhichEndsThere) {
     const Var embedded = whole.embed(engine.ctx(), batch.view());
     const auto expect_rms = [&](int64_t blocks, const Tensor& rows) {
       std::vector<float> values(rows.size());
-      backend->copy_to_host(rows.view(), values.data(), *stream);
+      backend->read(rows.view(), values.data(), *stream);
       EXPECT_NEAR(deepest[blocks], rms(values), 1e-6 * rms(values)) << blocks << " blocks";
     };
     expect_rms(0, embedded.value);

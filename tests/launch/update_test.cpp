@@ -89,7 +89,7 @@ TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
     run.engine.ctx().backend.fill({.dst = run.engine.store().values().mut_view(), .value = 3}, *run.stream);
     run.set_gradients(0);
     StepResult result;
-    run.engine.update(result, 0, 0.5);
+    run.engine.update(0, 0.5);
     run.engine.wait_param_sync();
     std::map<nn::Role, int> seen;
     for (const auto& ref : run.engine.store().sharded_tensors()) {
@@ -122,7 +122,7 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
     run.set_gradients(gradients[step]);
     StepResult result;
     result.grad_norm = norms[step];
-    run.engine.update(result, step, lrs[step]);
+    run.engine.update(step, lrs[step]);
     run.engine.wait_param_sync();
     const double clip = step == 0 ? 1.0 : 3.0 / 12.0;  // the first norm is below optimizer.clip
     EXPECT_EQ(result.clip_scale, clip);

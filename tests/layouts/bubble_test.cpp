@@ -128,13 +128,13 @@ class TimeRunner final : public pipeline::Runner {
       std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     } else {
       double arrived = 0;
-      if (input) args_.ctx.backend.copy_to_host(input.view(), &arrived, args_.ctx.stream);
+      if (input) args_.ctx.backend.read(input.view(), &arrived, args_.ctx.stream);
       now_ = std::max(now_, arrived) + seconds;
       busy_ += seconds;
     }
     if (!makes_rows) return {};
     const Tensor rows = args_.ctx.empty(args_.ctx.dtype, {1, 1});
-    args_.ctx.backend.copy_from_host(&now_, rows.mut_view(), args_.ctx.stream);
+    args_.ctx.backend.write(&now_, rows.mut_view(), args_.ctx.stream);
     return rows;
   }
 
@@ -284,7 +284,7 @@ struct Step {
     const pipeline::ActionList list = pipeline::make_schedule(spec, stages.rank());
     pipeline::ActionList done;
     TimedRunner timed(runner);
-    stages.barrier().wait();
+    stages.barrier(ctx.stream).wait();
     pipeline::execute(ctx, {.spec = spec,
                             .actions = list,
                             .stages = stages,
@@ -357,7 +357,8 @@ class Bubble : public ::testing::TestWithParam<Case> {
   /// The shares by which sleeping takes longer than asked for; the worst rank's of each row of sleeps.
   static std::vector<double> oversleeping(comm::Communicator& stages, const pipeline::Costs& costs) {
     return least_disturbed(kLate, [&] {
-      stages.barrier().wait();
+      SynchronousStream here;
+      stages.barrier(here).wait();
       const Clock::time_point start = Clock::now();
       double asked = 0;
       for (int i = 0; i < 8; ++i) {
@@ -372,7 +373,8 @@ class Bubble : public ::testing::TestWithParam<Case> {
   /// The shares of its time that a rank waits for a core while all of them compute; the worst rank's of each run.
   static std::vector<double> waiting_for_a_core(comm::Communicator& stages, TinyModel& model) {
     return least_disturbed(kPoints, [&] {
-      stages.barrier().wait();
+      SynchronousStream here;
+      stages.barrier(here).wait();
       const double cpu = cpu_seconds();
       const Clock::time_point start = Clock::now();
       for (int i = 0; i < 4; ++i) model.loss_and_gradients(model.ctx());

@@ -59,7 +59,7 @@ class ReadingByAll : public ::testing::Test {
   std::string master() {
     const Tensor all = optimizer_->master().data;
     std::string bytes(static_cast<size_t>(all.size() * size_of(all.dtype())), '\0');
-    ctx_.backend.copy_to_host(all.view(), bytes.data(), ctx_.stream);
+    ctx_.backend.read(all.view(), bytes.data(), ctx_.stream);
     return bytes;
   }
 

@@ -46,7 +46,7 @@ inline std::vector<double> part_of(Element element_of, std::string_view suffix, 
 inline void upload(const Ctx& ctx, const std::vector<double>& values, const Tensor& to) {
   const std::vector<float> narrow(values.begin(), values.end());
   const bool wide = to.dtype() == DType::kFloat64;
-  ctx.backend.copy_from_host(wide ? static_cast<const void*>(values.data()) : narrow.data(), to.mut_view(), ctx.stream);
+  ctx.backend.write(wide ? static_cast<const void*>(values.data()) : narrow.data(), to.mut_view(), ctx.stream);
 }
 
 /// A mesh on the first ranks of the world; the others make further ones of the same kind, each with an own number.

@@ -48,7 +48,7 @@ std::vector<double> train(training::Engine& engine, int64_t from, int64_t to) {
       slots[m].upload(engine.ctx(), sample(number, engine.options().model.vocab_size));
     }
     training::StepResult result = engine.forward_backward(training::micro_batches(slots), step);
-    engine.update(result, step, 1e-3);
+    engine.update(step, 1e-3);
     losses.push_back(result.loss);
   }
   return losses;

@@ -67,12 +67,13 @@ TEST(StepMessages, OneForAStep) {
     comm::ControlPlane& control = on.mesh.control();
     on.engine.wait_param_sync();
     const comm::Traffic before = control.engine()->control_traffic();
-    const LossStats own = on.engine.backward(batches, 3, counts);
-    StepExchange exchange(control, {.losses = own, .next = on.engine.own_counts(batches)});
+    on.engine.backward(batches, 3, counts);
     on.engine.reduce_norm();
+    const training::StepReport report = on.engine.take_report();
+    StepExchange exchange(control, {.losses = report.losses, .next = on.engine.own_counts(batches)});
     const StepMessage all = exchange.wait();
     const auto sent = control.engine()->control_traffic().messages - before.messages;
-    const training::StepResult parts = on.engine.result_of(all.losses, counts);
+    const training::StepResult parts = training::Engine::result_of(report, all.losses, counts);
     EXPECT_EQ(parts.loss, whole.loss);
     EXPECT_EQ(parts.z_loss, whole.z_loss);
     EXPECT_EQ(parts.max_logit, whole.max_logit);

@@ -4,11 +4,15 @@
 
 #include <memory>
 #include <ostream>
+#include <random>
 #include <string>
 #include <utility>
 
+#include "kernels/make_backend.h"
 #include "parallel/comm/checked_comm.h"
 #include "parallel/comm/self_comm.h"
+#include "parallel/comm/staged_comm.h"
+#include "tests/support/deferred/deferred_backend.h"
 #include "tests/support/ranks/ranks.h"
 
 namespace ashlar::testing {
@@ -21,6 +25,7 @@ enum class Kind {
              ///< wrap
   kSmall,    ///< the same, every vector by the ways of small ones on many ranks
   kChecked,  ///< all ranks, checked
+  kStaged,   ///< all ranks, with buffers of a device whose work comes later
   kHalf,     ///< the half of the ranks that this one belongs to, in reverse order
 };
 
@@ -31,6 +36,7 @@ inline std::string name_of(Kind kind) {
     case Kind::kPieces: return "Pieces";
     case Kind::kSmall: return "Small";
     case Kind::kChecked: return "Checked";
+    case Kind::kStaged: return "Staged";
     case Kind::kHalf: return "Half";
   }
   return "";
@@ -48,7 +54,8 @@ inline std::unique_ptr<comm::Communicator> make_communicator(Kind kind) {
   constexpr comm::Tuning kSmall = {.small_bytes = 1 << 30, .small_ranks = 2};
   switch (kind) {
     case Kind::kSelf: return std::make_unique<comm::SelfComm>("self");
-    case Kind::kWorld: return bootstrap().make_world("world", {});
+    case Kind::kWorld:
+    case Kind::kStaged: return bootstrap().make_world("world", {});
     case Kind::kPieces: return bootstrap().make_world("pieces", kPieces);
     case Kind::kSmall: return bootstrap().make_world("small", kSmall);
     case Kind::kChecked: return std::make_unique<comm::CheckedComm>(bootstrap().make_world("checked", {}));
@@ -63,20 +70,35 @@ inline std::unique_ptr<comm::Communicator> make_communicator(Kind kind) {
 /// A test on each kind.
 class OnEachKind : public ::testing::TestWithParam<Kind> {
  protected:
-  OnEachKind() : comm_(make_communicator(GetParam())), rank_(comm_->rank()), ranks_(comm_->size()) {}
+  OnEachKind() : OnEachKind(make_communicator(GetParam())) {}
 
   /// Tiny messages are for small buffers.
   int64_t up_to(int64_t size) const { return GetParam() == Kind::kPieces ? std::min<int64_t>(size, 2000) : size; }
   /// Elements of a buffer of several chunks; the reference costs as many operands as there are ranks, on each rank.
   int64_t large() const { return up_to(40001 + (GetParam() == Kind::kWorld ? 1200000 / ranks_ : 0)); }
 
+  std::unique_ptr<DeferredBackend> device_ = GetParam() == Kind::kStaged ? make_device() : nullptr;
+  std::unique_ptr<comm::Communicator> host_;
   std::unique_ptr<comm::Communicator> comm_;
-  comm::ControlPlane control_{*comm_, "control"};
+  std::unique_ptr<Stream> owned_stream_ = device_ ? device_->make_stream() : std::make_unique<SynchronousStream>();
+  Stream& stream_ = *owned_stream_;
+  comm::ControlPlane control_{comm_->host(), "control"};
   const int rank_, ranks_;
+
+ private:
+  static std::unique_ptr<DeferredBackend> make_device() {
+    return std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), std::random_device()());
+  }
+  explicit OnEachKind(std::unique_ptr<comm::Communicator> made)
+      : host_(device_ ? std::move(made) : nullptr),
+        comm_(device_ ? std::make_unique<comm::StagedComm>(*host_, *device_) : std::move(made)),
+        rank_(comm_->rank()),
+        ranks_(comm_->size()) {}
 };
 
 inline auto each_kind() {
-  return ::testing::Values(Kind::kSelf, Kind::kWorld, Kind::kPieces, Kind::kSmall, Kind::kChecked, Kind::kHalf);
+  return ::testing::Values(Kind::kSelf, Kind::kWorld, Kind::kPieces, Kind::kSmall, Kind::kChecked, Kind::kStaged,
+                           Kind::kHalf);
 }
 inline std::string kind_name(const ::testing::TestParamInfo<Kind>& info) { return name_of(info.param); }
 

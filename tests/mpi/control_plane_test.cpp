@@ -135,9 +135,9 @@ TEST_P(Control, InFlightBesideTheDataPlane) {
     int64_t stop = rank_ == ranks_ - 1 ? 77 : 0;
     std::vector<std::string> texts;
     std::vector<Work> work;
-    work.push_back(comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}));
+    work.push_back(comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_));
     work.push_back(control_.reduce({.label = "step", .sums = losses, .int_maxima = {&stop, 1}}));
-    work.push_back(comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}));
+    work.push_back(comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}, stream_));
     work.push_back(control_.gather({.mine = std::string(static_cast<size_t>(700 * rank_), 'g'), .all = texts}));
     if (round % 2 == rank_ % 2) std::reverse(work.begin(), work.end());
     if (round >= 2) std::rotate(work.begin(), work.begin() + rank_ % 4, work.end());

@@ -22,7 +22,8 @@ TEST(Harness, BehavesAsTold) {
   } else if (what == "die") {
     std::abort();
   } else if (what == "wait alone") {
-    world.barrier().wait();
+    SynchronousStream stream;
+    world.barrier(stream).wait();
   }
 }
 

@@ -46,15 +46,16 @@ TEST_P(InFlight, AnyOrderOfCompletion) {
       wholes.emplace_back(size * ranks_);
       sent.emplace_back(size / 2, rank_, i);
       received.emplace_back(size / 2);
-      works.push_back(comm_->all_reduce({.in = sums.back().view(), .out = sums.back().view(), .op = ReduceOp::kSum}));
       works.push_back(
-          comm_->send_recv({.send = sent.back().view(), .to = next, .recv = received.back().view(), .from = before}));
+          comm_->all_reduce({.in = sums.back().view(), .out = sums.back().view(), .op = ReduceOp::kSum}, stream_));
+      works.push_back(comm_->send_recv(
+          {.send = sent.back().view(), .to = next, .recv = received.back().view(), .from = before}, stream_));
       works.push_back(
-          comm_->all_reduce({.in = maxima.back().view(), .out = maxima.back().view(), .op = ReduceOp::kMax}));
+          comm_->all_reduce({.in = maxima.back().view(), .out = maxima.back().view(), .op = ReduceOp::kMax}, stream_));
       Buffer<float>& whole = wholes.back();
       for (int64_t k = 0; k < size; ++k) whole[rank_ * size + k] = operand_at<float>(rank_, k, i + 50);
-      works.push_back(
-          comm_->all_gather({.in = whole.view(rank_ * size, (rank_ + 1) * size), .out = whole.view(), .parts = {}}));
+      works.push_back(comm_->all_gather(
+          {.in = whole.view(rank_ * size, (rank_ + 1) * size), .out = whole.view(), .parts = {}}, stream_));
       if (i % 2 == 0) comm_->progress();
     }
     for (const size_t w : shuffled(works.size(), rank_, trial)) {
@@ -84,8 +85,8 @@ TEST_P(InFlight, WaitingOnOneCommunicatorDrivesTheOthers) {
   const std::unique_ptr<comm::Communicator> other = comm_->split({.color = 0, .key = -rank_, .name = "other"});
   const int64_t size = large();
   Buffer<float> a(size, rank_, 1), b(size, other->rank(), 2);
-  Work first = comm_->all_reduce({.in = a.view(), .out = a.view(), .op = ReduceOp::kSum});
-  Work second = other->all_reduce({.in = b.view(), .out = b.view(), .op = ReduceOp::kSum});
+  Work first = comm_->all_reduce({.in = a.view(), .out = a.view(), .op = ReduceOp::kSum}, stream_);
+  Work second = other->all_reduce({.in = b.view(), .out = b.view(), .op = ReduceOp::kSum}, stream_);
   if (rank_ % 2 == 0) {
     first.wait();
     second.wait();
@@ -109,10 +110,10 @@ TEST_P(InFlight, MessagesOfAPairKeepTheirOrder) {
     const bool sends = (rank_ + i) % 2 == 0;
     if (sends) {
       buffers.emplace_back(size, rank_, i);
-      works.push_back(comm_->send({.data = buffers.back().view(), .to = peer}));
+      works.push_back(comm_->send({.data = buffers.back().view(), .to = peer}, stream_));
     } else {
       buffers.emplace_back(size);
-      works.push_back(comm_->recv({.data = buffers.back().view(), .from = peer}));
+      works.push_back(comm_->recv({.data = buffers.back().view(), .from = peer}, stream_));
     }
   }
   for (const size_t w : shuffled(works.size(), rank_, 5)) works[w].wait();
@@ -126,9 +127,9 @@ TEST_P(InFlight, MessagesOfAPairKeepTheirOrder) {
 TEST_P(InFlight, AWorkThatIsDroppedWaits) {
   const int64_t size = large();
   Buffer<float> x(size, rank_), y(size, rank_, 2);
-  { const Work dropped = comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}); }
+  { const Work dropped = comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_); }
   EXPECT_EQ(x.differing([&](int64_t i) { return sum_at<float>(ranks_, i); }), 0);
-  Work reused = comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum});
+  Work reused = comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}, stream_);
   reused = Work();
   EXPECT_EQ(y.differing([&](int64_t i) { return sum_at<float>(ranks_, i, 2); }), 0);
   EXPECT_TRUE(reused.done());
@@ -138,7 +139,7 @@ TEST_P(InFlight, ManyOperationsInARow) {
   Buffer<int32_t> x(1);
   for (int i = 0; i < 100; ++i) {
     x[0] = rank_ + i;
-    comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kMax}).wait();
+    comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kMax}, stream_).wait();
     ASSERT_EQ(x[0], ranks_ - 1 + i);
   }
 }
@@ -158,8 +159,8 @@ TEST_P(InFlight, SplitsWorkAloneAndTogether) {
     ASSERT_EQ(part->rank(), mine);
     EXPECT_EQ(part->name(), str_cat("part", groups));
     Buffer<float> x(1000, mine, 3), y(50, rank_, 4);
-    Work inner = part->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum});
-    Work outer = comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum});
+    Work inner = part->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_);
+    Work outer = comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}, stream_);
     outer.wait();
     inner.wait();
     EXPECT_EQ(x.differing([&](int64_t i) { return sum_at<float>(members, i, 3); }), 0);
@@ -173,11 +174,11 @@ TEST_P(InFlight, SplitsWorkAloneAndTogether) {
 
 TEST_P(InFlight, TheLastOperationIsKnown) {
   Buffer<float> x(4096, rank_);
-  Work work = comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum});
+  Work work = comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_);
   const std::string text = str_cat("all_reduce sum fp32[4096] on ", comm_->name(), ", operation 0");
   EXPECT_EQ(comm_->last_operation(), text);
   work.wait();
-  comm_->barrier().wait();
+  comm_->barrier(stream_).wait();
   EXPECT_EQ(comm_->last_operation(), str_cat("barrier on ", comm_->name(), ", operation 1"));
 }
 

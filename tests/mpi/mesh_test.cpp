@@ -15,7 +15,8 @@ std::vector<int64_t> gather_values(comm::Communicator& group, int64_t value) {
   std::vector<int64_t> values(static_cast<size_t>(group.size()));
   const MutView one{&value, DType::kInt32, 1, 2, 2};
   const MutView all{values.data(), DType::kInt32, 1, 2 * group.size(), 2 * group.size()};
-  group.all_gather({.in = one, .out = all}).wait();
+  SynchronousStream stream;
+  group.all_gather({.in = one, .out = all}, stream).wait();
   return values;
 }
 using mesh::MeshShape;

@@ -35,7 +35,7 @@ TEST_P(Mistakes, ArgumentsThatDoNotFit) {
   Buffer<uint8_t> bytes(8);
   MutView rows{x.data(), DType::kFloat32, 4, 8, 16};
   const auto all_reduce = [&](ConstView in, MutView out, ReduceOp op = ReduceOp::kSum) {
-    return bug_of([&] { comm_->all_reduce({.in = in, .out = out, .op = op}).wait(); });
+    return bug_of([&] { comm_->all_reduce({.in = in, .out = out, .op = op}, stream_).wait(); });
   };
   EXPECT_THAT(all_reduce(x.view(), z.view()), HasSubstr("in is fp32, out is fp64"));
   EXPECT_THAT(all_reduce(x.view(0, 4), y.view(0, 5)), HasSubstr("in has 4 elements, out 5"));
@@ -49,7 +49,7 @@ TEST_P(Mistakes, ArgumentsThatDoNotFit) {
   std::vector<Range> outside(static_cast<size_t>(ranks_), Range{0, 0});
   outside.back() = {0, 64 * ranks_ + 1};
   const auto scatter = [&](ConstView in, MutView out, std::span<const Range> parts = {}) {
-    return bug_of([&] { comm_->reduce_scatter({.in = in, .out = out, .parts = parts}).wait(); });
+    return bug_of([&] { comm_->reduce_scatter({.in = in, .out = out, .parts = parts}, stream_).wait(); });
   };
   if (ranks_ > 1) {
     EXPECT_THAT(scatter(x.view(0, 64 * ranks_ - 1), y.view(0, 63)), HasSubstr("equal parts; give parts"));
@@ -57,16 +57,18 @@ TEST_P(Mistakes, ArgumentsThatDoNotFit) {
   }
   EXPECT_THAT(scatter(x.view(), y.view(0, 63)), HasSubstr("out has 63 elements, this rank's part 64"));
   EXPECT_THAT(scatter(x.view(), y.view(0, 64), outside), HasSubstr("expected it between"));
-  EXPECT_THAT(bug_of([&] { comm_->all_gather({.in = x.view(0, 63), .out = y.view()}).wait(); }),
+  EXPECT_THAT(bug_of([&] { comm_->all_gather({.in = x.view(0, 63), .out = y.view()}, stream_).wait(); }),
               HasSubstr("in has 63 elements, this rank's part 64"));
   for (const int peer : {-1, ranks_}) {
-    EXPECT_THAT(bug_of([&] { comm_->send({.data = x.view(), .to = peer}).wait(); }), HasSubstr("ranks"));
-    EXPECT_THAT(bug_of([&] { comm_->recv({.data = x.view(), .from = peer}).wait(); }), HasSubstr("ranks"));
-    EXPECT_THAT(bug_of([&] { comm_->broadcast({.data = x.view(), .root = peer}).wait(); }), HasSubstr("ranks"));
+    EXPECT_THAT(bug_of([&] { comm_->send({.data = x.view(), .to = peer}, stream_).wait(); }), HasSubstr("ranks"));
+    EXPECT_THAT(bug_of([&] { comm_->recv({.data = x.view(), .from = peer}, stream_).wait(); }), HasSubstr("ranks"));
+    EXPECT_THAT(bug_of([&] { comm_->broadcast({.data = x.view(), .root = peer}, stream_).wait(); }),
+                HasSubstr("ranks"));
   }
-  EXPECT_THAT(
-      bug_of([&] { comm_->send_recv({.send = x.view(0, 8), .to = 0, .recv = x.view(7, 9), .from = 0}).wait(); }),
-      HasSubstr("overlap"));
+  EXPECT_THAT(bug_of([&] {
+                comm_->send_recv({.send = x.view(0, 8), .to = 0, .recv = x.view(7, 9), .from = 0}, stream_).wait();
+              }),
+              HasSubstr("overlap"));
   // None of these reached the other ranks: all still work together.
   EXPECT_EQ(comm::sum_of(control_, int64_t{1}), ranks_);
 }
@@ -76,12 +78,13 @@ INSTANTIATE_TEST_SUITE_P(Comm, Mistakes, each_kind(), kind_name);
 // Without CheckedComm, too, a message of another size is never taken for the one that was expected.
 TEST(MessageSize, AnotherThanExpectedIsABug) {
   const auto comm = make_communicator(Kind::kWorld);
+  SynchronousStream stream;
   if (comm->size() < 2) return;
   for (const auto& [sent, expected] : {std::pair<int64_t, int64_t>{4, 8}, {8, 4}, {100000, 100001}}) {
     Buffer<float> x(sent, 0), y(expected);
-    if (comm->rank() == 0) comm->send({.data = x.view(), .to = 1}).wait();
+    if (comm->rank() == 0) comm->send({.data = x.view(), .to = 1}, stream).wait();
     if (comm->rank() == 1) {
-      EXPECT_THAT(bug_of([&] { comm->recv({.data = y.view(), .from = 0}).wait(); }),
+      EXPECT_THAT(bug_of([&] { comm->recv({.data = y.view(), .from = 0}, stream).wait(); }),
                   AllOf(HasSubstr("rank 0 sent"), HasSubstr("issued different operations")));
       EXPECT_TRUE(y.guards_hold());
     }
@@ -109,10 +112,11 @@ class Mismatch : public ::testing::Test {
 
   Issue all_reduce(int64_t size, ReduceOp op = ReduceOp::kSum) {
     return [=, this](comm::Communicator& c) {
-      return c.all_reduce({.in = x_.view(0, size), .out = y_.view(0, size), .op = op});
+      return c.all_reduce({.in = x_.view(0, size), .out = y_.view(0, size), .op = op}, stream_);
     };
   }
 
+  SynchronousStream stream_;
   Buffer<float> x_{100}, y_{100};
   Buffer<BF16> half_{100};
 };
@@ -121,15 +125,15 @@ TEST_F(Mismatch, SizeKindDtypeReductionRootAndParts) {
   expect(all_reduce(8), all_reduce(9), "all_reduce sum fp32[8] on checked", "all_reduce sum fp32[9] on checked");
   expect(all_reduce(8), all_reduce(8, ReduceOp::kMax), "all_reduce sum fp32[8]", "all_reduce max fp32[8]");
   expect(
-      all_reduce(8), [&](comm::Communicator& c) { return c.barrier(); }, "all_reduce sum fp32[8]", "barrier");
+      all_reduce(8), [&](comm::Communicator& c) { return c.barrier(stream_); }, "all_reduce sum fp32[8]", "barrier");
   expect(
       all_reduce(8),
       [&](comm::Communicator& c) {
-        return c.all_reduce({.in = half_.view(0, 8), .out = half_.view(0, 8), .op = ReduceOp::kSum});
+        return c.all_reduce({.in = half_.view(0, 8), .out = half_.view(0, 8), .op = ReduceOp::kSum}, stream_);
       },
       "all_reduce sum fp32[8]", "all_reduce sum bf16[8]");
-  expect([&](comm::Communicator& c) { return c.broadcast({.data = x_.view(), .root = 0}); },
-         [&](comm::Communicator& c) { return c.broadcast({.data = x_.view(), .root = 1}); },
+  expect([&](comm::Communicator& c) { return c.broadcast({.data = x_.view(), .root = 0}, stream_); },
+         [&](comm::Communicator& c) { return c.broadcast({.data = x_.view(), .root = 1}, stream_); },
          "broadcast fp32[100] from root 0", "broadcast fp32[100] from root 1");
   const auto gather = [&](int64_t extra) {
     return [this, extra](comm::Communicator& c) {
@@ -138,7 +142,8 @@ TEST_F(Mismatch, SizeKindDtypeReductionRootAndParts) {
       sizes[1] += 1 - extra;
       const std::vector<Range> parts = comm::ranges_of_sizes(sizes);
       const Range mine = parts[static_cast<size_t>(c.rank())];
-      return c.all_gather({.in = x_.view(0, mine.size()), .out = y_.view(0, parts.back().end), .parts = parts});
+      return c.all_gather({.in = x_.view(0, mine.size()), .out = y_.view(0, parts.back().end), .parts = parts},
+                          stream_);
     };
   };
   expect(gather(0), gather(1), "all_gather fp32", "all_gather fp32");
@@ -158,26 +163,28 @@ TEST_F(Mismatch, Messages) {
   {
     comm::CheckedComm checked = fresh();
     const std::string text = bug_of([&] {
-      (first ? checked.send({.data = x_.view(0, 8), .to = peer}) : checked.recv({.data = y_.view(0, 9), .from = peer}))
+      (first ? checked.send({.data = x_.view(0, 8), .to = peer}, stream_)
+             : checked.recv({.data = y_.view(0, 9), .from = peer}, stream_))
           .wait();
     });
     EXPECT_THAT(text, AllOf(HasSubstr("send fp32[8] to 1 on checked"), HasSubstr("recv fp32[9] from 0 on checked")));
   }
   {
     comm::CheckedComm checked = fresh();
-    const std::string text = bug_of([&] { checked.send({.data = x_.view(), .to = peer}).wait(); });
+    const std::string text = bug_of([&] { checked.send({.data = x_.view(), .to = peer}, stream_).wait(); });
     EXPECT_THAT(text, AllOf(HasSubstr("send fp32[100] to 1"), HasSubstr("send fp32[100] to 0"))) << "crossing sends";
   }
   {
     comm::CheckedComm checked = fresh();
-    const std::string text =
-        bug_of([&] { (first ? checked.send({.data = x_.view(), .to = peer}) : all_reduce(8)(checked)).wait(); });
+    const std::string text = bug_of(
+        [&] { (first ? checked.send({.data = x_.view(), .to = peer}, stream_) : all_reduce(8)(checked)).wait(); });
     EXPECT_THAT(text, AllOf(HasSubstr("send fp32[100] to 1"), HasSubstr("all_reduce sum fp32[8]")));
   }
   {
     comm::CheckedComm checked = fresh();
     const std::string text = bug_of([&] {
-      checked.send_recv({.send = x_.view(0, 5), .to = peer, .recv = y_.view(0, first ? 5 : 6), .from = peer}).wait();
+      checked.send_recv({.send = x_.view(0, 5), .to = peer, .recv = y_.view(0, first ? 5 : 6), .from = peer}, stream_)
+          .wait();
     });
     EXPECT_THAT(text, AllOf(HasSubstr("send_recv fp32[5] to 1, fp32[5] from 1"),
                             HasSubstr("send_recv fp32[5] to 0, fp32[6] from 0")));

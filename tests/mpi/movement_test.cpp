@@ -27,7 +27,8 @@ class Movement : public OnEachKind {
     comm_
         ->all_gather({.in = in_place ? out.view(mine.begin, mine.end) : in.view(),
                       .out = out.view(),
-                      .parts = equal ? std::span<const Range>() : parts})
+                      .parts = equal ? std::span<const Range>() : parts},
+                     stream_)
         .wait();
     int64_t reached = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -44,7 +45,7 @@ class Movement : public OnEachKind {
   void broadcast(int64_t size, int root) {
     SCOPED_TRACE(str_cat(ashlar::name_of(DTypeOf<T>::value), "[", size, "] from ", root));
     Buffer<T> x(size, rank_);
-    comm_->broadcast({.data = x.view(), .root = root}).wait();
+    comm_->broadcast({.data = x.view(), .root = root}, stream_).wait();
     EXPECT_EQ(x.differing([&](int64_t i) { return operand_at<T>(root, i); }), 0);
     EXPECT_TRUE(x.guards_hold());
   }
@@ -55,7 +56,7 @@ class Movement : public OnEachKind {
     SCOPED_TRACE(str_cat(ashlar::name_of(DTypeOf<T>::value), "[", size, "]"));
     const int next = (rank_ + 1) % ranks_, before = (rank_ + ranks_ - 1) % ranks_;
     Buffer<T> out(size + rank_, rank_), in(size + before);
-    comm_->send_recv({.send = out.view(), .to = next, .recv = in.view(), .from = before}).wait();
+    comm_->send_recv({.send = out.view(), .to = next, .recv = in.view(), .from = before}, stream_).wait();
     EXPECT_EQ(in.differing([&](int64_t i) { return operand_at<T>(before, i); }), 0);
     EXPECT_EQ(out.differing([&](int64_t i) { return operand_at<T>(rank_, i); }), 0);
     EXPECT_TRUE(in.guards_hold());
@@ -121,9 +122,9 @@ TEST_P(Movement, RingOfSendRecv) {
 TEST_P(Movement, ChainOfSendAndRecv) {
   for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{4097}, large()}) {
     Buffer<float> x(size, rank_);
-    if (rank_ > 0) comm_->recv({.data = x.view(), .from = rank_ - 1}).wait();
+    if (rank_ > 0) comm_->recv({.data = x.view(), .from = rank_ - 1}, stream_).wait();
     for (int64_t i = 0; i < size; ++i) x[i] += 1.0F;
-    if (rank_ + 1 < ranks_) comm_->send({.data = x.view(), .to = rank_ + 1}).wait();
+    if (rank_ + 1 < ranks_) comm_->send({.data = x.view(), .to = rank_ + 1}, stream_).wait();
     EXPECT_EQ(x.differing([&](int64_t i) {
       float value = operand_at<float>(0, i);
       for (int rank = 0; rank <= rank_; ++rank) value += 1.0F;
@@ -141,12 +142,12 @@ TEST_P(Movement, NeighboursSwap) {
   if (rank_ % 2 == 0) {
     Buffer<float> out(size, rank_);
     Buffer<BF16> in(17);
-    comm_->send_recv({.send = out.view(), .to = peer, .recv = in.view(), .from = peer}).wait();
+    comm_->send_recv({.send = out.view(), .to = peer, .recv = in.view(), .from = peer}, stream_).wait();
     EXPECT_EQ(in.differing([&](int64_t i) { return operand_at<BF16>(peer, i); }), 0);
   } else {
     Buffer<BF16> out(17, rank_);
     Buffer<float> in(size);
-    comm_->send_recv({.send = out.view(), .to = peer, .recv = in.view(), .from = peer}).wait();
+    comm_->send_recv({.send = out.view(), .to = peer, .recv = in.view(), .from = peer}, stream_).wait();
     EXPECT_EQ(in.differing([&](int64_t i) { return operand_at<float>(peer, i); }), 0);
   }
 }
@@ -154,10 +155,10 @@ TEST_P(Movement, NeighboursSwap) {
 // A rank may hold two neighbouring stages.
 TEST_P(Movement, MessagesToOneselfMeetInOrder) {
   Buffer<float> a(1000, 0), b(20, 1), x(1000), y(20);
-  comm::Work first = comm_->send({.data = a.view(), .to = rank_});
-  comm::Work second = comm_->send({.data = b.view(), .to = rank_});
-  comm::Work third = comm_->recv({.data = x.view(), .from = rank_});
-  comm::Work fourth = comm_->recv({.data = y.view(), .from = rank_});
+  comm::Work first = comm_->send({.data = a.view(), .to = rank_}, stream_);
+  comm::Work second = comm_->send({.data = b.view(), .to = rank_}, stream_);
+  comm::Work third = comm_->recv({.data = x.view(), .from = rank_}, stream_);
+  comm::Work fourth = comm_->recv({.data = y.view(), .from = rank_}, stream_);
   fourth.wait();
   third.wait();
   second.wait();
@@ -172,7 +173,7 @@ TEST_P(Movement, NobodyLeavesABarrierBeforeTheLastHasCome) {
   for (int late = 0; late < ranks_; ++late) {
     if (rank_ == late) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const int64_t came = Clock::now().time_since_epoch().count();
-    comm_->barrier().wait();
+    comm_->barrier(stream_).wait();
     const int64_t left = Clock::now().time_since_epoch().count();
     for (const int64_t other : comm::gather_values(control_, came)) EXPECT_LE(other, left);
   }

@@ -23,7 +23,7 @@ class Reduction : public OnEachKind {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
       Buffer<T> in(size, rank_), out(size);
       Buffer<T>& result = in_place ? in : out;
-      comm_->all_reduce({.in = in.view(), .out = result.view(), .op = op}).wait();
+      comm_->all_reduce({.in = in.view(), .out = result.view(), .op = op}, stream_).wait();
       const auto want = [&](int64_t i) { return op == ReduceOp::kSum ? sum_at<T>(ranks_, i) : max_at<T>(ranks_, i); };
       EXPECT_EQ(result.differing(want), 0);
       EXPECT_TRUE(in.guards_hold() && out.guards_hold());
@@ -41,7 +41,8 @@ class Reduction : public OnEachKind {
     comm_
         ->reduce_scatter({.in = in.view(),
                           .out = in_place ? in.view(mine.begin, mine.end) : out.view(),
-                          .parts = equal ? std::span<const Range>() : parts})
+                          .parts = equal ? std::span<const Range>() : parts},
+                         stream_)
         .wait();
     for (int64_t i = 0; i < mine.size(); ++i) {
       const T got = in_place ? in[mine.begin + i] : out[i], want = sum_at<T>(ranks_, mine.begin + i);
@@ -127,7 +128,7 @@ TEST_P(Reduction, SumsOfBf16AreRoundedOnce) {
   for (const int64_t size : {int64_t{7}, up_to(40000)}) {
     Buffer<BF16> x(size);
     for (int64_t i = 0; i < size; ++i) x[i] = BF16(rank_ == 0 ? 256.0F : 1.0F);
-    comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}).wait();
+    comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_).wait();
     const BF16 once(256.0F + static_cast<float>(ranks_ - 1));
     EXPECT_EQ(x.differing([&](int64_t) { return once; }), 0);
     BF16 hops(256.0F);
@@ -147,13 +148,13 @@ TEST_P(Reduction, SpecialValues) {
       std::fill_n(x.data(), x.size(), -0.0F);
       x[1] = last ? kNan : 1.0F;
       x[2] = last ? kInf : -1.0F;
-      comm_->all_reduce({.in = x.view(), .out = x.view(), .op = op}).wait();
+      comm_->all_reduce({.in = x.view(), .out = x.view(), .op = op}, stream_).wait();
       EXPECT_TRUE(x[0] == 0 && std::signbit(x[0])) << "-0 is kept";
       EXPECT_TRUE(std::isnan(x[1]));
       EXPECT_EQ(x[2], kInf);
     }
     x[0] = rank_ == 0 ? kNan : 1.0F;
-    comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kMax}).wait();
+    comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kMax}, stream_).wait();
     EXPECT_TRUE(std::isnan(x[0])) << "a NaN of the first rank is kept, too";
   }
 }
@@ -161,7 +162,7 @@ TEST_P(Reduction, SpecialValues) {
 TEST_P(Reduction, EveryRankHasTheSameBits) {
   const int64_t size = large() / 3;
   Buffer<BF16> x(size, rank_, 7);
-  comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}).wait();
+  comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_).wait();
   uint64_t hash = 0;
   for (int64_t i = 0; i < size; ++i) hash = (hash ^ x[i].bits) * 0x100000001b3ULL;
   for (const uint64_t other : comm::gather_values(control_, hash)) EXPECT_EQ(other, hash);
@@ -174,7 +175,8 @@ TEST(ReductionInt32, ASumBeyondItsRangeIsABug) {
   if (comm->size() == 1) return;  // one number is in range
   int32_t value = std::numeric_limits<int32_t>::max();
   const MutView view{&value, DType::kInt32, 1, 1, 1};
-  EXPECT_THROW(comm->all_reduce({.in = view, .out = view, .op = ReduceOp::kSum}).wait(), Bug);
+  SynchronousStream stream;
+  EXPECT_THROW(comm->all_reduce({.in = view, .out = view, .op = ReduceOp::kSum}, stream).wait(), Bug);
 }
 
 }  // namespace

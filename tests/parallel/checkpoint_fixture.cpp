@@ -73,8 +73,7 @@ void CheckpointModel::build(DType dtype, bool training) {
 
 void CheckpointModel::set(const Tensor& buffer, const nn::ParameterStore::ShardedTensorRef& ref,
                           const std::string& bytes) const {
-  ctx_->backend.copy_from_host(bytes.data(), buffer.flat_range(ref.flat_begin, ref.tensor->size()).mut_view(),
-                               *stream_);
+  ctx_->backend.write(bytes.data(), buffer.flat_range(ref.flat_begin, ref.tensor->size()).mut_view(), *stream_);
 }
 
 void CheckpointModel::randomize(uint64_t seed) {
@@ -124,7 +123,7 @@ std::string CheckpointModel::bytes_of(const Tensor& buffer, const std::string& n
 
 std::string CheckpointModel::bytes_of(const Tensor& buffer) const {
   std::string bytes(static_cast<size_t>(buffer.size() * size_of(buffer.dtype())), '\0');
-  ctx_->backend.copy_to_host(buffer.view(), bytes.data(), *stream_);
+  ctx_->backend.read(buffer.view(), bytes.data(), *stream_);
   return bytes;
 }
 

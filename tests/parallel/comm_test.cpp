@@ -127,8 +127,9 @@ MutView view_of(std::vector<float>& x) {
 
 TEST(SelfMessages, WaitingForOneThatWasNeverIssuedIsABug) {
   SelfComm comm("self");
+  SynchronousStream stream;
   std::vector<float> x(4);
-  Work recv = comm.recv({.data = view_of(x), .from = 0});
+  Work recv = comm.recv({.data = view_of(x), .from = 0}, stream);
   EXPECT_FALSE(recv.done());
   try {
     recv.wait();
@@ -137,23 +138,25 @@ TEST(SelfMessages, WaitingForOneThatWasNeverIssuedIsABug) {
     EXPECT_THAT(bug.what(), HasSubstr("recv fp32[4] from 0 on self, operation 0"));
   }
   std::vector<float> y(4, 2.0F);
-  comm.send({.data = view_of(y), .to = 0}).wait();
+  comm.send({.data = view_of(y), .to = 0}, stream).wait();
   recv.wait();
   EXPECT_THAT(x, ElementsAre(2, 2, 2, 2));
 }
 
 TEST(SelfMessages, SizesMustAgree) {
   SelfComm comm("self");
+  SynchronousStream stream;
   std::vector<float> x(4), y(5);
-  Work send = comm.send({.data = view_of(x), .to = 0});
-  EXPECT_THROW(comm.recv({.data = view_of(y), .from = 0}).wait(), Bug);
+  Work send = comm.send({.data = view_of(x), .to = 0}, stream);
+  EXPECT_THROW(comm.recv({.data = view_of(y), .from = 0}, stream).wait(), Bug);
   // The send has lost its partner; a dropped handle must not wait for it for ever.
 }
 
 TEST(Engine, ASecondThreadIsABug) {
   SelfComm comm("self");
+  SynchronousStream stream;
   std::vector<float> x(4);
-  Work recv = comm.recv({.data = view_of(x), .from = 0});
+  Work recv = comm.recv({.data = view_of(x), .from = 0}, stream);
   bool thrown = false;
   std::thread other([&] {
     try {
@@ -164,47 +167,52 @@ TEST(Engine, ASecondThreadIsABug) {
   });
   other.join();
   EXPECT_TRUE(thrown);
-  comm.send({.data = view_of(x), .to = 0}).wait();
+  comm.send({.data = view_of(x), .to = 0}, stream).wait();
 }
 
 TEST(Engine, AnExceptionOnItsWayGivesUpCommunication) {
   SelfComm comm("self");
+  SynchronousStream stream;
   std::vector<float> x(4), y(4);
   EXPECT_THROW(
       {
-        const Work first = comm.recv({.data = view_of(x), .from = 0});
-        const Work second = comm.recv({.data = view_of(y), .from = 0});
+        const Work first = comm.recv({.data = view_of(x), .from = 0}, stream);
+        const Work second = comm.recv({.data = view_of(y), .from = 0}, stream);
         throw std::runtime_error("elsewhere");
       },
       std::runtime_error);
   EXPECT_TRUE(comm.engine()->abandoned());
   EXPECT_TRUE(comm.engine()->idle());
-  EXPECT_THROW(comm.send({.data = view_of(x), .to = 0}).wait(), Bug);
+  EXPECT_THROW(comm.send({.data = view_of(x), .to = 0}, stream).wait(), Bug);
 }
 
 TEST(Engine, WhatADestructorSwallowedIsThrownByTheNextCall) {
   SelfComm comm("self");
+  SynchronousStream stream;
   std::vector<float> x(4);
-  { const Work lost = comm.recv({.data = view_of(x), .from = 0}); }  // waits for nobody: a Bug that cannot be thrown
+  {
+    const Work lost = comm.recv({.data = view_of(x), .from = 0}, stream);
+  }  // waits for nobody: a Bug that cannot be thrown
   EXPECT_THROW(comm.progress(), Bug);
 }
 
 TEST(Engine, AnObserverIsToldOfEachOperation) {
   std::vector<std::string> seen;
   SelfComm comm("self");
+  SynchronousStream stream;
   comm.engine()->observe(
       [&](const OperationInfo& info, std::string_view name) { seen.push_back(describe(info, name)); });
   std::vector<float> x(4), y(4);
-  comm.all_reduce({.in = view_of(x), .out = view_of(x), .op = ReduceOp::kMax}).wait();
-  comm.broadcast({.data = view_of(x)}).wait();
-  comm.send_recv({.send = view_of(x), .to = 0, .recv = view_of(y), .from = 0}).wait();
-  comm.barrier().wait();
+  comm.all_reduce({.in = view_of(x), .out = view_of(x), .op = ReduceOp::kMax}, stream).wait();
+  comm.broadcast({.data = view_of(x)}, stream).wait();
+  comm.send_recv({.send = view_of(x), .to = 0, .recv = view_of(y), .from = 0}, stream).wait();
+  comm.barrier(stream).wait();
   EXPECT_EQ(seen,
             (std::vector<std::string>{
                 "all_reduce max fp32[4] on self, operation 0", "broadcast fp32[4] from root 0 on self, operation 1",
                 "send_recv fp32[4] to 0, fp32[4] from 0 on self, operation 2", "barrier on self, operation 3"}));
   comm.engine()->observe(nullptr);
-  comm.barrier().wait();
+  comm.barrier(stream).wait();
   EXPECT_EQ(seen.size(), 4u);
 }
 

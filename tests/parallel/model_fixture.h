@@ -14,14 +14,14 @@ namespace ashlar::testing {
 inline std::vector<double> host_values(const Ctx& ctx, const Tensor& t) {
   std::vector<double> out(t.size());
   if (t.dtype() == DType::kFloat64) {
-    ctx.backend.copy_to_host(t.view(), out.data(), ctx.stream);
+    ctx.backend.read(t.view(), out.data(), ctx.stream);
   } else if (t.dtype() == DType::kFloat32) {
     std::vector<float> narrow(t.size());
-    ctx.backend.copy_to_host(t.view(), narrow.data(), ctx.stream);
+    ctx.backend.read(t.view(), narrow.data(), ctx.stream);
     out.assign(narrow.begin(), narrow.end());
   } else {
     std::vector<BF16> narrow(t.size());
-    ctx.backend.copy_to_host(t.view(), narrow.data(), ctx.stream);
+    ctx.backend.read(t.view(), narrow.data(), ctx.stream);
     std::transform(narrow.begin(), narrow.end(), out.begin(),
                    [](BF16 v) { return static_cast<double>(static_cast<float>(v)); });
   }
@@ -64,7 +64,7 @@ class TinyModel {
       Tensor& t = rows_[at];
       const int64_t n = static_cast<int64_t>(values.size());
       if (!t || t.size() != n) t = ctx_.empty(DType::kInt32, {n});
-      backend_->copy_from_host(values.data(), t.mut_view(), *stream_);
+      backend_->write(values.data(), t.mut_view(), *stream_);
       return t.view();
     };
     return {.B = B_,
@@ -108,10 +108,10 @@ class TinyModel {
     const Tensor t = nn::ParameterStore::of(store_.values(), *store_.find(name));
     ASHLAR_CHECK(t.size() == static_cast<int64_t>(values.size()), name);
     if (t.dtype() == DType::kFloat64) {
-      backend_->copy_from_host(values.data(), t.mut_view(), *stream_);
+      backend_->write(values.data(), t.mut_view(), *stream_);
     } else {
       const std::vector<float> narrow(values.begin(), values.end());
-      backend_->copy_from_host(narrow.data(), t.mut_view(), *stream_);
+      backend_->write(narrow.data(), t.mut_view(), *stream_);
     }
   }
   std::vector<double> values(std::string_view name) const {

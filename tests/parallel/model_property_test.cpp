@@ -104,7 +104,7 @@ TEST(ModelProperty, LayerNormIsRmsNormOnZeroMeanRows) {
     for (int64_t i = 0; i < C; ++i) x[n * C + i] -= mean;
   }
   const Tensor t = ctx.empty(DType::kFloat64, {N, C});
-  ctx.backend.copy_from_host(x.data(), t.mut_view(), ctx.stream);
+  ctx.backend.write(x.data(), t.mut_view(), ctx.stream);
   const auto run = [&](NormType type) {
     return m.host(ops::norm(ctx, {.value = t}, nullptr, nullptr, {.type = type, .eps = 1e-5}).value);
   };

@@ -24,24 +24,19 @@ class PretendGroup final : public comm::Communicator {
   static void copy(const void* from, void* to, int64_t bytes) {
     if (from != to) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
-  OperationPtr make_all_reduce(const comm::AllReduce& a) override {
-    copy(a.in.data, a.out.data, a.in.size() * size_of(a.in.dtype));
+  OperationPtr make(const comm::DeviceOperation& args, Stream&) override {
+    using namespace comm;
+    std::visit(Cases{[](const AllReduce& a) { copy(a.in.data, a.out.data, a.in.size() * size_of(a.in.dtype)); },
+                     [](const ReduceScatter& a) { copy(a.in.data, a.out.data, a.out.size() * size_of(a.out.dtype)); },
+                     [&](const AllGather& a) {
+                       const int64_t bytes = a.in.size() * size_of(a.in.dtype);
+                       for (int r = 0; r < size(); ++r)
+                         copy(a.in.data, static_cast<std::byte*>(a.out.data) + r * bytes, bytes);
+                     },
+                     [](const auto&) {}},
+               args);
     return nullptr;
   }
-  OperationPtr make_reduce_scatter(const comm::ReduceScatter& a) override {
-    copy(a.in.data, a.out.data, a.out.size() * size_of(a.out.dtype));
-    return nullptr;
-  }
-  OperationPtr make_all_gather(const comm::AllGather& a) override {
-    const int64_t bytes = a.in.size() * size_of(a.in.dtype);
-    for (int r = 0; r < size(); ++r) copy(a.in.data, static_cast<std::byte*>(a.out.data) + r * bytes, bytes);
-    return nullptr;
-  }
-  OperationPtr make_broadcast(const comm::Broadcast&) override { return nullptr; }
-  OperationPtr make_send(const comm::Send&) override { return nullptr; }
-  OperationPtr make_recv(const comm::Recv&) override { return nullptr; }
-  OperationPtr make_send_recv(const comm::SendRecv&) override { return nullptr; }
-  OperationPtr make_barrier() override { return nullptr; }
   std::unique_ptr<Communicator> make_split(const comm::Split&) override { return nullptr; }
 };
 

@@ -137,16 +137,16 @@ Tensor block_of(const nn::FlatTensor& buffer, const nn::ShardedRange& range, con
 
 std::vector<double> to_host(const Ctx& ctx, const Tensor& t) {
   std::vector<std::byte> raw(t.size() * size_of(t.dtype()));
-  ctx.backend.copy_to_host(t.view(), raw.data(), ctx.stream);
+  ctx.backend.read(t.view(), raw.data(), ctx.stream);
   return convert<double>(raw, io::to_file_dtype(t.dtype()));
 }
 
 void from_host(const Ctx& ctx, const std::vector<double>& values, const Tensor& t) {
   if (t.dtype() == DType::kFloat64) {
-    ctx.backend.copy_from_host(values.data(), t.mut_view(), ctx.stream);
+    ctx.backend.write(values.data(), t.mut_view(), ctx.stream);
   } else {
     const std::vector<float> narrow(values.begin(), values.end());
-    ctx.backend.copy_from_host(narrow.data(), t.mut_view(), ctx.stream);
+    ctx.backend.write(narrow.data(), t.mut_view(), ctx.stream);
   }
 }
 
@@ -243,13 +243,13 @@ std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
     rows = stage.embed(ctx, batch.view());
   } else {
     rows.value = ctx.empty(ctx.dtype, {batch.view().rows(), stage.config().d_model});
-    mesh_->pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}).wait();
+    mesh_->pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}, ctx.stream).wait(ctx.stream);
   }
   rows = stage.blocks(ctx, rows, batch.view());
   const int64_t N = batch.view().rows(), V = stage.config().vocab_size;
   std::vector<double> all(mesh_->shape().data * N * V);
   if (!stage.range().head) {
-    mesh_->pipeline().send({.data = rows.value.view(), .to = at + 1}).wait();
+    mesh_->pipeline().send({.data = rows.value.view(), .to = at + 1}, ctx.stream).wait(ctx.stream);
   } else {
     const Tensor z = stage.logits(ctx, rows.value);
     const std::vector<double> mine = to_host(ctx, z);

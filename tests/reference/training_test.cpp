@@ -78,7 +78,7 @@ class Training : public ::testing::TestWithParam<Setting> {
       expect_near("z_loss", result.z_loss, row.at("z_loss"), scalar_bound);
       expect_near("grad_norm", result.grad_norm, row.at("grad_norm"), scalar_bound);
       expect_near("lr", schedule.lr(s), row.at("lr"), 1e-12);
-      loaded.engine().update(result, s, schedule.lr(s));
+      loaded.engine().update(s, schedule.lr(s));
     }
     const io::SafetensorsReader final_file(dir / "final.safetensors");
     const NamedValues expected = read_as_model(family, final_file, "");

@@ -21,11 +21,13 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<float> values(128, 1.0F);
   const auto other = world.split({.color = 0, .key = world.rank(), .name = "other"});
+  SynchronousStream stream;
   const auto reduce = [&](comm::Communicator& ranks, int64_t n) {
     ranks
         .all_reduce({.in = {.data = values.data(), .rows = 1, .cols = n, .stride = n},
                      .out = {.data = values.data(), .rows = 1, .cols = n, .stride = n},
-                     .op = comm::ReduceOp::kSum})
+                     .op = comm::ReduceOp::kSum},
+                    stream)
         .wait();
   };
   try {

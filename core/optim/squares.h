@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/nn/flat_ranges.h"
+
+namespace ashlar::optim {
+
+/// Which ranges' squares go into which sums, as a table in device memory, made once.
+class SquaresTable {
+ public:
+  /// Without first_chunk, which is filled in; slots ascend.
+  SquaresTable(const Ctx& ctx, std::vector<SquaresSegment> segments);
+
+  /// Queues sums[slot] = sum of squares of the slot's segments of x; fp64 [slots].
+  void sum(const Ctx& ctx, const Tensor& x, const Tensor& sums) const;
+
+ private:
+  Tensor segments_, partials_;
+};
+
+/// Place of the first sum that is NaN or infinite; -1: none is.
+int64_t first_non_finite(std::span<const double> sums);
+
+}  // namespace ashlar::optim

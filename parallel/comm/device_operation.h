@@ -1,0 +1,70 @@
+#pragma once
+
+#include <span>
+#include <variant>
+
+#include "core/tensor/view.h"
+#include "parallel/comm/operation.h"
+#include "parallel/comm/ranges.h"
+
+namespace ashlar::comm {
+
+/// Views are taken as flat arrays and must be contiguous; an empty one may be absent. Reductions take fp64, fp32, bf16
+/// and int32, the other operations any dtype. `p` is the number of ranks. Buffers belong to the operation until its
+/// Work is done: nobody else writes any of them, nobody reads what it writes.
+
+/// out = in of rank 0 (op) in of rank 1 (op) ...
+struct AllReduce {
+  ConstView in;   ///< [n] read
+  MutView out;    ///< [n] written; the memory of `in`, or apart from it
+  ReduceOp op{};  ///< must be given
+};
+/// out = the caller's part of the sum of all `in`.
+struct ReduceScatter {
+  ConstView in;  ///< [n] read
+  MutView out;   ///< written; its own part of `in`, or apart from it
+  /// Which elements of `in` each rank gets; equal on all ranks, ascending, gaps allowed. Empty: p equal parts.
+  std::span<const Range> parts;
+};
+/// out = the parts of all ranks at their places.
+struct AllGather {
+  ConstView in;                  ///< the caller's part; its own place in `out`, or apart from it
+  MutView out;                   ///< [n] written, but for gaps
+  std::span<const Range> parts;  ///< as for ReduceScatter, over `out`
+};
+struct Broadcast {
+  MutView data;  ///< [n] read on `root`, written elsewhere
+  int root = 0;
+};
+struct Send {
+  ConstView data;
+  int to = -1;
+};
+struct Recv {
+  MutView data;  ///< as many elements as are sent
+  int from = -1;
+};
+/// Both at once; either peer may be the other's.
+struct SendRecv {
+  ConstView send;
+  int to = -1;
+  MutView recv;  ///< apart from `send`
+  int from = -1;
+};
+/// Nobody's is complete before everybody came.
+struct Barrier {};
+
+/// Any of them, for those who hand operations on.
+using DeviceOperation = std::variant<AllReduce, ReduceScatter, AllGather, Broadcast, Send, Recv, SendRecv, Barrier>;
+
+/// Calls the one of `cases` (functions of one kind of operation each) that fits.
+template <typename... Case>
+struct Cases : Case... {
+  using Case::operator()...;
+};
+
+/// Element `first` and on of a flat view, `size` of them.
+ConstView slice_of(const ConstView& view, int64_t first, int64_t size);
+MutView slice_of(const MutView& view, int64_t first, int64_t size);
+
+}  // namespace ashlar::comm
