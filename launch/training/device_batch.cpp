@@ -1,15 +1,12 @@
 #include "launch/training/device_batch.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ashlar::training {
 
-ConstView DeviceBatch::put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values) {
-  if (values.empty()) return {};
-  const int64_t n = static_cast<int64_t>(values.size());
-  if (!at || at.size() != n) at = ctx.empty(DType::kInt32, {n});
-  ctx.backend.write(values.data(), at.mut_view(), ctx.stream);
-  return at.view();
+DeviceBatch::~DeviceBatch() {
+  if (copied_) copied_->synchronize();
 }
 
 void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {
@@ -27,12 +24,35 @@ void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {
   micro_batch_ = {
       .view = {.B = batch.B, .T = batch.T}, .first_sample = batch.first_sample, .valid_targets = batch.valid_targets};
   model::BatchView& view = micro_batch_.view;
-  view.ids = put(ctx, ids_, batch.ids);
-  view.targets = put(ctx, targets_, batch.targets);
-  view.positions = put(ctx, positions_, batch.positions);
-  view.doc_start = put(ctx, doc_start_, batch.doc_start);
-  view.order = put(ctx, order_, batch.order);
-  view.position_order = put(ctx, position_order_, sorted_positions_);
+  const std::pair<ConstView*, const std::vector<int32_t>*> vectors[] = {{&view.ids, &batch.ids},
+                                                                        {&view.targets, &batch.targets},
+                                                                        {&view.positions, &batch.positions},
+                                                                        {&view.doc_start, &batch.doc_start},
+                                                                        {&view.order, &batch.order},
+                                                                        {&view.position_order, &sorted_positions_}};
+  constexpr int64_t kAlign = 64;  // elements: vectors begin where GPUs read best
+  const auto room_for = [](const std::vector<int32_t>& values) {
+    return (static_cast<int64_t>(values.size()) + kAlign - 1) / kAlign * kAlign;
+  };
+  int64_t size = 0;
+  for (const auto& [place, values] : vectors) size += room_for(*values);
+
+  if (copied_) copied_->synchronize();
+  if (!pinned_ || pinned_.size() != size) {
+    pinned_ = ctx.empty(DType::kInt32, {size}, MemoryKind::kPinned);
+    device_ = ctx.empty(DType::kInt32, {size});
+    copied_ = ctx.backend.make_event();
+  }
+  int32_t* to = pinned_.mut_view().as<int32_t>();
+  int64_t at = 0;
+  for (const auto& [place, values] : vectors) {
+    std::copy(values->begin(), values->end(), to + at);
+    std::fill(to + at + values->size(), to + at + room_for(*values), 0);
+    if (!values->empty()) *place = device_.flat_range(at, static_cast<int64_t>(values->size())).view();
+    at += room_for(*values);
+  }
+  ctx.backend.copy_from_host(to, device_.mut_view(), ctx.stream);
+  ctx.stream.record(*copied_);
 }
 
 }  // namespace ashlar::training

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "core/autograd/ctx.h"
@@ -11,16 +12,21 @@ namespace ashlar::training {
 /// One micro-batch in device memory. Reused from step to step: shapes stay, contents change.
 class DeviceBatch {
  public:
-  /// Copies what the model reads. Learned positions also get their sorted order.
+  DeviceBatch() = default;
+  DeviceBatch(DeviceBatch&&) = default;
+  DeviceBatch& operator=(DeviceBatch&&) = default;
+  ~DeviceBatch();
+
+  /// Queues one copy of all that the model reads, from pinned memory; learned positions also get their sorted order.
+  /// The host waits only where the copy before has not run yet.
   void upload(const Ctx& ctx, const data::Batch& batch);
 
   const pipeline::MicroBatch& micro_batch() const { return micro_batch_; }  ///< looks into this one
   const model::BatchView& view() const { return micro_batch_.view; }
 
  private:
-  ConstView put(const Ctx& ctx, Tensor& at, const std::vector<int32_t>& values);
-
-  Tensor ids_, targets_, positions_, doc_start_, order_, position_order_;
+  Tensor pinned_, device_;         // int32: the vectors of a batch, one behind the other
+  std::unique_ptr<Event> copied_;  // pinned_ may be written again
   std::vector<int32_t> sorted_positions_, counts_;
   pipeline::MicroBatch micro_batch_;
 };

@@ -356,7 +356,7 @@ class ControlPlane::TreeOperation final : public Operation {
 
 ControlPlane::ControlPlane(Communicator& ranks, std::string name) : shared_(std::make_shared<Shared>()) {
   shared_->engine = ranks.engine();
-  shared_->transport = ranks.split({.color = 0, .key = ranks.rank(), .name = name, .control = true});
+  shared_->transport = ranks.host().split({.color = 0, .key = ranks.rank(), .name = name, .control = true});
   shared_->name = std::make_shared<const std::string>(std::move(name));
   shared_->tree = RankTree::of(ranks.rank(), ranks.size());
 }

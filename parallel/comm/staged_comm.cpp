@@ -29,10 +29,8 @@ int64_t bytes_of(const ConstView& view) { return view.size() * size_of(view.dtyp
 
 template <typename View>
 View at(View view, char* data) {
-  view.data = data;
-  view.rows = 1;
-  view.cols = view.stride = view.size();
-  return view;
+  const int64_t size = view.size();
+  return {data, view.dtype, 1, size, size};
 }
 
 }  // namespace
@@ -151,9 +149,10 @@ class StagedComm::StagedOperation final : public Operation {
     const MutView part = slice_of(all, mine.begin, mine.size());
     bring(a.in, static_cast<char*>(part.data));
     staged_ = AllGather{.in = part, .out = all, .parts = parts_};
-    for (const Range& range : parts_) {  // what lies between them stays as it is
+    for (size_t rank = 0; rank < parts_.size(); ++rank) {  // what lies between them stays as it is
+      const Range& range = parts_[rank];
       const MutView to = slice_of(a.out, range.begin, range.size());
-      if (to.data == a.in.data) continue;
+      if (rank == static_cast<size_t>(shared_->inner->rank()) && to.data == a.in.data) continue;
       give_back(place + range.begin * size_of(a.out.dtype), to);
     }
   }

@@ -25,18 +25,24 @@ class Mail {
                  " was used before its transfer");
     const Arriving arrived = std::move(at->second);
     incoming_.erase(at);
-    if (arrived.transfer != nullptr) arrived.transfer->work.wait_received(ctx_.stream);
+    if (arrived.transfer == nullptr) return arrived.tensor;
+    arrived.transfer->work.wait_received(ctx_.stream);
+    // The peer issued its side of what came before this, too, so that waiting for it costs nothing.
+    const bool kept = std::find(under_way_.begin(), under_way_.end(), arrived.transfer) != under_way_.end();
+    while (kept && under_way_to(arrived.transfer->peer) != arrived.transfer) release_oldest(arrived.transfer->peer);
     return arrived.tensor;
   }
   void transfer(const Action& a) {
-    drop_finished();
     if (a.peer == e_.stages.rank()) {
       ASHLAR_CHECK(a.send && a.receive, "a stage's transfer to itself both sends and receives");
       incoming_.emplace(key(*a.receive), Arriving{.tensor = take_outgoing(*a.send), .transfer = nullptr});
       return;
     }
     auto transfer = std::make_shared<Transfer>();
+    transfer->peer = a.peer;
     Tensor arriving;
+    const auto to_peer = [&](const auto& other) { return other->peer == a.peer; };
+    if (std::count_if(under_way_.begin(), under_way_.end(), to_peer) >= kMostUnderWay) release_oldest(a.peer);
     if (a.send) transfer->sent = take_outgoing(*a.send);
     if (a.receive) arriving = ctx_.empty(ctx_.dtype, e_.rows);
     const int peer = static_cast<int>(a.peer);
@@ -58,7 +64,10 @@ class Mail {
   }
 
  private:
+  /// Kept until a later point of the list that does not depend on when messages arrive: memory is used again at the
+  /// same places in every step.
   struct Transfer {
+    int64_t peer = 0;
     Tensor sent;
     comm::Work work;
   };
@@ -81,13 +90,19 @@ class Mail {
     ctx_.backend.copy({.src = tensor.view(), .dst = packed.mut_view()}, ctx_.stream);
     return packed;
   }
-  void drop_finished() {
-    std::erase_if(under_way_, [&](const auto& transfer) {
-      if (!transfer->work.ready()) return false;
-      transfer->work.wait(ctx_.stream);  // before what was sent is memory for others
-      return true;
-    });
+  /// The first transfer with `peer` that is still kept; null: none is.
+  std::shared_ptr<Transfer> under_way_to(int64_t peer) const {
+    const auto at = std::find_if(under_way_.begin(), under_way_.end(), [&](const auto& t) { return t->peer == peer; });
+    return at == under_way_.end() ? nullptr : *at;
   }
+  void release_oldest(int64_t peer) {
+    const std::shared_ptr<Transfer> oldest = under_way_to(peer);
+    oldest->work.wait(ctx_.stream);  // before what was sent is memory for others
+    under_way_.remove(oldest);
+  }
+
+  /// With a peer that only takes; fewer than a stage's micro-batches in flight would hold its pipeline up.
+  static constexpr int64_t kMostUnderWay = 16;
 
   const Ctx& ctx_;
   const Execution& e_;

@@ -247,7 +247,11 @@ void DeferredBackend::copy_to_host(ConstView device, void* host, Stream& stream)
   const int s = begin("copy_to_host", stream);
   touch(s, device);
   touch(s, MutView{host, DType::kUInt8, 1, bytes, bytes});
-  std::memset(host, 0xFF, static_cast<size_t>(bytes));  // NaN, for those who do not wait
+  const auto* const begin_at = static_cast<const char*>(host);
+  const bool still_read = std::any_of(sources_.begin(), sources_.end(), [&](const auto& source) {
+    return source.first < begin_at + bytes && begin_at < source.first + source.second;
+  });
+  if (!still_read) std::memset(host, 0xFF, static_cast<size_t>(bytes));  // NaN, for those who do not wait
   push(s, [this, device, host] { inner_->copy_to_host(device, host, *inner_stream_); });
 }
 
@@ -256,7 +260,9 @@ void DeferredBackend::copy_from_host(const void* host, MutView device, Stream& s
   const int s = begin("copy_from_host", stream);
   touch(s, ConstView{host, DType::kUInt8, 1, bytes, bytes});
   touch(s, device);
-  push(s, [this, host, device, bytes, sum = checksum(host, bytes), name = call_] {
+  const auto source = sources_.insert(sources_.end(), {static_cast<const char*>(host), bytes});
+  push(s, [this, host, device, bytes, source, sum = checksum(host, bytes), name = call_] {
+    sources_.erase(source);
     ASHLAR_CHECK(checksum(host, bytes) == sum, name, ": the host changed what is copied before the copy ran");
     inner_->copy_from_host(host, device, *inner_stream_);
   });

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <random>
@@ -107,6 +108,7 @@ class DeferredBackend final : public Backend {
   int64_t calls_ = 0;
   std::unordered_map<uintptr_t, std::vector<Access>> pages_;
   std::vector<std::string> host_waits_;
+  std::list<std::pair<const char*, int64_t>> sources_;  ///< host memory of copies that have not run
 };
 
 }  // namespace ashlar::testing

@@ -1,0 +1,165 @@
+// Training behind streams that are really asynchronous has the bits of training on the CPU: every wait that a device
+// needs is there. The backend finds a missing one whatever the order in which calls happen to run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "core/base/strings.h"
+#include "kernels/make_backend.h"
+#include "launch/training/engine.h"
+#include "parallel/comm/staged_comm.h"
+#include "tests/layouts/axes.h"
+#include "tests/layouts/meshes.h"
+#include "tests/support/deferred/deferred_backend.h"
+#include "tests/support/ranks/ranks.h"
+
+namespace ashlar::testing {
+namespace {
+
+constexpr int64_t kB = 2, kT = 8, kSteps = 4;
+
+struct Layout {
+  mesh::MeshShape mesh;
+  const Axes* axes = nullptr;
+  bool sequence_parallel = false;
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;
+  DType dtype = DType::kBFloat16;
+};
+
+data::Batch random_batch(int64_t vocab, int64_t step, int64_t sample) {
+  std::mt19937_64 random(static_cast<uint64_t>(step * 1000 + sample));
+  data::Batch batch;
+  data::resize_batch(batch, kB, kT, {});
+  for (int64_t n = 0; n < kB * kT; ++n) {
+    batch.ids[n] = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
+    batch.targets[n] = n % 7 == 3 ? -1 : static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
+    batch.positions[n] = static_cast<int32_t>(n % kT);
+    batch.valid_targets += batch.targets[n] >= 0 ? 1 : 0;
+  }
+  batch.first_sample = sample;
+  std::vector<int32_t> counts;
+  data::fill_order(batch, static_cast<int32_t>(vocab), counts);
+  return batch;
+}
+
+/// What a training comes to on this rank, as bits.
+using Bits = std::vector<uint64_t>;
+
+void append(Bits& bits, double value) { bits.push_back(std::bit_cast<uint64_t>(value)); }
+
+void append(Bits& bits, const Ctx& ctx, const Tensor& t) {
+  std::vector<unsigned char> bytes(static_cast<size_t>(t.size() * size_of(t.dtype())));
+  ctx.backend.read(t.view(), bytes.data(), ctx.stream);
+  bits.insert(bits.end(), bytes.begin(), bytes.end());
+}
+
+/// Some steps with reports read one step late, then an evaluation; `device` counts what it sees of the later steps.
+Bits train(Backend& backend, comm::Communicator& ranks, const Layout& layout, DeferredBackend* device) {
+  const std::unique_ptr<Stream> stream = backend.make_stream();
+  const std::unique_ptr<comm::Communicator> over_device = comm::make_device_comm(ranks, backend);
+  comm::Communicator& all = over_device ? *over_device : ranks;
+  const model::ModelConfig config = config_of(*layout.axes);
+  mesh::Mesh mesh(all, layout.mesh, model::kv_sharing_ranks(config, layout.mesh.tensor));
+  training::Engine engine(backend, *stream, mesh,
+                          {.model = config,
+                           .dtype = layout.dtype,
+                           .optimizer = optim::AdamWOptions{},
+                           .clip = 0.5,
+                           .recompute = layout.axes->recompute,
+                           .seed = 3,
+                           .sequence_length = kT,
+                           .sequence_parallel = layout.sequence_parallel,
+                           .schedule = layout.schedule,
+                           .bucket_elems = 700});
+  engine.initialize();
+
+  Bits bits;
+  const int64_t micro_batches = layout.mesh.pipeline == 1 ? 2 : 4;
+  std::vector<training::DeviceBatch> slots[2];
+  const auto upload = [&](int64_t step) {
+    std::vector<training::DeviceBatch>& batches = slots[step % 2];
+    batches.resize(static_cast<size_t>(micro_batches));
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      const int64_t sample = (mesh.at().data * micro_batches + i) * kB;
+      batches[static_cast<size_t>(i)].upload(engine.ctx(), random_batch(config.vocab_size, step, sample));
+    }
+    std::vector<pipeline::MicroBatch> views;
+    for (const auto& batch : batches) views.push_back(batch.micro_batch());
+    return views;
+  };
+  const auto take = [&] {
+    const training::StepReport report = engine.take_report();
+    append(bits, report.losses.loss);
+    append(bits, report.losses.max_logit);
+    append(bits, report.clip.norm);
+    append(bits, report.clip.clip_scale);
+    EXPECT_EQ(report.clip.skip, 0);
+  };
+  std::vector<uint64_t> addresses;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const std::vector<pipeline::MicroBatch> batches = upload(step);
+    if (device != nullptr) device->forget_host_waits();
+    const training::StepCounts counts{.tokens = layout.mesh.data * micro_batches * kB * kT,
+                                      .valid_targets = layout.mesh.data * micro_batches * 14};
+    engine.backward(batches, step, counts);
+    engine.reduce_norm();
+    engine.update(step, 1e-2);
+    if (device != nullptr) {
+      EXPECT_TRUE(device->host_waits().empty()) << "the host waits for " << device->host_waits().front();
+      addresses.push_back(device->take_address_hash());
+    }
+    if (step > 0) take();  // of the step before
+  }
+  take();
+  if (device != nullptr) {
+    EXPECT_EQ(addresses[2], addresses[3]) << "a step allocates at other addresses than the one before";
+  }
+
+  LossStats loss;
+  engine.evaluate(upload(kSteps), loss);
+  append(bits, loss.loss);
+  engine.wait_param_sync();
+  append(bits, engine.ctx(), engine.store().values());
+  for (const nn::FlatTensor& state : {engine.optimizer()->master(), engine.optimizer()->m(), engine.optimizer()->v()})
+    append(bits, engine.ctx(), state.data);
+  return bits;
+}
+
+void expect_bits_of_the_cpu(const Layout& layout, uint64_t seed) {
+  SCOPED_TRACE(str_cat(layout.axes->name, " on ", name_of(layout.mesh), layout.sequence_parallel ? ", sequence" : "",
+                       ", seed ", seed));
+  comm::Communicator& ranks = bootstrap().world();
+  const std::unique_ptr<Backend> cpu = kernels::make_backend({.threads = 1});
+  const Bits expected = train(*cpu, ranks, layout, nullptr);
+  DeferredBackend device(kernels::make_backend({.threads = 1}), seed);
+  const Bits got = train(device, ranks, layout, &device);
+  EXPECT_EQ(got.size(), expected.size());
+  const auto [at, other] = std::mismatch(got.begin(), got.end(), expected.begin(), expected.end());
+  EXPECT_EQ(at, got.end()) << "first at number " << at - got.begin() << " of " << got.size();
+}
+
+TEST(Deferred, EveryMeshHasTheBitsOfTheCpu) {
+  uint64_t seed = 1;
+  for (const mesh::MeshShape& shape : meshes(bootstrap().world().size())) {
+    if (shape.ranks() != bootstrap().world().size() || shape.pipeline > 2) continue;
+    for (const bool sequence_parallel : {false, true}) {
+      if (sequence_parallel && shape.tensor == 1) continue;
+      // Another model on each mesh; the whole product of them is long.
+      const Axes& axes = kAxes[seed % std::size(kAxes)];
+      expect_bits_of_the_cpu(
+          {.mesh = shape,
+           .axes = &axes,
+           .sequence_parallel = sequence_parallel,
+           .schedule = seed % 3 == 0 ? pipeline::ScheduleKind::kZbH1 : pipeline::ScheduleKind::k1F1B},
+          seed);
+      ++seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::testing
