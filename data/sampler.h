@@ -59,7 +59,7 @@ class WindowOrder {
   uint64_t seed_;
 };
 
-/// Which dataset a global sample comes from, and the how-manieth sample of that dataset it is.
+/// Which dataset a global sample comes from, and its index among the samples of that dataset.
 struct MixtureAddress {
   int64_t dataset = 0;
   int64_t sample = 0;

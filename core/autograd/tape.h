@@ -30,7 +30,7 @@ struct GradTarget {
 };
 
 /// An eager tape of coarse nodes, one per micro-batch. The order of recording is topological, so backward is a
-/// reverse loop that frees what it has used. Not served, by design: second derivatives, in-place operations, views
+/// reverse loop that frees what it has used. Not supported, by design: second derivatives, in-place operations, views
 /// that alias gradients (column splits excepted, which own disjoint slices of one gradient). Misuse throws Bug.
 class Tape {
  public:

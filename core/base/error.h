@@ -11,7 +11,7 @@ namespace ashlar {
 /// Process exit codes. They are part of the user interface: documented in README.md, never renumbered.
 enum class ExitCode : int {
   kDone = 0,
-  kInput = 2,        ///< bad configuration, arguments or input; the user can mend it
+  kInput = 2,        ///< bad configuration, arguments or input; the user can correct it
   kDamagedData = 3,  ///< a dataset or checkpoint does not hold what was written
   kNonFinite = 4,    ///< loss or gradient is NaN or infinite
   kPeerLost = 5,     ///< another rank failed or vanished
@@ -22,7 +22,7 @@ enum class ExitCode : int {
   kSigint = 77,
 };
 
-/// What the user can mend. Text: `[where] expected, got, how to fix`, with the values in it, on one line.
+/// What the user can correct. Text: `[where] expected, got, how to fix`, with the values in it, on one line.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, std::string_view where, std::string_view text)

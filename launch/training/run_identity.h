@@ -36,13 +36,13 @@ std::vector<config::DerivedValue> take_start(config::RawConfig& raw);
 /// What the sources of a run hold, in their order, as its checkpoints keep it.
 std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedDataset> datasets);
 
-/// A run as it is started: what is compared with the checkpoint it goes on from.
+/// A run as it is started: what is compared with the checkpoint it continues from.
 struct StartedRun {
   const config::RunConfig& config;
   std::span<const checkpoint::DataRecord> data;
 };
 
-/// What is to be said when a run goes on from a checkpoint.
+/// What is to be said when a run continues from a checkpoint.
 struct Continuation {
   std::vector<std::string> notes, warnings;
   void say(Log& log) const;

@@ -95,7 +95,7 @@ class Trainer {
   std::optional<Validation> validation_;
   std::optional<StepBatches> batches_;
   StepMessage heard_;              ///< of all ranks, the last one
-  std::vector<double> recent_ms_;  ///< step times of late, for the time that remains
+  std::vector<double> recent_ms_;  ///< recent step times, for the time that remains
   double peak_flops_ = 0;          ///< of all ranks
   int64_t step_ = 0;               ///< completed
   int64_t tokens_ = 0;

@@ -139,7 +139,7 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   });
 }
 
-/// What a user named, as rank 0 sees it, on all ranks; who goes on with `found` needs rank 0's alone.
+/// What a user named, as rank 0 sees it, on all ranks; who continues with `found` needs rank 0's alone.
 struct NamedFound {
   std::optional<std::filesystem::path> checkpoint;  ///< the path itself
   std::vector<Found> found;                         ///< rank 0's

@@ -30,7 +30,7 @@ class Work {
   /// The host waits: when it returns the operation is complete on this rank, its output is there, its buffers are the
   /// caller's again. Throws what went wrong.
   void wait();
-  /// Later work of `stream` waits: it finds the output there and the buffers its own again. The host goes on at once
+  /// Later work of `stream` waits: it finds the output there and the buffers its own again. The host continues at once
   /// where the transport queues on the device; a transport that runs on the host keeps it until the operation is done.
   void wait(Stream& stream);
   /// The same for what a send_recv receives: its own message may still be on the way.

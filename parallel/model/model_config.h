@@ -104,7 +104,7 @@ struct InitConfig {
   bool operator==(const InitConfig&) const = default;
 };
 
-/// Everything a model is built from, with every default resolved. Holds served values only: the schema refuses the
+/// Everything a model is built from, with every default resolved. Holds supported values only: the schema refuses the
 /// rest. Shapes by name: C = d_model, H = n_heads, G = n_kv_heads, D = head_dim, F = d_ff, V = vocab_padded, L =
 /// n_layers. n_heads * head_dim need not equal d_model; query head h reads KV head h / (n_heads / n_kv_heads).
 struct ModelConfig {

@@ -19,9 +19,9 @@ struct MicroBatch {
   int64_t valid_targets = 0;  ///< that count
 };
 
-/// What others want to know of the work while it goes on; each may be empty.
+/// What others want to know of the work while it runs; each may be empty.
 struct RunnerHooks {
-  std::function<void()> after_node;  ///< called between two pieces of backward work: communication goes on meanwhile
+  std::function<void()> after_node;  ///< called between two pieces of backward work: communication progresses meanwhile
   model::BlockObserver after_block;  ///< sees the residual stream of forward
 };
 

@@ -32,7 +32,7 @@ namespace ashlar::pipeline {
 /// w = P - 1 - p for V = 1 (interleaved is then 1f1b) and 2(P - 1 - p) + (V - 1) g for V > 1: the forwards that
 /// interleaved runs ahead. It takes the micro-batches in groups, each through all chunks of a stage in turn. Megatron's
 /// groups have P micro-batches, so M % P must be 0; here M >= P is cut into M / P (rounded down) groups as equal as can
-/// be and M < P is one group, so any M is served without an extra bubble. g is the size of the largest group: P when
+/// be and M < P is one group, so any M works without an extra bubble. g is the size of the largest group: P when
 /// P divides M.
 ///
 /// Sources: gpipe: Huang et al. 2019, arXiv:1811.06965. 1f1b, interleaved and its w: Narayanan et al. 2021,

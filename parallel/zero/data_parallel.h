@@ -9,7 +9,7 @@
 
 namespace ashlar::zero {
 
-/// What replicas exchange in a step: gradients bucket by bucket while backward goes on, weights after the update.
+/// What replicas exchange in a step: gradients bucket by bucket while backward continues, weights after the update.
 ///
 ///   begin_step     gradients of the step before are done with
 ///   poll           between two parts of backward work, as often as convenient

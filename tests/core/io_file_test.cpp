@@ -445,7 +445,7 @@ TEST(Checksum, EveryLengthAndPlaceAsZlib) {
   }
 }
 
-// Memory and file aligned alike are written without a copy: parts of all sizes, and a stretch that is not so.
+// Memory and file aligned alike are written without a copy: parts of all sizes, and a range that is not so.
 TEST(DirectFile, WritesFromWhereverTheBytesAre) {
   const ScratchDir dir;
   constexpr size_t kBlock = 4096, kSize = (size_t{12} << 20) + 777;

@@ -1,6 +1,6 @@
 // What grows with the ranks: of all that is counted, each rank has at most log p times as much where there are p ranks,
 // gradients and weights left out, of which a rank sends no more than the exchange of least bytes asks for. Four and
-// eight ranks; the long form goes to 64, mesh 4 x 4 x 4 among them, loses a rank and goes on with 16.
+// eight ranks; the long form goes to 64, mesh 4 x 4 x 4 among them, loses a rank and continues on 16.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

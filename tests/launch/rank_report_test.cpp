@@ -93,7 +93,7 @@ TEST(RankReport, WhatIsCutOrDamagedIsNotBelieved) {
   }
 }
 
-// Sound in form: the sum is right.
+// Valid in form: the sum is right.
 TEST(RankReport, ValuesThatNoRankHasAreNotBelieved) {
   const std::vector<void (*)(RankReport&)> changes = {
       [](RankReport& r) { r.version = 0; },

@@ -88,7 +88,6 @@ TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
     // Norms start as ones and biases as zeros: a decay of zero would not show.
     run.engine.ctx().backend.fill({.dst = run.engine.store().values().mut_view(), .value = 3}, *run.stream);
     run.set_gradients(0);
-    StepResult result;
     run.engine.update(0, 0.5);
     run.engine.wait_param_sync();
     std::map<nn::Role, int> seen;
@@ -116,16 +115,20 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
     const nn::Role role = ref.tensor->role;
     decay[ref.tensor->name] = role == nn::Role::kNorm || role == nn::Role::kBias ? 0 : 0.25;
   }
-  double m = 0, v = 0;
-  const double gradients[] = {0.5, -4.0}, norms[] = {2.0, 12.0}, lrs[] = {0.5, 0.0625};
+  double m = 0, v = 0, elements = 0;
+  for (const auto& [name, values] : expected) elements += static_cast<double>(values.size());
+  const double norms[] = {2.0, 12.0}, lrs[] = {0.5, 0.0625};
+  const double gradients[] = {norms[0] / std::sqrt(elements), -norms[1] / std::sqrt(elements)};
   for (int64_t step = 0; step < 2; ++step) {
     run.set_gradients(gradients[step]);
-    StepResult result;
-    result.grad_norm = norms[step];
+    run.engine.reduce_norm();
     run.engine.update(step, lrs[step]);
+    const ClipState decided = run.engine.take_report().clip;
     run.engine.wait_param_sync();
     const double clip = step == 0 ? 1.0 : 3.0 / 12.0;  // the first norm is below optimizer.clip
-    EXPECT_EQ(result.clip_scale, clip);
+    EXPECT_NEAR(decided.norm, norms[step], 1e-13 * norms[step]);
+    EXPECT_NEAR(decided.clip_scale, clip, 1e-13);
+    EXPECT_EQ(decided.skip, 0);
     const double g = gradients[step] * clip;
     m = 0.7 * m + (1 - 0.7) * g;
     v = 0.8 * v + (1 - 0.8) * g * g;

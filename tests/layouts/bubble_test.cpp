@@ -195,7 +195,7 @@ class Replay {
     }
     return moved;
   }
-  // All wait for each other's time to come to theirs: nobody computes before the first of them goes on.
+  // All wait for each other's time to come to theirs: nobody computes before the first of them continues.
   bool advance_earliest() {
     size_t first = stages_.size();
     double at = 0;

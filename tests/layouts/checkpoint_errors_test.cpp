@@ -90,7 +90,7 @@ class CheckpointOfAll : public ::testing::Test {
     return names;
   }
   fs::path checkpoints() const { return checkpoint::checkpoints_dir(run_); }
-  /// By rank 0, before anybody goes on.
+  /// By rank 0, before anybody continues.
   void by_one(const std::function<void()>& action) {
     if (world_.rank() == 0) action();
     comm::barrier(world_);

@@ -1,4 +1,4 @@
-// A run that was saved on any mesh goes on on any other: weights and moments equal to the bit, whoever holds them.
+// A run that was saved on any mesh continues on any other: weights and moments equal to the bit, whoever holds them.
 #include <gtest/gtest.h>
 
 #include <filesystem>

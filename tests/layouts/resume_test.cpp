@@ -1,4 +1,4 @@
-// A run that moves to another mesh goes on as the one that stays: the next loss, and the twenty after it.
+// A run that moves to another mesh continues as the one that stays: the next loss, and the twenty after it.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -40,7 +40,7 @@ TEST(ClangFormat, LeavesTheTreeAsItIs) {
   }
   std::string names;
   for (const std::string& name : to_mend) names += " " + name;
-  EXPECT_EQ(failed, 0) << "mend: clang-format -i" << (names.empty() ? "\n" + report.substr(0, 1000) : names);
+  EXPECT_EQ(failed, 0) << "fix: clang-format -i" << (names.empty() ? "\n" + report.substr(0, 1000) : names);
 }
 
 }  // namespace

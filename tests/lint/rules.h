@@ -7,7 +7,7 @@
 
 namespace ashlar::lint {
 
-/// Where a rule is broken and how to mend it. `line` counts from 1; 0 when the finding is about the whole file.
+/// Where a rule is broken and how to fix it. `line` counts from 1; 0 when the finding is about the whole file.
 struct Finding {
   std::string path;
   int line = 0;

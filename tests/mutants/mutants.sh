@@ -22,7 +22,7 @@ Ends with `N of M mutants caught (...)`; exit code 1 when fewer than 98% are, or
 
   --list       only checks that each mutant still fits the sources, and lists them
   --only NAME  only this mutant (may be given several times)
-  --from NAME  this mutant and those behind it: goes on with a run that was stopped
+  --from NAME  this mutant and those behind it: continues a run that was stopped
   --help       this text
 END
 }

@@ -34,7 +34,7 @@ class DeferredBackend::DeferredEvent final : public Event {
   }
   bool reached() override {
     if (stream < 0) return true;
-    // Whoever asks often enough gets there: work goes on meanwhile.
+    // Whoever asks often enough gets there: calls run meanwhile.
     backend_.run_until(stream, count);
     join(backend_.host_, clock);
     return true;
