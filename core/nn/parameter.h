@@ -35,7 +35,7 @@ struct Extent {
 
 /// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
 /// [global_col, global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage.
-/// Init, decay, clipping, statistics, checkpoints, import and export see tensors only.
+/// Init, decay, clipping, statistics, checkpoints, import and export see sharded tensors only.
 struct ShardedTensor {
   std::string name;  ///< global: "blocks.3.attn.q.weight"
   Role role = Role::kMatrix;
@@ -44,7 +44,7 @@ struct ShardedTensor {
   int64_t rows = 0, cols = 0;  ///< local extent; a vector has one row
   int64_t storage_row = 0;     ///< matrices: row of the storage; vectors: first element of the storage
   InitRule init;
-  uint32_t grad_partial_axes = 0;  ///< groups of ranks over which the gradient must still be summed; opaque to core
+  uint32_t grad_partial_axes = 0;  ///< groups of ranks over which the gradient must still be summed (PartialAxis)
   bool main_replica = true;  ///< false on the ranks that hold a further copy: norms, totals and files leave it out
 
   bool vector() const { return global_shape.rank() == 1; }
@@ -80,7 +80,7 @@ class ParameterStore {
   void arrange();
   /// Arranges, and makes the flat buffers, values and gradients zero; no gradients when `training` is false.
   void allocate(const Ctx& ctx, bool training);
-  /// Fills `flat buffer` (of any floating dtype, laid out like the values) with each tensor's initial values.
+  /// Fills `buffer` (of any floating dtype, laid out like the values) with each tensor's initial values.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;
 
   /// Forgets the gradients of the last step.
@@ -93,7 +93,7 @@ class ParameterStore {
   };
   /// As they were added until `arrange`; then ascending in the flat buffers.
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
-  /// Every tensor, ordered by global name.
+  /// Every sharded tensor, ordered by global name.
   const std::vector<ShardedTensorRef>& sharded_tensors() const { return sharded_tensors_; }
   const ShardedTensorRef* find(std::string_view name) const;
 

@@ -49,11 +49,16 @@ struct MutView {
   }
 };
 
+template <typename T>
+concept AnyView = std::is_same_v<T, ConstView> || std::is_same_v<T, MutView>;
+
 /// Elements [begin, begin + count) of a contiguous view as a vector.
-inline ConstView flat_range(const ConstView& v, int64_t begin, int64_t count) {
+template <AnyView View>
+View flat_range(const View& v, int64_t begin, int64_t count) {
   ASHLAR_CHECK(v.contiguous() && begin >= 0 && count >= 0 && begin + count <= v.size(), "elements ", begin, " + ",
                count, " of ", v.size());
-  return {static_cast<const char*>(v.data) + begin * size_of(v.dtype), v.dtype, 1, count, count};
+  using Byte = std::conditional_t<std::is_same_v<View, MutView>, char, const char>;
+  return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, 1, count, count};
 }
 
 /// The one T that lives in device memory: a view of kUInt8 [sizeof(T)]. Only a kernel may look inside.

@@ -1,7 +1,6 @@
 #include "parallel/comm/communicator.h"
 
 #include <exception>
-#include <type_traits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -55,21 +54,7 @@ std::span<const Range> parts_or_equal(std::span<const Range> parts, int64_t size
   return parts;
 }
 
-template <typename View>
-View slice(View view, int64_t first, int64_t size) {
-  ASHLAR_CHECK(first >= 0 && size >= 0 && first + size <= view.size(), "elements ", first, "+", size, " of ",
-               view.size());
-  using Byte = std::conditional_t<std::is_same_v<View, MutView>, char, const char>;
-  if (view.data != nullptr) view.data = static_cast<Byte*>(view.data) + first * size_of(view.dtype);
-  view.rows = 1;
-  view.cols = view.stride = size;
-  return view;
-}
-
 }  // namespace
-
-ConstView slice_of(const ConstView& view, int64_t first, int64_t size) { return slice(view, first, size); }
-MutView slice_of(const MutView& view, int64_t first, int64_t size) { return slice(view, first, size); }
 
 Work::Work(std::shared_ptr<ProgressEngine> engine, std::shared_ptr<Operation> operation)
     : engine_(std::move(engine)), operation_(std::move(operation)) {}

@@ -63,8 +63,10 @@ struct Cases : Case... {
   using Case::operator()...;
 };
 
-/// Element `first` and on of a flat view, `size` of them.
-ConstView slice_of(const ConstView& view, int64_t first, int64_t size);
-MutView slice_of(const MutView& view, int64_t first, int64_t size);
+/// The elements of a flat view that a range names.
+template <AnyView View>
+View part_of(const View& view, const Range& range) {
+  return flat_range(view, range.begin, range.size());
+}
 
 }  // namespace ashlar::comm

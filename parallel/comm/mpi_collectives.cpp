@@ -242,10 +242,6 @@ std::vector<Range> own_parts(const MpiGroup& group, int64_t size, DType dtype) {
   return even_ranges(size, group.size, 64 / size_of(dtype));
 }
 
-char* part_of(const MutView& view, const Range& part) {
-  return static_cast<char*>(view.data) + part.begin * size_of(view.dtype);
-}
-
 }  // namespace
 
 std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
@@ -260,7 +256,7 @@ std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce
             .reduce = args.op,
             .in = static_cast<const char*>(args.in.data),
             .spread_to = static_cast<char*>(args.out.data)};
-  plan.own = part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]);
+  plan.own = static_cast<char*>(part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]).data);
   return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }
 
@@ -275,7 +271,7 @@ std::shared_ptr<Operation> mpi_reduce_scatter(const GroupPtr& group, const Reduc
 
 std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather& args) {
   if (is_small(*group, args.parts, size_of(args.in.dtype))) return mpi_small_all_gather(group, args);
-  char* const place = part_of(args.out, args.parts[static_cast<size_t>(group->rank)]);
+  char* const place = static_cast<char*>(part_of(args.out, args.parts[static_cast<size_t>(group->rank)]).data);
   if (place != args.in.data && args.in.size() > 0) {
     std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
   }
@@ -292,7 +288,7 @@ std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast&
             .root = args.root,
             .in = static_cast<const char*>(args.data.data),
             .spread_to = static_cast<char*>(args.data.data)};
-  plan.own = part_of(args.data, plan.parts[static_cast<size_t>(group->rank)]);
+  plan.own = static_cast<char*>(part_of(args.data, plan.parts[static_cast<size_t>(group->rank)]).data);
   return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }
 

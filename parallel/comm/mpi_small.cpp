@@ -253,10 +253,6 @@ class TreeBarrier final : public Operation {
   MpiMessages messages_;
 };
 
-char* part_of(const MutView& view, const Range& part) {
-  return static_cast<char*>(view.data) + part.begin * size_of(view.dtype);
-}
-
 }  // namespace
 
 bool is_small(const MpiGroup& group, int64_t bytes) {
@@ -274,7 +270,7 @@ std::shared_ptr<Operation> mpi_small_all_reduce(const GroupPtr& group, const All
                  .reduce = args.op,
                  .in = static_cast<const char*>(args.in.data),
                  .out = static_cast<char*>(args.out.data)};
-  plan.own = part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]);
+  plan.own = static_cast<char*>(part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]).data);
   return std::make_shared<SmallCollective>(group, std::move(plan));
 }
 
@@ -287,7 +283,7 @@ std::shared_ptr<Operation> mpi_small_reduce_scatter(const GroupPtr& group, const
 }
 
 std::shared_ptr<Operation> mpi_small_all_gather(const GroupPtr& group, const AllGather& args) {
-  char* const place = part_of(args.out, args.parts[static_cast<size_t>(group->rank)]);
+  char* const place = static_cast<char*>(part_of(args.out, args.parts[static_cast<size_t>(group->rank)]).data);
   if (place != args.in.data && args.in.size() > 0) {
     std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
   }

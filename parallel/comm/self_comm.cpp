@@ -83,11 +83,11 @@ Communicator::OperationPtr SelfComm::make(const DeviceOperation& args, Stream& s
                             return nullptr;
                           },
                           [&](const ReduceScatter& a) -> OperationPtr {
-                            copy(slice_of(a.in, a.parts[0].begin, a.parts[0].size()), a.out);
+                            copy(part_of(a.in, a.parts[0]), a.out);
                             return nullptr;
                           },
                           [&](const AllGather& a) -> OperationPtr {
-                            copy(a.in, slice_of(a.out, a.parts[0].begin, a.parts[0].size()));
+                            copy(a.in, part_of(a.out, a.parts[0]));
                             return nullptr;
                           },
                           [&](const Broadcast&) -> OperationPtr { return nullptr; },

@@ -138,7 +138,7 @@ class StagedComm::StagedOperation final : public Operation {
     bring(a.in, place);
     const Range mine = own(a.parts);
     const MutView all = at(MutView{place, a.in.dtype, 1, a.in.size(), a.in.size()}, place);
-    const MutView part = slice_of(all, mine.begin, mine.size());
+    const MutView part = part_of(all, mine);
     staged_ = ReduceScatter{.in = at(a.in, place), .out = part, .parts = parts_};
     give_back(static_cast<const char*>(part.data), a.out);
   }
@@ -146,12 +146,12 @@ class StagedComm::StagedOperation final : public Operation {
     char* const place = block_for(a.out);
     const Range mine = own(a.parts);
     const MutView all = at(a.out, place);
-    const MutView part = slice_of(all, mine.begin, mine.size());
+    const MutView part = part_of(all, mine);
     bring(a.in, static_cast<char*>(part.data));
     staged_ = AllGather{.in = part, .out = all, .parts = parts_};
     for (size_t rank = 0; rank < parts_.size(); ++rank) {  // what lies between them stays as it is
       const Range& range = parts_[rank];
-      const MutView to = slice_of(a.out, range.begin, range.size());
+      const MutView to = part_of(a.out, range);
       if (rank == static_cast<size_t>(shared_->inner->rank()) && to.data == a.in.data) continue;
       give_back(place + range.begin * size_of(a.out.dtype), to);
     }
@@ -217,13 +217,13 @@ Communicator& StagedComm::host() { return *shared_->inner; }
 Communicator::OperationPtr StagedComm::make_alone(const DeviceOperation& args, Stream& stream) {
   const auto copy = [&](const ConstView& from, const MutView& to) -> OperationPtr {
     if (from.data == to.data || from.size() == 0) return nullptr;
-    shared_->backend.copy({.src = slice_of(from, 0, from.size()), .dst = slice_of(to, 0, to.size())}, stream);
+    shared_->backend.copy({.src = flat_range(from, 0, from.size()), .dst = flat_range(to, 0, to.size())}, stream);
     return std::make_shared<OnDevice>(shared_->backend, stream);
   };
   return std::visit(
       Cases{[&](const AllReduce& a) { return copy(a.in, a.out); },
-            [&](const ReduceScatter& a) { return copy(slice_of(a.in, a.parts[0].begin, a.parts[0].size()), a.out); },
-            [&](const AllGather& a) { return copy(a.in, slice_of(a.out, a.parts[0].begin, a.parts[0].size())); },
+            [&](const ReduceScatter& a) { return copy(part_of(a.in, a.parts[0]), a.out); },
+            [&](const AllGather& a) { return copy(a.in, part_of(a.out, a.parts[0])); },
             [&](const Broadcast&) -> OperationPtr { return nullptr; },
             [&](const Barrier&) -> OperationPtr { return nullptr; },
             [&](const auto&) -> OperationPtr { return std::make_shared<StagedOperation>(shared_, args, stream); }},

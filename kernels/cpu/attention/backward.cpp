@@ -281,17 +281,10 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
 }
 
 ItemKernels<AttentionBackward> backward_items() {
-  return {.run =
-              [](const AttentionBackward& args, const Item& item, std::byte* scratch) {
-                with_types(args.q.dtype,
-                           [&](auto s, auto t) { backward_typed<decltype(s), decltype(t)>(args, item, scratch); });
-              },
-          .scratch_bytes =
-              [](int64_t D, DType storage, int64_t keys) {
-                ScratchCarver carver(nullptr);
-                with_types(storage, [&](auto, auto t) { BackwardScratch<decltype(t)>(carver, D, keys); });
-                return carver.used_bytes();
-              }};
+  return item_kernels<AttentionBackward, BackwardScratch>(
+      [](auto s, auto t, const AttentionBackward& args, const Item& item, std::byte* scratch) {
+        backward_typed<decltype(s), decltype(t)>(args, item, scratch);
+      });
 }
 
 }  // namespace HWY_NAMESPACE

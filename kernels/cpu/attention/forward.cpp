@@ -229,17 +229,10 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
 }
 
 ItemKernels<AttentionForward> forward_items() {
-  return {.run =
-              [](const AttentionForward& args, const Item& item, std::byte* scratch) {
-                with_types(args.q.dtype,
-                           [&](auto s, auto t) { forward_typed<decltype(s), decltype(t)>(args, item, scratch); });
-              },
-          .scratch_bytes =
-              [](int64_t D, DType storage, int64_t queries) {
-                ScratchCarver carver(nullptr);
-                with_types(storage, [&](auto, auto t) { ForwardScratch<decltype(t)>(carver, D, queries); });
-                return carver.used_bytes();
-              }};
+  return item_kernels<AttentionForward, ForwardScratch>(
+      [](auto s, auto t, const AttentionForward& args, const Item& item, std::byte* scratch) {
+        forward_typed<decltype(s), decltype(t)>(args, item, scratch);
+      });
 }
 
 }  // namespace HWY_NAMESPACE

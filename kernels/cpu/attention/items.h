@@ -82,4 +82,20 @@ class ScratchCarver {
   int64_t used_bytes_ = 0;
 };
 
+/// A direction from its function for one item, `run(S(), T(), args, item, scratch)` without state, and what it carves
+/// its scratch into.
+template <typename Args, template <typename T> typename Scratch, typename Run>
+ItemKernels<Args> item_kernels(Run) {
+  return {.run =
+              [](const Args& args, const Item& item, std::byte* scratch) {
+                with_types(args.q.dtype, [&](auto s, auto t) { Run()(s, t, args, item, scratch); });
+              },
+          .scratch_bytes =
+              [](int64_t D, DType storage, int64_t length) {
+                ScratchCarver carver(nullptr);
+                with_types(storage, [&](auto, auto t) { Scratch<decltype(t)>(carver, D, length); });
+                return carver.used_bytes();
+              }};
+}
+
 }  // namespace ashlar::cpu::attention

@@ -121,31 +121,16 @@ int DeferredBackend::begin(const char* name, Stream& stream) {
   return s;
 }
 
-void DeferredBackend::touch(int stream, const ConstView& view) {
+void DeferredBackend::touch(int stream, const ConstView& view, bool writes) {
+  if (view.size() == 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(view.data);
   const int64_t element = size_of(view.dtype), row = view.cols * element;
   const int64_t stride = view.rows > 1 ? view.stride * element : row;
-  if (view.size() == 0) return;
   touch(stream, Access{.begin = begin,
                        .end = begin + static_cast<uintptr_t>((view.rows - 1) * stride + row),
                        .row_bytes = row,
                        .stride_bytes = stride,
-                       .writes = false,
-                       .stream = stream,
-                       .time = 0,
-                       .call = {}});
-}
-
-void DeferredBackend::touch(int stream, const MutView& view) {
-  const auto begin = reinterpret_cast<uintptr_t>(view.data);
-  const int64_t element = size_of(view.dtype), row = view.cols * element;
-  const int64_t stride = view.rows > 1 ? view.stride * element : row;
-  if (view.size() == 0) return;
-  touch(stream, Access{.begin = begin,
-                       .end = begin + static_cast<uintptr_t>((view.rows - 1) * stride + row),
-                       .row_bytes = row,
-                       .stride_bytes = stride,
-                       .writes = true,
+                       .writes = writes,
                        .stream = stream,
                        .time = 0,
                        .call = {}});
@@ -245,8 +230,8 @@ void DeferredBackend::wait_of_host(int stream, uint64_t count, const Clock& cloc
 void DeferredBackend::copy_to_host(ConstView device, void* host, Stream& stream) {
   const int64_t bytes = device.size() * size_of(device.dtype);
   const int s = begin("copy_to_host", stream);
-  touch(s, device);
-  touch(s, MutView{host, DType::kUInt8, 1, bytes, bytes});
+  touch(s, device, false);
+  touch(s, MutView{host, DType::kUInt8, 1, bytes, bytes}, true);
   const auto* const begin_at = static_cast<const char*>(host);
   const bool still_read = std::any_of(sources_.begin(), sources_.end(), [&](const auto& source) {
     return source.first < begin_at + bytes && begin_at < source.first + source.second;
@@ -258,8 +243,8 @@ void DeferredBackend::copy_to_host(ConstView device, void* host, Stream& stream)
 void DeferredBackend::copy_from_host(const void* host, MutView device, Stream& stream) {
   const int64_t bytes = device.size() * size_of(device.dtype);
   const int s = begin("copy_from_host", stream);
-  touch(s, ConstView{host, DType::kUInt8, 1, bytes, bytes});
-  touch(s, device);
+  touch(s, ConstView{host, DType::kUInt8, 1, bytes, bytes}, false);
+  touch(s, device, true);
   const auto source = sources_.insert(sources_.end(), {static_cast<const char*>(host), bytes});
   push(s, [this, host, device, bytes, source, sum = checksum(host, bytes), name = call_] {
     sources_.erase(source);

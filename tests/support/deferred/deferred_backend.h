@@ -77,18 +77,17 @@ class DeferredBackend final : public Backend {
     std::string call;
   };
 
-#define ASHLAR_DEFER(name, Args)                                    \
-  void launch(const Args& args, Stream& stream) override {          \
-    const int s = begin(#name, stream);                             \
-    for_each_view(args, [&](const auto& view) { touch(s, view); }); \
-    push(s, [this, args] { inner_->name(args, *inner_stream_); });  \
+#define ASHLAR_DEFER(name, Args)                                                                                    \
+  void launch(const Args& args, Stream& stream) override {                                                          \
+    const int s = begin(#name, stream);                                                                             \
+    for_each_view(args, [&](const auto& view) { touch(s, view, std::is_same_v<decltype(view), const MutView&>); }); \
+    push(s, [this, args] { inner_->name(args, *inner_stream_); });                                                  \
   }
   ASHLAR_KERNELS(ASHLAR_DEFER)
 #undef ASHLAR_DEFER
 
   int begin(const char* name, Stream& stream);
-  void touch(int stream, const ConstView& view);
-  void touch(int stream, const MutView& view);
+  void touch(int stream, const ConstView& view, bool writes);
   void touch(int stream, const Access& access);
   bool known_to(int stream, const Access& access) const;
   std::string known_of(const void* at) const;
