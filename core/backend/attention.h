@@ -4,6 +4,14 @@
 
 namespace ashlar {
 
+/// Which attention it is: one struct for the model's config, its op and the kernels.
+struct AttentionVariant {
+  double scale = 1;     ///< factor on q.k
+  double softcap = 0;   ///< 0 = none
+  int64_t window = -1;  ///< -1 = full
+  bool operator==(const AttentionVariant&) const = default;
+};
+
 /// What attention forward and backward share. Query head h reads KV head floor(h*G/H). Row (b, t) of q is at
 /// q.data + b*q_batch_stride + t*q.stride + h*D; k and v alike with kv_batch_stride.
 /// scores s = scale * q.k [softcap*tanh(s/softcap)] [- alibi_h*(i-j)] [+ t5[bucket][h]], i = q_start + t_q and
@@ -12,18 +20,16 @@ namespace ashlar {
 /// Not supported yet (an input_error that names the field): softcap, alibi, t5, window.
 /// Source: Vaswani et al. 2017; blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1.
 struct AttentionShape {
+  AttentionVariant variant;
   int64_t B = 0, T_q = 0, T_kv = 0;
   int64_t H = 0, G = 0, D = 0;        ///< query heads, KV heads (G divides H), head_dim
   int64_t q_start = 0, kv_start = 0;  ///< absolute position of the first query and key
   int64_t q_batch_stride = 0;         ///< elements from sample to sample, for q (and dq)
   int64_t kv_batch_stride = 0;        ///< for k, v (and dk, dv)
   ConstView doc_start{};              ///< [B*T_q] kInt32, absolute position where the row's document begins, or absent
-  int64_t window = -1;                ///< -1 = full
-  double softcap = 0;                 ///< 0 = none
-  double scale = 1;
-  ConstView alibi_slopes{};  ///< [H] fp32
-  ConstView t5_bias{};       ///< [buckets, H] fp32
-  MutView t5_bias_grad{};    ///< [buckets, H] fp32, accumulated
+  ConstView alibi_slopes{};           ///< [H] fp32
+  ConstView t5_bias{};                ///< [buckets, H] fp32
+  MutView t5_bias_grad{};             ///< [buckets, H] fp32, accumulated
   DropoutArgs dropout;
 };
 

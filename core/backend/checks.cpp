@@ -132,7 +132,7 @@ void check(const NormForward& a) {
   of.matrix("y", a.y);
   of.parameter("gamma", a.gamma);
   of.parameter("beta", a.beta);
-  if (a.type == NormType::kLayerNorm) of.statistic("mean", a.mean);
+  if (a.variant.type == NormType::kLayerNorm) of.statistic("mean", a.mean);
   of.statistic("rstd", a.rstd);
 }
 
@@ -141,7 +141,7 @@ void check(const NormBackward& a) {
   of.matrix("dy", a.dy);
   if (a.dx_mode != GradMode::kSkip) of.matrix("dx", a.dx);
   of.parameter("gamma", a.gamma);
-  if (a.type == NormType::kLayerNorm) of.statistic("mean", a.mean);
+  if (a.variant.type == NormType::kLayerNorm) of.statistic("mean", a.mean);
   of.statistic("rstd", a.rstd);
   of.parameter_grad("dgamma", a.dgamma);
   of.parameter_grad("dbeta", a.dbeta);
@@ -243,8 +243,8 @@ class AttentionCheck {
  public:
   AttentionCheck(std::string_view where, const AttentionShape& s, DType storage)
       : where_(where), s_(s), storage_(storage) {
-    if (s.window >= 0) refuse(where, str_cat("window = ", s.window), "leave it at -1 (full attention)");
-    if (s.softcap != 0) refuse(where, str_cat("softcap = ", s.softcap), "leave it at 0 (none)");
+    if (s.variant.window >= 0) refuse(where, str_cat("window = ", s.variant.window), "leave it at -1 (full attention)");
+    if (s.variant.softcap != 0) refuse(where, str_cat("softcap = ", s.variant.softcap), "leave it at 0 (none)");
     if (s.alibi_slopes) refuse(where, "alibi_slopes", "leave it absent");
     if (s.t5_bias) refuse(where, "t5_bias", "leave it absent");
     if (s.t5_bias_grad) refuse(where, "t5_bias_grad", "leave it absent");

@@ -10,6 +10,14 @@ inline constexpr EnumName<NormType> kNormTypeNames[] = {{NormType::kLayerNorm, "
                                                         {NormType::kRmsNorm, "rmsnorm"}};
 constexpr std::span<const EnumName<NormType>> names_of(NormType) { return kNormTypeNames; }
 
+/// Which norm it is: one struct for the model's config, its op and the kernels.
+struct NormVariant {
+  NormType type = NormType::kRmsNorm;
+  double eps = 1e-5;
+  bool unit_offset = false;  ///< gains multiply as 1 + gamma
+  bool operator==(const NormVariant&) const = default;
+};
+
 /// layernorm  y = (x - mean) * rstd * g [+ b],  mean over the row, rstd = 1/sqrt(mean((x-mean)^2) + eps)
 /// rmsnorm    y = x * rstd * g [+ b],           rstd = 1/sqrt(mean(x^2) + eps)
 /// g = gamma (or 1 + gamma with unit_offset), absent gamma = 1, absent beta = 0. One rounding at the store.
@@ -22,9 +30,7 @@ struct NormForward {
   MutView y;        ///< [N, C] storage dtype, written; may not alias x
   MutView mean;     ///< [N] accumulate dtype, written; layernorm only, absent for rmsnorm
   MutView rstd;     ///< [N] accumulate dtype, written
-  NormType type = NormType::kRmsNorm;
-  double eps = 1e-5;
-  bool unit_offset = false;
+  NormVariant variant;
 };
 
 /// Gradients of NormForward. dgamma, dbeta are summed over rows deterministically for any thread count.
@@ -39,8 +45,7 @@ struct NormBackward {
   MutView dbeta;    ///< [C] accumulate dtype by param_mode, or absent
   GradMode dx_mode = GradMode::kOverwrite;
   GradMode param_mode = GradMode::kAccumulate;
-  NormType type = NormType::kRmsNorm;
-  bool unit_offset = false;
+  NormVariant variant;  ///< eps is not read: rstd has it
 };
 
 // The same mathematics in four parts, for statistics that cross ranks (a normalised width split over tensor ranks).

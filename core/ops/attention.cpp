@@ -31,7 +31,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
   dropout.head0 = o.head0;
   dropout.heads = o.global_heads > 0 ? o.global_heads : o.H;
-  AttentionShape shape{.B = o.B,
+  AttentionShape shape{.variant = o.variant,
+                       .B = o.B,
                        .T_q = o.T,
                        .T_kv = o.T,
                        .H = o.H,
@@ -40,7 +41,6 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
                        .q_batch_stride = batch_stride,
                        .kv_batch_stride = batch_stride,
                        .doc_start = o.doc_start,
-                       .scale = o.scale,
                        .dropout = dropout};
   const auto q_of = [=](const Tensor& t) { return t.column_range(0, q_width); };
   const auto k_of = [=](const Tensor& t) { return t.column_range(q_width, kv_width); };

@@ -8,7 +8,7 @@ struct AttentionOptions {
   int64_t B = 0, T = 0;
   int64_t H = 0, G = 0, D = 0;          ///< of this rank
   int64_t head0 = 0, global_heads = 0;  ///< this rank's first query head and those of all ranks; 0: H is all of them
-  double scale = 1;
+  AttentionVariant variant;
   ConstView doc_start{};  ///< [B*T] kInt32, outlives the tape; absent: one document a sample
   double dropout = 0;
   uint32_t dropout_site = 0;

@@ -11,18 +11,18 @@ MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_
 
 }  // namespace
 
-Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOptions& options) {
+Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormVariant& variant) {
   const int64_t N = x.rows(), C = x.cols();
   if (gamma != nullptr) ASHLAR_SHAPE(gamma->value, {C});
   if (beta != nullptr) ASHLAR_SHAPE(beta->value, {C});
   const Made made = place(
       ctx, "norm", x, {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}},
       {gamma, beta});
-  const bool centred = options.type == NormType::kLayerNorm;
+  const bool centred = variant.type == NormType::kLayerNorm;
 
   const Tensor mean = centred ? ctx.empty(ctx.accumulate(), {N}) : Tensor();
   const Tensor rstd = ctx.empty(ctx.accumulate(), {N});
-  const auto forward = [ctx, input = x.value, gamma, beta, mean, rstd, options, N, C] {
+  const auto forward = [ctx, input = x.value, gamma, beta, mean, rstd, variant, N, C] {
     const Tensor y = ctx.empty(ctx.dtype, {N, C});
     ctx.backend.norm_forward({.x = input.view(),
                               .gamma = value_view(ctx, gamma),
@@ -30,9 +30,7 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
                               .y = y.mut_view(),
                               .mean = mut_view_or_none(mean),
                               .rstd = rstd.mut_view(),
-                              .type = options.type,
-                              .eps = options.eps,
-                              .unit_offset = options.unit_offset},
+                              .variant = variant},
                              ctx.stream);
     return y;
   };
@@ -42,7 +40,7 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
   if (ctx.recompute == Recompute::kSelective) {
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.make = forward});
   }
-  ctx.tape->record(out, [ctx, x, gamma, beta, mean, rstd, options](Tape& tape, const Tensor& dy, WeightWork*) {
+  ctx.tape->record(out, [ctx, x, gamma, beta, mean, rstd, variant](Tape& tape, const Tensor& dy, WeightWork*) {
     const GradTarget dx = tape.target(x);
     const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
     const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
@@ -57,8 +55,7 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOp
                                .dbeta = grad_view(beta),
                                .dx_mode = dx.mode,
                                .param_mode = gamma_mode,
-                               .type = options.type,
-                               .unit_offset = options.unit_offset},
+                               .variant = variant},
                               ctx.stream);
   });
   return out;

@@ -5,14 +5,8 @@
 
 namespace ashlar::ops {
 
-struct NormOptions {
-  NormType type = NormType::kRmsNorm;
-  double eps = 1e-5;
-  bool unit_offset = false;
-};
-
 /// Row norm of x [N, C] with gamma, beta [C] or null (core/backend/norm.h has the formulas). With selective
 /// recomputation the output is not kept by its consumers but made again from x.
-Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormOptions& options);
+Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormVariant& variant);
 
 }  // namespace ashlar::ops

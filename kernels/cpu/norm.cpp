@@ -84,16 +84,16 @@ void norm_forward_rows(const NormForward& a, int64_t begin, int64_t end) {
     const T* x = row_of<T>(a.x, n);
     // 1. mean
     A mean = 0;
-    if (a.type == NormType::kLayerNorm) {
+    if (a.variant.type == NormType::kLayerNorm) {
       mean = row_sum<T, A>(x, cols) / static_cast<A>(cols);
       static_cast<A*>(a.mean.data)[n] = mean;
     }
     // 2. rstd
     const A rstd =
-        A{1} / std::sqrt(row_sum_squares<T, A>(x, mean, cols) / static_cast<A>(cols) + static_cast<A>(a.eps));
+        A{1} / std::sqrt(row_sum_squares<T, A>(x, mean, cols) / static_cast<A>(cols) + static_cast<A>(a.variant.eps));
     static_cast<A*>(a.rstd.data)[n] = rstd;
     // 3. apply
-    apply_row<T, A>(x, gamma, beta, mean, rstd, a.unit_offset, row_of<T>(a.y, n), cols);
+    apply_row<T, A>(x, gamma, beta, mean, rstd, a.variant.unit_offset, row_of<T>(a.y, n), cols);
   }
 }
 
@@ -296,7 +296,7 @@ void CpuBackend::launch(const NormBackwardRowSums& args, Stream&) {
 }
 
 void CpuBackend::launch(const NormBackward& args, Stream&) {
-  const bool layernorm = args.type == NormType::kLayerNorm;
+  const bool layernorm = args.variant.type == NormType::kLayerNorm;
   const NormBackwardApply apply{.dy = args.dy,
                                 .x = args.x,
                                 .gamma = args.gamma,
@@ -310,7 +310,7 @@ void CpuBackend::launch(const NormBackward& args, Stream&) {
                                 .dbeta = args.dbeta,
                                 .dx_mode = args.dx_mode,
                                 .param_mode = args.param_mode,
-                                .unit_offset = args.unit_offset};
+                                .unit_offset = args.variant.unit_offset};
   const ScopedBlock partials(workspace(), partials_bytes(apply));
   ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(apply, layernorm, threads_, partials.data());
 }

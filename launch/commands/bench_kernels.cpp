@@ -154,7 +154,7 @@ class Bench {
                                .y = y,
                                .mean = layernorm ? mean : MutView{},
                                .rstd = rstd,
-                               .type = type},
+                               .variant = {.type = type}},
                               *stream_);
       });
       time(name + "_backward", {dy, x, dx}, [&] {
@@ -166,7 +166,7 @@ class Bench {
                                 .dx = dx,
                                 .dgamma = dgamma,
                                 .dbeta = layernorm ? dbeta : MutView{},
-                                .type = type},
+                                .variant = {.type = type}},
                                *stream_);
       });
     }

@@ -38,10 +38,12 @@ constexpr Condition kDecays = {
     [](const RunConfig& c) { return c.schedule.kind != LrKind::kConstant && c.schedule.kind != LrKind::kInvSqrt; },
     "schedule.kind"};
 // false may always stand in the last two; true asks for a gain, for the mask and for positions.
-constexpr Condition kHasGain = {
-    "norm.affine is scale or scale_bias",
-    [](const RunConfig& c) { return !c.model.norm.unit_offset || c.model.norm.affine != model::NormAffine::kNone; },
-    "norm.affine"};
+constexpr Condition kHasGain = {"norm.affine is scale or scale_bias",
+                                [](const RunConfig& c) {
+                                  return !c.model.norm.variant.unit_offset ||
+                                         c.model.norm.affine != model::NormAffine::kNone;
+                                },
+                                "norm.affine"};
 constexpr Condition kRestarts = {"data.document_mask = true and pos.type is learned or rope",
                                  [](const RunConfig& c) {
                                    return !c.data.restart_positions ||
@@ -170,17 +172,17 @@ constexpr KeySpec kSchema[] = {
      .doc = "The tables have rows up to the next multiple of this. Padded ids are masked in the loss, never saved."},
 
     // ---- norm
-    {.section = "norm", .key = "type", .member = MEMBER(model.norm.type),
+    {.section = "norm", .key = "type", .member = MEMBER(model.norm.variant.type),
      .type = kWord, .fallback = "rmsnorm",
      .fixed = true,
      .doc = "rmsnorm: x / sqrt(mean(x^2) + eps) * g. layernorm: (x - mean) / sqrt(var + eps) * g + b."},
     {.section = "norm", .key = "affine", .member = MEMBER(model.norm.affine),
      .type = kWord, .fallback = "scale",
      .fixed = true, .doc = "Learned gain, gain and bias, or neither."},
-    {.section = "norm", .key = "unit_offset", .member = MEMBER(model.norm.unit_offset),
+    {.section = "norm", .key = "unit_offset", .member = MEMBER(model.norm.variant.unit_offset),
      .type = kBool, .fallback = "false", .when = kHasGain, .fixed = true,
      .doc = "Multiply by 1 + g with g starting at 0 (Gemma, Nemotron)."},
-    {.section = "norm", .key = "eps", .member = MEMBER(model.norm.eps),
+    {.section = "norm", .key = "eps", .member = MEMBER(model.norm.variant.eps),
      .type = kNumber, .fallback = "1e-5", .low = 0, .high = 1, .low_open = true,
      .fixed = true, .doc = "Added to the variance or mean square."},
     {.section = "norm", .key = "placement", .type = kWord, .fallback = "pre", .words = "pre",
@@ -295,7 +297,7 @@ constexpr KeySpec kSchema[] = {
      .doc = "false: layers with full attention do not rotate (Command A)."},
 
     // ---- attn
-    {.section = "attn", .key = "scale", .member = MEMBER(model.attn_scale),
+    {.section = "attn", .key = "scale", .member = MEMBER(model.attn.scale),
      .type = kNumberOrWord, .fallback = "head_dim^-0.5", .low = 0, .high = 1e6,
      .low_open = true, .words = "head_dim^-0.5|(d_model/n_heads)^-0.5|1/head_dim", .fixed = true,
      .doc = "Factor on q.k before the softmax."},

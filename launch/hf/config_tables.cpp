@@ -13,8 +13,8 @@ using model::NormAffine;
 using model::PosType;
 using model::Topology;
 
-constexpr model::NormConfig kLayerNorm = {.type = NormType::kLayerNorm, .affine = NormAffine::kScaleBias};
-constexpr model::NormConfig kRmsNorm = {.type = NormType::kRmsNorm, .affine = NormAffine::kScale};
+constexpr model::NormConfig kLayerNorm = {.variant = {.type = NormType::kLayerNorm}, .affine = NormAffine::kScaleBias};
+constexpr model::NormConfig kRmsNorm = {.variant = {.type = NormType::kRmsNorm}, .affine = NormAffine::kScale};
 constexpr model::FfnConfig kUngated = {.act = Activation::kSilu, .gated = false};
 constexpr model::BlockConfig kParallel = {.topology = Topology::kParallel, .parallel_norms = 1};
 constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
@@ -43,7 +43,7 @@ Rows gpt_rows(const Sizes& s, double dropout) {
           size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
           size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
           size_or({"n_inner"}, AXIS(d_ff), four_widths), head_dim(HeadDim::kDerived),
-          activation("activation_function", "gelu_new"), number("layer_norm_epsilon", {AXIS(norm.eps)}, 1e-5),
+          activation("activation_function", "gelu_new"), number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
           number("embd_pdrop", {AXIS(dropout.embed)}, dropout), number("attn_pdrop", {AXIS(dropout.attn)}, dropout),
           number("resid_pdrop", {AXIS(dropout.resid)}, dropout)};
 }
@@ -58,7 +58,7 @@ Rows usual_rows(const Sizes& s, const char* act, const char* eps_key, double eps
           size({"intermediate_size"}, {AXIS(d_ff)}, s.d_ff),
           activation("hidden_act", act),
           number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
-          number(eps_key, {AXIS(norm.eps)}, eps)};
+          number(eps_key, {AXIS(norm.variant.eps)}, eps)};
 }
 
 /// What ends every table.
@@ -68,9 +68,9 @@ ClassTable gpt2() {
   // false leaves the scores as they are.
   const Row scale = {.read =
                          [](ConfigReader& r, HfConfig& c) {
-                           if (!r.boolean({"scale_attn_weights"}, true)) c.model.attn_scale = 1.0;
+                           if (!r.boolean({"scale_attn_weights"}, true)) c.model.attn.scale = 1.0;
                          },
-                     .write = [](Json& j, const HfConfig& c) { j["scale_attn_weights"] = c.model.attn_scale != 1.0; }};
+                     .write = [](Json& j, const HfConfig& c) { j["scale_attn_weights"] = c.model.attn.scale != 1.0; }};
   return {.base = {.norm = kLayerNorm,
                    .bias = {.qkv = true, .attn_out = true, .ffn = true},
                    .ffn = kUngated,
@@ -258,7 +258,7 @@ ClassTable falcon() {
                    size_or({"ffn_hidden_size"}, AXIS(d_ff), four_widths),
                    activation("activation", "gelu"),
                    always_zero("attention_dropout", kNoDropout),
-                   number("layer_norm_epsilon", {AXIS(norm.eps)}, 1e-5),
+                   number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
                    {.read = read_falcon_block, .write = write_falcon_block},
                    flag("bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, false),
                    always_false("alibi", "pos.type alibi is not supported; expected false", true),

@@ -30,7 +30,7 @@ void read_model(ConfigReader& reader, HfConfig& c) {
   c.model = table.base;
   for (const Row& row : table.rows) row.read(reader, c);
   // No class has a key for the usual scale; what another one asks for is set by now.
-  if (c.model.attn_scale == 0) c.model.attn_scale = 1.0 / std::sqrt(static_cast<double>(c.model.head_dim));
+  if (c.model.attn.scale == 0) c.model.attn.scale = 1.0 / std::sqrt(static_cast<double>(c.model.head_dim));
 }
 
 Json write_model(const HfConfig& c) {
@@ -141,7 +141,7 @@ std::vector<std::string> obstacles(Family family, const ModelConfig& config) {
 ModelConfig completed(Family family, const ModelConfig& config) {
   const ModelConfig has = read_back(family, config).model;
   ModelConfig m = config;
-  if (m.norm.type == has.norm.type) m.norm.affine = std::max(m.norm.affine, has.norm.affine);
+  if (m.norm.variant.type == has.norm.variant.type) m.norm.affine = std::max(m.norm.affine, has.norm.affine);
   m.bias = {.qkv = m.bias.qkv || has.bias.qkv,
             .attn_out = m.bias.attn_out || has.bias.attn_out,
             .ffn = m.bias.ffn || has.bias.ffn,

@@ -143,7 +143,7 @@ class Builder {
 
   void norm(const std::string& hf, const std::string& ours) {
     whole(hf + ".weight", ours + ".weight", {m_.d_model});
-    if (m_.norm.type == NormType::kLayerNorm) whole(hf + ".bias", ours + ".bias", {m_.d_model});
+    if (m_.norm.variant.type == NormType::kLayerNorm) whole(hf + ".bias", ours + ".bias", {m_.d_model});
   }
 
   struct Part {

@@ -64,7 +64,7 @@ Var Attention::from_qkv(const Ctx& ctx, const Var& qkv, const Rows& rows) const 
                                       .D = config_.head_dim,
                                       .head0 = slices_.heads.begin,
                                       .global_heads = config_.n_heads,
-                                      .scale = config_.attn_scale,
+                                      .variant = config_.attn,
                                       .doc_start = rows.batch.doc_start,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};

@@ -83,8 +83,8 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (c.head_dim < 4 || c.head_dim > 256 || c.head_dim % 4 != 0)
     add("model.head_dim = ", c.head_dim,
         ": expected a multiple of 4 from 4 to 256; change model.head_dim or model.n_heads");
-  if (!(c.norm.eps > 0)) add("norm.eps = ", c.norm.eps, ": expected a number above 0; 1e-5 is usual");
-  if (c.norm.unit_offset && c.norm.affine == NormAffine::kNone)
+  if (!(c.norm.variant.eps > 0)) add("norm.eps = ", c.norm.variant.eps, ": expected a number above 0; 1e-5 is usual");
+  if (c.norm.variant.unit_offset && c.norm.affine == NormAffine::kNone)
     add("norm.unit_offset = true: expected false with norm.affine = \"none\", which has no gain; change one of them");
   if (c.ffn.act == Activation::kRelu2 || c.ffn.act == Activation::kQuickGelu)
     add("ffn.act = \"", name_of(c.ffn.act), "\": not supported by this version; use relu, gelu_erf, gelu_tanh or silu");
@@ -106,7 +106,7 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   probability("dropout.embed", c.dropout.embed);
   probability("dropout.attn", c.dropout.attn);
   probability("dropout.resid", c.dropout.resid);
-  if (!(c.attn_scale > 0)) add("attn.scale = ", c.attn_scale, ": expected a number above 0; head_dim^-0.5 is usual");
+  if (!(c.attn.scale > 0)) add("attn.scale = ", c.attn.scale, ": expected a number above 0; head_dim^-0.5 is usual");
   if (!(c.embed_scale > 0)) add("embed.scale = ", c.embed_scale, ": expected a number above 0; 1 is usual");
   if (!(c.logit_scale > 0)) add("head.logit_scale = ", c.logit_scale, ": expected a number above 0; 1 is usual");
   if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");

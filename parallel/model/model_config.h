@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/backend/activation.h"
+#include "core/backend/attention.h"
 #include "core/backend/norm.h"
 #include "core/backend/rope.h"
 
@@ -42,11 +43,9 @@ inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {{InitScheme::kNormal
 constexpr std::span<const EnumName<InitScheme>> names_of(InitScheme) { return kInitSchemeNames; }
 
 struct NormConfig {
-  NormType type = NormType::kRmsNorm;
+  NormVariant variant;  ///< with unit_offset gains begin at 0
   NormAffine affine = NormAffine::kScale;
-  double eps = 1e-5;
-  bool final = true;         ///< a norm between the last block and the head
-  bool unit_offset = false;  ///< gains multiply as 1 + g, and begin at 0
+  bool final = true;  ///< a norm between the last block and the head
   bool operator==(const NormConfig&) const = default;
 };
 
@@ -122,7 +121,7 @@ struct ModelConfig {
   FfnConfig ffn;
   PosConfig pos;
   RopeConfig rope;
-  double attn_scale = 0.0;  ///< factor on q.k, usually head_dim^-0.5
+  AttentionVariant attn{.scale = 0};  ///< scale is usually head_dim^-0.5
   DropoutConfig dropout;
   double embed_scale = 1.0;  ///< factor on the token embedding, before positions are added
   bool tied = false;         ///< the head reads the embedding table

@@ -21,10 +21,10 @@ nn::Parameter* vector_parameter(nn::ParameterStore& store, const std::string& na
 
 NormLayer::NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config,
                      const tensor::TensorParallel& tp)
-    : options_{.type = config.norm.type, .eps = config.norm.eps, .unit_offset = config.norm.unit_offset} {
+    : variant_(config.norm.variant) {
   if (config.norm.affine == NormAffine::kNone) return;
   const nn::InitRule identity =
-      config.norm.unit_offset ? nn::InitRule{.rule = "0"} : nn::InitRule{.value = 1, .rule = "1"};
+      config.norm.variant.unit_offset ? nn::InitRule{.rule = "0"} : nn::InitRule{.value = 1, .rule = "1"};
   gamma_ = vector_parameter(store, name + ".weight", config.d_model, identity, tp);
   if (config.norm.affine == NormAffine::kScaleBias)
     beta_ = vector_parameter(store, name + ".bias", config.d_model, {.rule = "0"}, tp);

@@ -19,13 +19,13 @@ class NormLayer {
 
   Var operator()(const Ctx& ctx, const Var& x) const {
     return ops::norm(ctx, x, gamma_ == nullptr ? nullptr : &gamma_->weight, beta_ == nullptr ? nullptr : &beta_->weight,
-                     options_);
+                     variant_);
   }
 
  private:
   nn::Parameter* gamma_ = nullptr;
   nn::Parameter* beta_ = nullptr;
-  ops::NormOptions options_;
+  NormVariant variant_;
 };
 
 }  // namespace ashlar::model

@@ -65,7 +65,7 @@ ModelConfig config_of(const Published& p) {
                 .head_dim = p.head_dim,
                 .d_ff = p.d_ff,
                 .vocab_size = p.vocab};
-  c.norm.type = p.norm;
+  c.norm.variant.type = p.norm;
   c.norm.affine = p.affine;
   if (p.norms > 0) c.block = {.topology = Topology::kParallel, .parallel_norms = p.norms};
   c.bias = {.qkv = p.bias[0], .attn_out = p.bias[1], .ffn = p.bias[2], .lm_head = p.bias[3]};
@@ -74,7 +74,7 @@ ModelConfig config_of(const Published& p) {
     c.pos = {.type = PosType::kLearned, .max_positions = p.learned_positions};
   else
     c.rope.dims = p.head_dim;
-  c.attn_scale = 0.125;
+  c.attn.scale = 0.125;
   c.tied = p.tied;
   return c;
 }
@@ -160,8 +160,9 @@ TEST(Constraints, EachIsNamed) {
   expect("model.n_kv_heads", [](ModelConfig& c) { c.n_kv_heads = 5; });
   expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 130; });
   expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 512; });
-  expect("norm.eps", [](ModelConfig& c) { c.norm.eps = 0; });
-  expect("norm.unit_offset", [](ModelConfig& c) { c.norm = {.affine = NormAffine::kNone, .unit_offset = true}; });
+  expect("norm.eps", [](ModelConfig& c) { c.norm.variant.eps = 0; });
+  expect("norm.unit_offset",
+         [](ModelConfig& c) { c.norm = {.variant = {.unit_offset = true}, .affine = NormAffine::kNone}; });
   expect("embed.scale", [](ModelConfig& c) { c.embed_scale = 0; });
   expect("head.logit_scale", [](ModelConfig& c) { c.logit_scale = 0; });
   expect("ffn.act", [](ModelConfig& c) { c.ffn.act = Activation::kRelu2; });
@@ -171,7 +172,7 @@ TEST(Constraints, EachIsNamed) {
   expect("rope.dims", [](ModelConfig& c) { c.rope.dims = 130; });
   expect("rope.base", [](ModelConfig& c) { c.rope.base = 0; });
   expect("dropout.attn", [](ModelConfig& c) { c.dropout.attn = 1; });
-  expect("attn.scale", [](ModelConfig& c) { c.attn_scale = 0; });
+  expect("attn.scale", [](ModelConfig& c) { c.attn.scale = 0; });
   expect("loss.z_coef", [](ModelConfig& c) { c.loss.z_coef = -1; });
   expect("init.std", [](ModelConfig& c) { c.init.std = 0; });
   expect("init.residual_scale", [](ModelConfig& c) { c.init.residual_scale = 0; });

@@ -29,9 +29,9 @@ TEST(Resolve, EightKeysMakeTheConsensusRecipe) {
   EXPECT_EQ(c.model.d_ff, 512);  // 341.3 rounded up to a multiple of 256
   EXPECT_EQ(c.model.vocab_size, 65);
   EXPECT_EQ(c.model.vocab_padded(), 65);
-  EXPECT_EQ(c.model.norm.type, NormType::kRmsNorm);
+  EXPECT_EQ(c.model.norm.variant.type, NormType::kRmsNorm);
   EXPECT_EQ(c.model.norm.affine, model::NormAffine::kScale);
-  EXPECT_EQ(c.model.norm.eps, 1e-5);
+  EXPECT_EQ(c.model.norm.variant.eps, 1e-5);
   EXPECT_EQ(c.model.ffn.act, Activation::kSilu);
   EXPECT_TRUE(c.model.ffn.gated);
   EXPECT_EQ(c.model.bias, model::BiasConfig{});
@@ -40,7 +40,7 @@ TEST(Resolve, EightKeysMakeTheConsensusRecipe) {
   EXPECT_EQ(c.model.rope.base, 10000.0);
   EXPECT_EQ(c.model.rope.dims, 32);
   EXPECT_EQ(c.model.rope.style, RopeStyle::kHalf);
-  EXPECT_DOUBLE_EQ(c.model.attn_scale, 1 / std::sqrt(32.0));
+  EXPECT_DOUBLE_EQ(c.model.attn.scale, 1 / std::sqrt(32.0));
   EXPECT_FALSE(c.model.tied);
   EXPECT_EQ(c.model.dropout, model::DropoutConfig{});
   EXPECT_EQ(c.model.init.scheme, model::InitScheme::kGpt2);
@@ -82,7 +82,7 @@ TEST(Resolve, DerivedValuesCarryTheirRule) {
 
 TEST(Resolve, AttentionScaleRules) {
   const auto scale = [](const std::string& value) {
-    return resolved({"model.head_dim=64", "attn.scale=" + value}).config.model.attn_scale;
+    return resolved({"model.head_dim=64", "attn.scale=" + value}).config.model.attn.scale;
   };
   EXPECT_DOUBLE_EQ(scale("head_dim^-0.5"), 0.125);
   EXPECT_DOUBLE_EQ(scale("1/head_dim"), 1.0 / 64);
@@ -173,7 +173,7 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_TRUE(c.model.tied);
   EXPECT_FALSE(resolved({}).config.model.tied);
   EXPECT_EQ(c.model.loss.z_coef, 0.31);
-  EXPECT_EQ(c.model.norm.eps, 0.32);
+  EXPECT_EQ(c.model.norm.variant.eps, 0.32);
   EXPECT_EQ(c.model.rope.base, 333);
   EXPECT_EQ(c.model.rope.style, RopeStyle::kInterleaved);
   EXPECT_EQ(c.model.init.std, 0.34);

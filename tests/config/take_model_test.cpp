@@ -114,7 +114,7 @@ TEST(TakeModel, PermittedKeysMayDiffer) {
   const Taken t = take(stored_model(), {"rope.base=500", "norm.eps=0.1", "run.init_change=['rope.base', 'norm.eps']"});
   ASSERT_TRUE(t.config) << ::testing::PrintToString(t.errors);
   EXPECT_EQ(t.config->model.rope.base, 500);
-  EXPECT_EQ(t.config->model.norm.eps, 0.1);
+  EXPECT_EQ(t.config->model.norm.variant.eps, 0.1);
   expect_one(take(stored_model(), {"rope.base=500", "norm.eps=0.1", "run.init_change=rope.base"}).errors, "norm.eps",
              "");
   const Taken none = take(stored_model(), {"pos.type=none", "run.init_change=pos.type"});
@@ -127,7 +127,7 @@ TEST(TakeModel, AContinuedRunOnlyTakesWhatIsLeftOpen) {
   const Taken t = take(stored_model({"rope.base=500"}), {"norm.eps=0.1"}, Differing::kStays);
   ASSERT_TRUE(t.config) << ::testing::PrintToString(t.errors);
   EXPECT_EQ(t.config->model.rope.base, 500);
-  EXPECT_EQ(t.config->model.norm.eps, 0.1) << "check_resume is to name it";
+  EXPECT_EQ(t.config->model.norm.variant.eps, 0.1) << "check_resume is to name it";
 }
 
 }  // namespace

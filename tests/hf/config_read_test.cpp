@@ -134,7 +134,7 @@ TEST(HfConfigRead, AKeyTheUserVouchesForIsIgnored) {
 }
 
 TEST(HfConfigRead, SupportedVariants) {
-  EXPECT_EQ(read_with("gpt2", {{"scale_attn_weights", false}}).model.attn_scale, 1.0);
+  EXPECT_EQ(read_with("gpt2", {{"scale_attn_weights", false}}).model.attn.scale, 1.0);
   EXPECT_EQ(read_with("gpt2", {{"n_inner", nullptr}}).model.d_ff, 192);
   EXPECT_EQ(read_with("gpt2", {{"activation_function", "relu"}}).model.ffn.act, Activation::kRelu);
   EXPECT_EQ(read_with("gpt2", {{"activation_function", "gelu"}}).model.ffn.act, Activation::kGeluErf);
@@ -221,7 +221,7 @@ TEST(HfConfigRead, ClassDefaultsAndANoteForEachSize) {
     EXPECT_EQ(m.head_dim, d.head_dim);
     EXPECT_EQ(m.d_ff, d.d_ff);
     EXPECT_EQ(m.rope.dims, d.rope_dims);
-    EXPECT_EQ(m.norm.eps, d.eps);
+    EXPECT_EQ(m.norm.variant.eps, d.eps);
     EXPECT_GE(config.notes.size(), 5U);
     EXPECT_THAT(config.notes[0], HasSubstr("vocab_size is absent"));
   }

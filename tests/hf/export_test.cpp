@@ -227,7 +227,7 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
       {"llama", [](ModelConfig& m) { m.pos.type = model::PosType::kNone; }, "pos.type = none"},
       {"llama", [](ModelConfig& m) { m.bias.lm_head = true; }, "bias.lm_head = true"},
       {"llama", [](ModelConfig& m) { m.norm.affine = model::NormAffine::kScaleBias; }, "norm.affine = scale_bias"},
-      {"llama", [](ModelConfig& m) { m.attn_scale = 0.5; }, "attn.scale = 0.5"},
+      {"llama", [](ModelConfig& m) { m.attn.scale = 0.5; }, "attn.scale = 0.5"},
       {"llama", [](ModelConfig& m) { m.norm.final = false; }, "norm.final = false"},
       {"llama", [](ModelConfig& m) { m.dropout.embed = 0.1; }, "dropout.embed = 0.1"},
       {"gpt2", [](ModelConfig& m) { m.n_kv_heads = 2; }, "model.n_kv_heads = 2"},
@@ -291,7 +291,7 @@ TEST(HfExport, EveryFractionComesBackToItsDimensions) {
     for (int64_t dims = 2; dims <= head_dim; dims += 2) {
       config.model.head_dim = head_dim;
       config.model.d_model = 4 * head_dim;
-      config.model.attn_scale = 1 / std::sqrt(static_cast<double>(head_dim));
+      config.model.attn.scale = 1 / std::sqrt(static_cast<double>(head_dim));
       config.model.rope.dims = dims;
       ASSERT_EQ(parse_hf_config(write_hf_config(config, "float32"), "x").model.rope.dims, dims) << head_dim;
     }

@@ -371,15 +371,15 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
     EXPECT_EQ(m.rope.dims, e.rope_dims);
     EXPECT_EQ(m.rope.base, e.rope_base);
     EXPECT_EQ(m.rope.style, e.family == Family::kGptJ ? RopeStyle::kInterleaved : RopeStyle::kHalf);
-    EXPECT_EQ(m.norm.eps, e.eps);
+    EXPECT_EQ(m.norm.variant.eps, e.eps);
     const bool rms = e.family == Family::kLlama || e.family == Family::kQwen2 || e.family == Family::kPhi3;
-    EXPECT_EQ(m.norm.type, rms ? NormType::kRmsNorm : NormType::kLayerNorm);
+    EXPECT_EQ(m.norm.variant.type, rms ? NormType::kRmsNorm : NormType::kLayerNorm);
     EXPECT_EQ(m.norm.affine, rms ? model::NormAffine::kScale : model::NormAffine::kScaleBias);
     EXPECT_EQ(m.ffn.act, e.act);
     EXPECT_EQ(m.ffn.gated, e.gated);
     EXPECT_EQ(m.tied, e.tied);
     EXPECT_EQ(m.bias, (model::BiasConfig{e.qkv, e.out, e.ffn, e.head}));
-    EXPECT_DOUBLE_EQ(m.attn_scale, 1 / std::sqrt(static_cast<double>(e.head_dim)));
+    EXPECT_DOUBLE_EQ(m.attn.scale, 1 / std::sqrt(static_cast<double>(e.head_dim)));
     EXPECT_EQ(m.dropout, model::DropoutConfig{});
     EXPECT_EQ(config.extras.max_positions, 64);
     EXPECT_EQ(config.extras.eos_token_ids, std::vector<int64_t>{0});

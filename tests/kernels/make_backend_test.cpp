@@ -17,7 +17,7 @@ HostMatrix norm_on(Backend& backend, const HostMatrix& x) {
                         .y = y.mut(),
                         .mean = mean.mut(),
                         .rstd = rstd.mut(),
-                        .type = NormType::kLayerNorm},
+                        .variant = {.type = NormType::kLayerNorm}},
                        *stream);
   stream->synchronize();
   return y;

@@ -24,7 +24,7 @@ TEST(Endings, WeightsThatAnEarlierUpdateLostAreNamed) {
   model::ModelConfig model{.d_model = 8, .n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .head_dim = 4, .d_ff = 8};
   model.vocab_size = 11;
   model.rope.dims = 4;
-  model.attn_scale = 0.5;
+  model.attn.scale = 0.5;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     training::Engine engine(*backend, *stream, lone.mesh,
                             {.model = model, .dtype = dtype, .optimizer = optim::AdamWOptions{}, .sequence_length = 4});

@@ -37,7 +37,7 @@ model::ModelConfig config_of(model::Topology topology, model::PosType pos) {
   c.block.topology = topology;
   c.pos = {.type = pos, .max_positions = pos == model::PosType::kLearned ? 12 : 0};
   c.rope.dims = pos == model::PosType::kRope ? 8 : 0;
-  c.attn_scale = 0.35;
+  c.attn.scale = 0.35;
   c.init = {.scheme = model::InitScheme::kNormal, .std = 0.4, .residual_scale = 1};
   return c;
 }

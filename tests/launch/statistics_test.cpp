@@ -70,7 +70,7 @@ model::ModelConfig layers(int64_t n) {
   c.vocab_size = 31;
   c.pos = {.type = model::PosType::kRope};
   c.rope.dims = 8;
-  c.attn_scale = 0.35;
+  c.attn.scale = 0.35;
   c.init = {.scheme = model::InitScheme::kNormal, .std = 0.3, .residual_scale = 1};
   return c;
 }

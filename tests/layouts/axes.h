@@ -61,18 +61,18 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.d_ff = 40;
   c.vocab_size = a.vocab_size;
   c.vocab_pad_to = 8;  // of 37: the last of eight ranks has two ids, the others five
-  c.norm.type = a.norm;
+  c.norm.variant.type = a.norm;
   c.norm.affine = a.biases ? model::NormAffine::kScaleBias : model::NormAffine::kScale;
   c.block = {.topology = a.topology, .parallel_norms = a.parallel_norms};
   c.bias = {.qkv = a.biases, .attn_out = a.biases, .ffn = a.biases, .lm_head = a.biases};
   c.ffn.gated = a.gated;
   c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0};
   c.rope.dims = a.pos == model::PosType::kRope ? 4 : 0;
-  c.attn_scale = 0.5;
+  c.attn.scale = 0.5;
   if (a.dropout) c.dropout = {.embed = 0.1, .attn = 0.2, .resid = 0.1};
   c.tied = a.tied;
   if (a.factors) {
-    c.norm.unit_offset = true;
+    c.norm.variant.unit_offset = true;
     c.norm.final = false;
     c.embed_scale = 4;
     c.logit_scale = 0.5;

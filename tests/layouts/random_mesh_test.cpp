@@ -87,9 +87,8 @@ void draw_model(Draw& draw, LayoutCase& c) {
   m.d_ff = tp * draw.from(3, 12);
   m.vocab_size = draw.from(11, 90);
   m.vocab_pad_to = tp * draw.from(1, 2);
-  m.norm = {.type = draw.of({NormType::kRmsNorm, NormType::kLayerNorm}),
-            .affine = draw.of({model::NormAffine::kScale, model::NormAffine::kScaleBias, model::NormAffine::kNone}),
-            .eps = draw.of({1e-5, 1e-3})};
+  m.norm = {.variant = {.type = draw.of({NormType::kRmsNorm, NormType::kLayerNorm}), .eps = draw.of({1e-5, 1e-3})},
+            .affine = draw.of({model::NormAffine::kScale, model::NormAffine::kScaleBias, model::NormAffine::kNone})};
   if (draw.once_in(2)) m.block = {.topology = model::Topology::kParallel, .parallel_norms = draw.of({1, 2})};
   m.bias = {.qkv = draw.once_in(2), .attn_out = draw.once_in(2), .ffn = draw.once_in(2), .lm_head = draw.once_in(3)};
   m.ffn.gated = draw.once_in(2);
@@ -102,7 +101,7 @@ void draw_model(Draw& draw, LayoutCase& c) {
               .dims = 2 * draw.from(1, m.head_dim / 2),
               .style = draw.of({RopeStyle::kHalf, RopeStyle::kInterleaved})};
   }
-  m.attn_scale = draw.of({0.5, 0.25});
+  m.attn.scale = draw.of({0.5, 0.25});
   if (draw.once_in(2)) {
     m.dropout = {.embed = draw.of({0.0, 0.1}), .attn = draw.of({0.0, 0.2}), .resid = draw.of({0.0, 0.1})};
   }
@@ -129,7 +128,7 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   c.further_steps = 3;
   if (draw.once_in(4)) {
     c.config.norm.final = false;
-    c.config.norm.unit_offset = c.config.norm.affine != model::NormAffine::kNone;
+    c.config.norm.variant.unit_offset = c.config.norm.affine != model::NormAffine::kNone;
     c.config.embed_scale = 2;
     c.config.logit_scale = 0.5;
   }

@@ -171,7 +171,7 @@ inline model::ModelConfig tiny_config() {
   c.d_ff = 10;
   c.vocab_size = 17;
   c.rope.dims = 4;
-  c.attn_scale = 0.5;
+  c.attn.scale = 0.5;
   c.init = {.scheme = model::InitScheme::kNormal, .std = 0.3, .residual_scale = 1};
   return c;
 }

@@ -20,7 +20,7 @@ const Axis kAxes[] = {
     {"Default", [](ModelConfig&) {}},
     {"LayerNormAllBiases",
      [](ModelConfig& c) {
-       c.norm.type = NormType::kLayerNorm;
+       c.norm.variant.type = NormType::kLayerNorm;
        c.norm.affine = model::NormAffine::kScaleBias;
        c.bias = {true, true, true, true};
        c.ffn = {Activation::kGeluTanh, false};
@@ -31,7 +31,7 @@ const Axis kAxes[] = {
     {"LayerNormWithoutGain",
      [](ModelConfig& c) {
        c.norm.affine = model::NormAffine::kNone;
-       c.norm.type = NormType::kLayerNorm;
+       c.norm.variant.type = NormType::kLayerNorm;
      }},
     {"GroupedQuery", [](ModelConfig& c) { c.n_kv_heads = 2; }},
     {"MultiQueryInterleaved",
@@ -76,7 +76,7 @@ const Axis kAxes[] = {
      }},
     {"UnitOffsetAndScales",
      [](ModelConfig& c) {
-       c.norm.unit_offset = true;
+       c.norm.variant.unit_offset = true;
        c.norm.affine = model::NormAffine::kScaleBias;
        c.pos = {model::PosType::kLearned, 16};
        c.embed_scale = 3;

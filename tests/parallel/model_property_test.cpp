@@ -69,7 +69,7 @@ TEST(ModelProperty, HalfAndInterleavedDifferByARowPermutation) {
 TEST(ModelProperty, FactorsAndOffsetsAreThoseOfTheWeights) {
   ModelConfig c = tiny_config();
   c.pos = {model::PosType::kLearned, 16};
-  c.norm.unit_offset = true;
+  c.norm.variant.unit_offset = true;
   c.embed_scale = 3;
   c.logit_scale = 0.5;
   TinyModel with(c, DType::kFloat64, 2, 9);
@@ -77,7 +77,7 @@ TEST(ModelProperty, FactorsAndOffsetsAreThoseOfTheWeights) {
   with.set("norm_final.weight", std::vector<double>(c.d_model, 0.25));
 
   ModelConfig without = c;
-  without.norm.unit_offset = false;
+  without.norm.variant.unit_offset = false;
   without.embed_scale = without.logit_scale = 1;
   TinyModel same(without, DType::kFloat64, 2, 9);
   copy_weights(with, same);
@@ -162,7 +162,7 @@ double residual_mean_square(int64_t layers, bool depth_scaled) {
   c.n_heads = c.n_kv_heads = 4;
   c.head_dim = 64;
   c.rope.dims = 64;
-  c.attn_scale = 0.125;
+  c.attn.scale = 0.125;
   c.d_ff = 1024;
   c.ffn = {Activation::kGeluTanh, false};
   c.vocab_size = 97;

@@ -188,7 +188,8 @@ HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, in
   for (int64_t i = 0; i < bounds.num_queries; ++i) {
     const int64_t row = item.b * shape.T_q + t + i;
     const S* dout = static_cast<const S*>(args.dout.data) + row * args.dout.stride + h * D;
-    pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scale * std::numbers::log2e), scratch.q + i * Dp, Dp);
+    pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.variant.scale * std::numbers::log2e),
+             scratch.q + i * Dp, Dp);
     pack_row(dout, D, T{1}, scratch.dout + i * Dp, Dp);
     scratch.lse[i] = static_cast<const T*>(args.lse.data)[stat + i] * std::numbers::log2e_v<T>;
     scratch.delta[i] =
@@ -267,7 +268,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
         }
       }
       for (int64_t i = 0; item.want_dq && i < bounds.num_queries; ++i) {
-        unpack_row(scratch.dq + i * Dp, D, static_cast<T>(shape.scale), accumulate,
+        unpack_row(scratch.dq + i * Dp, D, static_cast<T>(shape.variant.scale), accumulate,
                    static_cast<S*>(args.dq.data) + item.b * shape.q_batch_stride + (t + i) * args.dq.stride + h * D);
       }
     }

@@ -189,7 +189,8 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
     }
     T* out = scratch.out + p * kBlock * Dp;
     for (int64_t i = 0; i < panel.bounds.num_queries; ++i) {
-      pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scale * std::numbers::log2e), out + i * Dp, Dp);
+      pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.variant.scale * std::numbers::log2e), out + i * Dp,
+               Dp);
     }
     const int64_t padded = panel.bounds.num_vectors * kLanes<T>;
     clear(out + panel.bounds.num_queries * Dp, (padded - panel.bounds.num_queries) * Dp);

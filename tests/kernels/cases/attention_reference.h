@@ -47,9 +47,9 @@ struct AttentionReference {
       double dot = 0, size = 0;
       for (int64_t d = 0; d < shape.D; ++d) {
         dot += q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d];
-        size += std::abs(shape.scale * q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d]);
+        size += std::abs(shape.variant.scale * q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d]);
       }
-      p[j] = shape.scale * dot;
+      p[j] = shape.variant.scale * dot;
       score_size = std::max(score_size, size);
       largest = std::max(largest, p[j]);
     }
@@ -101,8 +101,8 @@ struct AttentionReference {
           dp += dout[at + d] * v[kv + d];
           dp_size += std::abs(dout[at + d] * v[kv + d]);
         }
-        const double ds = shape.scale * p[j] * (m * dp - delta);
-        const double ds_size = std::abs(shape.scale) * p[j] * (m * dp_size + delta_size);
+        const double ds = shape.variant.scale * p[j] * (m * dp - delta);
+        const double ds_size = std::abs(shape.variant.scale) * p[j] * (m * dp_size + delta_size);
         for (int64_t d = 0; d < shape.D; ++d) {
           dv[kv + d] += p[j] * m * dout[at + d];
           dk[kv + d] += ds * q[at + d];

@@ -46,7 +46,7 @@ struct Call {
          .D = c.D,
          .q_start = c.q_start,
          .kv_start = c.kv_start};
-    s.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D));
+    s.variant.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D));
     fused = c.T_q == c.T_kv && c.q_start == c.kv_start;
     q_stride = c.H * c.D + (fused ? 2 * c.G * c.D + 5 : 3);
     kv_stride = fused ? q_stride : 2 * c.G * c.D + 1;
@@ -521,8 +521,8 @@ TEST(Attention, UnsupportedFieldsAreRefusedByName) {
     return both;
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(message(4, [](AttentionShape& s) { s.window = 16; }), HasSubstr("window = 16"));
-  EXPECT_THAT(message(4, [](AttentionShape& s) { s.softcap = 30; }), HasSubstr("softcap = 30"));
+  EXPECT_THAT(message(4, [](AttentionShape& s) { s.variant.window = 16; }), HasSubstr("window = 16"));
+  EXPECT_THAT(message(4, [](AttentionShape& s) { s.variant.softcap = 30; }), HasSubstr("softcap = 30"));
   EXPECT_THAT(message(4, [&](AttentionShape& s) { s.alibi_slopes = view; }), HasSubstr("alibi_slopes"));
   EXPECT_THAT(message(4, [&](AttentionShape& s) { s.t5_bias = view; }), HasSubstr("t5_bias"));
   EXPECT_THAT(message(6, [](AttentionShape&) {}), HasSubstr("got 6"));

@@ -5,11 +5,15 @@
 namespace ashlar::test {
 namespace {
 
+constexpr double kEps = 1e-3;
+
 struct Options {
   NormType type;
   bool gamma;
   bool beta;
   bool unit_offset;
+
+  NormVariant variant() const { return {.type = type, .eps = kEps, .unit_offset = unit_offset}; }
 };
 
 constexpr std::array<Options, 7> kOptions = {
@@ -17,7 +21,6 @@ constexpr std::array<Options, 7> kOptions = {
     {NormType::kLayerNorm, false, false, false},      {NormType::kRmsNorm, true, false, false},
     {NormType::kRmsNorm, true, true, true},           {NormType::kRmsNorm, true, false, true},
     {NormType::kRmsNorm, false, false, false}};
-constexpr double kEps = 1e-3;
 
 /// The inputs of one case and the plain mathematics over them, in double.
 struct Problem {
@@ -106,9 +109,7 @@ Outputs forward(Backend& backend, const Problem& p) {
                         .y = out[0].mut(),
                         .mean = p.layernorm() ? out[1].mut() : MutView{},
                         .rstd = out[2].mut(),
-                        .type = p.options.type,
-                        .eps = kEps,
-                        .unit_offset = p.options.unit_offset},
+                        .variant = p.options.variant()},
                        stream);
   return out;
 }
@@ -175,8 +176,7 @@ TEST_F(NormTest, BackwardIsTheFormulaInEveryMode) {
                                .dbeta = p.options.beta ? out[2].mut() : MutView{},
                                .dx_mode = mode,
                                .param_mode = mode,
-                               .type = p.options.type,
-                               .unit_offset = p.options.unit_offset},
+                               .variant = p.options.variant()},
                               backends_.stream());
         return out;
       };
@@ -225,7 +225,7 @@ TEST_F(NormTest, DxMayAliasDy) {
                            .dx = dx->mut(),
                            .dgamma = {},
                            .dbeta = {},
-                           .type = NormType::kLayerNorm},
+                           .variant = {.type = NormType::kLayerNorm}},
                           backends_.stream());
   }
   EXPECT_TRUE(apart == together);
@@ -379,8 +379,7 @@ TEST_F(NormTest, BackwardIsTheDerivativeOfForward) {
                            .dgamma = dgamma.mut(),
                            .dbeta = dbeta.mut(),
                            .param_mode = GradMode::kOverwrite,
-                           .type = options.type,
-                           .unit_offset = options.unit_offset},
+                           .variant = options.variant()},
                           backends_.stream());
     for (int64_t c = 0; c < 7; ++c) {
       for (int64_t n = 0; n < 3; ++n) EXPECT_NEAR(dx.at(n, c), slope(p.x, n, c), 1e-6);
