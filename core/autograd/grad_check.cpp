@@ -87,7 +87,7 @@ GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem,
   for (size_t i = 0; i < problem.inputs.size(); ++i) check(problem.inputs[i], grads[i], str_cat("input ", i));
   for (size_t i = 0; i < problem.weights.size(); ++i) {
     Weight& w = *problem.weights[i];
-    check(w.value, w.contributions > 0 ? w.main_grad : Tensor(), str_cat("weight ", i));
+    check(w.read(ctx.stream), w.contributions > 0 ? w.main_grad : Tensor(), str_cat("weight ", i));
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <iosfwd>
 #include <span>
 #include <string_view>
 
@@ -32,6 +33,11 @@ constexpr std::string_view name_of(E value) {
   for (const EnumName<E>& row : names_of(E{}))
     if (row.value == value) return row.name;
   throw Bug("an enum has a value that its table of names lacks");
+}
+
+template <NamedEnum E>
+std::ostream& operator<<(std::ostream& out, E value) {
+  return out << name_of(value);
 }
 
 /// Writes the value of that name; false when there is none.

@@ -70,8 +70,10 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
     ctx.backend.fill({.dst = grads_.mut_view(), .value = 0}, ctx.stream);
   }
   for (const auto& p : parameters_) {
-    p->weight.value = values_.flat_range(p->flat_offset, p->shape.size()).reshape(p->shape);
-    if (training) p->weight.main_grad = grads_.flat_range(p->flat_offset, p->shape.size()).reshape(p->shape);
+    const auto of = [&](const Tensor& buffer) {
+      return buffer.flat_range(p->flat_offset, p->shape.size()).reshape(p->shape);
+    };
+    p->weight.set_memory(of(values_), training ? of(grads_) : Tensor());
     for (const ShardedTensor& tensor : p->tensors)
       sharded_tensors_.push_back({p.get(), &tensor, p->flat_begin(tensor)});
   }

@@ -4,7 +4,7 @@ namespace ashlar::ops {
 
 Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* positions_table) {
   const Lookup tokens = o.tokens, positions = o.positions;
-  const int64_t C = table.value.cols();
+  const int64_t C = table.shape()[1];
   const Made made =  // every rank sees all ids, and has its slice's part of their rows
       place(ctx, "embedding", {.value = {}, .made = {.op = "ids", .placement = Placement::kReplicated}},
             {{Placement::kReplicated, Placement::kPartialSum}}, {&table, positions_table});

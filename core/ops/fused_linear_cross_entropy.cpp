@@ -8,8 +8,8 @@ namespace ashlar::ops {
 
 void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight* bias,
                                 const FusedLinearCrossEntropyOptions& o, const MutView& stats) {
-  const int64_t N = h.rows(), C = h.cols(), V = w.value.rows();
-  ASHLAR_SHAPE(w.value, {V, C});
+  const int64_t N = h.rows(), C = h.cols(), V = w.shape()[0];
+  ASHLAR_SHAPE(w, {V, C});
   ASHLAR_CHECK(o.vocab > 0 && (o.reduction != nullptr || o.vocab <= V), "vocabulary ", o.vocab, " of ", V, " rows");
   const Made made =
       place(ctx, "fused_linear_cross_entropy", h, {{Placement::kReplicated, Placement::kReplicated}}, {&w, bias});
@@ -72,8 +72,8 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                               ctx.stream);
     accumulate_weight_grad(ctx, x, dz, w, bias);
     if (dh) {
-      ctx.backend.linear_backward_input({.dy = dz.view(), .w = w.value.view(), .dx = dh.row_range(begin, n).mut_view()},
-                                        ctx.stream);
+      ctx.backend.linear_backward_input(
+          {.dy = dz.view(), .w = w.read(ctx.stream).view(), .dx = dh.row_range(begin, n).mut_view()}, ctx.stream);
     }
   }
   if (!dh) return;

@@ -29,8 +29,8 @@ void accumulate_weight_grad(const Ctx& ctx, const Tensor& x, const Tensor& dy, W
 }
 
 Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
-  const int64_t N = x.rows(), K = x.cols(), M = w.value.rows();
-  ASHLAR_SHAPE(w.value, {M, K});
+  const int64_t N = x.rows(), K = x.cols(), M = w.shape()[0];
+  ASHLAR_SHAPE(w, {M, K});
   const Made made =
       place(ctx, "linear", x,
             {{Placement::kReplicated, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
@@ -45,8 +45,8 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy,
                                                                                      WeightWork* deferred) {
     if (const GradTarget dx = tape.target(input); dx.wanted()) {
-      ctx.backend.linear_backward_input({.dy = dy.view(), .w = w.value.view(), .dx = dx.view(), .mode = dx.mode},
-                                        ctx.stream);
+      ctx.backend.linear_backward_input(
+          {.dy = dy.view(), .w = w.read(ctx.stream).view(), .dx = dx.view(), .mode = dx.mode}, ctx.stream);
     }
     auto work = [ctx, saved, dy, &w, bias] { accumulate_weight_grad(ctx, saved.get(), dy, w, bias); };
     if (deferred != nullptr) {
@@ -59,7 +59,7 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
 }
 
 Tensor logits(const Ctx& ctx, const Tensor& x, const Weight& w, const Weight* bias) {
-  const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.value.rows()});
+  const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.shape()[0]});
   ctx.backend.linear_forward(
       {.x = x.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()}, ctx.stream);
   return y;

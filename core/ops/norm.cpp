@@ -13,8 +13,8 @@ MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_
 
 Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormVariant& variant) {
   const int64_t N = x.rows(), C = x.cols();
-  if (gamma != nullptr) ASHLAR_SHAPE(gamma->value, {C});
-  if (beta != nullptr) ASHLAR_SHAPE(beta->value, {C});
+  if (gamma != nullptr) ASHLAR_SHAPE(*gamma, {C});
+  if (beta != nullptr) ASHLAR_SHAPE(*beta, {C});
   const Made made = place(
       ctx, "norm", x, {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}},
       {gamma, beta});

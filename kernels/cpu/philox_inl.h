@@ -17,50 +17,59 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
+/// The four words of as many counters as a vector has 64-bit lanes, each in the low half of its lane. What gathers in
+/// the high halves is never read: products take low halves only, and whoever stores the words masks.
+struct PhiloxLanes {
+  hn::Vec<hn::ScalableTag<uint64_t>> word[4];
+};
+
+/// Counters {lo(index), hi(index), c2, c3}.
+HWY_INLINE PhiloxLanes philox_counters(hn::Vec<hn::ScalableTag<uint64_t>> index, uint32_t c2, uint32_t c3) {
+  const hn::ScalableTag<uint64_t> d64;
+  return {{index, hn::ShiftRight<32>(index), hn::Set(d64, c2), hn::Set(d64, c3)}};
+}
+
+HWY_INLINE void philox_round(PhiloxLanes& x, uint32_t k0, uint32_t k1) {
+  const hn::ScalableTag<uint64_t> d64;
+  const hn::Repartition<uint32_t, decltype(d64)> d32;
+  const auto p0 = hn::MulEven(hn::BitCast(d32, hn::Set(d64, 0xD2511F53U)), hn::BitCast(d32, x.word[0]));
+  const auto p1 = hn::MulEven(hn::BitCast(d32, hn::Set(d64, 0xCD9E8D57U)), hn::BitCast(d32, x.word[2]));
+  x.word[0] = hn::Xor3(hn::ShiftRight<32>(p1), x.word[1], hn::Set(d64, uint64_t{k0}));
+  x.word[2] = hn::Xor3(hn::ShiftRight<32>(p0), x.word[3], hn::Set(d64, uint64_t{k1}));
+  x.word[1] = p1;
+  x.word[3] = p0;
+}
+
+/// Philox4x32-10 of each of `lanes`, from counters to words. Two at a time hide the products' latency.
+template <typename... Lanes>
+HWY_INLINE void philox(uint64_t key, Lanes&... lanes) {
+  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    (philox_round(lanes, k0, k1), ...);
+    k0 += 0x9E3779B9U;
+    k1 += 0xBB67AE85U;
+  }
+}
+
 /// Words of blocks first, first+1, ... of the function Philox::apply({lo(block), hi(block), c2, c3}, key), four a block
 /// in order. `words` has room for num_blocks rounded up to kPhiloxBlocks.
 inline constexpr int64_t kPhiloxBlocks = 2 * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<uint64_t>()));
 
 HWY_INLINE void philox_words(uint64_t first, int64_t num_blocks, uint32_t c2, uint32_t c3, uint64_t key,
                              uint32_t* words) {
-  // A counter lives in the low half of each 64-bit lane. What gathers in the high halves is never read: the products
-  // take low halves only, and the last step masks. Two vectors of counters at a time hide the products' latency.
   const hn::ScalableTag<uint64_t> d64;
-  const hn::Repartition<uint32_t, decltype(d64)> d32;
-  const auto m0 = hn::BitCast(d32, hn::Set(d64, 0xD2511F53U));
-  const auto m1 = hn::BitCast(d32, hn::Set(d64, 0xCD9E8D57U));
   const auto low = hn::Set(d64, 0xFFFFFFFFU);
-  for (int64_t b = 0; b < num_blocks; b += kPhiloxBlocks) {
-    const auto index_a = hn::Add(hn::Set(d64, first + static_cast<uint64_t>(b)), hn::Iota(d64, 0));
-    const auto index_b = hn::Add(index_a, hn::Set(d64, static_cast<uint64_t>(kPhiloxBlocks / 2)));
-    auto a0 = index_a, a1 = hn::ShiftRight<32>(index_a), a2 = hn::Set(d64, c2), a3 = hn::Set(d64, c3);
-    auto b0 = index_b, b1 = hn::ShiftRight<32>(index_b), b2 = a2, b3 = a3;
-    uint32_t k0 = static_cast<uint32_t>(key);
-    uint32_t k1 = static_cast<uint32_t>(key >> 32);
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-      const auto key0 = hn::Set(d64, k0);
-      const auto key1 = hn::Set(d64, k1);
-      const auto pa0 = hn::MulEven(m0, hn::BitCast(d32, a0));
-      const auto pa1 = hn::MulEven(m1, hn::BitCast(d32, a2));
-      const auto pb0 = hn::MulEven(m0, hn::BitCast(d32, b0));
-      const auto pb1 = hn::MulEven(m1, hn::BitCast(d32, b2));
-      a0 = hn::Xor3(hn::ShiftRight<32>(pa1), a1, key0);
-      a2 = hn::Xor3(hn::ShiftRight<32>(pa0), a3, key1);
-      b0 = hn::Xor3(hn::ShiftRight<32>(pb1), b1, key0);
-      b2 = hn::Xor3(hn::ShiftRight<32>(pb0), b3, key1);
-      a1 = pa1;
-      a3 = pa0;
-      b1 = pb1;
-      b3 = pb0;
-      k0 += 0x9E3779B9U;
-      k1 += 0xBB67AE85U;
-    }
+  for (int64_t block = 0; block < num_blocks; block += kPhiloxBlocks) {
+    const auto index = hn::Add(hn::Set(d64, first + static_cast<uint64_t>(block)), hn::Iota(d64, 0));
+    PhiloxLanes a = philox_counters(index, c2, c3);
+    PhiloxLanes b = philox_counters(hn::Add(index, hn::Set(d64, static_cast<uint64_t>(kPhiloxBlocks / 2))), c2, c3);
+    philox(key, a, b);
     const auto join = [&](auto even, auto odd)
                           ASHLAR_SIMD { return hn::Or(hn::And(even, low), hn::ShiftLeft<32>(odd)); };
-    uint64_t* out = reinterpret_cast<uint64_t*>(words + 4 * b);
-    hn::StoreInterleaved2(join(a0, a1), join(a2, a3), d64, out);
-    hn::StoreInterleaved2(join(b0, b1), join(b2, b3), d64, out + kPhiloxBlocks);
+    uint64_t* out = reinterpret_cast<uint64_t*>(words + 4 * block);
+    hn::StoreInterleaved2(join(a.word[0], a.word[1]), join(a.word[2], a.word[3]), d64, out);
+    hn::StoreInterleaved2(join(b.word[0], b.word[1]), join(b.word[2], b.word[3]), d64, out + kPhiloxBlocks);
   }
 }
 

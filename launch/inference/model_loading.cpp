@@ -18,9 +18,8 @@ namespace ashlar::inference {
 namespace {
 
 DType dtype_named(const std::string& name) {
-  for (const DType d : {DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
-    if (name == name_of(d)) return d;
-  }
+  DType dtype{};
+  if (parse_enum(name, dtype) && is_floating(dtype)) return dtype;
   throw input_error("dtype", "--dtype ", name, ": expected bf16, fp32 or fp64");
 }
 

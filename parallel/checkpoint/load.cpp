@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
+#include "core/io/convert.h"
 #include "core/io/posix_file.h"
-#include "parallel/checkpoint/convert.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -53,7 +53,7 @@ std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::Pa
 
 void check_floating(const CheckpointReader& reader) {
   for (const TensorRecord& tensor : reader.tensors()) {
-    if (is_convertible(tensor.dtype)) continue;
+    if (io::is_convertible(tensor.dtype)) continue;
     throw input_error("checkpoint", "tensor ", io::printable(tensor.name), " of ",
                       io::printable(reader.path().string()), " has dtype ", io::name_of(tensor.dtype),
                       ", expected one of F64, F32, F16, BF16");
@@ -79,7 +79,7 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
         reader.read_block(tensor, {.row = block.row + row, .col = block.col + col, .rows = rows, .cols = cols}, stored);
         if (!same) {
           wanted.resize(static_cast<size_t>(rows * cols * size_of(flat.dtype())));
-          convert(tensor.dtype, stored, flat.dtype(), wanted);
+          io::convert(tensor.dtype, stored, io::to_file_dtype(flat.dtype()), wanted);
         }
         const Tensor target = flat.flat_range(block.offset + row * block.cols + col, rows * cols);
         ctx.backend.write((same ? stored : wanted).data(), target.mut_view(), ctx.stream);

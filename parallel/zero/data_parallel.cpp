@@ -75,7 +75,7 @@ void DataParallel::start_param_sync() {
         {.in = values.flat_range(own.begin, own.size()).view(), .out = values.mut_view(), .parts = bucket.parts},
         stream_)));
     for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)
-      store_.parameters()[i]->weight.param_sync = syncing_.back().get();
+      store_.parameters()[i]->weight.set_sync(*syncing_.back());
   }
 }
 

@@ -70,6 +70,9 @@ TEST(KeyedPermutation, LooksRandom) {
 struct Shape {
   int64_t tokens, T, S;
 };
+std::ostream& operator<<(std::ostream& out, const Shape& s) {
+  return out << s.tokens << " tokens, T " << s.T << ", S " << s.S;
+}
 
 class WindowOrderShapes : public ::testing::TestWithParam<Shape> {};
 

@@ -342,6 +342,7 @@ struct Case {
   int64_t virtual_stages;
   double seconds;  ///< of each third of a stage's work on a micro-batch, where it sleeps
 };
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << pipeline::name_of(c.kind); }
 
 class Bubble : public ::testing::TestWithParam<Case> {
  protected:

@@ -21,6 +21,7 @@ struct Case {
   DType dtype;
   int64_t turn;  ///< chooses the pairs of meshes
 };
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.axes.name << " " << c.dtype; }
 
 class CheckpointOnAnyMesh : public ::testing::TestWithParam<Case> {};
 

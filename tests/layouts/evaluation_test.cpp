@@ -26,6 +26,7 @@ struct Case {
   DType dtype;
   int64_t turn;  ///< chooses the layouts
 };
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.axes.name << " " << c.dtype; }
 
 class Evaluation : public ::testing::TestWithParam<Case> {
  protected:

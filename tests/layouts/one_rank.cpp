@@ -239,7 +239,7 @@ class Comparison {
     LossStats arriving, there;
     engine_.evaluate(mine_, arriving);
     for (const auto& parameter : engine_.store().parameters())
-      EXPECT_EQ(parameter->weight.param_sync, nullptr) << parameter->name << " was read before it was there";
+      EXPECT_FALSE(parameter->weight.syncing()) << parameter->name << " was read before it was there";
     engine_.wait_param_sync();
     engine_.evaluate(mine_, there);
     EXPECT_EQ(arriving.loss, there.loss);

@@ -19,6 +19,10 @@ struct Case {
   DType dtype;
   int64_t turn;  ///< chooses the layouts
 };
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.axes.name << " " << pipeline::name_of(c.kind) << " " << c.dtype << ", " << c.micro_batches
+             << " micro-batches";
+}
 
 class PipelineGradients : public ::testing::TestWithParam<Case> {
  protected:

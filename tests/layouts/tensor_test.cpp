@@ -21,6 +21,9 @@ struct Case {
   bool sequence_parallel;
   DType dtype;
 };
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.axes.name << " " << c.dtype << (c.sequence_parallel ? ", sequence parallel" : "");
+}
 
 class TensorParallelGradients : public ::testing::TestWithParam<Case> {};
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/base/strings.h"
+#include "core/io/convert.h"
 #include "core/io/safetensors.h"
-#include "parallel/checkpoint/convert.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/manifest.h"
@@ -193,8 +193,8 @@ TEST(CheckpointLoad, EveryFloatingTypeIsConvertedWithOneRounding) {
   write_vector(dir.path() / "f64", io::FileDType::kF64, bytes_from(wide));
   EXPECT_EQ(load_vector(dir.path() / "f64", DType::kFloat64, 5), bytes_from(wide));
   std::string same(bytes_from(wide).size(), '\0');
-  convert(io::FileDType::kF64, std::as_bytes(std::span(wide)), DType::kFloat64,
-          std::as_writable_bytes(std::span(same)));
+  io::convert(io::FileDType::kF64, std::as_bytes(std::span(wide)), io::FileDType::kF64,
+              std::as_writable_bytes(std::span(same)));
   EXPECT_EQ(same, bytes_from(wide)) << "loading does not convert what has the right type already";
   const std::vector<float> narrow = {1.0F / 3, 0.0F, 1 + 0x1p-8F, 1 + 0x1p-8F + 0x1p-20F, -1e30F};
   EXPECT_EQ(load_vector(dir.path() / "f64", DType::kFloat32, 5), bytes_from(narrow));

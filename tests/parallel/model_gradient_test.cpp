@@ -15,6 +15,7 @@ struct Axis {
   const char* name;
   std::function<void(ModelConfig&)> apply;
 };
+std::ostream& operator<<(std::ostream& out, const Axis& axis) { return out << axis.name; }
 
 const Axis kAxes[] = {
     {"Default", [](ModelConfig&) {}},

@@ -92,7 +92,8 @@ class PlacementErrors : public ::testing::Test {
     return {.value = ctx.empty(DType::kFloat32, {4, 4}), .made = {.op = op, .placement = placement}};
   }
   Weight weight(const Shape& shape, uint32_t axes) {
-    Weight w{.value = ctx.empty(DType::kFloat32, shape)};
+    Weight w;
+    w.set_memory(ctx.empty(DType::kFloat32, shape), {});
     w.grad_partial_axes = axes;
     return w;
   }

@@ -13,40 +13,19 @@
 #include "core/backend/attention.h"
 #include "kernels/cpu/attention/items.h"
 #include "kernels/cpu/attention/tile_inl.h"
+#include "kernels/cpu/philox_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::attention {
 namespace HWY_NAMESPACE {
 
 using Words = hn::ScalableTag<uint64_t>;
+using cpu::HWY_NAMESPACE::PhiloxLanes;
 
-/// The four words of Philox blocks `index`, each in the low half of a lane; the high halves hold anything. Products
-/// take low halves only, so that what gathers above them is never read.
-struct PhiloxWords {
-  hn::Vec<Words> word[4];
-};
-HWY_INLINE PhiloxWords philox_words(const DropoutArgs& drop, uint32_t step, hn::Vec<Words> index) {
-  const Words d64;
-  const hn::Repartition<uint32_t, Words> d32;
-  const auto m0 = hn::BitCast(d32, hn::Set(d64, 0xD2511F53U));
-  const auto m1 = hn::BitCast(d32, hn::Set(d64, 0xCD9E8D57U));
-  auto x0 = index;
-  auto x1 = hn::ShiftRight<32>(index);
-  auto x2 = hn::Set(d64, drop.site);
-  auto x3 = hn::Set(d64, uint64_t{step});
-  uint32_t k0 = static_cast<uint32_t>(drop.seed);
-  uint32_t k1 = static_cast<uint32_t>(drop.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const auto p0 = hn::MulEven(m0, hn::BitCast(d32, x0));
-    const auto p1 = hn::MulEven(m1, hn::BitCast(d32, x2));
-    x0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), x1), hn::Set(d64, uint64_t{k0}));
-    x2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), x3), hn::Set(d64, uint64_t{k1}));
-    x1 = p1;
-    x3 = p0;
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
-  }
-  return {x0, x1, x2, x3};
+HWY_INLINE PhiloxLanes philox_words(const DropoutArgs& drop, uint32_t step, hn::Vec<Words> index) {
+  PhiloxLanes lanes = cpu::HWY_NAMESPACE::philox_counters(index, drop.site, step);
+  cpu::HWY_NAMESPACE::philox(drop.seed, lanes);
+  return lanes;
 }
 
 /// Which queries and keys factors are wanted for.
@@ -58,7 +37,7 @@ struct DropoutBlock {
 
 /// Lanes of `kept` where the word says so. Element k of a row is word k % 4, and a row of 4n elements begins a block,
 /// so four keys of a vector of queries need one round of blocks (fp32: two, for the even and the odd queries).
-HWY_INLINE hn::Vec<Tag<float>> kept_lanes(const PhiloxWords& even, const PhiloxWords& odd, int w, int32_t threshold,
+HWY_INLINE hn::Vec<Tag<float>> kept_lanes(const PhiloxLanes& even, const PhiloxLanes& odd, int w, int32_t threshold,
                                           float kept) {
   const Tag<float> d;
   const hn::RebindToSigned<Tag<float>> di;
@@ -68,7 +47,7 @@ HWY_INLINE hn::Vec<Tag<float>> kept_lanes(const PhiloxWords& even, const PhiloxW
   const auto keep = hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(words)), hn::Set(di, threshold - 1));
   return hn::IfThenElseZero(hn::RebindMask(d, keep), hn::Set(d, kept));
 }
-HWY_INLINE hn::Vec<Tag<double>> kept_lanes(const PhiloxWords& all, const PhiloxWords& /*odd*/, int w, int32_t threshold,
+HWY_INLINE hn::Vec<Tag<double>> kept_lanes(const PhiloxLanes& all, const PhiloxLanes& /*odd*/, int w, int32_t threshold,
                                            double kept) {
   const Tag<double> d;
   const hn::RebindToSigned<Tag<double>> di;
@@ -98,8 +77,8 @@ HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& b
     const auto odd = hn::Add(even, hn::Set(d64, S / 4));
     for (int64_t j = -static_cast<int64_t>(first_key % 4); j < block.num_keys; j += 4) {
       const auto quad = hn::Set(d64, static_cast<uint64_t>(static_cast<int64_t>(first_key) + j) / 4);
-      const PhiloxWords words = philox_words(drop, step, hn::Add(even, quad));
-      const PhiloxWords more = kStep == 2 ? philox_words(drop, step, hn::Add(odd, quad)) : words;
+      const PhiloxLanes words = philox_words(drop, step, hn::Add(even, quad));
+      const PhiloxLanes more = kStep == 2 ? philox_words(drop, step, hn::Add(odd, quad)) : words;
       for (int w = 0; w < 4; ++w) {
         if (j + w < 0 || j + w >= block.num_keys) continue;
         hn::Store(kept_lanes(words, more, w, threshold, kept), Tag<T>(), factors + (j + w) * kBlockSize);

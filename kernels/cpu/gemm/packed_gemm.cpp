@@ -119,8 +119,8 @@ class PackedGemm {
   /// A tile within the block, and what it brings closer for later ones (see TileArgs).
   struct Place {
     Range rows, cols;
-    const char* ahead = nullptr;
-    int64_t ahead_step = 0;
+    const char* prefetch = nullptr;
+    int64_t prefetch_step = 0;
   };
   /// The part of a block that one thread multiplies, and how many threads pack the same rows and columns with it.
   struct Share {
@@ -208,7 +208,7 @@ class PackedGemm {
         Slice slice = slice_of(s);
         pack_columns(block, slice, cols, b);
         slice.first_col = cols.begin;
-        multiply_tile(block, slice, {.rows = {0, m_}, .cols = cols, .ahead = b});
+        multiply_tile(block, slice, {.rows = {0, m_}, .cols = cols, .prefetch = b});
       }
     }
   }
@@ -317,10 +317,10 @@ class PackedGemm {
         const bool more = panel + 1 < panels || end < tiles;
         const Range next = more ? panel_cols(share, (panel + 1) % panels) : cols;
         const int64_t step = more ? ceil_div(panel_cols_ * kernels_.panel_elem_bytes, end - begin) : 0;
-        const char* ahead = panel_at(slice.b, slice, next.begin - slice.first_col);
-        for (int64_t tile = begin; tile < end; ++tile, ahead += step * slice.groups) {
+        const char* prefetch = panel_at(slice.b, slice, next.begin - slice.first_col);
+        for (int64_t tile = begin; tile < end; ++tile, prefetch += step * slice.groups) {
           multiply_tile(block, slice,
-                        {.rows = tile_rows(share, tile), .cols = cols, .ahead = ahead, .ahead_step = step});
+                        {.rows = tile_rows(share, tile), .cols = cols, .prefetch = prefetch, .prefetch_step = step});
         }
       }
     }
@@ -331,7 +331,7 @@ class PackedGemm {
   }
 
   void multiply_tile(const Block& block, const Slice& slice, const Place& place) {
-    const auto& [rows, columns, ahead, ahead_step] = place;
+    const auto& [rows, columns, prefetch, prefetch_step] = place;
     const int64_t cols = columns.size();
     const int64_t padded = round_up(cols, kernels_.lanes);
     const int vectors = static_cast<int>(padded / kernels_.lanes);
@@ -341,8 +341,8 @@ class PackedGemm {
                        .a_stride = args_.a.stride * size_of(args_.a.dtype),
                        .b = panel_at(slice.b, slice, columns.begin - slice.first_col),
                        .groups = slice.groups,
-                       .ahead = ahead,
-                       .ahead_step = ahead_step};
+                       .prefetch = prefetch,
+                       .prefetch_step = prefetch_step};
     if (slice.first && bias_) tile.add = bias_->template as<Acc>() + j;
 
     alignas(64) Acc result[kMaxTileRows * kMaxTileCols];

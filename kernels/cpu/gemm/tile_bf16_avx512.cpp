@@ -37,7 +37,7 @@ void tile(const TileArgs<float>& args) {
 #pragma GCC unroll 16
   for (int i = 1; i < kBases; ++i) a[i] = a[i - 1] + kPerBase * a_row;
   const uint32_t* __restrict b = static_cast<const uint32_t*>(args.b);
-  const char* ahead = static_cast<const char*>(args.ahead);
+  const char* prefetch = static_cast<const char*>(args.prefetch);
   prefetch_result<kRows, kVectors>(args, kLanes);
   __m512 sum[kRows][kVectors];
 #pragma GCC unroll 16
@@ -60,8 +60,8 @@ void tile(const TileArgs<float>& args) {
 #pragma GCC unroll 16
     for (int i = 0; i < kBases; ++i) a[i] += a_step;
     b += kVectors * kLanes;
-    __builtin_prefetch(ahead, 0, 2);
-    ahead += args.ahead_step;
+    __builtin_prefetch(prefetch, 0, 2);
+    prefetch += args.prefetch_step;
   }
   if (const float* add = args.add; add != nullptr) {
     const int64_t ld_add = args.ld_add;

@@ -52,7 +52,7 @@ HWY_ATTR void tile(const TileArgs<T>& args) {
 #pragma GCC unroll 16
   for (int i = 1; i < kBases; ++i) a[i] = a[i - 1] + kPerBase * a_row;
   const T* HWY_RESTRICT b = static_cast<const T*>(args.b);
-  const char* ahead = static_cast<const char*>(args.ahead);
+  const char* prefetch = static_cast<const char*>(args.prefetch);
   prefetch_result<kRows, kVectors>(args, lanes);
   Vec sum[kRows][kVectors];
 #pragma GCC unroll 16
@@ -73,8 +73,8 @@ HWY_ATTR void tile(const TileArgs<T>& args) {
 #pragma GCC unroll 16
     for (int i = 0; i < kBases; ++i) a[i] += a_step;
     b += kVectors * lanes;
-    __builtin_prefetch(ahead, 0, 2);
-    ahead += args.ahead_step;
+    __builtin_prefetch(prefetch, 0, 2);
+    prefetch += args.prefetch_step;
   }
   if (const T* add = args.add; add != nullptr) {
     const int64_t ld_add = args.ld_add;

@@ -43,8 +43,8 @@ struct TileArgs {
   int64_t ld_add = 0;
   Acc* out = nullptr;
   int64_t ld_out = 0;
-  const void* ahead = nullptr;  ///< what a later tile reads: brought into L2, ahead_step bytes on for every group
-  int64_t ahead_step = 0;
+  const void* prefetch = nullptr;  ///< what a later tile reads: brought into L2, prefetch_step bytes on for every group
+  int64_t prefetch_step = 0;
 };
 
 /// The result lies far away in cache, and a loop over k is long enough to bring it: the sums then meet it in L1.

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/io/safetensors.h"
+
+namespace ashlar::io {
+
+/// True for the types that `convert` knows: F64, F32, F16, BF16.
+bool is_convertible(FileDType dtype);
+
+/// out[i] = in[i] in another floating type, on the host: exactly when it is wider, else rounded to nearest even; fp64
+/// becomes fp16 or bf16 through fp32. Equal types are copied bit for bit. Spans need not be aligned. Bug for other
+/// types or sizes that do not match.
+void convert(FileDType from, std::span<const std::byte> in, FileDType to, std::span<std::byte> out);
+
+}  // namespace ashlar::io
