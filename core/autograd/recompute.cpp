@@ -9,13 +9,13 @@ Var recompute(const Ctx& ctx, const Var& input, std::function<Var(const Ctx&, co
   if (ctx.tape == nullptr) return plain;
 
   const Var out = ctx.tape->output(plain.value, plain.made);
-  ctx.tape->record(out, [ctx, input, body](Tape& tape, Tensor dy, WeightWork* deferred) {
+  ctx.tape->record(out, [ctx, input, body](Tape& tape, Tensor dy) {
     Tape inner(ctx.backend, ctx.stream);
     Ctx again = ctx;
     again.tape = &inner;
     const Var leaf = inner.leaf(input.value, input.made);
     inner.seed(body(again, leaf), std::move(dy));
-    inner.backward(deferred);
+    inner.backward(tape.deferred());
     if (input.requires_grad()) {
       const Tensor grad = inner.leaf_grad(leaf);
       if (grad) tape.add_grad(input, grad);

@@ -32,6 +32,15 @@ void Tape::record(const Var& result, Backward backward) {
   nodes_.push_back({result.made.op, result.slot, std::move(backward)});
 }
 
+void Tape::record_exchange(const Var& result, Exchange exchange) {
+  const auto backward = [exchange = std::move(exchange)](Tape& tape, Tensor dy) {
+    const std::function<void(Tape&)> end = exchange(std::move(dy));
+    tape.held_.run();
+    end(tape);
+  };
+  nodes_.push_back({result.made.op, result.slot, backward, true});
+}
+
 Var result(const Ctx& ctx, Tensor value, const Made& made) {
   if (ctx.tape != nullptr) return ctx.tape->output(std::move(value), made);
   return {.value = std::move(value), .slot = -1, .rematerialize = nullptr, .made = made};
@@ -55,7 +64,7 @@ std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& w
   }
   // The slices wrote straight into x's gradient; what no consumer wrote counts as zero.
   const std::vector<Var> slices = parts;
-  nodes_.push_back({"split_columns", -1, [x, slices](Tape& tape, const Tensor&, WeightWork*) {
+  nodes_.push_back({"split_columns", -1, [x, slices](Tape& tape, const Tensor&) {
                       bool any = false;
                       for (const Var& slice : slices) any = any || tape.slots_[slice.slot].written;
                       if (!any) return;
@@ -93,6 +102,7 @@ void Tape::seed(const Var& v, Tensor grad) {
 void Tape::backward(WeightWork* deferred, const std::function<void()>& after_node) {
   ASHLAR_CHECK(!done_, "a tape runs backward once");
   done_ = true;
+  deferred_ = deferred;
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
@@ -103,9 +113,19 @@ void Tape::backward(WeightWork* deferred, const std::function<void()>& after_nod
       ASHLAR_CHECK(slot.grad, "no gradient reached the result of ", node.op);
       dy = std::move(slot.grad);
     }
-    node.backward(*this, std::move(dy), deferred);
+    node.backward(*this, std::move(dy));
+    if (!exchange_is_next()) held_.run();
     if (after_node) after_node();
   }
+  deferred_ = nullptr;
+}
+
+bool Tape::exchange_is_next() const {
+  return !nodes_.empty() && nodes_.back().exchanges && slots_[nodes_.back().slot].written;
+}
+
+void Tape::add_weight_work(std::function<void()> work) {
+  (deferred_ != nullptr ? *deferred_ : held_).push(std::move(work));
 }
 
 Tensor Tape::leaf_grad(const Var& leaf) const {

@@ -34,9 +34,10 @@ struct GradTarget {
 /// that alias gradients (column splits excepted, which own disjoint slices of one gradient). Misuse throws Bug.
 class Tape {
  public:
-  /// A node's backward, given the complete gradient of its result, which the tape has given up. `deferred` is null when
-  /// weight gradients are to be computed at once.
-  using Backward = std::function<void(Tape& tape, Tensor dy, WeightWork* deferred)>;
+  /// A node's backward, given the complete gradient of its result, which the tape has given up.
+  using Backward = std::function<void(Tape& tape, Tensor dy)>;
+  /// The same of a node that exchanges its gradient with other ranks: begins, and returns what ends it.
+  using Exchange = std::function<std::function<void(Tape& tape)>(Tensor dy)>;
 
   Tape(Backend& backend, Stream& stream) : backend_(backend), stream_(stream) {}
   Tape(const Tape&) = delete;
@@ -51,11 +52,15 @@ class Tape {
   /// Appends a node with one result, named by the op that made it. `backward` is called only if the result received a
   /// gradient.
   void record(const Var& result, Backward backward);
+  /// The same, with an exchange: the weight work of the node that backward runs just before lies between its two
+  /// halves.
+  void record_exchange(const Var& result, Exchange exchange);
 
   /// Sets the gradient of a value before `backward`.
   void seed(const Var& v, Tensor grad);
   /// Runs the tape in reverse and empties it. With `deferred`, linears push their weight gradients there. `after_node`,
-  /// when given, is called after each node: what its weights received is issued by then.
+  /// when given, is called after each node: what its weights received is issued by then, but for the node before an
+  /// exchange, when the exchange is done.
   void backward(WeightWork* deferred = nullptr, const std::function<void()>& after_node = {});
   /// The gradient that reached a leaf; call after `backward`. Undefined if none did.
   Tensor leaf_grad(const Var& leaf) const;
@@ -65,6 +70,11 @@ class Tape {
   GradTarget target(const Var& input);
   /// Hands over an existing tensor as the gradient of an input: shared when it is the first, added otherwise.
   void add_grad(const Var& input, const Tensor& grad);
+  /// Takes work that only a weight's gradient waits for. It runs when the node is done; if an exchange comes next, once
+  /// that has begun, so that it hides it; in a backward with `deferred`, when that is run.
+  void add_weight_work(std::function<void()> work);
+  /// Of the backward that runs; null when weight work is not put off.
+  WeightWork* deferred() const { return deferred_; }
 
   int64_t num_nodes() const { return static_cast<int64_t>(nodes_.size()); }
 
@@ -81,8 +91,10 @@ class Tape {
     const char* op;
     int slot;  // of the result; -1: a split, whose slices have the gradients
     Backward backward;
+    bool exchanges = false;
   };
 
+  bool exchange_is_next() const;
   Tensor allocate_like(const Slot& slot);
   Slot& slot_of(const Var& v);
 
@@ -90,6 +102,8 @@ class Tape {
   Stream& stream_;
   std::vector<Slot> slots_;
   std::vector<Node> nodes_;
+  WeightWork held_;  ///< of the node that ran last
+  WeightWork* deferred_ = nullptr;
   bool done_ = false;
 };
 

@@ -10,7 +10,8 @@ namespace ashlar {
 
 /// How to make a value again from what is kept anyway, instead of keeping it for backward.
 struct Rematerialize {
-  std::function<Tensor()> make;
+  /// Begins what other ranks take part in; the function that it returns is called once and gives the value.
+  std::function<std::function<Tensor()>()> start;
 };
 
 /// A value on a tape. `slot` names its gradient there; -1 means that none is wanted.
@@ -34,7 +35,12 @@ class Saved {
   explicit Saved(const Var& v) : rematerialize_(v.rematerialize) {
     if (!rematerialize_) tensor_ = v.value;
   }
-  Tensor get() const { return rematerialize_ ? rematerialize_->make() : tensor_; }
+  /// Begins to make it again; the value is what the function gives, called once.
+  std::function<Tensor()> start() const {
+    if (rematerialize_) return rematerialize_->start();
+    return [kept = tensor_] { return kept; };
+  }
+  Tensor get() const { return rematerialize_ ? rematerialize_->start()() : tensor_; }
 
  private:
   Tensor tensor_;

@@ -21,9 +21,9 @@ Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
   if (ctx.tape == nullptr) return out;
 
   if (ctx.recompute == Recompute::kSelective) {
-    out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.make = forward});
+    out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [forward] { return forward; }});
   }
-  ctx.tape->record(out, [ctx, x, second, kind](Tape& tape, const Tensor& dy, WeightWork*) {
+  ctx.tape->record(out, [ctx, x, second, kind](Tape& tape, const Tensor& dy) {
     const GradTarget dx = tape.target(x);
     const GradTarget dup = second ? tape.target(*second) : GradTarget{};
     ASHLAR_CHECK(!second || dx.mode == dup.mode, "gate and up have different numbers of consumers");

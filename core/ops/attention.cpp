@@ -66,35 +66,34 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
   const Var attended = result(ctx, out, made);
   if (ctx.tape == nullptr) return attended;
 
-  ctx.tape->record(attended,
-                   [ctx, qkv, out, lse, shape, o, q_of, k_of, v_of](Tape& tape, const Tensor& dout, WeightWork*) {
-                     const GradTarget d = tape.target(qkv);
-                     if (!d.wanted()) return;
-                     AttentionShape back = shape;
-                     // The gradient's rows may be a slice of a wider row, or not, independently of the value's; the
-                     // kernel has one batch stride for both, so a differing layout goes through a buffer of its own.
-                     const bool same = d.grad.row_stride() == qkv.value.row_stride();
-                     const Tensor value = same ? qkv.value : ctx.empty(ctx.dtype, qkv.shape());
-                     const Tensor grad = same ? d.grad : ctx.empty(ctx.dtype, qkv.shape());
-                     if (!same) {
-                       back.q_batch_stride = back.kv_batch_stride = o.T * value.row_stride();
-                       ctx.backend.copy({.src = qkv.value.view(), .dst = value.mut_view()}, ctx.stream);
-                     }
-                     ctx.backend.attention_backward({.dout = dout.view(),
-                                                     .q = q_of(value).view(),
-                                                     .k = k_of(value).view(),
-                                                     .v = v_of(value).view(),
-                                                     .out = out.view(),
-                                                     .lse = lse.view(),
-                                                     .delta = {},
-                                                     .dq = q_of(grad).mut_view(),
-                                                     .dk = k_of(grad).mut_view(),
-                                                     .dv = v_of(grad).mut_view(),
-                                                     .mode = same ? d.mode : GradMode::kOverwrite,
-                                                     .shape = back},
-                                                    ctx.stream);
-                     if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);
-                   });
+  ctx.tape->record(attended, [ctx, qkv, out, lse, shape, o, q_of, k_of, v_of](Tape& tape, const Tensor& dout) {
+    const GradTarget d = tape.target(qkv);
+    if (!d.wanted()) return;
+    AttentionShape back = shape;
+    // The gradient's rows may be a slice of a wider row, or not, independently of the value's; the
+    // kernel has one batch stride for both, so a differing layout goes through a buffer of its own.
+    const bool same = d.grad.row_stride() == qkv.value.row_stride();
+    const Tensor value = same ? qkv.value : ctx.empty(ctx.dtype, qkv.shape());
+    const Tensor grad = same ? d.grad : ctx.empty(ctx.dtype, qkv.shape());
+    if (!same) {
+      back.q_batch_stride = back.kv_batch_stride = o.T * value.row_stride();
+      ctx.backend.copy({.src = qkv.value.view(), .dst = value.mut_view()}, ctx.stream);
+    }
+    ctx.backend.attention_backward({.dout = dout.view(),
+                                    .q = q_of(value).view(),
+                                    .k = k_of(value).view(),
+                                    .v = v_of(value).view(),
+                                    .out = out.view(),
+                                    .lse = lse.view(),
+                                    .delta = {},
+                                    .dq = q_of(grad).mut_view(),
+                                    .dk = k_of(grad).mut_view(),
+                                    .dv = v_of(grad).mut_view(),
+                                    .mode = same ? d.mode : GradMode::kOverwrite,
+                                    .shape = back},
+                                   ctx.stream);
+    if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);
+  });
   return attended;
 }
 

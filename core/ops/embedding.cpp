@@ -26,7 +26,7 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
   if (ctx.tape == nullptr) return out;
 
   ASHLAR_CHECK(tokens.order && (positions_table == nullptr || positions.order), "training needs the sorted ids");
-  ctx.tape->record(out, [=, &table](Tape&, const Tensor& dy, WeightWork*) {
+  ctx.tape->record(out, [=, &table](Tape&, const Tensor& dy) {
     if (const GradMode mode = table.next_mode(); mode != GradMode::kSkip) {
       ctx.backend.embedding_backward({.ids = tokens.ids,
                                       .order = tokens.order,

@@ -79,8 +79,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   if (!dh) return;
   // The node's own gradient is one, so its result is a placeholder that is seeded at once.
   const Var done = ctx.tape->output(dh, made);
-  ctx.tape->record(
-      done, [input = h.without_value()](Tape& tape, const Tensor& dy, WeightWork*) { tape.add_grad(input, dy); });
+  ctx.tape->record(done, [input = h.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
   ctx.tape->seed(done, dh);
 }
 

@@ -42,18 +42,15 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   const Var out = result(ctx, y, made);
   if (ctx.tape == nullptr) return out;
 
-  ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy,
-                                                                                     WeightWork* deferred) {
+  ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy) {
+    // An input of which other ranks have rows comes in while dx is computed, ahead of what dx is sent into.
+    std::function<Tensor()> make_x = [saved] { return saved.get(); };
+    if (tape.deferred() == nullptr) make_x = saved.start();
     if (const GradTarget dx = tape.target(input); dx.wanted()) {
       ctx.backend.linear_backward_input(
           {.dy = dy.view(), .w = w.read(ctx.stream).view(), .dx = dx.view(), .mode = dx.mode}, ctx.stream);
     }
-    auto work = [ctx, saved, dy, &w, bias] { accumulate_weight_grad(ctx, saved.get(), dy, w, bias); };
-    if (deferred != nullptr) {
-      deferred->push(work);
-    } else {
-      work();
-    }
+    tape.add_weight_work([ctx, make_x, dy, &w, bias] { accumulate_weight_grad(ctx, make_x(), dy, w, bias); });
   });
   return out;
 }

@@ -38,9 +38,9 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormVa
   if (ctx.tape == nullptr) return out;
 
   if (ctx.recompute == Recompute::kSelective) {
-    out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.make = forward});
+    out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [forward] { return forward; }});
   }
-  ctx.tape->record(out, [ctx, x, gamma, beta, mean, rstd, variant](Tape& tape, const Tensor& dy, WeightWork*) {
+  ctx.tape->record(out, [ctx, x, gamma, beta, mean, rstd, variant](Tape& tape, const Tensor& dy) {
     const GradTarget dx = tape.target(x);
     const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
     const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();

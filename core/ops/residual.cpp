@@ -35,7 +35,7 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   const std::optional<Var> stream = x == nullptr ? std::nullopt : std::optional<Var>(x->without_value());
   const Var first = a.value.without_value();
   const std::optional<Var> second = b == nullptr ? std::nullopt : std::optional<Var>(b->value.without_value());
-  ctx.tape->record(out, [ctx, stream, first, second, drop_a, drop_b](Tape& tape, const Tensor& dy, WeightWork*) {
+  ctx.tape->record(out, [ctx, stream, first, second, drop_a, drop_b](Tape& tape, const Tensor& dy) {
     const auto branch = [&](const Var& v, const DropoutArgs& dropout) {
       if (!dropout.active()) return tape.add_grad(v, dy);
       const GradTarget d = tape.target(v);

@@ -54,7 +54,7 @@ Var rope(const Ctx& ctx, const Var& x, const ConstView& positions, const RopeTab
   const Var out = result(ctx, y, made);
   if (ctx.tape == nullptr) return out;
 
-  ctx.tape->record(out, [rotate, input = x.without_value()](Tape& tape, const Tensor& dy, WeightWork*) {
+  ctx.tape->record(out, [rotate, input = x.without_value()](Tape& tape, const Tensor& dy) {
     if (const GradTarget dx = tape.target(input); dx.wanted()) rotate(dy.view(), dx.view(), true, dx.mode);
   });
   return out;

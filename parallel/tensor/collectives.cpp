@@ -1,47 +1,80 @@
 #include "parallel/tensor/collectives.h"
 
+#include <memory>
+#include <utility>
+
 namespace ashlar::tensor {
 
 namespace {
 
 /// Contiguous memory with the values of t: t itself, or a copy of a column slice.
-Tensor packed(const Ctx& ctx, const Tensor& t) {
+Tensor packed(const Ctx& ctx, Tensor t) {
   if (t.contiguous()) return t;
   const Tensor copy = ctx.empty(t.dtype(), t.shape());
   ctx.backend.copy({.src = t.view(), .dst = copy.mut_view()}, ctx.stream);
   return copy;
 }
 
-Tensor all_reduced(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp) {
-  const Tensor in = packed(ctx, partial);
-  const Tensor out = ctx.empty(in.dtype(), in.shape());
-  tp.group->all_reduce({.in = in.view(), .out = out.mut_view(), .op = comm::ReduceOp::kSum}, ctx.stream)
-      .wait(ctx.stream);
-  return out;
+/// A collective under way, with its buffers.
+class Collective {
+ public:
+  Collective(Tensor in, Tensor out, comm::Work work)
+      : in_(std::move(in)), out_(std::move(out)), work_(std::move(work)) {}
+  /// Later work of the stream finds the result. Once.
+  Tensor wait(Stream& stream) {
+    work_.wait(stream);
+    in_ = {};
+    return std::move(out_);
+  }
+
+ private:
+  Tensor in_, out_;
+  comm::Work work_;
+};
+using Started = std::shared_ptr<Collective>;
+
+/// The sum takes the place of a part that nobody else holds.
+Started start_all_reduce(const Ctx& ctx, Tensor partial, const TensorParallel& tp) {
+  Tensor in = packed(ctx, std::move(partial));
+  Tensor out = in.unique() ? in : ctx.empty(in.dtype(), in.shape());
+  comm::Work work =
+      tp.group->all_reduce({.in = in.view(), .out = out.mut_view(), .op = comm::ReduceOp::kSum}, ctx.stream);
+  return std::make_shared<Collective>(std::move(in), std::move(out), std::move(work));
 }
 
-Tensor gathered(const Ctx& ctx, const Tensor& shard, const TensorParallel& tp) {
-  const Tensor in = packed(ctx, shard);
-  const Tensor out = ctx.empty(in.dtype(), {in.rows() * tp.size(), in.cols()});
-  tp.group->all_gather({.in = in.view(), .out = out.mut_view(), .parts = {}}, ctx.stream).wait(ctx.stream);
-  return out;
+Started start_all_gather(const Ctx& ctx, Tensor shard, const TensorParallel& tp) {
+  Tensor in = packed(ctx, std::move(shard));
+  Tensor out = ctx.empty(in.dtype(), {in.rows() * tp.size(), in.cols()});
+  comm::Work work = tp.group->all_gather({.in = in.view(), .out = out.mut_view(), .parts = {}}, ctx.stream);
+  return std::make_shared<Collective>(std::move(in), std::move(out), std::move(work));
 }
 
-Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp) {
+Started start_reduce_scatter(const Ctx& ctx, Tensor partial, const TensorParallel& tp) {
   ASHLAR_CHECK(partial.rows() % tp.size() == 0, partial.rows(), " rows over ", tp.size(), " ranks");
-  const Tensor in = packed(ctx, partial);
-  const Tensor out = ctx.empty(in.dtype(), {in.rows() / tp.size(), in.cols()});
-  tp.group->reduce_scatter({.in = in.view(), .out = out.mut_view(), .parts = {}}, ctx.stream).wait(ctx.stream);
-  return out;
+  Tensor in = packed(ctx, std::move(partial));
+  Tensor out = ctx.empty(in.dtype(), {in.rows() / tp.size(), in.cols()});
+  comm::Work work = tp.group->reduce_scatter({.in = in.view(), .out = out.mut_view(), .parts = {}}, ctx.stream);
+  return std::make_shared<Collective>(std::move(in), std::move(out), std::move(work));
 }
 
-/// A node whose gradient goes through `back` on its way to the input.
-Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y,
-           std::function<Tensor(const Tensor& dy)> back) {
+Tensor all_reduced(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp) {
+  return start_all_reduce(ctx, partial, tp)->wait(ctx.stream);
+}
+Tensor gathered(const Ctx& ctx, const Tensor& shard, const TensorParallel& tp) {
+  return start_all_gather(ctx, shard, tp)->wait(ctx.stream);
+}
+Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp) {
+  return start_reduce_scatter(ctx, partial, tp)->wait(ctx.stream);
+}
+
+/// y made of x; the gradient goes through `start` on its way back.
+Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y, std::function<Started(Tensor dy)> start) {
   const Var out = result(ctx, y, made);
   if (ctx.tape == nullptr) return out;
-  ctx.tape->record(out, [input = x.without_value(), back = std::move(back)](Tape& tape, const Tensor& dy, WeightWork*) {
-    tape.add_grad(input, back(dy));
+  ctx.tape->record_exchange(out, [ctx, input = x.without_value(), start = std::move(start)](Tensor dy) {
+    return [ctx, input, under_way = start(std::move(dy))](Tape& tape) {
+      tape.add_grad(input, under_way->wait(ctx.stream));
+    };
   });
   return out;
 }
@@ -57,7 +90,7 @@ Var renamed(Var x, const Made& made) {
 Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const Made made = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kReplicated}});
   if (tp.size() == 1) return renamed(x, made);
-  Var out = record(ctx, made, x, x.value, [ctx, tp](const Tensor& dy) { return all_reduced(ctx, dy, tp); });
+  Var out = record(ctx, made, x, x.value, [ctx, tp](Tensor dy) { return start_all_reduce(ctx, std::move(dy), tp); });
   out.rematerialize = x.rematerialize;  // the same value, made again the same way
   return out;
 }
@@ -65,17 +98,21 @@ Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
 Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const Made made = place(ctx, "tp_exit", x, {{Placement::kPartialSum, Placement::kInvariant}});
   if (tp.size() == 1) return renamed(x, made);
-  return record(ctx, made, x, all_reduced(ctx, x.value, tp), [](const Tensor& dy) { return dy; });
+  const Var out = result(ctx, all_reduced(ctx, x.value, tp), made);
+  if (ctx.tape == nullptr) return out;
+  ctx.tape->record(out, [input = x.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
+  return out;
 }
 
 Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const Made made = place(ctx, "sp_enter", x, {{Placement::kRowsSplit, Placement::kReplicated}});
   if (tp.size() == 1) return renamed(x, made);
-  Var out =
-      record(ctx, made, x, gathered(ctx, x.value, tp), [ctx, tp](const Tensor& dy) { return scattered(ctx, dy, tp); });
+  Var out = record(ctx, made, x, gathered(ctx, x.value, tp),
+                   [ctx, tp](Tensor dy) { return start_reduce_scatter(ctx, std::move(dy), tp); });
   if (ctx.tape != nullptr) {
-    out.rematerialize = std::make_shared<Rematerialize>(
-        Rematerialize{.make = [ctx, tp, shard = Saved(x)] { return gathered(ctx, shard.get(), tp); }});
+    out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [ctx, tp, shard = Saved(x)] {
+      return [ctx, under_way = start_all_gather(ctx, shard.get(), tp)] { return under_way->wait(ctx.stream); };
+    }});
   }
   return out;
 }
@@ -84,7 +121,7 @@ Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const Made made = place(ctx, "sp_exit", x, {{Placement::kPartialSum, Placement::kRowsSplit}});
   if (tp.size() == 1) return renamed(x, made);
   return record(ctx, made, x, scattered(ctx, x.value, tp),
-                [ctx, tp](const Tensor& dy) { return gathered(ctx, dy, tp); });
+                [ctx, tp](Tensor dy) { return start_all_gather(ctx, std::move(dy), tp); });
 }
 
 Var enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {

@@ -25,13 +25,13 @@ class TapeTest : public ::testing::Test {
   // y = x: hands its gradient over as it is.
   Var identity(Tape& tape, const Var& x) {
     const Var y = tape.output(x.value);
-    tape.record(y, [x](Tape& t, const Tensor& dy, WeightWork*) { t.add_grad(x, dy); });
+    tape.record(y, [x](Tape& t, const Tensor& dy) { t.add_grad(x, dy); });
     return y;
   }
   // y = c x: writes into the buffer that the tape gives it.
   Var scale(Tape& tape, const Var& x, double c) {
     const Var y = tape.output(x.value);
-    tape.record(y, [x, c](Tape& t, const Tensor& dy, WeightWork*) {
+    tape.record(y, [x, c](Tape& t, const Tensor& dy) {
       const GradTarget d = t.target(x);
       for (int64_t i = 0; i < dy.size(); ++i) {
         double& out = testing::FakeBackend::at(d.view(), i);
@@ -101,6 +101,67 @@ TEST_F(TapeTest, FreesGradientsAsItGoes) {
   tape.backward();
   EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{1024, 1024}));
   EXPECT_LE(backend.allocator(MemoryKind::kActivations).used_bytes(), before);
+}
+
+/// The order of what one node like a linear and what is recorded before it do in backward.
+class WeightWorkOrder : public TapeTest {
+ protected:
+  std::vector<std::string> order;
+
+  // Backward: "dx", and weight work "dw".
+  Var product(Tape& tape, const Var& x) {
+    const Var y = tape.output(x.value);
+    tape.record(y, [this, x](Tape& t, const Tensor& dy) {
+      order.emplace_back("dx");
+      t.add_weight_work([this, dy] { order.emplace_back("dw"); });
+      t.add_grad(x, dy);
+    });
+    return y;
+  }
+  Var exchange(Tape& tape, const Var& x) {
+    const Var y = tape.output(x.value);
+    tape.record_exchange(y, [this, x](const Tensor& dy) {
+      order.emplace_back("start");
+      return [this, x, dy](Tape& t) {
+        order.emplace_back("end");
+        t.add_grad(x, dy);
+      };
+    });
+    return y;
+  }
+};
+
+TEST_F(WeightWorkOrder, LiesBetweenTheHalvesOfTheExchangeThatComesNext) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 1));
+  const Var y = product(tape, product(tape, exchange(tape, product(tape, x))));
+  tape.seed(y, tensor({1, 10}, 1));
+  tape.backward(nullptr, [&] { order.emplace_back("|"); });
+  EXPECT_EQ(order, (std::vector<std::string>{"dx", "dw", "|", "dx", "|", "start", "dw", "end", "|", "dx", "dw", "|"}));
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{1, 10}));
+}
+
+TEST_F(WeightWorkOrder, WaitsForNoExchangeThatDoesNotRun) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 1));
+  const Var a = product(tape, x);
+  exchange(tape, x);  // no gradient reaches it
+  const Var y = product(tape, a);
+  tape.seed(y, tensor({1, 10}, 1));
+  tape.backward(nullptr, [&] { order.emplace_back("|"); });
+  EXPECT_EQ(order, (std::vector<std::string>{"dx", "dw", "|", "dx", "dw", "|"}));
+}
+
+TEST_F(WeightWorkOrder, IsTheQueuesWhenItIsPutOff) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 1));
+  const Var y = product(tape, exchange(tape, product(tape, x)));
+  tape.seed(y, tensor({1, 10}, 1));
+  WeightWork later;
+  tape.backward(&later);
+  EXPECT_EQ(order, (std::vector<std::string>{"dx", "start", "end", "dx"}));
+  later.run();
+  EXPECT_EQ(order, (std::vector<std::string>{"dx", "start", "end", "dx", "dw", "dw"}));
 }
 
 TEST_F(TapeTest, MisuseIsABug) {

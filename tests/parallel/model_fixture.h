@@ -28,15 +28,16 @@ inline std::vector<double> host_values(const Ctx& ctx, const Tensor& t) {
   return out;
 }
 
-/// A small model with random weights and one batch of random tokens, on the CPU backend.
+/// A small model with random weights and one batch of random tokens, on the CPU backend or a given one.
 class TinyModel {
  public:
   /// Without a tensor group: one rank.
   TinyModel(const model::ModelConfig& config, DType dtype, int64_t B, int64_t T, int threads = 1, uint64_t seed = 7,
-            tensor::TensorParallel tp = {})
+            tensor::TensorParallel tp = {}, Backend* backend = nullptr)
       : B_(B),
         T_(T),
-        backend_(kernels::make_backend({.threads = threads})),
+        own_backend_(backend == nullptr ? kernels::make_backend({.threads = threads}) : nullptr),
+        backend_(backend == nullptr ? own_backend_.get() : backend),
         stream_(backend_->make_stream()),
         ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = {}},
         stage_(store_, config, model::StageRange::whole(config), tp.group != nullptr ? tp : alone()) {
@@ -150,7 +151,8 @@ class TinyModel {
   comm::SelfComm self_{"tensor"};
   int64_t B_, T_;
   StepScalars scalars_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> own_backend_;
+  Backend* backend_;
   std::unique_ptr<Stream> stream_;
   Ctx ctx_;
   Tensor device_scalars_;

@@ -133,6 +133,65 @@ TEST_F(ActivationTest, BackwardIsTheFormulaInEveryMode) {
   });
 }
 
+/// Columns [begin, begin + count) of a view.
+template <AnyView View>
+View columns(const View& v, int64_t begin, int64_t count) {
+  return {&v.template as<float>()[begin], v.dtype, v.rows, count, v.stride};
+}
+
+// Gate and up are slices of one product's rows, their gradients of another matrix with rows of its own: every offset
+// and stride is odd, and what lies between the slices is nobody's.
+TEST_F(ActivationTest, GateAndUpAreSlicesOfWiderRows) {
+  constexpr int64_t kGate = 3, kUpGap = 5;  // columns before the gate, and between it and up
+  for (const Shape s : kActivationShapes) {
+    SCOPED_TRACE(str_cat("[", s.rows, ", ", s.cols, "]"));
+    const int64_t F = s.cols, up_at = kGate + F + kUpGap, width = up_at + F + 2, grad_up_at = F + 1;
+    const HostMatrix in = random_matrix(DType::kFloat32, s.rows, width, 1, 1, 0, 3);
+    const HostMatrix dy = random_matrix(DType::kFloat32, s.rows, F, 2, 4);
+    const ConstView gate = columns(in.view(), kGate, F), up = columns(in.view(), up_at, F);
+    const HostMatrix before = random_matrix(DType::kFloat32, s.rows, grad_up_at + F + 4, 3);
+    for (const bool accumulate : {false, true}) {
+      backends_.each(
+          [&](Backend& backend) {
+            Outputs out = {HostMatrix(DType::kFloat32, s.rows, F, 7), before};
+            backend.activation_forward({.x = gate, .up = up, .y = out[0].mut()}, backends_.stream());
+            backend.activation_backward({.dy = dy.view(),
+                                         .x = gate,
+                                         .up = up,
+                                         .dx = columns(out[1].mut(), 0, F),
+                                         .dup = columns(out[1].mut(), grad_up_at, F),
+                                         .mode = accumulate ? GradMode::kAccumulate : GradMode::kOverwrite},
+                                        backends_.stream());
+            return out;
+          },
+          [&](const Outputs& out) {
+            constexpr Activation kKind = Activation::kSilu;
+            const auto g = [&](int64_t r, int64_t c) { return in.at(r, kGate + c); };
+            const auto u = [&](int64_t r, int64_t c) { return in.at(r, up_at + c); };
+            expect_near(
+                out[0], 1, [&](int64_t r, int64_t c) { return act(kKind, g(r, c)) * u(r, c); },
+                [&](int64_t r, int64_t c) { return std::abs(g(r, c) * u(r, c)); }, "y");
+            const auto old = [&](int64_t r, int64_t c) { return accumulate ? before.at(r, c) : 0.0; };
+            expect_near(
+                out[1], 1,
+                [&](int64_t r, int64_t c) {
+                  if (c < F) return old(r, c) + dy.at(r, c) * slope(kKind, g(r, c)) * u(r, c);
+                  const int64_t k = c - grad_up_at;
+                  if (k < 0 || k >= F) return before.at(r, c);
+                  return old(r, c) + dy.at(r, k) * act(kKind, g(r, k));
+                },
+                [&](int64_t r, int64_t c) {
+                  if (c < F) return std::abs(old(r, c)) + std::abs(dy.at(r, c) * u(r, c)) * (1 + std::abs(g(r, c)));
+                  const int64_t k = c - grad_up_at;
+                  if (k < 0 || k >= F) return 0.0;
+                  return std::abs(old(r, c)) + std::abs(dy.at(r, k) * g(r, k));
+                },
+                "dgate and dup");
+          });
+    }
+  }
+}
+
 // The vector functions themselves: relative error in units of the last place, both tails included.
 TEST_F(ActivationTest, SmoothKindsAreAccurateToAFewUlpEverywhere) {
   constexpr int64_t kPoints = 40001;

@@ -66,6 +66,7 @@ class DeferredBackend::DeferredStream final : public Stream {
   void wait_for(Event& event) override {
     const auto& e = static_cast<DeferredEvent&>(event);
     if (e.stream < 0) return;
+    if (backend_.observer_ && index_ == 0) backend_.observer_("wait");
     Queue& queue = backend_.queues_[static_cast<size_t>(index_)];
     join(queue.clock, e.clock);
     queue.entries.push_back({.run = {}, .name = "wait", .wait_stream = e.stream, .wait_count = e.count});
@@ -113,6 +114,7 @@ uint64_t DeferredBackend::take_address_hash() { return region_->take_hash(); }
 
 int DeferredBackend::begin(const char* name, Stream& stream) {
   const int s = static_cast<DeferredStream&>(stream).index();
+  if (observer_ && s == 0) observer_(name);
   Queue& queue = queues_[static_cast<size_t>(s)];
   join(queue.clock, host_);
   if (queue.clock.size() <= static_cast<size_t>(s)) queue.clock.resize(static_cast<size_t>(s) + 1, 0);

@@ -52,6 +52,8 @@ class DeferredBackend final : public Backend {
   /// Of every allocation and release since the last call: equal when the addresses repeat.
   uint64_t take_address_hash();
   int64_t num_calls() const { return calls_; }
+  /// Told of each call on the first stream as it is queued, by name, and of its waits for others ("wait").
+  void observe(std::function<void(const std::string& name)> observer) { observer_ = std::move(observer); }
 
  private:
   class DeferredStream;
@@ -100,6 +102,7 @@ class DeferredBackend final : public Backend {
   std::unique_ptr<Stream> inner_stream_;
   std::unique_ptr<GuardedRegion> region_;
   std::array<std::unique_ptr<Allocator>, kNumMemoryKinds> memory_;
+  std::function<void(const std::string&)> observer_;
   std::mt19937_64 random_;
   std::vector<Queue> queues_;
   Clock host_;
