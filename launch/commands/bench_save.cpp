@@ -148,13 +148,14 @@ class SaveBench {
     const double start = now_ms();
     engine.check_state(step_);
     const double checked = now_ms();
-    checkpoints_.begin(engine.ctx(), {.ranks = ranks_,
-                                      .run_dir = dir_,
-                                      .store = engine.store(),
-                                      .optimizer = engine.optimizer(),
-                                      .state = {.step = step_},
-                                      .config_toml = config_toml_,
-                                      .tokenizer_json = ""});
+    Event* const copied = checkpoints_.begin(engine.ctx(), {.ranks = ranks_,
+                                                            .run_dir = dir_,
+                                                            .store = engine.store(),
+                                                            .optimizer = engine.optimizer(),
+                                                            .state = {.step = step_},
+                                                            .config_toml = config_toml_,
+                                                            .tokenizer_json = ""});
+    engine.update_after(copied);
     times_.check.push_back(checked - start);
     times_.snapshot.push_back(now_ms() - checked);
   }

@@ -27,11 +27,12 @@ void Checkpointer::loaded(const checkpoint::Found& checkpoint) {
   retention_.trust(checkpoint);
 }
 
-void Checkpointer::begin(const Ctx& ctx, const checkpoint::SaveArgs& args) {
-  if (has(args.state.step)) return;
+Event* Checkpointer::begin(const Ctx& ctx, const checkpoint::SaveArgs& args) {
+  if (has(args.state.step)) return nullptr;
   wait_until_free();
-  saving_.begin(ctx, args, BackgroundSave::From::kCopy);
+  Event* const copied = saving_.begin(ctx, args, BackgroundSave::From::kCopy);
   step_ = args.state.step;
+  return copied;
 }
 
 void Checkpointer::wait_until_free() {

@@ -32,8 +32,9 @@ class Checkpointer {
   void loaded(const checkpoint::Found& checkpoint);
 
   bool has(int64_t step) const { return step_ == step; }  ///< saved, or being saved
-  /// Begins a save of the state as it is, unless it `has` that step; waits for the one before to be written.
-  void begin(const Ctx& ctx, const checkpoint::SaveArgs& args);
+  /// Begins a save of the state as it is, unless it `has` that step; waits for the one before to be written. What
+  /// changes the state must wait for the event that is returned; null: for nothing.
+  [[nodiscard]] Event* begin(const Ctx& ctx, const checkpoint::SaveArgs& args);
   /// What `begin` waits for.
   void wait_until_free();
   /// This rank's part of the message of a step, and what comes of that of all ranks.

@@ -199,7 +199,7 @@ std::string Engine::first_non_finite(std::span<const double> sums) const {
   return at < 0 ? "" : norms_->names()[static_cast<size_t>(at)];
 }
 
-void Engine::check_finite(const StepResult& result, int64_t step) const {
+void Engine::check_finite(const StepResult& result, int64_t step) {
   if (std::isfinite(result.loss) && std::isfinite(result.z_loss) && std::isfinite(result.grad_norm)) return;
   const std::string name = first_non_finite(gradient_squares());
   std::string problem;
@@ -210,6 +210,7 @@ void Engine::check_finite(const StepResult& result, int64_t step) const {
                       result.loss, ");");
   }
   // The update before may have been the one that went out of range, with every gradient still finite.
+  wait_param_sync();
   const std::string weights = first_non_finite(norms_->sums_of(ctx_, optimizer_->master()));
   const std::string state = weights.empty()
                                 ? " the weights were not updated"
@@ -219,7 +220,8 @@ void Engine::check_finite(const StepResult& result, int64_t step) const {
                                     "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
 }
 
-void Engine::check_state(int64_t step) const {
+void Engine::check_state(int64_t step) {
+  wait_param_sync();
   const std::pair<const char*, nn::FlatTensor> buffers[] = {{"the weights of ", optimizer_->master()},
                                                             {"the first moments of ", optimizer_->m()},
                                                             {"the second moments of ", optimizer_->v()}};
@@ -242,8 +244,13 @@ void Engine::update(int64_t step, double lr) {
   scalars_.beta2_correction = 1 - std::pow(o.beta2, t);
   ctx_.set_struct(scalars_, device_scalars_);
   wait_param_sync();
+  if (state_read_ != nullptr) ctx_.stream.wait_for(*std::exchange(state_read_, nullptr));
   optimizer_->step(ctx_, clip_.view());
   start_param_sync();
+}
+
+void Engine::update_after(Event* state_read) {
+  if (state_read != nullptr) state_read_ = state_read;
 }
 
 void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats) {

@@ -76,6 +76,9 @@ class Engine {
   void reduce_norm();
   /// 3. (all) Clips and applies the gradients. After a skip nothing changes weights and state any more.
   void update(int64_t step, double lr);
+  /// The update that follows waits, on the stream, for what still reads the state (null: nothing). The event must live
+  /// until then.
+  void update_after(Event* state_read);
   /// 4. What a step came to, of the steps not taken yet the first: the host waits for it.
   StepReport take_report();
   /// With the losses and counts of all ranks.
@@ -90,10 +93,10 @@ class Engine {
   std::vector<double> gradient_squares() const;
   /// (all) Throws AllRanksError(kNonFinite) naming step and tensor when loss or gradients are not finite: the step was
   /// skipped.
-  void check_finite(const StepResult& result, int64_t step) const;
+  void check_finite(const StepResult& result, int64_t step);
   /// (all) The same for weights and moments after the update of `step`, before they are saved: a finite gradient may
   /// still push one out of range, which shows a step later, or never.
-  void check_state(int64_t step) const;
+  void check_state(int64_t step);
 
   /// (all ranks of a replica) Sums loss over micro-batches without recording or dropout; the sums are on the last stage
   /// only. Replicas need not bring as many.
@@ -144,6 +147,7 @@ class Engine {
   };
   std::vector<Report> reports_;  // used in turns
   int64_t queued_reports_ = 0, taken_reports_ = 0;
+  Event* state_read_ = nullptr;  // null: the state may be changed
   pipeline::StageSchedules schedules_;
 };
 

@@ -24,6 +24,7 @@
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/comm/host.h"
+#include "parallel/comm/staged_comm.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
@@ -63,12 +64,12 @@ Trainer::Trainer(TrainerArgs args)
       signals_(args.signals),
       memory_(std::move(args.memory)),
       log_(args.log),
-      mesh_(args.bootstrap.world(), shape_of(config_.mesh),
-            model::kv_sharing_ranks(config_.model, config_.mesh.tensor)),
+      flops_(model::flops_per_token(config_.model, config_.train.sequence_length)),
       directory_(config_.run.dir),
       watch_(args.watch),
       checkpoints_({.ranks = ranks_, .log = log_, .run_dir = config_.run.dir, .keep = config_.checkpoint.keep}) {
-  watch_.flight_recorder().place(mesh_.at().pipeline, mesh_.at().data, mesh_.at().tensor);
+  const mesh::Coordinates at = mesh::coordinates_of(shape_of(config_.mesh), ranks_.rank());
+  watch_.flight_recorder().place(at.pipeline, at.data, at.tensor);
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_run_directory();
   set_up(args);
@@ -78,10 +79,15 @@ Trainer::~Trainer() = default;
 
 void Trainer::set_up(TrainerArgs& args) {
   const auto& c = config_;
-  backend_ = kernels::make_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
+  backend_ = args.make_backend ? args.make_backend()
+                               : kernels::make_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
   stream_ = backend_->make_stream();
+  pending_ = PendingSteps(*stream_);
   log_.info(backend_->description());
-  engine_.emplace(*backend_, *stream_, mesh_, watched_options());
+  device_comm_ = comm::make_device_comm(bootstrap_.world(), *backend_);
+  mesh_.emplace(device_comm_ ? *device_comm_ : bootstrap_.world(), shape_of(c.mesh),
+                model::kv_sharing_ranks(c.model, c.mesh.tensor));
+  engine_.emplace(*backend_, *stream_, *mesh_, watched_options());
   const int64_t micro_batches = c.train.global_batch / (c.train.micro_batch * c.mesh.data);
   const pipeline::ScheduleSpec schedule{.kind = engine_->options().schedule,
                                         .stages = c.mesh.pipeline,
@@ -93,7 +99,7 @@ void Trainer::set_up(TrainerArgs& args) {
   const std::vector<std::string> hosts = comm::gather_texts_at(ranks_, comm::Bootstrap::host_name(), 0);
   if (first_rank_) {
     for (const std::string& line : layout_picture({.model = c.model,
-                                   .mesh = mesh_.shape(),
+                                   .mesh = mesh_->shape(),
                                    .cut = cut,
                                    .schedule = schedule,
                                    .sequence_parallel = c.mesh.sequence_parallel,
@@ -129,8 +135,8 @@ void Trainer::set_up(TrainerArgs& args) {
   comm::try_on_all_ranks(ranks_, [&] {
     std::vector<data::WeightedDataset> again;  // for readers of their own
     for (const auto& d : args.datasets) again.push_back({d.dataset->reopened(), d.weight});
-    validation_.emplace(std::move(again), stream_options(c, mesh_), c.train.eval_batches);
-    auto stream = std::make_unique<data::TrainStream>(std::move(args.datasets), stream_options(c, mesh_),
+    validation_.emplace(std::move(again), stream_options(c, *mesh_), c.train.eval_batches);
+    auto stream = std::make_unique<data::TrainStream>(std::move(args.datasets), stream_options(c, *mesh_),
                                                       static_cast<uint64_t>(c.run.seed), step_ * c.train.global_batch);
     memory_.add("data", stream->max_resident_bytes());
     reader_ = std::make_unique<data::Prefetcher>(std::move(stream));
@@ -204,41 +210,79 @@ bool Trainer::restore() {
   return true;
 }
 
-StepResult Trainer::step(MetricsRow& row) {
+void Trainer::queue_step() {
   const double begin = now_sec();
   watch::FlightRecorder& recorder = watch_.flight_recorder();
   recorder.step(step_ + 1);
   if (heard_.unread != 0) {
+    read_pending();                                                // the run ends here
     comm::try_on_all_ranks(ranks_, [&] { batches_->advance(); });  // what one reader met is an error of all
   } else {
     batches_->advance();
   }
-  row.data_wait_ms = heard_.next_data_wait_ms;
-  const StepCounts counts = heard_.next;
-  engine_->backward(batches_->current(), step_, counts);
+  const QueuedStep step{.step = step_ + 1,
+                        .lr = schedule_of(config_).lr(step_),
+                        .counts = heard_.next,
+                        .begin_sec = begin,
+                        .data_wait_ms = heard_.next_data_wait_ms};
+  engine_->backward(batches_->current(), step_, step.counts);
   recorder.enter(watch::Phase::kReadingData);
   if (step_ + 1 < config_.train.steps) batches_->read_ahead();
   recorder.enter(watch::Phase::kOptimizer);
-  row.lr = schedule_of(config_).lr(step_);
   engine_->reduce_norm();
-  engine_->update(step_, row.lr);
-  const StepReport report = engine_->take_report();
-  heard_ = StepExchange(ranks_, message(report.losses)).wait();
-  const StepResult result = Engine::result_of(report, heard_.losses, counts);
-  engine_->check_finite(result, step_ + 1);
+  engine_->update(step_, step.lr);
+  pending_.add(step);
   ++step_;
-  tokens_ += result.tokens;
-  row.step_ms = (now_sec() - begin) * 1e3;
-  recorder.step_took(row.step_ms);
-  recorder.enter(watch::Phase::kReporting);
-  row.peak_memory_bytes = heard_.peak_memory_bytes;
-  return result;
 }
 
-void Trainer::report(const MetricsRow& row) {
+void Trainer::end_step() {
+  if (pending_.due()) return read_report();
+  heard_ = StepExchange(ranks_, message({})).wait();
+}
+
+void Trainer::read_report() {
+  const StepReport report = engine_->take_report();
+  heard_ = StepExchange(ranks_, message(report.losses)).wait();
+  const QueuedStep step = pending_.oldest();
+  const StepResult result = Engine::result_of(report, heard_.losses, step.counts);
+  try {
+    engine_->check_finite(result, step.step);
+  } catch (const Error&) {
+    pending_.forget();
+    throw;
+  }
+  tokens_ += result.tokens;
+  const double ms = pending_.done(now_sec());
+  watch::FlightRecorder& recorder = watch_.flight_recorder();
+  recorder.step_took(ms);
+  recorder.enter(watch::Phase::kReporting);
+  this->report(result, step, ms);
+}
+
+void Trainer::read_pending() {
+  while (!pending_.empty()) read_report();
+}
+
+void Trainer::report(const StepResult& result, const QueuedStep& step, double step_ms) {
+  MetricsRow row{.step = step.step,
+                 .total_steps = config_.train.steps,
+                 .result = result,
+                 .lr = step.lr,
+                 .tokens = tokens_,
+                 .step_ms = step_ms,
+                 .tokens_per_sec = static_cast<double>(result.tokens) / (step_ms / 1e3),
+                 .peak_memory_bytes = heard_.peak_memory_bytes,
+                 .data_wait_ms = step.data_wait_ms};
+  row.mfu = flops_.total_full() * row.tokens_per_sec / peak_flops_;
+  row.mfu_causal = flops_.total_causal() * row.tokens_per_sec / peak_flops_;
+  recent_ms_.push_back(row.step_ms);
+  if (recent_ms_.size() > 50) recent_ms_.erase(recent_ms_.begin());
+  double mean_ms = 0;
+  for (const double ms : recent_ms_) mean_ms += ms / static_cast<double>(recent_ms_.size());
+  row.eta_sec = mean_ms / 1e3 * static_cast<double>(row.total_steps - row.step);
   if (!first_rank_) return;
   metrics_->append(to_json(row));
-  const bool wanted = row.step % config_.log.every == 0 || row.step == config_.train.steps || row.step == 1;
+  const bool wanted = row.step % config_.log.every == 0 || row.step == row.total_steps || row.step == 1;
   if (wanted) log_.info(to_line(row));
 }
 
@@ -247,6 +291,7 @@ void Trainer::write_statistics() {
   const Ctx ctx = engine_->ctx();
   const zero::GlobalNorm& norms = engine_->norms();
   const auto& optimizer = *engine_->optimizer();
+  engine_->wait_param_sync();
   const std::vector<double> grads = engine_->gradient_squares();
   const std::vector<double> weights = norms.sums_of(ctx, optimizer.master());
   const std::vector<double> residual = engine_->residual_rms(batches_->current().front());
@@ -310,7 +355,7 @@ void Trainer::save() {
   signals_.enter(watch::StopPoint::kSave);
   watch_.flight_recorder().enter(watch::Phase::kSaving);
   engine_->check_state(step_);
-  checkpoints_.begin(engine_->ctx(), save_args());
+  engine_->update_after(checkpoints_.begin(engine_->ctx(), save_args()));
   signals_.enter(watch::StopPoint::kStep);
   if (metrics_) metrics_->append(str_cat("{\"step\":", step_, ",\"save_ms\":", (now_sec() - begin) * 1e3, "}"));
 }
@@ -348,8 +393,20 @@ ExitCode Trainer::run() {
   try {
     return train();
   } catch (const Error& error) {
-    // What is being saved is of an earlier step and good.
-    if (ranks_.size() == 1 || dynamic_cast<const comm::AllRanksError*>(&error) != nullptr) checkpoints_.wait();
+    if (is_known_to_all(error)) checkpoints_.wait();  // what is being saved is of an earlier step and good
+    throw;
+  }
+}
+
+bool Trainer::is_known_to_all(const Error& error) const {
+  return ranks_.size() == 1 || dynamic_cast<const comm::AllRanksError*>(&error) != nullptr;
+}
+
+void Trainer::poll_saves() {
+  try {
+    checkpoints_.poll(heard_.save);
+  } catch (const Error& error) {
+    if (is_known_to_all(error)) read_pending();  // a run that ends has told its steps
     throw;
   }
 }
@@ -361,14 +418,9 @@ ExitCode Trainer::train() {
     log_.info(str_cat("nothing to train: the run has done ", step_, " of ", c.train.steps,
                       " steps; raise train.steps to go on"));
   }
-  const model::FlopsPerToken flops = model::flops_per_token(c.model, c.train.sequence_length);
   std::optional<watch::SignalWatch::Request> stop;
-  const auto validate_if_due = [&] {
-    const bool due = c.train.eval_every > 0 && step_ > 0 && step_ % c.train.eval_every == 0;
-    if (due) validate();
-    return due;
-  };
-  validate_if_due();  // what a signal has cut short
+  const auto due = [&](int64_t every) { return every > 0 && step_ > 0 && step_ % every == 0; };
+  if (due(c.train.eval_every)) validate();  // what a signal has cut short
   if (step_ < c.train.steps) {
     watch_.flight_recorder().enter(watch::Phase::kReadingData);
     batches_->read_ahead();
@@ -377,27 +429,16 @@ ExitCode Trainer::train() {
   const TrafficCount traffic(bootstrap_);
   const int64_t first_step = step_;
   while (step_ < c.train.steps && !stop) {
-    MetricsRow row;
-    row.result = step(row);
+    queue_step();
+    end_step();
+    poll_saves();
+    const bool writes = due(c.log.stats_every), validates = due(c.train.eval_every), saves = due(c.checkpoint.every);
+    if (stop_heard() || writes || validates || saves || step_ == c.train.steps) read_pending();
     stop = stop_heard();
-    row.step = step_;
-    row.total_steps = c.train.steps;
-    row.tokens = tokens_;
-    row.tokens_per_sec = static_cast<double>(row.result.tokens) / (row.step_ms / 1e3);
-    row.mfu = flops.total_full() * row.tokens_per_sec / peak_flops_;
-    row.mfu_causal = flops.total_causal() * row.tokens_per_sec / peak_flops_;
-    recent_ms_.push_back(row.step_ms);
-    if (recent_ms_.size() > 50) recent_ms_.erase(recent_ms_.begin());
-    double mean_ms = 0;
-    for (const double ms : recent_ms_) mean_ms += ms / static_cast<double>(recent_ms_.size());
-    row.eta_sec = mean_ms / 1e3 * static_cast<double>(c.train.steps - step_);
-    report(row);
-    checkpoints_.poll(heard_.save);
-    if (c.log.stats_every > 0 && step_ % c.log.stats_every == 0) write_statistics();
-    const bool validated = validate_if_due();
-    const bool saves = c.checkpoint.every > 0 && step_ % c.checkpoint.every == 0;
+    if (writes) write_statistics();
+    if (validates) validate();
     if (saves) save();
-    if (!stop && (validated || saves)) stop = stop_request();  // those take their time
+    if (!stop && (validates || saves)) stop = stop_request();  // those take their time
   }
   if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) log_.info(sent);
   if (stop && step_ < c.train.steps) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
 #include "launch/training/metrics.h"
+#include "launch/training/pending_steps.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/step_batches.h"
 #include "launch/training/validation.h"
@@ -20,6 +22,7 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/model/model_config.h"
 
 namespace ashlar::data {
 class Prefetcher;
@@ -38,10 +41,14 @@ struct TrainerArgs {
   Log& log;                 ///< of this rank; what concerns all is said by rank 0
   watch::RankWatch& watch;  ///< of all ranks
   bool restart = false;     ///< begin anew: what the run directory holds is set aside once nothing can fail any more
+  /// Makes what computes; empty: kernels::make_backend, as the configuration says.
+  std::function<std::unique_ptr<Backend>()> make_backend;
 };
 
 /// Trains one configuration from where its run directory stands to its last step. All ranks make one and run it; rank 0
 /// logs, and writes everything but the other ranks' parts of checkpoints.
+///   On a device whose stream works on its own the host queues a step before it reads what the step before came to
+/// (PendingSteps); whatever looks at a step, such as a save, a validation or the end, reads what is pending first.
 class Trainer {
  public:
   /// Opens the run directory, allocates, and loads the newest good checkpoint (else run.init_from, else initial
@@ -51,7 +58,8 @@ class Trainer {
   ~Trainer();
 
   /// Runs to the last step, or to a signal to any rank: then a checkpoint is saved and the signal's code returned.
-  /// Throws Error(kNonFinite) before an update that would use a non-finite loss or gradient.
+  /// Throws Error(kNonFinite) for a step with a non-finite loss or gradient: neither it nor a later one has changed the
+  /// weights.
   ExitCode run();
 
  private:
@@ -61,8 +69,13 @@ class Trainer {
   ExitCode train();
   checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
-  StepResult step(MetricsRow& row);
-  void report(const MetricsRow& row);
+  void queue_step();
+  void end_step();      ///< exchanges the message of a step, with the losses of the step whose report is due
+  void read_report();   ///< of the oldest pending step: its row, or its error
+  void read_pending();  ///< all of them
+  void poll_saves();
+  bool is_known_to_all(const Error& error) const;
+  void report(const StepResult& result, const QueuedStep& step, double step_ms);
   void write_statistics();
   void validate();
   checkpoint::SaveArgs save_args();
@@ -83,22 +96,25 @@ class Trainer {
   MemoryLedger memory_;
   PeakMemory peak_memory_;
   Log& log_;
-  mesh::Mesh mesh_;
+  model::FlopsPerToken flops_;
   RunDirectory directory_;  ///< locked by rank 0
   watch::RankWatch& watch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<comm::Communicator> device_comm_;  ///< of all ranks; null where the host's serves
+  std::optional<mesh::Mesh> mesh_;
   std::optional<Engine> engine_;
   Checkpointer checkpoints_;            ///< after what it saves
   std::optional<MetricsFile> metrics_;  ///< rank 0's
   std::unique_ptr<data::Prefetcher> reader_;
   std::optional<Validation> validation_;
   std::optional<StepBatches> batches_;
-  StepMessage heard_;              ///< of all ranks, the last one
+  StepMessage heard_;  ///< of all ranks, the last one
+  PendingSteps pending_;
   std::vector<double> recent_ms_;  ///< recent step times, for the time that remains
   double peak_flops_ = 0;          ///< of all ranks
-  int64_t step_ = 0;               ///< completed
-  int64_t tokens_ = 0;
+  int64_t step_ = 0;               ///< queued; completed when none is pending
+  int64_t tokens_ = 0;             ///< of the steps that are read
   int64_t validated_step_ = -1;
 };
 

@@ -37,7 +37,7 @@ void BackgroundSave::reserve(const Ctx& ctx, const nn::ParameterStore& store, co
   snapshot_.reserve({.ctx = ctx, .store = store, .optimizer = optimizer, .rank = ranks_.rank()});
 }
 
-void BackgroundSave::begin(const Ctx& ctx, const SaveArgs& args, From from) {
+Event* BackgroundSave::begin(const Ctx& ctx, const SaveArgs& args, From from) {
   ASHLAR_CHECK(free(), "a save begins while another is written");
   ASHLAR_CHECK(args.state.step >= 0, "step ", args.state.step);
   next_ = Request{.run_dir = args.run_dir,
@@ -48,12 +48,14 @@ void BackgroundSave::begin(const Ctx& ctx, const SaveArgs& args, From from) {
                   .data = args.data,
                   .begun = std::chrono::steady_clock::now()};
   const Snapshot::Source source{.ctx = ctx, .store = args.store, .optimizer = args.optimizer, .rank = ranks_.rank()};
+  Event* copied = nullptr;
   if (from == From::kCopy) {
-    snapshot_.copy(source);
+    copied = &snapshot_.copy(source);
   } else {
     snapshot_.refer(source);
   }
   if (phase_ == Phase::kIdle) enter(Phase::kPrepare);
+  return copied;
 }
 
 SaveState BackgroundSave::state() {
@@ -71,7 +73,8 @@ SaveState BackgroundSave::state() {
     }
     if (phase_ == Phase::kStop) failure_.reset();  // the first one counts
   }
-  return failure_ ? SaveState::kFailed : SaveState::kDone;
+  if (failure_) return SaveState::kFailed;
+  return phase_ == Phase::kPrepare && !snapshot_.ready() ? SaveState::kWriting : SaveState::kDone;
 }
 
 void BackgroundSave::enter(Phase phase) {
@@ -176,6 +179,7 @@ BackgroundSave::Outcome BackgroundSave::advance(SaveState largest) {
 
 BackgroundSave::Outcome BackgroundSave::wait_phase() {
   if (job_.started()) job_.wait();
+  if (phase_ == Phase::kPrepare) snapshot_.wait();
   return advance(static_cast<SaveState>(comm::max_of(ranks_, static_cast<int64_t>(state()))));
 }
 

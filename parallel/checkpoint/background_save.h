@@ -37,9 +37,9 @@ class BackgroundSave {
   int64_t snapshot_bytes() const { return snapshot_.reserved_bytes(); }
 
   enum class From { kCopy, kState };
-  /// Begins. kCopy: returns when the state has been copied to host memory. kState: the state must stay as it is until
-  /// the save is over. Call when `free`.
-  void begin(const Ctx& ctx, const SaveArgs& args, From from);
+  /// Begins. Call when `free`. kCopy: the state is being copied to host memory; what changes it must wait for the event
+  /// that is returned. kState: it must stay as it is until the save is over; returns null.
+  Event* begin(const Ctx& ctx, const SaveArgs& args, From from);
   /// Whether a save may begin: none is under way, or only being read back.
   bool free() const { return !next_ && (phase_ == Phase::kIdle || phase_ == Phase::kVerify); }
   /// Of the save under way, or of the next one; not when idle.
@@ -60,6 +60,7 @@ class BackgroundSave {
   Outcome wait_phase();
 
  private:
+  // kPrepare: rank 0 makes the directory, and copies of the state may be on their way.
   enum class Phase : uint8_t { kIdle, kPrepare, kWrite, kCommit, kVerify, kStop, kRemove };
   struct Request {
     std::filesystem::path run_dir;

@@ -86,20 +86,36 @@ void Snapshot::refer(const Source& source) {
   ctx_ = &source.ctx;
 }
 
-void Snapshot::copy(const Source& source) {
+Event& Snapshot::copy(const Source& source) {
+  wait();
   reserve(source);
   refer(source);
+  ctx_ = nullptr;
+  Backend& backend = source.ctx.backend;
+  if (!stream_) {
+    stream_ = backend.make_stream();
+    current_ = backend.make_event();
+    copied_ = backend.make_event();
+  }
+  source.ctx.stream.record(*current_);
+  stream_->wait_for(*current_);
   std::byte* to = memory_.get();
   for (const File& file : files_) {
     to = begin_of_file(to);
     for (const Tensor& tensor : file.sources) {
-      ctx_->backend.copy_to_host(tensor.view(), to, ctx_->stream);
+      backend.copy_to_host(tensor.view(), to, *stream_);
       to += checkpoint::bytes_of(tensor);
     }
   }
-  ctx_->stream.synchronize();
-  ctx_ = nullptr;
+  stream_->record(*copied_);
+  return *copied_;
 }
+
+void Snapshot::wait() {
+  if (copied_) copied_->synchronize();
+}
+
+Snapshot::~Snapshot() { wait(); }
 
 Manifest Snapshot::write(const std::filesystem::path& directory, const Job::Cancelled& cancelled) const {
   Manifest list;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ namespace ashlar::checkpoint {
 /// and both moments (NAME.m, NAME.v), without one the store's values in their storage dtype.
 class Snapshot {
  public:
+  Snapshot() = default;
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+  ~Snapshot();  ///< waits for a copy under way
+
   struct Source {
     const Ctx& ctx;
     const nn::ParameterStore& store;
@@ -32,13 +38,16 @@ class Snapshot {
   void reserve(const Source& source);
   int64_t reserved_bytes() const { return reserved_; }
 
-  /// Copies everything to host memory; the state may change afterwards.
-  void copy(const Source& source);
+  /// Queues copies of everything to host memory, behind the work that source.ctx.stream has been given, on a stream of
+  /// its own: the caller's goes on meanwhile. What changes the state must wait for the event that is returned.
+  Event& copy(const Source& source);
   /// Remembers where everything is: the state must stay as it is until `write` has returned.
   void refer(const Source& source);
+  bool ready() { return !copied_ || copied_->reached(); }  ///< to be written; asks, without waiting
+  void wait();                                             ///< the host waits until it is ready
 
-  /// Writes this rank's files durably and lists them: no file for nothing. On any thread; reads only the snapshot.
-  /// Errors as io::AtomicFile. Throws Interrupted when cancelled.
+  /// Writes this rank's files durably and lists them: no file for nothing. On any thread, when ready; reads only the
+  /// snapshot. Errors as io::AtomicFile. Throws Interrupted when cancelled.
   Manifest write(const std::filesystem::path& directory, const Job::Cancelled& cancelled) const;
   class Interrupted {};
 
@@ -55,6 +64,9 @@ class Snapshot {
   const Ctx* ctx_ = nullptr;  ///< to read the sources with; null: they have been copied to memory_
   io::DirectMemory memory_;
   int64_t reserved_ = 0;
+  // Of copies, from the first one on:
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> current_, copied_;  ///< the state is that of the step; it is in memory_
 };
 
 }  // namespace ashlar::checkpoint

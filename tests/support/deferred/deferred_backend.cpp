@@ -223,7 +223,8 @@ void DeferredBackend::run_until(int stream, uint64_t count) {
 void DeferredBackend::wait_of_host(int stream, uint64_t count, const Clock& clock) {
   const Queue& queue = queues_[static_cast<size_t>(stream)];
   if (queue.run < count) {
-    host_waits_.push_back(str_cat("stream ", stream, " at ", queue.entries.back().name));
+    const Entry& last = queue.entries[count - queue.run - 1];
+    host_waits_.push_back(str_cat("stream ", stream, " at ", last.name));
     run_until(stream, count);
   }
   join(host_, clock);

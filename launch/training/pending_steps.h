@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/base/error.h"
+#include "core/device/stream.h"
+#include "launch/training/step_message.h"
+
+namespace ashlar::training {
+
+/// What the host knows of a step when it has queued it.
+struct QueuedStep {
+  int64_t step = 0;  ///< counted from 1
+  double lr = 0;
+  StepCounts counts;
+  double begin_sec = 0;
+  double data_wait_ms = 0;
+};
+
+/// The steps that were queued and whose reports the host has not read. On a stream that works on its own one stays
+/// pending while the next is queued, so that the device never waits for the host; on a synchronous one none does: the
+/// report of a step is read at its end.
+class PendingSteps {
+ public:
+  PendingSteps() = default;
+  explicit PendingSteps(const Stream& stream) : lag_(stream.synchronous() ? 0 : 1) {}
+
+  void add(const QueuedStep& step) {
+    ASHLAR_CHECK(size_ <= lag_, "a step is queued while ", size_, " reports are not read");
+    steps_[static_cast<size_t>(size_++)] = step;
+  }
+  bool empty() const { return size_ == 0; }
+  bool due() const { return size_ > lag_; }  ///< the oldest must be read before the next step begins
+  const QueuedStep& oldest() const { return steps_[0]; }
+  /// The oldest has been read. Returns how long it took, in ms: since its begin, or since the one before it was read.
+  double done(double now_sec) {
+    ASHLAR_CHECK(size_ > 0, "no step is pending");
+    const double ms = (now_sec - std::max(steps_[0].begin_sec, last_done_sec_)) * 1e3;
+    last_done_sec_ = now_sec;
+    std::copy(steps_.begin() + 1, steps_.end(), steps_.begin());
+    --size_;
+    return ms;
+  }
+  /// Those that follow a skipped step have changed nothing, and nobody asks what they came to.
+  void forget() { size_ = 0; }
+
+ private:
+  static constexpr int kMostLag = 1;
+  int lag_ = 0;
+  int size_ = 0;
+  std::array<QueuedStep, kMostLag + 1> steps_;
+  double last_done_sec_ = 0;
+};
+
+}  // namespace ashlar::training

@@ -1,0 +1,232 @@
+// The whole trainer on a backend that is really asynchronous, where it reads each step one step late, writes what it
+// writes on the CPU: rows, checkpoints and errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/base/philox.h"
+#include "data/dataset_builder.h"
+#include "kernels/make_backend.h"
+#include "launch/training/trainer.h"
+#include "parallel/comm/try_on_all_ranks.h"
+#include "tests/support/deferred/deferred_backend.h"
+#include "tests/support/ranks/ranks.h"
+#include "tests/support/ranks/shared_dir.h"
+
+namespace ashlar::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Saves, validations and statistics at steps of their own, and steps between them where nothing looks.
+constexpr const char* kConfig =
+    "[run]\nthreads = 1\nseed = 3\n"
+    "[model]\nd_model = 16\nn_layers = 2\nn_heads = 2\nd_ff = 24\n"
+    "[dropout]\nresid = 0.1\nattn = 0.1\n"
+    "[train]\nsteps = 14\nsequence_length = 16\nglobal_batch = 4\nmicro_batch = 1\neval_every = 7\neval_batches = 2\n"
+    "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 5\n"
+    "[checkpoint]\nevery = 6\nkeep = 9\n[log]\nevery = 1\nstats_every = 8\n";
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// A signal for this process as its SignalWatch gets it; other threads of a test may not have blocked it.
+void send_stop(const watch::SignalWatch& signals) {
+  for (const auto& task : fs::directory_iterator("/proc/self/task")) {
+    if (text_of(task.path() / "comm") != "signals\n") continue;
+    syscall(SYS_tgkill, getpid(), std::stoi(task.path().filename().string()), SIGUSR1);
+  }
+  while (!signals.pending()) usleep(1000);
+}
+
+struct End {
+  ExitCode code = ExitCode::kDone;
+  std::string error;
+};
+
+class DeferredTrainer : public ::testing::Test {
+ protected:
+  /// A step's line has been written; `device` is null on the CPU.
+  using AfterLine = std::function<void(int64_t step, const watch::SignalWatch& signals, DeferredBackend* device)>;
+
+  DeferredTrainer() {
+    if (ranks_.rank() == 0) {
+      std::ofstream text(dir_.path() / "text.txt");
+      const char* const kWords[] = {"stone ", "laid ", "in ", "courses ", "cut ", "so ", "true ", "that\n"};
+      for (int64_t i = 0; i < 2000; ++i) text << kWords[Philox::block(11, 0, i)[0] % std::size(kWords)];
+      text.close();
+      data::build_dataset({.inputs = {(dir_.path() / "text.txt").string()}, .out = data(), .threads = 1});
+    }
+    comm::barrier(ranks_);
+  }
+
+  std::string data() const { return (dir_.path() / "data").string(); }
+  fs::path run_dir() const { return dir_.path() / "run"; }
+  /// Every run has one name, which is in what it saves; this gives it another.
+  fs::path put_aside(const std::string& name) {
+    comm::barrier(ranks_);
+    if (ranks_.rank() == 0) fs::rename(run_dir(), dir_.path() / name);
+    comm::barrier(ranks_);
+    return dir_.path() / name;
+  }
+
+  End train(std::vector<std::string> words, std::optional<uint64_t> deferred, const AfterLine& after_line = {}) {
+    words.push_back("run.dir=" + run_dir().string());
+    words.push_back("data.path=" + data());
+    std::vector<data::WeightedDataset> datasets;
+    datasets.push_back({std::make_unique<data::TokenDataset>(data()), 1});
+    const config::Resolved resolved =
+        config::resolve(config::parse_config(kConfig, "test.toml", words),
+                        {.dataset_vocab_size = datasets[0].dataset->tokenizer().vocab_size(),
+                         .ranks = ranks_.size(),
+                         .local_ranks = ranks_.size()});
+    watch::SignalWatch signals;
+    signals.watch({.rank = ranks_.rank(), .ranks = ranks_.size(), .host = "here"});
+    const std::unique_ptr<watch::RankWatch> watch = watch::watch_ranks(ranks_, signals);
+    DeferredBackend* device = nullptr;
+    Log log([&](std::string_view line) {
+      if (ranks_.rank() == 0 && after_line && line.find("  loss ") != std::string_view::npos)
+        after_line(std::stoll(std::string(line.substr(5))), signals, device);
+    });
+    training::TrainerArgs args{.resolved = resolved,
+                               .datasets = std::move(datasets),
+                               .bootstrap = bootstrap(),
+                               .signals = signals,
+                               .memory = {},
+                               .log = log,
+                               .watch = *watch};
+    if (deferred) {
+      args.make_backend = [&] {
+        auto made = std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), *deferred);
+        device = made.get();
+        return made;
+      };
+    }
+    End end;
+    try {
+      training::Trainer trainer(std::move(args));
+      end.code = trainer.run();
+    } catch (const Error& error) {
+      end = {.code = error.code(), .error = error.what()};
+    }
+    return end;
+  }
+
+  /// The rows of a run without times and memory.
+  static std::vector<std::string> rows(const fs::path& dir) {
+    std::vector<std::string> all;
+    std::ifstream in(dir / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      auto row = nlohmann::ordered_json::parse(line);
+      for (const char* key : {"step_ms", "tokens_per_sec", "mfu", "mfu_causal", "peak_memory_bytes", "data_wait_ms"})
+        row.erase(key);
+      for (const char* key : {"save_ms", "val_seconds"}) {
+        if (row.contains(key)) row[key] = "some";
+      }
+      all.push_back(row.dump());
+    }
+    return all;
+  }
+  /// The bytes of all files of a run's checkpoints.
+  static std::map<std::string, std::string> saved(const fs::path& dir) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(dir / "checkpoints")) {
+      if (entry.is_regular_file()) files[fs::relative(entry.path(), dir).string()] = text_of(entry.path());
+    }
+    return files;
+  }
+  void expect_the_run_of_the_cpu(const std::vector<std::string>& words, uint64_t seed);
+
+  comm::ControlPlane& ranks_ = bootstrap().control();
+  SharedDir dir_{ranks_};
+};
+
+void DeferredTrainer::expect_the_run_of_the_cpu(const std::vector<std::string>& words, uint64_t seed) {
+  SCOPED_TRACE(str_cat(::testing::PrintToString(words), ", seed ", seed));
+  End end = train(words, std::nullopt);
+  EXPECT_EQ(end.code, ExitCode::kDone) << end.error;
+  const fs::path cpu = put_aside(str_cat("cpu", seed));
+
+  std::map<int64_t, std::vector<std::string>> waits;
+  std::map<int64_t, int64_t> queued;  // calls so far
+  end = train(words, seed, [&](int64_t step, const watch::SignalWatch& signals, DeferredBackend* device) {
+    waits[step] = device->host_waits();
+    device->forget_host_waits();
+    queued[step] = device->num_calls();
+    if (step == 9) send_stop(signals);
+  });
+  EXPECT_EQ(end.code, ExitCode::kSigusr1) << end.error;
+  comm::barrier(ranks_);
+  const std::vector<std::string> first = rows(run_dir());
+  end = train(words, seed + 1);
+  EXPECT_EQ(end.code, ExitCode::kDone) << end.error;
+  const fs::path device = put_aside(str_cat("device", seed));
+
+  EXPECT_EQ(rows(device), rows(cpu));
+  EXPECT_LT(first.size(), rows(cpu).size());
+  // Asked for behind the line of step 9, when step 10 was queued: the request is heard at the end of step 11.
+  std::map<std::string, std::string> got = saved(device);
+  EXPECT_EQ(std::erase_if(got, [](const auto& file) { return file.first.find("0011/") != std::string::npos; }),
+            2u * static_cast<size_t>(ranks_.size()) + 1);
+  const std::map<std::string, std::string> expected = saved(cpu);
+  for (const auto& [name, bytes] : expected) EXPECT_TRUE(got[name] == bytes) << name;
+  EXPECT_EQ(got.size(), expected.size());
+  EXPECT_EQ(expected.size(), 3 * (2u * static_cast<size_t>(ranks_.size()) + 1));
+  if (ranks_.size() > 1) return;
+  // Steps at which nothing looks: one wait each, for the report of a step whose successor is queued already.
+  for (const int64_t step : {2, 3, 4, 5})
+    ASSERT_THAT(waits[step], ElementsAre(HasSubstr("copy_to_host"))) << "before the line of step " << step;
+  for (const int64_t step : {2, 3, 4}) {
+    const std::string& next = waits[step + 1].front();
+    EXPECT_LE(std::stoll(next.substr(next.find("call ") + 5)), queued[step]) << "before the line of step " << step;
+  }
+}
+
+TEST_F(DeferredTrainer, WritesWhatTheCpuWrites) {
+  const int ranks = ranks_.size();
+  if (ranks == 1) {
+    expect_the_run_of_the_cpu({"run.dtype=bf16"}, 1);
+    expect_the_run_of_the_cpu({"run.dtype=fp32"}, 3);
+  } else if (ranks == 2) {
+    expect_the_run_of_the_cpu({"run.dtype=fp32", "mesh.data=2"}, 5);
+    expect_the_run_of_the_cpu({"run.dtype=bf16", "mesh.pipeline=2"}, 7);
+  } else {
+    GTEST_SKIP() << "on one and two ranks";
+  }
+}
+
+TEST_F(DeferredTrainer, NamesTheStepThatIsNotFinite) {
+  if (ranks_.size() > 2) GTEST_SKIP() << "on one and two ranks";
+  const std::vector<std::string> words = {"run.dtype=fp32",   "optimizer.lr=100",   "optimizer.weight_decay=10",
+                                          "optimizer.clip=0", "checkpoint.every=0", "train.eval_every=0",
+                                          "log.stats_every=0"};
+  const End expected = train(words, std::nullopt);
+  const fs::path cpu = put_aside("cpu");
+  const End got = train(words, 3);
+  const fs::path device = put_aside("device");
+  EXPECT_EQ(expected.code, ExitCode::kNonFinite);
+  EXPECT_EQ(got.code, ExitCode::kNonFinite);
+  EXPECT_THAT(expected.error, HasSubstr("is not finite"));
+  EXPECT_EQ(got.error, expected.error);
+  EXPECT_EQ(rows(device), rows(cpu));
+  EXPECT_FALSE(rows(cpu).empty());
+}
+
+}  // namespace
+}  // namespace ashlar::testing
