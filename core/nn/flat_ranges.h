@@ -60,7 +60,4 @@ struct FlatTensor {
   }
 };
 
-/// Fills the ranges with their tensors' initial values, in any floating dtype.
-void initialize(const Ctx& ctx, uint64_t seed, std::span<const ShardedRange> ranges, const FlatTensor& buffer);
-
 }  // namespace ashlar::nn

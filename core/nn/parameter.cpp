@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/nn/flat_ranges.h"
+#include "core/nn/init.h"
 
 namespace ashlar::nn {
 

@@ -1,4 +1,5 @@
 #include "core/optim/optimizer.h"
+#include "core/nn/init.h"
 
 #include <algorithm>
 

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
-#include "launch/commands/step_bench.h"
+#include "launch/commands/timed_steps.h"
 #include "launch/commands/timing.h"
 #include "launch/training/checkpointer.h"
 #include "launch/training/memory.h"
@@ -164,7 +164,7 @@ class SaveBench {
   const std::filesystem::path dir_;
   comm::ControlPlane& ranks_;
   Log log_{[](std::string_view) {}};  // of failures only what it keeps is wanted
-  StepBench steps_;
+  TimedSteps steps_;
   const std::string config_toml_;
   training::Checkpointer checkpoints_;
   SaveTimes times_;

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "launch/commands/arguments.h"
-#include "launch/commands/step_bench.h"
+#include "launch/commands/timed_steps.h"
 #include "launch/commands/timing.h"
 #include "launch/training/memory.h"
 #include "launch/training/run_identity.h"
@@ -61,8 +61,8 @@ StepArguments parse(std::span<const std::string> words, Session& session) {
   return a;
 }
 
-StepBench::Traffic total(const StepBench::Result& r) {
-  StepBench::Traffic sum;
+TimedSteps::Traffic total(const TimedSteps::Result& r) {
+  TimedSteps::Traffic sum;
   for (const auto& [name, traffic] : r.traffic) {
     sum.operations += traffic.operations;
     sum.bytes += traffic.bytes;
@@ -70,7 +70,7 @@ StepBench::Traffic total(const StepBench::Result& r) {
   return sum;
 }
 
-nlohmann::ordered_json to_json(const Variant& variant, const std::string& device, const StepBench::Result& r) {
+nlohmann::ordered_json to_json(const Variant& variant, const std::string& device, const TimedSteps::Result& r) {
   nlohmann::ordered_json row;
   if (!variant.name.empty()) row["variant"] = variant.name;
   row["step_ms"] = r.step_ms;
@@ -92,7 +92,7 @@ nlohmann::ordered_json to_json(const Variant& variant, const std::string& device
   return row;
 }
 
-void print_one(std::ostream& out, const StepBench& bench, const StepBench::Result& r, int64_t steps) {
+void print_one(std::ostream& out, const TimedSteps& bench, const TimedSteps::Result& r, int64_t steps) {
   const config::RunConfig& c = bench.config();
   out << bench.device() << "\n";
   out << absl::StrFormat(
@@ -119,19 +119,19 @@ void print_one(std::ostream& out, const StepBench& bench, const StepBench::Resul
 
 /// Quartiles of a variant's time over the first one's. Each ratio is of two steps that followed each other: what slows
 /// the machine for longer than that cancels.
-std::array<double, 3> ratios(const StepBench& first, const StepBench& variant) {
+std::array<double, 3> ratios(const TimedSteps& first, const TimedSteps& variant) {
   std::vector<double> all;
   for (size_t s = 0; s < first.step_ms().size(); ++s) all.push_back(variant.step_ms()[s] / first.step_ms()[s]);
   return {quantile(all, 0.25), quantile(all, 0.5), quantile(all, 0.75)};
 }
 
-void print_comparison(std::ostream& out, const StepArguments& a, std::span<const std::unique_ptr<StepBench>> benches,
-                      std::span<const StepBench::Result> results) {
+void print_comparison(std::ostream& out, const StepArguments& a, std::span<const std::unique_ptr<TimedSteps>> benches,
+                      std::span<const TimedSteps::Result> results) {
   out << absl::StrFormat("%-32s %10s %22s %12s %10s %12s %12s\n", "", "step ms", "ratio", "tok/s", "products",
                          "operations", "bytes");
   for (size_t i = 0; i < results.size(); ++i) {
-    const StepBench::Result& r = results[i];
-    const StepBench::Traffic traffic = total(r);
+    const TimedSteps::Result& r = results[i];
+    const TimedSteps::Traffic traffic = total(r);
     const std::array<double, 3> q = ratios(*benches[0], *benches[i]);
     out << absl::StrFormat("%-32s %10.1f %22s %12.0f %10d %12d %12s\n", a.variants[i].name, r.step_ms,
                            absl::StrFormat("%.3f (%.3f to %.3f)", q[1], q[0], q[2]), r.tokens_per_sec, r.gemms,
@@ -149,9 +149,9 @@ int run_bench_step(std::span<const std::string> words, Session& session, std::os
   comm::Bootstrap& bootstrap = session.bootstrap;
   StepArguments arguments;
   comm::try_on_all_ranks(bootstrap.control(), [&] { arguments = parse(words, session); });
-  std::vector<std::unique_ptr<StepBench>> benches;
+  std::vector<std::unique_ptr<TimedSteps>> benches;
   for (const Variant& variant : arguments.variants)
-    benches.push_back(std::make_unique<StepBench>(variant.config, bootstrap));
+    benches.push_back(std::make_unique<TimedSteps>(variant.config, bootstrap));
   // Variants take turns, first and last too, so that all meet the same moods of the machine.
   for (int64_t s = 0; s < arguments.warmup + arguments.steps; ++s) {
     for (const auto& bench : benches) bench->step(s >= arguments.warmup);
@@ -159,7 +159,7 @@ int run_bench_step(std::span<const std::string> words, Session& session, std::os
   }
   if ((arguments.warmup + arguments.steps) % 2 == 1) std::reverse(benches.begin(), benches.end());
 
-  std::vector<StepBench::Result> results;
+  std::vector<TimedSteps::Result> results;
   for (const auto& bench : benches) results.push_back(bench->result());
   if (arguments.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();

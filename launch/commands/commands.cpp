@@ -24,6 +24,7 @@
 #include "launch/commands/session.h"
 #include "launch/commands/train.h"
 #include "launch/config/schema.h"
+#include "launch/cpu_threads.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"

@@ -21,6 +21,7 @@
 #include "launch/commands/commands.h"
 #include "launch/commands/mpirun_child.h"
 #include "launch/commands/mpirun_line.h"
+#include "launch/cpu_threads.h"
 
 namespace ashlar::launch {
 

@@ -8,6 +8,7 @@
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"
 #include "launch/training/run_identity.h"
+#include "parallel/model/flops.h"
 
 namespace ashlar::launch {
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/base/log.h"
+#include "launch/cpu_threads.h"
 #include "launch/watch/rank_watch.h"
 #include "launch/watch/signals.h"
 #include "launch/world.h"

@@ -5,7 +5,7 @@
 namespace ashlar::hf {
 namespace {
 
-std::optional<int64_t> token_id(ConfigReader& reader, const char* key) {
+std::optional<int64_t> token_id(JsonReader& reader, const char* key) {
   const nlohmann::json* value = reader.raw(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number_integer()) {
@@ -15,7 +15,7 @@ std::optional<int64_t> token_id(ConfigReader& reader, const char* key) {
   return value->get<int64_t>();
 }
 
-std::vector<int64_t> token_ids(ConfigReader& reader, const char* key) {
+std::vector<int64_t> token_ids(JsonReader& reader, const char* key) {
   const nlohmann::json* value = reader.raw(key);
   std::vector<int64_t> ids;
   if (value == nullptr) return ids;
@@ -31,7 +31,7 @@ std::vector<int64_t> token_ids(ConfigReader& reader, const char* key) {
 
 }  // namespace
 
-void read_common_keys(ConfigReader& reader, HfConfig& out) {
+void read_common_keys(JsonReader& reader, HfConfig& out) {
   out.extras.bos_token_id = token_id(reader, "bos_token_id");
   out.extras.eos_token_ids = token_ids(reader, "eos_token_id");
   out.extras.pad_token_id = token_id(reader, "pad_token_id");

@@ -76,15 +76,14 @@ class CheckpointSource : public TensorSource {
   CheckpointSource(checkpoint::CheckpointReader& reader, const model::ModelConfig& stored, const HfConfig& config)
       : reader_(reader) {
     for (const TensorMapping& mapping : tensor_mappings(config.family, config.model)) {
-      for (const Piece& piece : mapping.pieces) {
-        if (!is_completion(stored, piece.name)) continue;
+      for (const TensorPart& part : mapping.parts) {
+        if (!is_completion(stored, part.name)) continue;
         // Beside its weight, in the same type; norms without any vector have none.
-        const std::string weight = piece.name.substr(0, piece.name.rfind('.')) + ".weight";
+        const std::string weight = part.name.substr(0, part.name.rfind('.')) + ".weight";
         const checkpoint::TensorRecord* sibling = reader.find(weight);
-        io::TensorSpec spec{.name = piece.name,
-                            .dtype = (sibling ? sibling : &reader.at("embed.tokens.weight"))->dtype};
-        spec.shape = piece.shape;
-        added_.emplace(piece.name, std::move(spec));
+        io::TensorSpec spec{.name = part.name, .dtype = (sibling ? sibling : &reader.at("embed.tokens.weight"))->dtype};
+        spec.shape = part.shape;
+        added_.emplace(part.name, std::move(spec));
       }
     }
   }
@@ -120,7 +119,7 @@ class CheckpointSource : public TensorSource {
 void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& config) {
   std::set<std::string> used;
   for (const TensorMapping& mapping : tensor_mappings(config.family, config.model)) {
-    for (const Piece& piece : mapping.pieces) used.insert(piece.name);
+    for (const TensorPart& part : mapping.parts) used.insert(part.name);
   }
   for (const checkpoint::TensorRecord& record : reader.tensors()) {
     if (record.group != checkpoint::Group::kWeights || used.contains(record.name)) continue;

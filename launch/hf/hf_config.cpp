@@ -10,7 +10,7 @@
 #include "core/io/posix_file.h"
 #include "launch/config/run_config.h"
 #include "launch/hf/common_keys.h"
-#include "launch/hf/config_tables.h"
+#include "launch/hf/family_tables.h"
 
 namespace ashlar::hf {
 namespace {
@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& texts) {
 }
 
 /// The model that the table of its class makes of these keys.
-void read_model(ConfigReader& reader, HfConfig& c) {
+void read_model(JsonReader& reader, HfConfig& c) {
   const ClassTable table = class_table(c.family);
   c.model = table.base;
   for (const Row& row : table.rows) row.read(reader, c);
@@ -53,7 +53,7 @@ ReadBack read_back(Family family, const ModelConfig& config) {
   asked.extras.max_positions = 1;  // a model with rotary positions does not say it
   const nlohmann::json root = nlohmann::json::parse(write_model(asked).dump());
   ReadBack back;
-  ConfigReader reader(root, "", back.errors, got.notes);
+  JsonReader reader(root, "", back.errors, got.notes);
   read_model(reader, got);
   back.model = got.model;
   return back;
@@ -107,7 +107,7 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     const nlohmann::json root = nlohmann::json::parse(json);
     if (!root.is_object()) throw no_config("it is not a JSON object");
     config.family = family_of(root, name);
-    ConfigReader reader(root, "", errors, config.notes);
+    JsonReader reader(root, "", errors, config.notes);
     read_model(reader, config);
     read_common_keys(reader, config);
     for (const std::string& key : ignored_keys) {

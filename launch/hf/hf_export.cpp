@@ -31,18 +31,18 @@ std::string torch_name(io::FileDType dtype) {
   }
 }
 
-/// The dtype of a tensor in the file: the wanted one, or the one that all its pieces have.
+/// The dtype of a tensor in the file: the wanted one, or the one that all its parts have.
 io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source, std::optional<io::FileDType> wanted) {
   std::optional<io::FileDType> common = wanted;
-  for (const Piece& piece : mapping.pieces) {
-    const io::TensorSpec* spec = source.find(piece.name);
+  for (const TensorPart& part : mapping.parts) {
+    const io::TensorSpec* spec = source.find(part.name);
     if (spec == nullptr) {
-      throw input_error("hf", "the source has no tensor ", piece.name, ", which ", mapping.hf_name,
+      throw input_error("hf", "the source has no tensor ", part.name, ", which ", mapping.hf_name,
                         " needs; it is not the model of its configuration");
     }
-    if (spec->shape != piece.shape) {
-      throw input_error("hf", piece.name, " is [", absl::StrJoin(spec->shape, ","), "], expected [",
-                        absl::StrJoin(piece.shape, ","), "]; the source is not the model of its configuration");
+    if (spec->shape != part.shape) {
+      throw input_error("hf", part.name, " is [", absl::StrJoin(spec->shape, ","), "], expected [",
+                        absl::StrJoin(part.shape, ","), "]; the source is not the model of its configuration");
     }
     torch_name(spec->dtype);
     if (!common) common = spec->dtype;
@@ -115,32 +115,32 @@ class RowAssembler {
   /// Fills `out` with the rows from `row` on.
   void read(int64_t row, std::span<std::byte> out) {
     const int64_t end = row + static_cast<int64_t>(out.size()) / row_bytes();
-    for (const Piece& piece : mapping_.pieces) {
+    for (const TensorPart& part : mapping_.parts) {
       // Rows of ours that lie one behind the other are read at once, though they may not stay together (fused heads).
       std::vector<RowBlock> run;
-      for (const RowBlock& block : piece.blocks) {
+      for (const RowBlock& block : part.blocks) {
         const int64_t first = std::max(block.hf_row, row), last = std::min(block.hf_row + block.rows, end);
         if (first >= last) continue;
-        const RowBlock part{.hf_row = first, .our_row = block.our_row + first - block.hf_row, .rows = last - first};
-        if (!run.empty() && run.back().our_row + run.back().rows != part.our_row)
-          take(piece, std::exchange(run, {}), row, out);
-        run.push_back(part);
+        const RowBlock rows{.hf_row = first, .our_row = block.our_row + first - block.hf_row, .rows = last - first};
+        if (!run.empty() && run.back().our_row + run.back().rows != rows.our_row)
+          take(part, std::exchange(run, {}), row, out);
+        run.push_back(rows);
       }
-      if (!run.empty()) take(piece, run, row, out);
+      if (!run.empty()) take(part, run, row, out);
     }
   }
 
  private:
-  void take(const Piece& piece, const std::vector<RowBlock>& run, int64_t window_row, std::span<std::byte> out) {
-    const io::TensorSpec& spec = *source_.find(piece.name);
+  void take(const TensorPart& part, const std::vector<RowBlock>& run, int64_t window_row, std::span<std::byte> out) {
+    const io::TensorSpec& spec = *source_.find(part.name);
     const int64_t our_row = run.front().our_row, rows = run.back().our_row + run.back().rows - our_row;
     read_.resize(static_cast<size_t>(rows * row_elems_ * io::size_of(spec.dtype)));
-    source_.read_rows(piece.name, our_row, read_);
+    source_.read_rows(part.name, our_row, read_);
     converted_.resize(static_cast<size_t>(rows * row_bytes()));
     const int64_t lost = convert_elements(spec.dtype, read_, dtype_, converted_);
     if (lost >= 0) {
-      throw input_error("hf", piece.name, " element ", our_row * row_elems_ + lost, " does not fit ",
-                        torch_name(dtype_), "; choose a dtype of more range, e.g. float32");
+      throw input_error("hf", part.name, " element ", our_row * row_elems_ + lost, " does not fit ", torch_name(dtype_),
+                        "; choose a dtype of more range, e.g. float32");
     }
     for (const RowBlock& block : run) {
       std::memcpy(out.data() + (block.hf_row - window_row) * row_bytes(),

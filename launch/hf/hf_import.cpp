@@ -74,14 +74,14 @@ void ImportedModel::bind(const std::string& directory) {
       wrong.push_back(
           str_cat(io::printable(name), " is ", io::name_of(entry->dtype), ", expected F32, F16, BF16 or F64"));
     }
-    for (size_t p = 0; p < mapping.pieces.size(); ++p) {
-      const Piece& piece = mapping.pieces[p];
+    for (size_t p = 0; p < mapping.parts.size(); ++p) {
+      const TensorPart& part = mapping.parts[p];
       io::TensorSpec spec;
-      spec.name = piece.name;
+      spec.name = part.name;
       spec.dtype = entry->dtype;
-      spec.shape = piece.shape;
+      spec.shape = part.shape;
       tensors_.push_back(std::move(spec));
-      places_[piece.name] = {i, p};
+      places_[part.name] = {i, p};
     }
   }
   std::vector<std::string> unknown;
@@ -135,12 +135,12 @@ void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
   const auto found = places_.find(std::string(name));
   ASHLAR_CHECK(found != places_.end(), "no tensor ", name);
   const TensorMapping& mapping = mappings_[found->second.mapping];
-  const Piece& piece = mapping.pieces[found->second.piece];
+  const TensorPart& part = mapping.parts[found->second.part];
   const std::string& file_name = file_names_[found->second.mapping];
   const int64_t element = io::size_of(files_.at(file_name).dtype);
-  const int64_t row_bytes = row_elems(piece.shape) * element;
-  ASHLAR_CHECK(static_cast<int64_t>(out.size()) == piece.shape[0] * row_bytes, name, " has ",
-               piece.shape[0] * row_bytes, " bytes, the buffer ", out.size());
+  const int64_t row_bytes = row_elems(part.shape) * element;
+  ASHLAR_CHECK(static_cast<int64_t>(out.size()) == part.shape[0] * row_bytes, name, " has ", part.shape[0] * row_bytes,
+               " bytes, the buffer ", out.size());
   if (mapping.transpose && transposed_name_ != file_name) {
     // q, k and v follow each other in model order and share this.
     std::vector<std::byte> stored(static_cast<size_t>(files_.at(file_name).num_bytes()));
@@ -149,7 +149,7 @@ void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
     transpose(stored, mapping.hf_shape[0], mapping.hf_shape[1], element, transposed_);
     transposed_name_ = file_name;
   }
-  for (const RowBlock& block : piece.blocks) {
+  for (const RowBlock& block : part.blocks) {
     const auto target =
         out.subspan(static_cast<size_t>(block.our_row * row_bytes), static_cast<size_t>(block.rows * row_bytes));
     if (mapping.transpose) {

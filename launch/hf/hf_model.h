@@ -38,7 +38,7 @@ class ImportedModel {
 
   struct Place {
     size_t mapping;
-    size_t piece;
+    size_t part;
   };
   void bind(const std::string& directory);
   void check_tied_head(const std::string& directory);

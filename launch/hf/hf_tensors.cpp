@@ -138,7 +138,7 @@ class Builder {
  private:
   void whole(const std::string& hf, const std::string& ours, std::vector<int64_t> shape) {
     const int64_t rows = shape[0];
-    list_.push_back({.hf_name = hf, .hf_shape = shape, .pieces = {{ours, shape, {{0, 0, rows}}}}});
+    list_.push_back({.hf_name = hf, .hf_shape = shape, .parts = {{ours, shape, {{0, 0, rows}}}}});
   }
 
   void norm(const std::string& hf, const std::string& ours) {
@@ -161,8 +161,8 @@ class Builder {
     if (weight.transpose) weight.hf_shape = {in, out};
     TensorMapping vector{.hf_name = hf + ".bias", .hf_shape = {out}};
     for (const Part& part : parts) {
-      weight.pieces.push_back({part.name + ".weight", {part.rows, in}, part.blocks});
-      vector.pieces.push_back({part.name + ".bias", {part.rows}, part.blocks});
+      weight.parts.push_back({part.name + ".weight", {part.rows, in}, part.blocks});
+      vector.parts.push_back({part.name + ".bias", {part.rows}, part.blocks});
     }
     list_.push_back(std::move(weight));
     if (bias) list_.push_back(std::move(vector));

@@ -19,19 +19,19 @@ struct RowBlock {
 };
 
 /// One of our tensors, all of whose rows come from one Hugging Face tensor.
-struct Piece {
+struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<RowBlock> blocks;  ///< ascending in hf_row
 };
 
-/// A Hugging Face tensor as a composition of ours. The pieces' blocks cover its rows exactly once, so the same list
+/// A Hugging Face tensor as a composition of ours. The parts' blocks cover its rows exactly once, so the same list
 /// read in one direction imports and in the other exports, and nothing is lost either way.
 struct TensorMapping {
   std::string hf_name;
   std::vector<int64_t> hf_shape = {};  ///< as stored in the file
   bool transpose = false;              ///< stored [in, out] (Conv1D); rows are counted after transposing to [out, in]
-  std::vector<Piece> pieces = {};
+  std::vector<TensorPart> parts = {};
   std::string hf_alias = {};  ///< another name that files use for it; read, never written
 };
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "parallel/model/flops.h"
 #include "parallel/model/slices.h"
 #include "parallel/pipeline/simulate.h"
 

@@ -6,6 +6,10 @@
 
 namespace ashlar::training {
 
+int64_t num_micro_batches(const config::RunConfig& config) {
+  return config.train.global_batch / (config.train.micro_batch * config.mesh.data);
+}
+
 StepBatches::StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_batches)
     : engine_(engine), reader_(reader), current_(micro_batches), next_(micro_batches) {}
 
@@ -18,7 +22,7 @@ void StepBatches::read() {
   read_ = true;
 }
 
-void StepBatches::read_ahead() {
+void StepBatches::prefetch() {
   try {
     read();
   } catch (const Error&) {

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "data/prefetcher.h"
+#include "launch/config/run_config.h"
 #include "launch/training/engine.h"
 
 namespace ashlar::training {
+
+/// Micro-batches that each replica computes in a step: train.global_batch / (train.micro_batch * mesh.data), exact.
+int64_t num_micro_batches(const config::RunConfig& config);
 
 /// The micro-batches of the step under way and of the one that follows, which are read before the ranks exchange the
 /// message of the first: how many targets a step has is known before its backward.
@@ -16,7 +21,7 @@ class StepBatches {
 
   /// Reads those of the following step. An error of the reader is thrown by `advance`: the step under way can end, and
   /// its message tells the other ranks.
-  void read_ahead();
+  void prefetch();
   /// The following step begins.
   void advance();
 

@@ -17,8 +17,8 @@
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
 #include "launch/training/layout.h"
-#include "launch/training/peak.h"
-#include "launch/training/report.h"
+#include "launch/training/parameter_table.h"
+#include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
 #include "launch/training/traffic.h"
 #include "parallel/checkpoint/find.h"
@@ -88,7 +88,7 @@ void Trainer::set_up(TrainerArgs& args) {
   mesh_.emplace(device_comm_ ? *device_comm_ : bootstrap_.world(), shape_of(c.mesh),
                 model::kv_sharing_ranks(c.model, c.mesh.tensor));
   engine_.emplace(*backend_, *stream_, *mesh_, watched_options());
-  const int64_t micro_batches = c.train.global_batch / (c.train.micro_batch * c.mesh.data);
+  const int64_t micro_batches = num_micro_batches(c);
   const pipeline::ScheduleSpec schedule{.kind = engine_->options().schedule,
                                         .stages = c.mesh.pipeline,
                                         .micro_batches = micro_batches,
@@ -227,7 +227,7 @@ void Trainer::queue_step() {
                         .data_wait_ms = heard_.next_data_wait_ms};
   engine_->backward(batches_->current(), step_, step.counts);
   recorder.enter(watch::Phase::kReadingData);
-  if (step_ + 1 < config_.train.steps) batches_->read_ahead();
+  if (step_ + 1 < config_.train.steps) batches_->prefetch();
   recorder.enter(watch::Phase::kOptimizer);
   engine_->reduce_norm();
   engine_->update(step_, step.lr);
@@ -423,7 +423,7 @@ ExitCode Trainer::train() {
   if (due(c.train.eval_every)) validate();  // what a signal has cut short
   if (step_ < c.train.steps) {
     watch_.flight_recorder().enter(watch::Phase::kReadingData);
-    batches_->read_ahead();
+    batches_->prefetch();
     stop = stop_request();
   }
   const TrafficCount traffic(bootstrap_);

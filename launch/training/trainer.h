@@ -22,7 +22,7 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/mesh/mesh.h"
-#include "parallel/model/model_config.h"
+#include "parallel/model/flops.h"
 
 namespace ashlar::data {
 class Prefetcher;

@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "launch/watch/fatal_signals.h"
 #include "launch/watch/flight_recorder.h"
-#include "launch/watch/hang_watch.h"
+#include "launch/watch/hang_detector.h"
 #include "launch/watch/node_pages.h"
 #include "launch/watch/node_ring.h"
 #include "launch/watch/signals.h"

@@ -99,11 +99,11 @@ void Watchdog::find_lost() { std::this_thread::sleep_for(args_.times.silence * 3
 
 void Watchdog::run() {
   pthread_setname_np(pthread_self(), "ashlar-watch");
-  hang_ = std::make_unique<HangWatch>(HangWatch::Args{.recorder = args_.recorder,
-                                                      .pages = pages_,
-                                                      .far = args_.pages.far(),
-                                                      .nodes = args_.nodes,
-                                                      .gather_ms = args_.times.gather.count()});
+  hang_ = std::make_unique<HangDetector>(HangDetector::Args{.recorder = args_.recorder,
+                                                            .pages = pages_,
+                                                            .far = args_.pages.far(),
+                                                            .nodes = args_.nodes,
+                                                            .gather_ms = args_.times.gather.count()});
   std::unique_lock lock(mutex_);
   do {
     hang_->set(hang_options_);

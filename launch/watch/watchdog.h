@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "launch/watch/flight_recorder.h"
-#include "launch/watch/hang_watch.h"
+#include "launch/watch/hang_detector.h"
 #include "launch/watch/node_pages.h"
 #include "launch/watch/node_ring.h"
 #include "launch/watch/process.h"
@@ -59,7 +59,7 @@ struct WatchTimes {
 /// A thread that shows this rank alive and looks after the others; it never communicates with MPI. When one is lost or
 /// gone, the process ends with code 5 (kPeerLost): its main thread may wait for that rank for ever. One rank says on
 /// standard error which was lost, where, at what step, in what operation. Ranks that finish, are stopped by a debugger,
-/// or are told to stop disturb nobody; a job in which nobody gets on is HangWatch's. Destroy it before the recorder.
+/// or are told to stop disturb nobody; a job in which nobody gets on is HangDetector's. Destroy it before the recorder.
 ///   Of the ranks of its node it reads the pages, and asks the kernel about a few: those at distances 1, 2, 4, ...
 /// behind it, by files of /proc that stay open. The lowest rank that beats leads: it speaks for the node in the ring.
 class Watchdog {
@@ -113,8 +113,8 @@ class Watchdog {
   size_t self_ = 0;
   std::vector<Peer> peers_;
   std::vector<Neighbour> neighbours_;
-  Clock::time_point looked_, left_;  ///< left_: when leaving was first called for
-  std::unique_ptr<HangWatch> hang_;  ///< made and used by the thread
+  Clock::time_point looked_, left_;     ///< left_: when leaving was first called for
+  std::unique_ptr<HangDetector> hang_;  ///< made and used by the thread
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,6 +1,7 @@
 #include "parallel/model/attention.h"
 
 #include "core/ops/attention.h"
+#include "parallel/model/init.h"
 
 namespace ashlar::model {
 

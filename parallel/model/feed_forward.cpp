@@ -1,6 +1,7 @@
 #include "parallel/model/feed_forward.h"
 
 #include "core/ops/activation.h"
+#include "parallel/model/init.h"
 
 namespace ashlar::model {
 

@@ -61,11 +61,4 @@ LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config
 /// Dropout sites of a block, the same on every rank and mesh.
 uint32_t dropout_site(int64_t layer, const char* where);
 
-/// Initial values of a matrix [out, in] by the scheme; `to_residual` marks the two that write to the stream.
-/// normal: std. gpt2: std, to the stream std*residual_scale (Radford et al. 2019, section 2.3). xavier:
-/// sqrt(2/(in+out)) (Glorot & Bengio 2010, eq. 16). kaiming: sqrt(2/in) (He et al. 2015, eq. 10).
-nn::InitRule matrix_init(const ModelConfig& config, int64_t out, int64_t in, bool to_residual);
-/// Embedding and position tables: normal with init.std.
-nn::InitRule table_init(const ModelConfig& config);
-
 }  // namespace ashlar::model

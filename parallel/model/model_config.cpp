@@ -42,18 +42,6 @@ ParameterCount count_parameters(const ModelConfig& c) {
   return n;
 }
 
-int64_t matmul_parameters(const ModelConfig& c) {
-  return c.n_layers * (attention_matrices(c) + ffn_matrices(c)) + c.vocab_padded() * c.d_model;
-}
-
-FlopsPerToken flops_per_token(const ModelConfig& c, int64_t sequence_length) {
-  FlopsPerToken f;
-  f.matmul = 6.0 * static_cast<double>(matmul_parameters(c));
-  f.attention_full = 12.0 * static_cast<double>(c.n_layers * c.q_width()) * static_cast<double>(sequence_length);
-  f.attention_causal = 0.5 * f.attention_full;
-  return f;
-}
-
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of) {
   if (!gated) return 4 * d_model;
   const int64_t unit = 3 * multiple_of;

@@ -151,22 +151,6 @@ struct ParameterCount {
 };
 ParameterCount count_parameters(const ModelConfig& config);
 
-/// N of "6 N flops a token": parameters that enter a matrix product. The head counts once, tied or not;
-/// lookups (embedding, positions), biases and norms do not count.
-int64_t matmul_parameters(const ModelConfig& config);
-
-/// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted).
-/// attention_full: 12*L*H*D*T, the convention of PaLM, nanoGPT and torchtitan; attention_causal: half of it, since
-/// on average half of the scores are masked (llm.c, Megatron). T is sequence_length.
-struct FlopsPerToken {
-  double matmul = 0;  ///< 6 N
-  double attention_full = 0;
-  double attention_causal = 0;
-  double total_full() const { return matmul + attention_full; }
-  double total_causal() const { return matmul + attention_causal; }
-};
-FlopsPerToken flops_per_token(const ModelConfig& config, int64_t sequence_length);
-
 /// Norm vectors' owners of one block: 2 serial, parallel_norms parallel.
 int64_t norms_per_block(const ModelConfig& config);
 

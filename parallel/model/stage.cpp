@@ -4,6 +4,7 @@
 
 #include "core/autograd/recompute.h"
 #include "core/ops/embedding.h"
+#include "parallel/model/init.h"
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "parallel/pipeline/transfers.h"
+#include "parallel/pipeline/transfer_plan.h"
 
 namespace ashlar::pipeline {
 namespace {

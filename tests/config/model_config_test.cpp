@@ -1,6 +1,7 @@
 // Counts and rules against published figures, none of which come from this program.
 
 #include "parallel/model/model_config.h"
+#include "parallel/model/flops.h"
 
 #include <gtest/gtest.h>
 

@@ -270,10 +270,10 @@ TEST(HfExport, VectorsThatOnlyTheClassHasAreNoObstacle) {
     EXPECT_EQ(completed(config.family, whole), whole);
     int added = 0;
     for (const TensorMapping& mapping : tensor_mappings(config.family, whole)) {
-      for (const Piece& piece : mapping.pieces) {
-        const bool vector = piece.name.ends_with(".bias") || piece.name.find("norm") != std::string::npos;
-        EXPECT_EQ(is_completion(config.model, piece.name), vector) << piece.name;
-        EXPECT_FALSE(is_completion(whole, piece.name)) << piece.name;
+      for (const TensorPart& part : mapping.parts) {
+        const bool vector = part.name.ends_with(".bias") || part.name.find("norm") != std::string::npos;
+        EXPECT_EQ(is_completion(config.model, part.name), vector) << part.name;
+        EXPECT_FALSE(is_completion(whole, part.name)) << part.name;
         added += vector;
       }
     }

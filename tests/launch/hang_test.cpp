@@ -1,5 +1,5 @@
 // Who is named when nobody gets on: from the pages of ranks.
-#include "launch/watch/hang.h"
+#include "launch/watch/hang_suspects.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/watch/hang_watch.h"
+#include "launch/watch/hang_detector.h"
 #include "launch/watch/node_pages.h"
 
 namespace ashlar::watch {
@@ -174,7 +174,7 @@ TEST(HangNews, GrowOldAsTheyGoRound) {
   struct Node {
     NodePages pages{1};
     FlightRecorder recorder{pages.pages()[0], {.rank = 0, .ranks = 2}, nullptr};
-    HangWatch watch{{.recorder = recorder, .pages = pages.pages(), .far = {}, .nodes = {}}};
+    HangDetector watch{{.recorder = recorder, .pages = pages.pages(), .far = {}, .nodes = {}}};
   };
   Node nodes[2];
   for (Node& node : nodes) publish(node.recorder.page().progress_ms, kBegin);

@@ -1,5 +1,6 @@
 // Which cores a rank takes.
 #include "launch/world.h"
+#include "launch/cpu_threads.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

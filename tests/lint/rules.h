@@ -44,6 +44,11 @@ std::vector<Finding> top_level(const std::vector<std::string>& paths);
 /// is named (as `name/`) in the nearest README.md above it. A README.md has at most 60 lines (the root's: 120).
 std::vector<Finding> folder_readmes(const std::vector<SourceFile>& tree);
 
+/// A README.md's table of files (first column `file`, `files` or `source`) names every source file of its folder; what
+/// the first column of such a table, or of one of folders (`where`, `folder`), names is there. Only text files are
+/// looked at, and a header and a source of one name are not told apart.
+std::vector<Finding> readme_tables(const std::vector<SourceFile>& tree);
+
 /// One line per finding, `path:line: text`, for a failure message.
 std::string describe(const std::vector<Finding>& findings);
 

@@ -232,5 +232,22 @@ TEST(FolderReadmes, AtMostAScreen) {
   EXPECT_THAT(folder_readmes({{"README.md", text}}), IsEmpty());
 }
 
+TEST(ReadmeTables, NameWhatIsThereAndAllOfIt) {
+  const SourceFile a{.path = "core/io/a.h", .text = ""}, b{.path = "core/io/b.cpp", .text = ""};
+  const std::string head = "| file | what |\n|---|---|\n";
+  EXPECT_THAT(readme_tables({a, b, {"core/io/README.md", head + "| `a`, `b.*` | both |\n"}}), IsEmpty());
+  EXPECT_THAT(readme_tables({a, b, {"core/io/README.md", head + "| `a.h` | one |\n\n`b` is the other.\n"}}), IsEmpty());
+  EXPECT_THAT(readme_tables({a, b, {"core/io/README.md", "No table, so no promise.\n"}}), IsEmpty());
+  const std::vector<Finding> gone = readme_tables({a, {"core/io/README.md", head + "| `a` | |\n| `old.h` | |\n"}});
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0].line, 4);
+  EXPECT_THAT(gone[0].text, HasSubstr("`old.h`"));
+  const std::vector<Finding> missing = readme_tables({a, b, {"core/io/README.md", head + "| `a` | |\n"}});
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_THAT(missing[0].text, HasSubstr("b.cpp"));
+  EXPECT_EQ(readme_tables({a, {"core/README.md", "| where | what |\n|---|---|\n| `io/` | |\n| `ops/` | |\n"}}).size(),
+            1u);
+}
+
 }  // namespace
 }  // namespace ashlar::lint

@@ -40,6 +40,11 @@ TEST_F(Tree, FolderReadmes) {
   EXPECT_TRUE(findings.empty()) << describe(findings);
 }
 
+TEST_F(Tree, ReadmeTables) {
+  const std::vector<Finding> findings = readme_tables(files_);
+  EXPECT_TRUE(findings.empty()) << describe(findings);
+}
+
 TEST(Files, TopLevel) {
   const std::vector<Finding> findings = top_level(list_files(ASHLAR_SOURCE_DIR, /*untracked=*/false));
   EXPECT_TRUE(findings.empty()) << describe(findings);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/backend/common.h"
+#include "core/nn/init.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
 #include "parallel/zero/shard_plan.h"

@@ -83,10 +83,10 @@ class Family : public ::testing::TestWithParam<Setting> {
     // A parameter is a tensor of the reference's model: one of theirs may be several of ours (fused q, k, v).
     for (const hf::TensorMapping& parameter : hf::tensor_mappings(c.family, c.config)) {
       double error = 0, size = 0;
-      for (const hf::Piece& piece : parameter.pieces) {
-        ASSERT_TRUE(r.gradients.contains(piece.name) && c.gradients.contains(piece.name)) << piece.name;
-        error += std::pow(distance(r.gradients.at(piece.name), c.gradients.at(piece.name)), 2);
-        size += std::pow(norm(c.gradients.at(piece.name)), 2);
+      for (const hf::TensorPart& part : parameter.parts) {
+        ASSERT_TRUE(r.gradients.contains(part.name) && c.gradients.contains(part.name)) << part.name;
+        error += std::pow(distance(r.gradients.at(part.name), c.gradients.at(part.name)), 2);
+        size += std::pow(norm(c.gradients.at(part.name)), 2);
       }
       const double relative = std::sqrt(error) / std::max(std::sqrt(size), 1e-4 * all);
       EXPECT_LE(relative, 2e-5) << "gradient of " << parameter.hf_name;

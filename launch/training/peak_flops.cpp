@@ -1,4 +1,4 @@
-#include "launch/training/peak.h"
+#include "launch/training/peak_flops.h"
 
 #include <algorithm>
 #include <thread>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/hf/config_reader.h"
 #include "launch/hf/hf_config.h"
+#include "launch/hf/json_reader.h"
 
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 /// One row of a class's table: some keys of config.json and the axes they stand for, in both directions. Rows are read
 /// and written from top to bottom, so a row may look at axes that rows above it have read.
 struct Row {
-  std::function<void(ConfigReader&, HfConfig&)> read;
+  std::function<void(JsonReader&, HfConfig&)> read;
   std::function<void(Json&, const HfConfig&)> write = nullptr;  ///< null: the keys are never written
   /// What the class demands of a model that its keys do not say: the axis and the demand, or nothing.
   std::function<std::string(const model::ModelConfig&)> limit = nullptr;
@@ -28,7 +28,7 @@ using Rows = std::vector<Row>;
 // number, or whether any of the flags is set: a model in which they differ reads back as another one, which makes the
 // class no class of it.
 
-using Keys = ConfigReader::Keys;  ///< several are names of one value; the first is the one that is written
+using Keys = JsonReader::Keys;  ///< several are names of one value; the first is the one that is written
 using SizeAxis = int64_t& (*)(model::ModelConfig&);
 using NumberAxis = double& (*)(model::ModelConfig&);
 using FlagAxis = bool& (*)(model::ModelConfig&);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launch/hf/config_rows.h"
+#include "launch/hf/table_rows.h"
 
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {

@@ -8,7 +8,7 @@
 
 #include "launch/watch/file_stall.h"
 #include "launch/watch/flight_recorder.h"
-#include "launch/watch/hang.h"
+#include "launch/watch/hang_suspects.h"
 #include "launch/watch/node_pages.h"
 #include "launch/watch/thread_watch.h"
 
@@ -37,7 +37,7 @@ struct NodeRanks {
 /// among the far pages, which go round, too, and writes about its own ranks; the one with the lowest rank that anybody
 /// has heard of compares all and names the odd one out. A node that is not heard is waited for until `gather_ms` after
 /// the hang has been seen, and is named.
-class HangWatch {
+class HangDetector {
  public:
   struct Args {
     FlightRecorder& recorder;
@@ -46,7 +46,7 @@ class HangWatch {
     std::span<const NodeRanks> nodes;
     int64_t gather_ms = 5000;
   };
-  explicit HangWatch(const Args& args);
+  explicit HangDetector(const Args& args);
 
   void set(const HangOptions& options) { options_ = options; }
 

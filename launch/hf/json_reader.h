@@ -17,16 +17,16 @@ namespace ashlar::hf {
 /// Reads keys of one JSON object, remembering which were read, so that a key nobody asked for can be found. A list of
 /// keys is one value under several names: any may be there, all that are there must agree. Errors are collected; a
 /// call that reported one returns its fallback.
-class ConfigReader {
+class JsonReader {
  public:
   using Keys = std::vector<const char*>;
 
   /// `where` is put before key names in errors, e.g. `rope_scaling.`.
-  ConfigReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
-               std::vector<std::string>& notes);
+  JsonReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
+             std::vector<std::string>& notes);
 
   /// Of an object inside this one, with the same lists of errors and notes.
-  ConfigReader nested(const nlohmann::json& object, std::string where) const {
+  JsonReader nested(const nlohmann::json& object, std::string where) const {
     return {object, std::move(where), errors_, notes_};
   }
 

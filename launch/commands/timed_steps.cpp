@@ -1,4 +1,4 @@
-#include "launch/commands/step_bench.h"
+#include "launch/commands/timed_steps.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,8 +7,9 @@
 #include "kernels/make_backend.h"
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
-#include "launch/training/peak.h"
+#include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
+#include "parallel/model/flops.h"
 
 namespace ashlar::launch {
 
@@ -61,7 +62,7 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
   return config;
 }
 
-StepBench::StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap)
+TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstrap)
     : config_(config),
       bootstrap_(bootstrap),
       global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
@@ -78,13 +79,13 @@ StepBench::StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap
   }
 }
 
-int64_t StepBench::allocator_calls() const {
+int64_t TimedSteps::allocator_calls() const {
   int64_t n = 0;
   for (int i = 0; i < kNumMemoryKinds; ++i) n += backend_->allocator(static_cast<MemoryKind>(i)).num_system_calls();
   return n;
 }
 
-void StepBench::step(bool timed) {
+void TimedSteps::step(bool timed) {
   const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
   const int64_t gemms = backend_->num_gemms(), allocations = allocator_calls();
   comm::Communicator& ranks = bootstrap_.world();
@@ -119,7 +120,7 @@ void StepBench::step(bool timed) {
       training::peak_flops(bootstrap_, *backend_, config_.run.dtype, static_cast<int>(config_.run.threads), seconds));
 }
 
-StepBench::Result StepBench::result() const {
+TimedSteps::Result TimedSteps::result() const {
   Result r{.step_ms = median(total_ms_),
            .step_ms_min = *std::min_element(total_ms_.begin(), total_ms_.end()),
            .step_ms_max = *std::max_element(total_ms_.begin(), total_ms_.end()),

@@ -1,4 +1,4 @@
-#include "launch/watch/hang_watch.h"
+#include "launch/watch/hang_detector.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
-#include "launch/watch/hang.h"
+#include "launch/watch/hang_suspects.h"
 
 namespace ashlar::watch {
 
@@ -36,23 +36,23 @@ bool takes_part(const RankPage& page) { return look_at(page.pid) != 0 && look_at
 
 }  // namespace
 
-void HangWatch::Last::here(int64_t ms) {
+void HangDetector::Last::here(int64_t ms) {
   if (ms <= at_ms) return;
   ++number;
   at_ms = ms;
 }
 
-void HangWatch::Last::heard(const Sighting& sighting, int64_t received_ms) {
+void HangDetector::Last::heard(const Sighting& sighting, int64_t received_ms) {
   if (sighting.number <= number) return;
   number = sighting.number;
   at_ms = std::max(at_ms, received_ms - sighting.age_ms);
 }
 
-Sighting HangWatch::Last::sighting(int64_t now_ms) const {
+Sighting HangDetector::Last::sighting(int64_t now_ms) const {
   return {.number = number, .age_ms = number == 0 ? kNoStall : now_ms - at_ms};
 }
 
-HangWatch::HangWatch(const Args& args)
+HangDetector::HangDetector(const Args& args)
     : recorder_(args.recorder),
       pages_(args.pages),
       far_(args.far),
@@ -60,7 +60,7 @@ HangWatch::HangWatch(const Args& args)
       gather_ms_(args.gather_ms),
       began_ms_(machine_ms()) {}
 
-void HangWatch::beat() {
+void HangDetector::beat() {
   const uint64_t bytes = io_.bytes();
   if (bytes >= io_seen_ + kFewBytes) {
     io_seen_ = bytes;
@@ -72,9 +72,9 @@ void HangWatch::beat() {
   if (options_.after_seconds > 0) recorder_.stalled(files_.look(machine_ms(), std::clamp<int64_t>(often, 100, 1000)));
 }
 
-void HangWatch::held_up(int64_t now_ms) { held_up_ms_ = now_ms; }
+void HangDetector::held_up(int64_t now_ms) { held_up_ms_ = now_ms; }
 
-void HangWatch::hear(std::span<const NodeInbox> inboxes, int64_t now_ms) {
+void HangDetector::hear(std::span<const NodeInbox> inboxes, int64_t now_ms) {
   for (const NodeInbox& inbox : inboxes) {
     const int64_t received = look_at(inbox.received_ms);
     if (received == 0) continue;
@@ -87,25 +87,25 @@ void HangWatch::hear(std::span<const NodeInbox> inboxes, int64_t now_ms) {
     stall_.here(now_ms);
 }
 
-void HangWatch::tell(NodeNews& news, int64_t now_ms) const {
+void HangDetector::tell(NodeNews& news, int64_t now_ms) const {
   news.progress = progress_.sighting(now_ms);
   news.stall = stall_.sighting(now_ms);
   news.longest_ms = longest_ms();
 }
 
-int64_t HangWatch::quiet_ms(int64_t now_ms) const {
+int64_t HangDetector::quiet_ms(int64_t now_ms) const {
   return now_ms - std::max({progress_.at_ms, began_ms_, held_up_ms_});
 }
 
-int64_t HangWatch::longest_ms() const { return std::max(hang_limit_ms(pages_, 0), far_longest_ms_); }
+int64_t HangDetector::longest_ms() const { return std::max(hang_limit_ms(pages_, 0), far_longest_ms_); }
 
-int64_t HangWatch::hops_ms() const { return (options_.nodes - 1) * kHopMs / 2; }
+int64_t HangDetector::hops_ms() const { return (options_.nodes - 1) * kHopMs / 2; }
 
-bool HangWatch::hurries(int64_t now_ms) const {
+bool HangDetector::hurries(int64_t now_ms) const {
   return far_.ranks() > 0 && hangs_since_ms_ && now_ms - *hangs_since_ms_ < kHurryMs + hops_ms();
 }
 
-void HangWatch::tell_stalls(int64_t now_ms) {
+void HangDetector::tell_stalls(int64_t now_ms) {
   const auto longer = static_cast<int64_t>(std::min(options_.after_seconds, kStallSeconds) * 1e3);
   if (!stall_told_ms_) {
     const std::string who = describe_stalls(pages_, now_ms, longer);
@@ -119,7 +119,7 @@ void HangWatch::tell_stalls(int64_t now_ms) {
   }
 }
 
-bool HangWatch::look(int64_t now_ms, bool leads) {
+bool HangDetector::look(int64_t now_ms, bool leads) {
   answer();
   if (options_.after_seconds <= 0) return false;
   const int64_t quiet = quiet_ms(now_ms);
@@ -162,7 +162,7 @@ bool HangWatch::look(int64_t now_ms, bool leads) {
   return options_.stop && far_.ranks() == 0;
 }
 
-void HangWatch::answer() {
+void HangDetector::answer() {
   RankPage& page = recorder_.page();
   const uint32_t wanted = look_at(page.stacks_wanted);
   if (wanted == look_at(page.stacks_given)) return;
@@ -172,7 +172,7 @@ void HangWatch::answer() {
   publish(page.stacks_given, wanted);
 }
 
-void HangWatch::ask(int64_t now_ms) {
+void HangDetector::ask(int64_t now_ms) {
   asked_ms_ = now_ms;
   request_ = 0;
   for (const RankPage& page : pages_) request_ = std::max(request_, look_at(page.stacks_wanted));
@@ -181,12 +181,12 @@ void HangWatch::ask(int64_t now_ms) {
   answer();
 }
 
-bool HangWatch::all_answered() const {
+bool HangDetector::all_answered() const {
   return std::all_of(pages_.begin(), pages_.end(),
                      [&](const RankPage& page) { return !takes_part(page) || look_at(page.stacks_given) == request_; });
 }
 
-void HangWatch::look_at_own(int64_t now_ms) {
+void HangDetector::look_at_own(int64_t now_ms) {
   for (const RankPage& page : pages_) {
     if (!takes_part(page)) continue;
     const FileStall* stall = stall_of(page, now_ms);
@@ -206,7 +206,7 @@ void HangWatch::look_at_own(int64_t now_ms) {
   }
 }
 
-void HangWatch::share(bool told, int64_t now_ms) {
+void HangDetector::share(bool told, int64_t now_ms) {
   for (const RankPage& page : pages_) {
     if (far_.ranks() == 0 || look_at(page.pid) == 0) continue;
     RankReport report{.version = std::max(now_ms, far_.version(page.rank) + 1), .told = told, .page = page};
@@ -222,17 +222,17 @@ void HangWatch::share(bool told, int64_t now_ms) {
 }
 
 // Of this hang, not of one before.
-bool HangWatch::heard(const NodeRanks& node) const {
+bool HangDetector::heard(const NodeRanks& node) const {
   return std::all_of(node.ranks.begin(), node.ranks.end(),
                      [&](int32_t rank) { return far_.has(rank, progress_.at_ms); });
 }
 
-bool HangWatch::all_heard() {
+bool HangDetector::all_heard() {
   while (nodes_heard_ < nodes_.size() && heard(nodes_[nodes_heard_])) ++nodes_heard_;
   return nodes_heard_ == nodes_.size();
 }
 
-bool HangWatch::all_told() {
+bool HangDetector::all_told() {
   const auto told = [&](const NodeRanks& node) {
     return std::any_of(node.ranks.begin(), node.ranks.end(), [&](int32_t rank) {
       const auto report = far_.get(rank, progress_.at_ms);
@@ -244,14 +244,14 @@ bool HangWatch::all_told() {
 }
 
 // When one leaves, mpirun ends all: each node is to have told about its ranks, and to know that the others have.
-bool HangWatch::may_leave(int64_t now_ms) {
+bool HangDetector::may_leave(int64_t now_ms) {
   if (leave_ms_) return now_ms >= *leave_ms_;
   if (all_told() || now_ms - *asked_ms_ >= gather_ms_ + hops_ms()) leave_ms_ = now_ms + kPassOnMs + hops_ms() / 8;
   return false;
 }
 
 // Whether no node of lower ranks has been heard, which would conclude.
-bool HangWatch::speaks() const {
+bool HangDetector::speaks() const {
   for (const NodeRanks& node : nodes_) {
     if (node.ranks.front() >= pages_.front().rank) return true;
     for (const int32_t rank : node.ranks) {
@@ -262,7 +262,7 @@ bool HangWatch::speaks() const {
   return true;
 }
 
-std::string HangWatch::unheard() const {
+std::string HangDetector::unheard() const {
   std::string text;
   size_t count = 0;
   for (const NodeRanks& node : nodes_) {
@@ -276,7 +276,7 @@ std::string HangWatch::unheard() const {
 }
 
 // Who is the reason, of all ranks that have been heard.
-std::string HangWatch::conclude() const {
+std::string HangDetector::conclude() const {
   std::deque<RankReport> reports;
   std::vector<RankSight> all = own_;
   for (int64_t rank = 0; rank < far_.ranks(); ++rank) {
@@ -305,7 +305,7 @@ std::string HangWatch::conclude() const {
   return text;
 }
 
-void HangWatch::report(int64_t quiet, int64_t now_ms) {
+void HangDetector::report(int64_t quiet, int64_t now_ms) {
   const std::string limit = options_.starting
                                 ? absl::StrFormat("the limit before the first step is %g s", options_.after_seconds)
                                 : absl::StrFormat("run.hang_after = %g s, longest step %.1f s", options_.after_seconds,

@@ -1,4 +1,4 @@
-#include "launch/hf/config_tables.h"
+#include "launch/hf/family_tables.h"
 
 #include <nlohmann/json.hpp>
 
@@ -67,7 +67,7 @@ Rows last_rows(bool tied) { return {flag("tie_word_embeddings", {AXIS(tied)}, ti
 ClassTable gpt2() {
   // false leaves the scores as they are.
   const Row scale = {.read =
-                         [](ConfigReader& r, HfConfig& c) {
+                         [](JsonReader& r, HfConfig& c) {
                            if (!r.boolean({"scale_attn_weights"}, true)) c.model.attn.scale = 1.0;
                          },
                      .write = [](Json& j, const HfConfig& c) { j["scale_attn_weights"] = c.model.attn.scale != 1.0; }};
@@ -86,7 +86,7 @@ ClassTable gpt2() {
 
 ClassTable gptj() {
   const Row dims = {.read =
-                        [](ConfigReader& r, HfConfig& c) {
+                        [](JsonReader& r, HfConfig& c) {
                           if (r.has("rotary_dim") && !r.has_value("rotary_dim")) {
                             r.refuse("rotary_dim",
                                      "the class has no meaning for null; expected the number of rotated dimensions");
@@ -118,7 +118,7 @@ ClassTable gpt_neox() {
 }
 
 ClassTable llama() {
-  const Row divides = {.read = [](ConfigReader&, HfConfig&) {},
+  const Row divides = {.read = [](JsonReader&, HfConfig&) {},
                        .limit =
                            [](const ModelConfig& m) {
                              return m.d_model % m.n_heads == 0 ? std::string()
@@ -138,7 +138,7 @@ ClassTable llama() {
 
 /// The window of Qwen2: layers from max_window_layers on slide, if any do.
 Row qwen2_window() {
-  const auto read = [](ConfigReader& r, HfConfig& c) {
+  const auto read = [](JsonReader& r, HfConfig& c) {
     const bool uses = r.boolean({"use_sliding_window"}, false);
     r.ignore({"sliding_window"});
     const nlohmann::json* first = r.raw("max_window_layers");
@@ -174,7 +174,7 @@ ClassTable phi() {
 
 ClassTable phi3() {
   const Row window = {.read =
-                          [](ConfigReader& r, HfConfig&) {
+                          [](JsonReader& r, HfConfig&) {
                             if (r.raw("sliding_window") != nullptr) {
                               r.refuse("sliding_window",
                                        "attn.window_cycle is supported for [-1] (full) only; expected null");
@@ -204,7 +204,7 @@ ClassTable stablelm() {
                rope({.fraction = 0.25})})};
 }
 
-void read_falcon_block(ConfigReader& r, HfConfig& c) {
+void read_falcon_block(JsonReader& r, HfConfig& c) {
   ModelConfig& m = c.model;
   const bool new_architecture = r.boolean({"new_decoder_architecture"}, false);
   const bool multi_query = r.boolean({"multi_query"}, true);

@@ -1,4 +1,4 @@
-#include "launch/training/report.h"
+#include "launch/training/parameter_table.h"
 
 #include <vector>
 

@@ -20,9 +20,9 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
                                   const std::vector<std::string>& overrides, const Session& session);
 
 /// Training steps of a configuration on random tokens, timed. All ranks make one and call everything.
-class StepBench {
+class TimedSteps {
  public:
-  StepBench(const config::RunConfig& config, comm::Bootstrap& bootstrap);
+  TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstrap);
 
   void step(bool timed);  ///< one that is not timed warms up
 

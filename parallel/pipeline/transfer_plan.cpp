@@ -1,4 +1,4 @@
-#include "parallel/pipeline/transfers.h"
+#include "parallel/pipeline/transfer_plan.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "launch/hf/config_rows.h"
+#include "launch/hf/table_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +34,7 @@ T value_of(T& (*axis)(ModelConfig&), const HfConfig& c) {
   return axis(m);
 }
 
-int64_t derived_head_dim(ConfigReader& r, const ModelConfig& m) {
+int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
   if (m.d_model % m.n_heads != 0) {
     r.add_error(str_cat("hidden size ", m.d_model, " is not divisible by the number of heads ", m.n_heads,
                         "; expected a multiple"));
@@ -52,7 +52,7 @@ double fraction_of(const ModelConfig& m) {
 }
 
 /// A value inside the rotary dictionary and the same at top level: transformers 4 and 5 would pick differently.
-std::optional<double> agreed(ConfigReader& r, std::optional<double> inner, const char* key) {
+std::optional<double> agreed(JsonReader& r, std::optional<double> inner, const char* key) {
   const auto outer = r.optional_number({key});
   if (inner && outer && *inner != *outer) {
     r.refuse(key, "the rotary dictionary says ", *inner, "; keep one");
@@ -65,7 +65,7 @@ struct RotaryDictionary {
   std::optional<double> base, fraction;
 };
 
-RotaryDictionary read_rotary_dictionary(ConfigReader& r) {
+RotaryDictionary read_rotary_dictionary(JsonReader& r) {
   const nlohmann::json* scaling = r.object("rope_scaling");
   const nlohmann::json* parameters = r.object("rope_parameters");
   if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
@@ -73,7 +73,7 @@ RotaryDictionary read_rotary_dictionary(ConfigReader& r) {
   }
   const nlohmann::json* dict = scaling != nullptr ? scaling : parameters;
   if (dict == nullptr) return {};
-  ConfigReader d = r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters.");
+  JsonReader d = r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters.");
   const std::string type = d.text({"rope_type", "type"}, "default");
   const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
                                  .fraction = d.optional_number({"partial_rotary_factor"})};
@@ -93,7 +93,7 @@ RotaryDictionary read_rotary_dictionary(ConfigReader& r) {
 
 Row size(const Keys& keys, const std::vector<SizeAxis>& axes, int64_t fallback) {
   return {.read =
-              [=](ConfigReader& r, HfConfig& c) {
+              [=](JsonReader& r, HfConfig& c) {
                 const int64_t value = r.size(keys, fallback);
                 for (const SizeAxis axis : axes) axis(c.model) = value;
               },
@@ -101,13 +101,13 @@ Row size(const Keys& keys, const std::vector<SizeAxis>& axes, int64_t fallback) 
 }
 
 Row size_or(const Keys& keys, SizeAxis axis, SizeRule rule) {
-  return {.read = [=](ConfigReader& r, HfConfig& c) { axis(c.model) = r.optional_size(keys).value_or(rule(c.model)); },
+  return {.read = [=](JsonReader& r, HfConfig& c) { axis(c.model) = r.optional_size(keys).value_or(rule(c.model)); },
           .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(axis, c); }};
 }
 
 Row positions(const Keys& keys, int64_t fallback) {
   return {.read =
-              [=](ConfigReader& r, HfConfig& c) {
+              [=](JsonReader& r, HfConfig& c) {
                 c.extras.max_positions = r.size(keys, fallback);
                 if (c.model.pos.type == PosType::kLearned) c.model.pos.max_positions = c.extras.max_positions;
               },
@@ -120,7 +120,7 @@ Row positions(const Keys& keys, int64_t fallback) {
 
 Row number(const char* key, const std::vector<NumberAxis>& axes, double fallback) {
   return {.read =
-              [=](ConfigReader& r, HfConfig& c) {
+              [=](JsonReader& r, HfConfig& c) {
                 const double value = r.number({key}, fallback);
                 for (const NumberAxis axis : axes) axis(c.model) = value;
               },
@@ -129,7 +129,7 @@ Row number(const char* key, const std::vector<NumberAxis>& axes, double fallback
 
 Row flag(const char* key, const std::vector<FlagAxis>& axes, bool fallback) {
   return {.read =
-              [=](ConfigReader& r, HfConfig& c) {
+              [=](JsonReader& r, HfConfig& c) {
                 const bool value = r.boolean({key}, fallback);
                 for (const FlagAxis axis : axes) axis(c.model) = value;
               },
@@ -140,7 +140,7 @@ Row flag(const char* key, const std::vector<FlagAxis>& axes, bool fallback) {
 }
 
 Row activation(const char* key, const char* fallback) {
-  const auto read = [=](ConfigReader& r, HfConfig& c) {
+  const auto read = [=](JsonReader& r, HfConfig& c) {
     const std::string name = r.text({key}, fallback);
     const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations),
                                    [&](const auto& spelling) { return spelling.first == name; });
@@ -162,7 +162,7 @@ Row activation(const char* key, const char* fallback) {
 
 Row parallel_block(const char* key, int norms, bool fallback) {
   return {.read =
-              [=](ConfigReader& r, HfConfig& c) {
+              [=](JsonReader& r, HfConfig& c) {
                 const bool parallel = r.boolean({key}, fallback);
                 if (parallel) c.model.block = {.topology = model::Topology::kParallel, .parallel_norms = norms};
               },
@@ -171,7 +171,7 @@ Row parallel_block(const char* key, int norms, bool fallback) {
 
 Row kv_heads(std::optional<int64_t> absent) {
   constexpr const char* kKey = "num_key_value_heads";
-  const auto read = [=](ConfigReader& r, HfConfig& c) {
+  const auto read = [=](JsonReader& r, HfConfig& c) {
     if (!r.has(kKey) && absent) {
       c.model.n_kv_heads = *absent;
       r.add_note(str_cat(kKey, " is absent: ", *absent, ", the default of the class"));
@@ -185,7 +185,7 @@ Row kv_heads(std::optional<int64_t> absent) {
 Row head_dim(HeadDim kind) {
   constexpr const char* kKey = "head_dim";
   if (kind == HeadDim::kDerived) {
-    return {.read = [=](ConfigReader& r, HfConfig& c) {
+    return {.read = [=](JsonReader& r, HfConfig& c) {
       c.model.head_dim = derived_head_dim(r, c.model);
       const auto given = r.optional_size({kKey});
       if (given && *given != c.model.head_dim) {
@@ -195,7 +195,7 @@ Row head_dim(HeadDim kind) {
     }};
   }
   return {.read =
-              [=](ConfigReader& r, HfConfig& c) {
+              [=](JsonReader& r, HfConfig& c) {
                 const auto given = r.optional_size({kKey});
                 c.model.head_dim = given ? *given : derived_head_dim(r, c.model);
               },
@@ -207,7 +207,7 @@ Row head_dim(HeadDim kind) {
 }
 
 Row rope(const Rotary& keys) {
-  const auto read = [=](ConfigReader& r, HfConfig& c) {
+  const auto read = [=](JsonReader& r, HfConfig& c) {
     const RotaryDictionary said = read_rotary_dictionary(r);
     ModelConfig& m = c.model;
     m.rope.base = agreed(r, said.base, keys.base_key).value_or(10000.0);
@@ -237,7 +237,7 @@ Row rope(const Rotary& keys) {
 }
 
 Row unread_rope_keys(const char* base_key, const char* fraction_key) {
-  return {.read = [=](ConfigReader& r, HfConfig& c) {
+  return {.read = [=](JsonReader& r, HfConfig& c) {
     const ModelConfig& m = c.model;
     const auto base = r.optional_number({base_key}), fraction = r.optional_number({fraction_key});
     if (base && *base != m.rope.base) {
@@ -252,7 +252,7 @@ Row unread_rope_keys(const char* base_key, const char* fraction_key) {
 
 Row init_std() {
   return {.read =
-              [](ConfigReader& r, HfConfig& c) {
+              [](JsonReader& r, HfConfig& c) {
                 c.model.init.std = r.number({"initializer_range"}, 0.02);
                 // transformers does not mind 0; a scheme needs a spread, and imported weights do not read it.
                 if (c.model.init.std == 0) c.model.init.std = 0.02;
@@ -261,7 +261,7 @@ Row init_std() {
 }
 
 Row always_false(const char* key, const char* why, bool written) {
-  Row row = {.read = [=](ConfigReader& r, HfConfig&) {
+  Row row = {.read = [=](JsonReader& r, HfConfig&) {
     if (r.boolean({key}, false)) r.refuse(key, why);
   }};
   if (written) row.write = [=](Json& j, const HfConfig&) { j[key] = false; };
@@ -270,14 +270,14 @@ Row always_false(const char* key, const char* why, bool written) {
 
 Row always_zero(const char* key, const char* why) {
   return {.read =
-              [=](ConfigReader& r, HfConfig&) {
+              [=](JsonReader& r, HfConfig&) {
                 if (r.number({key}, 0.0) != 0) r.refuse(key, why);
               },
           .write = [=](Json& j, const HfConfig&) { j[key] = 0.0; }};
 }
 
 Row full_layer_types() {
-  return {.read = [](ConfigReader& r, HfConfig& c) {
+  return {.read = [](JsonReader& r, HfConfig& c) {
     const nlohmann::json* types = r.raw("layer_types");
     if (types == nullptr) return;
     const bool all_full = types->is_array() && std::all_of(types->begin(), types->end(), [](const nlohmann::json& t) {
@@ -293,16 +293,16 @@ Row full_layer_types() {
 }
 
 Row ignored(const Keys& keys) {
-  return {.read = [=](ConfigReader& r, HfConfig&) { r.ignore(keys); }};
+  return {.read = [=](JsonReader& r, HfConfig&) { r.ignore(keys); }};
 }
 
 Row ignored(const char* key, std::function<Json(const HfConfig&)> value) {
-  return {.read = [=](ConfigReader& r, HfConfig&) { r.ignore({key}); },
+  return {.read = [=](JsonReader& r, HfConfig&) { r.ignore({key}); },
           .write = [=](Json& j, const HfConfig& c) { j[key] = value(c); }};
 }
 
 Row without_effect(const char* key) {
-  return {.read = [=](ConfigReader& r, HfConfig& c) {
+  return {.read = [=](JsonReader& r, HfConfig& c) {
     if (r.number({key}, 0.0) != 0) r.add_note(str_cat(r.shown(key), " has no effect in ", class_name(c.family)));
   }};
 }

@@ -1,4 +1,4 @@
-#include "launch/watch/hang.h"
+#include "launch/watch/hang_suspects.h"
 
 #include <algorithm>
 #include <array>

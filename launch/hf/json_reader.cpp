@@ -1,4 +1,4 @@
-#include "launch/hf/config_reader.h"
+#include "launch/hf/json_reader.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,18 +18,18 @@ std::string brief(const nlohmann::json& value) {
 
 }  // namespace
 
-ConfigReader::ConfigReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
-                           std::vector<std::string>& notes)
+JsonReader::JsonReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
+                       std::vector<std::string>& notes)
     : object_(object), where_(std::move(where)), errors_(errors), notes_(notes) {}
 
-bool ConfigReader::has(const char* key) const { return object_.contains(key); }
-bool ConfigReader::has_value(const char* key) const { return has(key) && !object_[key].is_null(); }
+bool JsonReader::has(const char* key) const { return object_.contains(key); }
+bool JsonReader::has_value(const char* key) const { return has(key) && !object_[key].is_null(); }
 
-std::string ConfigReader::shown(const char* key) const {
+std::string JsonReader::shown(const char* key) const {
   return str_cat(where_, key, " = ", has(key) ? brief(object_[key]) : std::string("(absent)"));
 }
 
-const nlohmann::json* ConfigReader::find(const Keys& keys, const char** name) {
+const nlohmann::json* JsonReader::find(const Keys& keys, const char** name) {
   const nlohmann::json* found = nullptr;
   for (const char* key : keys) {
     read_.insert(key);
@@ -44,7 +44,7 @@ const nlohmann::json* ConfigReader::find(const Keys& keys, const char** name) {
   return found;
 }
 
-int64_t ConfigReader::size(const Keys& keys, int64_t fallback) {
+int64_t JsonReader::size(const Keys& keys, int64_t fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) {
@@ -60,14 +60,14 @@ int64_t ConfigReader::size(const Keys& keys, int64_t fallback) {
   return value->get<int64_t>();
 }
 
-std::optional<int64_t> ConfigReader::optional_size(const Keys& keys) {
+std::optional<int64_t> JsonReader::optional_size(const Keys& keys) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr || value->is_null()) return std::nullopt;
   return size({name}, 1);
 }
 
-double ConfigReader::number(const Keys& keys, double fallback) {
+double JsonReader::number(const Keys& keys, double fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) return fallback;
@@ -78,14 +78,14 @@ double ConfigReader::number(const Keys& keys, double fallback) {
   return value->get<double>();
 }
 
-std::optional<double> ConfigReader::optional_number(const Keys& keys) {
+std::optional<double> JsonReader::optional_number(const Keys& keys) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr || value->is_null()) return std::nullopt;
   return number({name}, 0);
 }
 
-bool ConfigReader::boolean(const Keys& keys, bool fallback) {
+bool JsonReader::boolean(const Keys& keys, bool fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) return fallback;
@@ -96,7 +96,7 @@ bool ConfigReader::boolean(const Keys& keys, bool fallback) {
   return value->get<bool>();
 }
 
-std::string ConfigReader::text(const Keys& keys, std::string_view fallback) {
+std::string JsonReader::text(const Keys& keys, std::string_view fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) return std::string(fallback);
@@ -107,7 +107,7 @@ std::string ConfigReader::text(const Keys& keys, std::string_view fallback) {
   return value->get<std::string>();
 }
 
-const nlohmann::json* ConfigReader::object(const char* key) {
+const nlohmann::json* JsonReader::object(const char* key) {
   const nlohmann::json* value = raw(key);
   if (value == nullptr) return nullptr;
   if (!value->is_object()) {
@@ -117,14 +117,14 @@ const nlohmann::json* ConfigReader::object(const char* key) {
   return value->empty() ? nullptr : value;
 }
 
-const nlohmann::json* ConfigReader::raw(const char* key) {
+const nlohmann::json* JsonReader::raw(const char* key) {
   read_.insert(key);
   return has_value(key) ? &object_[key] : nullptr;
 }
 
-void ConfigReader::ignore(const Keys& keys) { read_.insert(keys.begin(), keys.end()); }
+void JsonReader::ignore(const Keys& keys) { read_.insert(keys.begin(), keys.end()); }
 
-std::vector<std::string> ConfigReader::unread_keys() const {
+std::vector<std::string> JsonReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : object_.items()) {
     // Null is how transformers writes an option that is not in use.
