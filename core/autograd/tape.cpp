@@ -46,25 +46,55 @@ Var result(const Ctx& ctx, Tensor value, const Made& made) {
   return {.value = std::move(value), .slot = -1, .rematerialize = nullptr, .made = made};
 }
 
-std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& widths) {
-  std::vector<Var> parts;
+Var result_in_place(const Ctx& ctx, Var x, const Made& made) {
+  ASHLAR_CHECK(x.value.unique(), made.op, " overwrote what ", x.made.op, " made and others still hold");
+  if (ctx.tape != nullptr) return ctx.tape->output_in_place(std::move(x), made);
+  return {.value = std::move(x.value), .slot = -1, .rematerialize = nullptr, .made = made};
+}
+
+Var Tape::output_in_place(Var x, const Made& made) {
+  Var out = output(std::move(x.value), made);
+  if (x.requires_grad()) slots_.back().parent = x.slot;
+  return out;
+}
+
+namespace {
+
+/// Slices of x's value; only holders of their columns when x is the only holder of them all.
+std::vector<Tensor> slices_of(Tensor value, const std::vector<int64_t>& widths) {
+  if (value.unique()) return Tensor::split_columns(std::move(value), widths);
+  std::vector<Tensor> slices;
   int64_t column = 0;
   for (const int64_t width : widths) {
-    parts.push_back(output(x.value.column_range(column, width), x.made));
+    slices.push_back(value.column_range(column, width));
+    column += width;
+  }
+  ASHLAR_CHECK(column == value.cols(), "widths add up to ", column, ", the row has ", value.cols());
+  return slices;
+}
+
+}  // namespace
+
+std::vector<Var> Tape::split_columns(Var x, const std::vector<int64_t>& widths) {
+  std::vector<Var> parts;
+  int64_t column = 0;
+  for (Tensor& slice : slices_of(std::move(x.value), widths)) {
+    const int64_t width = slice.cols();
+    parts.push_back(output(std::move(slice), x.made));
     if (x.requires_grad()) {
       slots_.back().parent = x.slot;
       slots_.back().column = column;
     }
     column += width;
   }
-  ASHLAR_CHECK(column == x.cols(), "widths add up to ", column, ", the row has ", x.cols());
   if (!x.requires_grad()) {
     for (Var& part : parts) part.slot = -1;
     return parts;
   }
   // The slices wrote straight into x's gradient; what no consumer wrote counts as zero.
-  const std::vector<Var> slices = parts;
-  nodes_.push_back({"split_columns", -1, [x, slices](Tape& tape, const Tensor&) {
+  std::vector<Var> slices;
+  for (const Var& part : parts) slices.push_back(part.without_value());
+  nodes_.push_back({"split_columns", -1, [x = x.without_value(), slices](Tape& tape, const Tensor&) {
                       bool any = false;
                       for (const Var& slice : slices) any = any || tape.slots_[slice.slot].written;
                       if (!any) return;
@@ -80,14 +110,11 @@ std::vector<Var> Tape::split_columns(const Var& x, const std::vector<int64_t>& w
   return parts;
 }
 
-std::vector<Var> split_columns(const Ctx& ctx, const Var& x, const std::vector<int64_t>& widths) {
-  if (ctx.tape != nullptr) return ctx.tape->split_columns(x, widths);
+std::vector<Var> split_columns(const Ctx& ctx, Var x, const std::vector<int64_t>& widths) {
+  if (ctx.tape != nullptr) return ctx.tape->split_columns(std::move(x), widths);
   std::vector<Var> parts;
-  int64_t column = 0;
-  for (const int64_t width : widths) {
-    parts.push_back({.value = x.value.column_range(column, width), .made = x.made});
-    column += width;
-  }
+  for (Tensor& slice : slices_of(std::move(x.value), widths))
+    parts.push_back({.value = std::move(slice), .slot = -1, .rematerialize = nullptr, .made = x.made});
   return parts;
 }
 
@@ -95,6 +122,7 @@ void Tape::seed(const Var& v, Tensor grad) {
   Slot& slot = slot_of(v);
   ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ",
                slot.shape.str());
+  if (slot.parent >= 0) return add_grad(v, grad);  // it lies in another's
   slot.grad = std::move(grad);
   slot.written = true;
 }
@@ -133,15 +161,25 @@ Tensor Tape::leaf_grad(const Var& leaf) const {
   return slots_[leaf.slot].grad;
 }
 
+void Tape::allocate_in_parent(Slot& slot) {
+  if (slot.grad) return;
+  Slot& parent = slots_[slot.parent];
+  ASHLAR_CHECK(!parent.written, "a value that was split, or overwritten in place, has another consumer");
+  if (parent.parent >= 0) allocate_in_parent(parent);
+  if (!parent.grad) parent.grad = allocate_like(parent);
+  slot.grad = parent.grad.column_range(slot.column, slot.shape.cols());
+}
+
+void Tape::pass_in_place(const Var& input) {
+  Slot& slot = slot_of(input);
+  ASHLAR_CHECK(slot.grad && !slot.written, "a value that was overwritten in place has another consumer");
+  slot.written = true;
+}
+
 GradTarget Tape::target(const Var& input) {
   if (!input.requires_grad()) return {};
   Slot& slot = slot_of(input);
-  if (slot.parent >= 0 && !slot.grad) {
-    Slot& parent = slots_[slot.parent];
-    ASHLAR_CHECK(!parent.written, "a split value has another consumer");
-    if (!parent.grad) parent.grad = allocate_like(parent);
-    slot.grad = parent.grad.column_range(slot.column, slot.shape.cols());
-  }
+  if (slot.parent >= 0) allocate_in_parent(slot);
   if (!slot.grad) slot.grad = allocate_like(slot);
   if (!slot.written) {
     slot.written = true;

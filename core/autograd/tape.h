@@ -30,8 +30,9 @@ struct GradTarget {
 };
 
 /// An eager tape of coarse nodes, one per micro-batch. The order of recording is topological, so backward is a
-/// reverse loop that frees what it has used. Not supported, by design: second derivatives, in-place operations, views
-/// that alias gradients (column splits excepted, which own disjoint slices of one gradient). Misuse throws Bug.
+/// reverse loop that frees what it has used. Not supported, by design: second derivatives, operations in place but of a
+/// value's only reader (`result_in_place`), views that alias gradients (column splits excepted, which own disjoint
+/// slices of one gradient). Misuse throws Bug.
 class Tape {
  public:
   /// A node's backward, given the complete gradient of its result, which the tape has given up.
@@ -47,8 +48,12 @@ class Tape {
   Var leaf(Tensor value, const Made& made = {}) { return output(std::move(value), made); }
   /// A node's result; give it to `record` as well.
   Var output(Tensor value, const Made& made = {});
-  /// Column slices of x as values of their own, without a copy; their gradients are slices of x's gradient.
-  std::vector<Var> split_columns(const Var& x, const std::vector<int64_t>& widths);
+  /// The result of a node that has overwritten x, whose value nobody else may hold. Its gradient lies where x's will
+  /// be: the node changes it in place and says so by `pass_in_place`.
+  Var output_in_place(Var x, const Made& made);
+  /// Column slices of x as values of their own, without a copy; their gradients are slices of x's gradient. Where x is
+  /// moved in and nobody else holds its value, each slice is the only holder of its columns.
+  std::vector<Var> split_columns(Var x, const std::vector<int64_t>& widths);
   /// Appends a node with one result, named by the op that made it. `backward` is called only if the result received a
   /// gradient.
   void record(const Var& result, Backward backward);
@@ -70,6 +75,8 @@ class Tape {
   GradTarget target(const Var& input);
   /// Hands over an existing tensor as the gradient of an input: shared when it is the first, added otherwise.
   void add_grad(const Var& input, const Tensor& grad);
+  /// The gradient of a result in place has become that of its input.
+  void pass_in_place(const Var& input);
   /// Takes work that only a weight's gradient waits for. It runs when the node is done; if an exchange comes next, once
   /// that has begun, so that it hides it; in a backward with `deferred`, when that is run.
   void add_weight_work(std::function<void()> work);
@@ -84,7 +91,7 @@ class Tape {
     DType dtype = DType::kFloat32;
     Tensor grad;
     bool written = false;
-    int parent = -1;  // of a column slice
+    int parent = -1;  // of a column slice, or of a result in place
     int64_t column = 0;
   };
   struct Node {
@@ -96,6 +103,7 @@ class Tape {
 
   bool exchange_is_next() const;
   Tensor allocate_like(const Slot& slot);
+  void allocate_in_parent(Slot& slot);
   Slot& slot_of(const Var& v);
 
   Backend& backend_;
@@ -110,6 +118,9 @@ class Tape {
 /// A node's result on ctx's tape, or the plain value when nothing is recorded.
 Var result(const Ctx& ctx, Tensor value, const Made& made);
 /// Column slices on ctx's tape, or plain slices when nothing is recorded.
-std::vector<Var> split_columns(const Ctx& ctx, const Var& x, const std::vector<int64_t>& widths);
+std::vector<Var> split_columns(const Ctx& ctx, Var x, const std::vector<int64_t>& widths);
+/// On ctx's tape, or the plain value when nothing is recorded, of an operation that has overwritten x. Bug unless x was
+/// moved in and nobody else holds its value: others would read the result for it.
+Var result_in_place(const Ctx& ctx, Var x, const Made& made);
 
 }  // namespace ashlar

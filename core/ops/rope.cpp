@@ -1,6 +1,7 @@
 #include "core/ops/rope.h"
 
 #include <cmath>
+#include <utility>
 
 namespace ashlar::ops {
 
@@ -29,8 +30,7 @@ RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, int64_t dims, dou
   return {.cos = upload(cosines), .sin = upload(sines)};
 }
 
-Var rope(const Ctx& ctx, const Var& x, const ConstView& positions, const RopeTables& tables,
-         const RopeOptions& options) {
+Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options) {
   const int64_t N = x.rows();
   ASHLAR_SHAPE(x, {N, options.heads * options.head_dim});
   const Made made = place(ctx, "rope", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
@@ -49,13 +49,27 @@ Var rope(const Ctx& ctx, const Var& x, const ConstView& positions, const RopeTab
                       .mode = mode},
                      ctx.stream);
   };
-  const Tensor y = ctx.empty(ctx.dtype, x.shape());
-  rotate(x.value.view(), y.mut_view(), false, GradMode::kOverwrite);
-  const Var out = result(ctx, y, made);
+  const bool in_place = x.value.unique();
+  const Var input = x.without_value();
+  Var out;
+  if (in_place) {
+    rotate(x.value.view(), x.value.mut_view(), false, GradMode::kOverwrite);
+    out = result_in_place(ctx, std::move(x), made);
+  } else {
+    const Tensor y = ctx.empty(ctx.dtype, x.shape());
+    rotate(x.value.view(), y.mut_view(), false, GradMode::kOverwrite);
+    out = result(ctx, y, made);
+  }
   if (ctx.tape == nullptr) return out;
 
-  ctx.tape->record(out, [rotate, input = x.without_value()](Tape& tape, const Tensor& dy) {
-    if (const GradTarget dx = tape.target(input); dx.wanted()) rotate(dy.view(), dx.view(), true, dx.mode);
+  ctx.tape->record(out, [rotate, input, in_place](Tape& tape, const Tensor& dy) {
+    if (!input.requires_grad()) return;
+    if (in_place) {
+      rotate(dy.view(), dy.mut_view(), true, GradMode::kOverwrite);
+      return tape.pass_in_place(input);
+    }
+    const GradTarget dx = tape.target(input);
+    rotate(dy.view(), dx.view(), true, dx.mode);
   });
   return out;
 }

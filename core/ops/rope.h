@@ -16,8 +16,8 @@ struct RopeOptions {
   RopeStyle style = RopeStyle::kHalf;
 };
 
-/// Rotates the first `rotated_heads` of each row of x [N, heads*head_dim]; positions [N] kInt32 outlive the tape.
-Var rope(const Ctx& ctx, const Var& x, const ConstView& positions, const RopeTables& tables,
-         const RopeOptions& options);
+/// Rotates the first `rotated_heads` of each row of x [N, heads*head_dim]; positions [N] kInt32 outlive the tape. In
+/// place, values and gradients, where x is moved in and nobody else holds its value; otherwise into a copy.
+Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options);
 
 }  // namespace ashlar::ops

@@ -1,5 +1,7 @@
 #include "core/tensor/tensor.h"
 
+#include <utility>
+
 namespace ashlar {
 
 std::string Shape::str() const {
@@ -55,6 +57,21 @@ Tensor Tensor::column_range(int64_t begin, int64_t count) const {
   t.offset_ += begin;
   t.shape_ = {rows(), count};
   return t;
+}
+
+std::vector<Tensor> Tensor::split_columns(Tensor whole, const std::vector<int64_t>& widths) {
+  ASHLAR_CHECK(whole.unique(), "the columns of a tensor that others hold overlap theirs");
+  std::vector<Tensor> parts;
+  int64_t column = 0;
+  for (const int64_t width : widths) {
+    Tensor part = whole.column_range(column, width);
+    // A count of its own: parts share the block, and no element.
+    part.storage_ = {std::make_shared<std::shared_ptr<Storage>>(whole.storage_), whole.storage_.get()};
+    parts.push_back(std::move(part));
+    column += width;
+  }
+  ASHLAR_CHECK(column == whole.cols(), "widths add up to ", column, ", the row has ", whole.cols());
+  return parts;
 }
 
 Tensor Tensor::flat_range(int64_t begin, int64_t count) const {

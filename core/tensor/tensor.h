@@ -31,10 +31,13 @@ class Tensor {
   Tensor row_range(int64_t begin, int64_t count) const;
   /// Columns [begin, begin + count) as a rank-2 tensor with the same row stride.
   Tensor column_range(int64_t begin, int64_t count) const;
+  /// Columns side by side that are all of a tensor which nobody else holds: each is `unique` until somebody else holds
+  /// it.
+  static std::vector<Tensor> split_columns(Tensor whole, const std::vector<int64_t>& widths);
   /// Elements [begin, begin + count) of a contiguous tensor as a vector.
   Tensor flat_range(int64_t begin, int64_t count) const;
 
-  /// True when no other Tensor shares the memory: only then may it be changed in place.
+  /// True when no other Tensor shares the elements: only then may they be changed in place.
   bool unique() const { return storage_.use_count() == 1; }
 
   ConstView view() const { return {data(), dtype_, rows(), cols(), stride_}; }

@@ -1,5 +1,7 @@
 #include "parallel/model/attention.h"
 
+#include <utility>
+
 #include "core/ops/attention.h"
 #include "parallel/model/init.h"
 
@@ -41,9 +43,9 @@ void Attention::add_output(nn::ParameterStore& store) {
                           .tensor_rank = tp_.rank()});
 }
 
-Var Attention::rotate(const Ctx& ctx, const Var& qkv, const Rows& rows) const {
+Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
   if (config_.pos.type != PosType::kRope) return qkv;
-  return ops::rope(ctx, qkv, rows.batch.positions, rows.tables,
+  return ops::rope(ctx, std::move(qkv), rows.batch.positions, rows.tables,
                    {.heads = slices_.qkv_heads(),
                     .rotated_heads = slices_.heads.size + slices_.kv_heads.size,
                     .head_dim = config_.head_dim,
@@ -51,7 +53,7 @@ Var Attention::rotate(const Ctx& ctx, const Var& qkv, const Rows& rows) const {
                     .style = config_.rope.style});
 }
 
-Var Attention::from_qkv(const Ctx& ctx, const Var& qkv, const Rows& rows) const {
+Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
   const KvCache* cache = rows.cache;
   const ops::AttentionCache held =
       cache == nullptr
@@ -69,7 +71,7 @@ Var Attention::from_qkv(const Ctx& ctx, const Var& qkv, const Rows& rows) const 
                                       .doc_start = rows.batch.doc_start,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
-  return out_(ctx, ops::attention(ctx, rotate(ctx, qkv, rows), options, cache == nullptr ? nullptr : &held));
+  return out_(ctx, ops::attention(ctx, rotate(ctx, std::move(qkv), rows), options, cache == nullptr ? nullptr : &held));
 }
 
 }  // namespace ashlar::model

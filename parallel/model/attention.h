@@ -33,11 +33,11 @@ class Attention {
 
   /// x [N, C] -> this rank's part of the sum over heads [N, C]
   Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const { return from_qkv(ctx, qkv_(ctx, x), rows); }
-  /// qkv [N, (H + 2G) D] of this rank's heads -> as above
-  Var from_qkv(const Ctx& ctx, const Var& qkv, const Rows& rows) const;
+  /// qkv [N, (H + 2G) D] of this rank's heads -> as above. Moved in, q and k are rotated in place.
+  Var from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const;
 
  private:
-  Var rotate(const Ctx& ctx, const Var& qkv, const Rows& rows) const;
+  Var rotate(const Ctx& ctx, Var qkv, const Rows& rows) const;
 
   const ModelConfig& config_;
   tensor::TensorParallel tp_;

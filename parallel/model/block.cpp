@@ -1,5 +1,7 @@
 #include "parallel/model/block.h"
 
+#include <utility>
+
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
@@ -59,8 +61,8 @@ Var Block::parallel(const Context& at, const Var& x) const {
   if (fused_) {
     std::vector<int64_t> widths = ffn_.part_widths();
     widths.insert(widths.begin(), attention_.qkv_width());
-    const std::vector<Var> parts = split_columns(ctx, fused_in_(ctx, h), widths);
-    a = attention_.from_qkv(ctx, parts[0], at.rows);
+    std::vector<Var> parts = split_columns(ctx, fused_in_(ctx, h), widths);
+    a = attention_.from_qkv(ctx, std::move(parts[0]), at.rows);
     f = ffn_.from_parts(ctx, std::span(parts).subspan(1));
   } else {
     a = attention_(ctx, h, at.rows);
