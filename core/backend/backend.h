@@ -12,6 +12,7 @@
 #include "core/backend/loss.h"
 #include "core/backend/norm.h"
 #include "core/backend/optimizer.h"
+#include "core/backend/residual_norm.h"
 #include "core/backend/rope.h"
 #include "core/device/allocator.h"
 #include "core/device/stream.h"
@@ -39,6 +40,7 @@
   KERNEL(loss_reduce, LossReduce)                      \
   KERNEL(loss_backward, LossBackward)                  \
   KERNEL(residual_forward, ResidualForward)            \
+  KERNEL(residual_norm_forward, ResidualNormForward)   \
   KERNEL(dropout_backward, DropoutBackward)            \
   KERNEL(copy, Copy)                                   \
   KERNEL(fill, Fill)                                   \

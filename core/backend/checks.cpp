@@ -399,6 +399,14 @@ void check(const ResidualForward& a) {
   check_view(kWhere, "delta2", a.delta2, a.delta.rows, a.delta.cols, a.delta.dtype);
 }
 
+void check(const ResidualNormForward& a) {
+  check(a.residual);
+  check(a.norm);
+  const ConstView made = a.residual.y, read = a.norm.x;
+  ASHLAR_CHECK(made.data == read.data && made.stride == read.stride && made.rows == read.rows,
+               "residual_norm_forward: the norm reads another matrix than the residual writes");
+}
+
 void check(const DropoutBackward& a) {
   constexpr std::string_view kWhere = "dropout_backward";
   check_dropout(kWhere, a.dropout);

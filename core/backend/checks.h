@@ -10,6 +10,7 @@
 #include "core/backend/loss.h"
 #include "core/backend/norm.h"
 #include "core/backend/optimizer.h"
+#include "core/backend/residual_norm.h"
 #include "core/backend/rope.h"
 
 namespace ashlar {
@@ -39,6 +40,7 @@ void check(const LossRescale& args);
 void check(const LossReduce& args);
 void check(const LossBackward& args);
 void check(const ResidualForward& args);
+void check(const ResidualNormForward& args);
 void check(const DropoutBackward& args);
 void check(const Copy& args);
 void check(const Fill& args);

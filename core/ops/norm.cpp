@@ -9,38 +9,55 @@ ConstView value_view(const Ctx& ctx, const Weight* w) {
 }
 MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_or_none(w->main_grad); }
 
-}  // namespace
+/// The call to make, with what it writes.
+struct NormCall {
+  Made made;
+  Tensor y, mean, rstd;
+  NormForward args;
+};
 
-Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormVariant& variant) {
+NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVariant& variant) {
   const int64_t N = x.rows(), C = x.cols();
-  if (gamma != nullptr) ASHLAR_SHAPE(*gamma, {C});
-  if (beta != nullptr) ASHLAR_SHAPE(*beta, {C});
+  if (w.gamma != nullptr) ASHLAR_SHAPE(*w.gamma, {C});
+  if (w.beta != nullptr) ASHLAR_SHAPE(*w.beta, {C});
   const Made made = place(
       ctx, "norm", x, {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}},
-      {gamma, beta});
+      {w.gamma, w.beta});
   const bool centred = variant.type == NormType::kLayerNorm;
-
   const Tensor mean = centred ? ctx.empty(ctx.accumulate(), {N}) : Tensor();
   const Tensor rstd = ctx.empty(ctx.accumulate(), {N});
-  const auto forward = [ctx, input = x.value, gamma, beta, mean, rstd, variant, N, C] {
-    const Tensor y = ctx.empty(ctx.dtype, {N, C});
-    ctx.backend.norm_forward({.x = input.view(),
-                              .gamma = value_view(ctx, gamma),
-                              .beta = value_view(ctx, beta),
-                              .y = y.mut_view(),
-                              .mean = mut_view_or_none(mean),
-                              .rstd = rstd.mut_view(),
-                              .variant = variant},
-                             ctx.stream);
-    return y;
-  };
-  Var out = result(ctx, forward(), made);
+  const Tensor y = ctx.empty(ctx.dtype, {N, C});
+  return {.made = made,
+          .y = y,
+          .mean = mean,
+          .rstd = rstd,
+          .args = {.x = x.value.view(),
+                   .gamma = value_view(ctx, w.gamma),
+                   .beta = value_view(ctx, w.beta),
+                   .y = y.mut_view(),
+                   .mean = mut_view_or_none(mean),
+                   .rstd = rstd.mut_view(),
+                   .variant = variant}};
+}
+
+Var record(const Ctx& ctx, const NormCall& call, const Var& x, const NormWeights& weights) {
+  Var out = result(ctx, call.y, call.made);
   if (ctx.tape == nullptr) return out;
 
+  const auto [gamma, beta] = weights;
+  const Tensor mean = call.mean, rstd = call.rstd;
+  const NormVariant variant = call.args.variant;
   if (ctx.recompute == Recompute::kSelective) {
+    const auto forward = [ctx, args = call.args, input = x.value, mean, rstd] {
+      NormForward again = args;
+      const Tensor y = ctx.empty(ctx.dtype, input.shape());
+      again.y = y.mut_view();
+      ctx.backend.norm_forward(again, ctx.stream);
+      return y;
+    };
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [forward] { return forward; }});
   }
-  ctx.tape->record(out, [ctx, x, gamma, beta, mean, rstd, variant](Tape& tape, const Tensor& dy) {
+  ctx.tape->record(out, [ctx, x, gamma = gamma, beta = beta, mean, rstd, variant](Tape& tape, const Tensor& dy) {
     const GradTarget dx = tape.target(x);
     const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
     const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
@@ -59,6 +76,23 @@ Var norm(const Ctx& ctx, const Var& x, Weight* gamma, Weight* beta, const NormVa
                               ctx.stream);
   });
   return out;
+}
+
+}  // namespace
+
+Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant) {
+  const NormCall call = begin(ctx, x, weights, variant);
+  ctx.backend.norm_forward(call.args, ctx.stream);
+  return record(ctx, call, x, weights);
+}
+
+Normed residual_norm(const Ctx& ctx, const Var& x, const Branch& branch, const NormWeights& weights,
+                     const NormVariant& variant) {
+  const ResidualCall add = begin_residual(ctx, &x, branch, nullptr);
+  const Var stream = record_residual(ctx, add, &x, branch, nullptr);
+  const NormCall call = begin(ctx, stream, weights, variant);
+  ctx.backend.residual_norm_forward({.residual = add.args, .norm = call.args}, ctx.stream);
+  return {.stream = stream, .normed = record(ctx, call, stream, weights)};
 }
 
 }  // namespace ashlar::ops

@@ -4,7 +4,9 @@
 
 namespace ashlar::ops {
 
-Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
+namespace {
+
+Made made_of(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   const Shape shape = a.value.shape();
   if (x != nullptr) ASHLAR_CHECK(x->shape() == shape, "stream ", x->shape().str(), ", branch ", shape.str());
   if (b != nullptr)
@@ -14,24 +16,44 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   // Branches alone may be partial sums: dropout is linear for a given mask.
   const Rule alone{x == nullptr ? Placement::kPartialSum : Placement::kInvariant,
                    x == nullptr ? Placement::kPartialSum : Placement::kInvariant};
-  const Made made =
-      place(ctx, "residual", a.value,
-            {alone, {Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}});
-  const DropoutArgs drop_a = ctx.dropout_args(a.dropout, a.site);
-  const DropoutArgs drop_b = b == nullptr ? DropoutArgs{} : ctx.dropout_args(b->dropout, b->site);
-  if (x == nullptr && b == nullptr && !drop_a.active()) return a.value;
+  return place(ctx, "residual", a.value,
+               {alone, {Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}});
+}
 
-  const Tensor y = ctx.empty(ctx.dtype, shape);
-  ctx.backend.residual_forward({.x = x == nullptr ? ConstView{} : x->value.view(),
-                                .delta = a.value.value.view(),
-                                .delta2 = b == nullptr ? ConstView{} : b->value.value.view(),
-                                .y = y.mut_view(),
-                                .dropout = drop_a,
-                                .dropout2 = drop_b},
-                               ctx.stream);
-  const Var out = result(ctx, y, made);
+DropoutArgs dropout_of(const Ctx& ctx, const Branch* branch) {
+  return branch == nullptr ? DropoutArgs{} : ctx.dropout_args(branch->dropout, branch->site);
+}
+
+}  // namespace
+
+Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
+  if (x == nullptr && b == nullptr && !dropout_of(ctx, &a).active()) {
+    made_of(ctx, x, a, b);
+    return a.value;
+  }
+  const ResidualCall call = begin_residual(ctx, x, a, b);
+  ctx.backend.residual_forward(call.args, ctx.stream);
+  return record_residual(ctx, call, x, a, b);
+}
+
+ResidualCall begin_residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
+  const Made made = made_of(ctx, x, a, b);
+  const Tensor y = ctx.empty(ctx.dtype, a.value.shape());
+  return {.made = made,
+          .y = y,
+          .args = {.x = x == nullptr ? ConstView{} : x->value.view(),
+                   .delta = a.value.value.view(),
+                   .delta2 = b == nullptr ? ConstView{} : b->value.value.view(),
+                   .y = y.mut_view(),
+                   .dropout = dropout_of(ctx, &a),
+                   .dropout2 = dropout_of(ctx, b)}};
+}
+
+Var record_residual(const Ctx& ctx, const ResidualCall& call, const Var* x, const Branch& a, const Branch* b) {
+  const Var out = result(ctx, call.y, call.made);
   if (ctx.tape == nullptr) return out;
 
+  const DropoutArgs drop_a = call.args.dropout, drop_b = call.args.dropout2;
   const std::optional<Var> stream = x == nullptr ? std::nullopt : std::optional<Var>(x->without_value());
   const Var first = a.value.without_value();
   const std::optional<Var> second = b == nullptr ? std::nullopt : std::optional<Var>(b->value.without_value());

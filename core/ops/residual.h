@@ -15,4 +15,13 @@ struct Branch {
 /// without dropout shares its gradient with the stream instead of copying it.
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
 
+/// The same in two parts, for kernels that add and do more: the call to make, then the node.
+struct ResidualCall {
+  Made made;
+  Tensor y;
+  ResidualForward args;
+};
+ResidualCall begin_residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
+Var record_residual(const Ctx& ctx, const ResidualCall& call, const Var* x, const Branch& a, const Branch* b);
+
 }  // namespace ashlar::ops

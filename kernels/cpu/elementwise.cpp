@@ -18,6 +18,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/fused_rows.h"
 #include "kernels/cpu/row_ops.h"
 
 #ifndef ASHLAR_KERNELS_CPU_ELEMENTWISE_ONCE
@@ -125,13 +126,16 @@ void residual_rows(const ResidualForward& a, Dropout first, Dropout second, int6
   }
 }
 
-void residual_forward_impl(const ResidualForward& a, int threads) {
+void residual_forward_range(const ResidualForward& a, int64_t begin, int64_t end) {
   const Dropout first(a.dropout);
   const Dropout second(a.dropout2);
-  with_storage("residual_forward", a.delta.dtype, [&](auto t) {
-    parallel_for(threads, a.delta.rows, rows_grain(a.delta.cols, kCheapGrain),
-                 [&](int64_t begin, int64_t end) { residual_rows<decltype(t)>(a, first, second, begin, end); });
-  });
+  with_storage("residual_forward", a.delta.dtype,
+               [&](auto t) { residual_rows<decltype(t)>(a, first, second, begin, end); });
+}
+
+void residual_forward_impl(const ResidualForward& a, int threads) {
+  parallel_for(threads, a.delta.rows, rows_grain(a.delta.cols, kCheapGrain),
+               [&](int64_t begin, int64_t end) { residual_forward_range(a, begin, end); });
 }
 
 void dropout_backward_impl(const DropoutBackward& a, int threads) {
@@ -277,6 +281,8 @@ void fill_rows(const MutView& dst, T value, int threads) {
 }
 
 }  // namespace
+
+ResidualRows residual_forward_rows(Isa isa) { return ASHLAR_FOR_ISA(isa, residual_forward_range); }
 
 void CpuBackend::launch(const ResidualForward& args, Stream&) {
   ASHLAR_FOR_ISA(info_.isa, residual_forward_impl)(args, threads_);

@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/fused_rows.h"
 #include "kernels/cpu/row_ops.h"
 
 #ifndef ASHLAR_KERNELS_CPU_NORM_ONCE
@@ -97,11 +98,13 @@ void norm_forward_rows(const NormForward& a, int64_t begin, int64_t end) {
   }
 }
 
+void norm_forward_range(const NormForward& a, int64_t begin, int64_t end) {
+  with_storage("norm_forward", a.x.dtype, [&](auto t) { norm_forward_rows<decltype(t)>(a, begin, end); });
+}
+
 void norm_forward_impl(const NormForward& a, int threads) {
-  with_storage("norm_forward", a.x.dtype, [&](auto t) {
-    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain),
-                 [&](int64_t begin, int64_t end) { norm_forward_rows<decltype(t)>(a, begin, end); });
-  });
+  parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain),
+               [&](int64_t begin, int64_t end) { norm_forward_range(a, begin, end); });
 }
 
 void norm_row_stats_impl(const NormRowStats& a, int threads) {
@@ -280,6 +283,8 @@ int64_t partials_bytes(const NormBackwardApply& a) {
 }
 
 }  // namespace
+
+NormRows norm_forward_rows(Isa isa) { return ASHLAR_FOR_ISA(isa, norm_forward_range); }
 
 void CpuBackend::launch(const NormForward& args, Stream&) {
   ASHLAR_FOR_ISA(info_.isa, norm_forward_impl)(args, threads_);

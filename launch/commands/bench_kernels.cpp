@@ -157,6 +157,18 @@ class Bench {
                                .variant = {.type = type}},
                               *stream_);
       });
+      time("residual_" + name, {x, dy, dx, y}, [&] {
+        backend_.residual_norm_forward(
+            {.residual = {.x = x, .delta = dy, .delta2 = {}, .y = dx, .dropout = {}, .dropout2 = {}},
+             .norm = {.x = dx,
+                      .gamma = gamma,
+                      .beta = layernorm ? beta : MutView{},
+                      .y = y,
+                      .mean = layernorm ? mean : MutView{},
+                      .rstd = rstd,
+                      .variant = {.type = type}}},
+            *stream_);
+      });
       time(name + "_backward", {dy, x, dx}, [&] {
         backend_.norm_backward({.dy = dy,
                                 .x = x,

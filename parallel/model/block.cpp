@@ -48,8 +48,8 @@ Var Block::serial(const Context& at, const Var& x) const {
   const Ctx& ctx = at.ctx;
   const Var h = tensor::enter(ctx, norm1_(ctx, x), at.tp);
   const Var attn = tensor::exit(ctx, attention_(ctx, h, at.rows), at.tp);
-  const Var mid = ops::residual(at.local, &x, branch(attn, attn_site_), nullptr);
-  const Var h2 = tensor::enter(ctx, norm2_(ctx, mid), at.tp);
+  const auto [mid, normed] = norm2_.joined(at.local, x, branch(attn, attn_site_));
+  const Var h2 = tensor::enter(ctx, normed, at.tp);
   const Var ffn = tensor::exit(ctx, ffn_(ctx, h2), at.tp);
   return ops::residual(at.local, &mid, branch(ffn, ffn_site_), nullptr);
 }

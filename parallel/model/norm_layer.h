@@ -17,12 +17,18 @@ class NormLayer {
   NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config,
             const tensor::TensorParallel& tp);
 
-  Var operator()(const Ctx& ctx, const Var& x) const {
-    return ops::norm(ctx, x, gamma_ == nullptr ? nullptr : &gamma_->weight, beta_ == nullptr ? nullptr : &beta_->weight,
-                     variant_);
+  Var operator()(const Ctx& ctx, const Var& x) const { return ops::norm(ctx, x, weights(), variant_); }
+  /// Of the stream x once the branch has joined it, with that stream.
+  ops::Normed joined(const Ctx& ctx, const Var& x, const ops::Branch& branch) const {
+    return ops::residual_norm(ctx, x, branch, weights(), variant_);
   }
 
  private:
+  ops::NormWeights weights() const {
+    return {.gamma = gamma_ == nullptr ? nullptr : &gamma_->weight,
+            .beta = beta_ == nullptr ? nullptr : &beta_->weight};
+  }
+
   nn::Parameter* gamma_ = nullptr;
   nn::Parameter* beta_ = nullptr;
   NormVariant variant_;

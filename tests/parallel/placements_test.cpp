@@ -136,12 +136,12 @@ TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
   recording.tape = &tape;
   Weight summed = weight({4}, kPartialTensor), complete = weight({4}, 0);
   const Var rows = value("sp_exit", Placement::kRowsSplit), all = value("tp_exit", Placement::kInvariant);
-  EXPECT_EQ(bug_of([&] { ops::norm(recording, rows, &summed, nullptr, {}); }), "no error");
-  EXPECT_EQ(bug_of([&] { ops::norm(recording, all, &complete, nullptr, {}); }), "no error");
-  EXPECT_THAT(bug_of([&] { ops::norm(recording, rows, &complete, nullptr, {}); }),
+  EXPECT_EQ(bug_of([&] { ops::norm(recording, rows, {.gamma = &summed}, {}); }), "no error");
+  EXPECT_EQ(bug_of([&] { ops::norm(recording, all, {.gamma = &complete}, {}); }), "no error");
+  EXPECT_THAT(bug_of([&] { ops::norm(recording, rows, {.gamma = &complete}, {}); }),
               AllOf(HasSubstr("[norm] expected a weight whose gradient is summed"), HasSubstr("made by sp_exit"),
                     HasSubstr("add kPartialTensor")));
-  EXPECT_THAT(bug_of([&] { ops::norm(recording, all, &summed, nullptr, {}); }),
+  EXPECT_THAT(bug_of([&] { ops::norm(recording, all, {.gamma = &summed}, {}); }),
               AllOf(HasSubstr("is not summed"), HasSubstr("remove kPartialTensor")));
 }
 

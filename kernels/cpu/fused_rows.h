@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/backend/elementwise.h"
+#include "core/backend/norm.h"
+#include "kernels/cpu/cpu_info.h"
+
+namespace ashlar::cpu {
+
+// Rows [begin, end) of a call, on the calling thread: for kernels that make several of them in turn while rows are in
+// the cache.
+
+using ResidualRows = void (*)(const ResidualForward& args, int64_t begin, int64_t end);
+using NormRows = void (*)(const NormForward& args, int64_t begin, int64_t end);
+
+ResidualRows residual_forward_rows(Isa isa);
+NormRows norm_forward_rows(Isa isa);
+
+}  // namespace ashlar::cpu
