@@ -32,14 +32,15 @@ class FlatRanges {
   int64_t packed_size_ = 0;
 };
 
-/// Where a flat buffer part meets a tensor: elements [first, first + size) of the tensor, row by row.
+/// Where a flat range intersects a tensor: elements [first, first + size) of the tensor, row by row.
 struct ShardedRange {
   const ParameterStore::ShardedTensorRef* ref = nullptr;
   int64_t first = 0, size = 0;
   int64_t flat_begin = 0, packed_at = 0;
 };
 
-/// Every meeting of a store's tensors with `parts`, by global name and then ascending. What lies in gaps is left out.
+/// Every intersection of a store's tensors with `parts`, by global name and then ascending. What lies in gaps is left
+/// out.
 std::vector<ShardedRange> sharded_ranges(const ParameterStore& store, const FlatRanges& parts);
 
 /// A rectangle of a global tensor, and where its elements start, counted from the start of the range.

@@ -1,7 +1,7 @@
 // Each rank owns a part of the vector. A chunk is the same slice of every part; it goes through up to two rounds:
 //   1. collect: each rank receives its slice from all others, and adds the operands in rank order (all_reduce,
 //      reduce_scatter), or receives it from the root (broadcast)
-//   2. spread: each rank sends its slice to all others (all_reduce, all_gather, broadcast)
+//   2. all-gather: each rank sends its slice to all others (all_reduce, all_gather, broadcast)
 // Moves 2 (p-1)/p of the vector out of and into each rank for an all_reduce, half of that for the others: the least
 // that rank-order sums allow, and messages small enough that operands are still in a cache when they are added. A few
 // chunks are under way at once. Small all_reduces of few ranks send whole operands instead: twice the bytes, half the
@@ -23,7 +23,7 @@ namespace {
 
 using GroupPtr = std::shared_ptr<MpiGroup>;
 
-/// The partners of a rank, each pair meeting at the same distance: nobody is everybody's first.
+/// The partners of a rank, each pair exchanging at the same distance: nobody is everybody's first.
 template <typename Visit>
 void for_each_peer(const MpiGroup& group, const Visit& visit) {
   for (int distance = 1; distance < group.size; ++distance) {
@@ -101,8 +101,8 @@ struct Plan {
   ReduceOp reduce{};          ///< collect by adding; zero: do not
   int root = -1;              ///< collect from a root; negative: do not
   const char* in = nullptr;   ///< collected from: operand, or the root's data
-  char* own = nullptr;        ///< collected into, spread from
-  char* spread_to = nullptr;  ///< null: do not spread
+  char* own = nullptr;        ///< reduced into, gathered from
+  char* gather_to = nullptr;  ///< null: no all-gather phase
 };
 
 class ChunkedOperation final : public Operation {
@@ -134,7 +134,7 @@ class ChunkedOperation final : public Operation {
     std::vector<const void*> operands;
   };
 
-  // Both rounds begin in the order of chunks on every rank, so that messages of one tag meet in order.
+  // Both rounds begin in the order of chunks on every rank, so that messages of one tag match in order.
   bool advance(Slot& slot) {
     switch (slot.step) {
       case Step::kFree:
@@ -158,7 +158,7 @@ class ChunkedOperation final : public Operation {
       case Step::kCollected:
         if (slot.chunk != spread_) return false;
         ++spread_;
-        if (plan_.spread_to != nullptr) spread(slot);
+        if (plan_.gather_to != nullptr) all_gather(slot);
         slot.step = Step::kSpreading;
         return true;
       case Step::kSpreading:
@@ -219,11 +219,11 @@ class ChunkedOperation final : public Operation {
   }
 
   // A root has the other parts already.
-  void spread(Slot& slot) {
+  void all_gather(Slot& slot) {
     const int me = group_->rank, tag = group_->collective_tag(number_, 1);
     for_each_peer(*group_, [&](int to, int from) {
       if (plan_.root != me) {
-        slot.messages.receive(*group_, plan_.spread_to + offset(from, slot.chunk), bytes(from, slot.chunk), from, tag);
+        slot.messages.receive(*group_, plan_.gather_to + offset(from, slot.chunk), bytes(from, slot.chunk), from, tag);
       }
       if (plan_.root != to) slot.messages.send(*group_, own(slot.chunk), bytes(me, slot.chunk), to, tag);
     });
@@ -255,7 +255,7 @@ std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce
             .dtype = args.in.dtype,
             .reduce = args.op,
             .in = static_cast<const char*>(args.in.data),
-            .spread_to = static_cast<char*>(args.out.data)};
+            .gather_to = static_cast<char*>(args.out.data)};
   plan.own = static_cast<char*>(part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]).data);
   return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }
@@ -278,7 +278,7 @@ std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather
   return std::make_shared<ChunkedOperation>(group, Plan{.parts = {args.parts.begin(), args.parts.end()},
                                                         .dtype = args.in.dtype,
                                                         .own = place,
-                                                        .spread_to = static_cast<char*>(args.out.data)});
+                                                        .gather_to = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast& args) {
@@ -287,7 +287,7 @@ std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast&
             .dtype = args.data.dtype,
             .root = args.root,
             .in = static_cast<const char*>(args.data.data),
-            .spread_to = static_cast<char*>(args.data.data)};
+            .gather_to = static_cast<char*>(args.data.data)};
   plan.own = static_cast<char*>(part_of(args.data, plan.parts[static_cast<size_t>(group->rank)]).data);
   return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }

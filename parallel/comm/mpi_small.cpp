@@ -2,7 +2,8 @@
 //   collect: each rank's operand of each part has to reach the part's owner, `i` ranks ahead. In step k all blocks
 //     whose i has bit k go 2^k ranks ahead together: log2 p messages of half the vector each. Then the owner adds them
 //     in rank order.
-//   spread: in step k each rank sends the parts it has, its own and those of the 2^k - 1 ranks ahead, 2^k ranks back:
+//   all-gather: in step k each rank sends the parts it has, its own and those of the 2^k - 1 ranks ahead, 2^k ranks
+//   back:
 //     log2 p messages, the vector once.
 // Any number of ranks; parts may be of different sizes, which every rank can compute.
 #include "parallel/comm/mpi_small.h"
@@ -34,8 +35,8 @@ struct SmallPlan {
   DType dtype = DType::kFloat32;
   ReduceOp reduce{};         ///< zero: do not collect
   const char* in = nullptr;  ///< collected
-  char* own = nullptr;       ///< collected into, spread from
-  char* out = nullptr;       ///< null: do not spread
+  char* own = nullptr;       ///< reduced into, gathered from
+  char* out = nullptr;       ///< null: no all-gather phase
 };
 
 class SmallCollective final : public Operation {
@@ -67,7 +68,7 @@ class SmallCollective final : public Operation {
     switch (round_) {
       case Round::kBegin:
         if (plan_.reduce == ReduceOp{}) {
-          begin_spread();
+          begin_all_gather();
         } else {
           begin_collect();
         }
@@ -80,11 +81,11 @@ class SmallCollective final : public Operation {
         }
         add();
         if (plan_.out == nullptr) return false;
-        begin_spread();
+        begin_all_gather();
         return true;
       case Round::kSpread:
         if (distance_ < group_->size) {
-          spread();
+          all_gather();
           return true;
         }
         place_parts();
@@ -150,7 +151,7 @@ class SmallCollective final : public Operation {
   }
 
   // The parts of this rank and those ahead of it, one after another.
-  void begin_spread() {
+  void begin_all_gather() {
     round_ = Round::kSpread;
     distance_ = 1;
     int64_t all = 0;
@@ -163,7 +164,7 @@ class SmallCollective final : public Operation {
     for (int i = 0; i < count; ++i) sum += bytes((rank + i) % group_->size);
     return sum;
   }
-  void spread() {
+  void all_gather() {
     const int count = std::min(distance_, group_->size - distance_);
     const int tag = group_->collective_tag(number_, 1);
     messages_.receive(*group_, parts_.data() + bytes_from(group_->rank, distance_), bytes_from(ahead(distance_), count),

@@ -27,7 +27,7 @@ using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 /// rank, so that they are added once. Where rows are sharded (tp.sequence_parallel) a hidden state is [N/size, C],
 /// otherwise [N, C]: N_loc below.
 /// A tied head that is not on the embedding's stage has a copy of the table; the gradients of both are to be summed
-/// (tensor::kPartialStages), and the embedding's copy is the counted one.
+/// (tensor::kPartialStages), and the embedding's copy is the main replica.
 class Stage {
  public:
   Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,

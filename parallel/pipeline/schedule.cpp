@@ -54,7 +54,7 @@ int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
 
 /// What a stage computes, cut into rounds. Interleaved runs a forward and a backward a round: were they two rounds,
 /// neighbours would be half a round apart, and with tb != tf the ring from the last stage to the first has no moment
-/// at which all can meet. Without the ring they can, and half the warm-up is enough.
+/// at which all can exchange. Without the ring they can, and half the warm-up is enough.
 std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
   const std::vector<Slot> order = forward_order(spec);
   const auto all = static_cast<int64_t>(order.size()), ahead = warm_up(spec, stage);

@@ -84,7 +84,7 @@ enum class ActionKind : uint8_t {
   kTransfer,        ///< a send, a receive, or both at once
 };
 
-/// One entry of a stage's list; they run in order. A transfer's two sides are one meeting: each side is done when both
+/// One entry of a stage's list; they run in order. A transfer's two sides are one exchange: each side is done when both
 /// are, and if both send then both must post their receive before they wait. `peer` may be the stage itself, when two
 /// neighbouring chunks are its own: the tensor it sends is the one it receives.
 struct Action {
@@ -102,7 +102,7 @@ using ActionList = std::vector<Action>;
 
 /// The lists of all stages: [stages]. Pure and deterministic. The backwards of a chunk run in ascending order of
 /// micro-batches, and so do its weight backwards: gradients are summed in the same order whatever the schedule.
-/// Transfers stand right before the action that needs them, in the order of one global list, so that no meeting can
+/// Transfers stand right before the action that needs them, in the order of one global list, so that no exchange can
 /// wait for one behind it, buffered or not. Input error for sizes below 1 and for V > 1 where the table above says 1.
 std::vector<ActionList> make_schedules(const ScheduleSpec& spec);
 /// The list of one stage.

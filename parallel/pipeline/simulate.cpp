@@ -89,7 +89,7 @@ class Simulator {
   bool advance(int64_t index) {
     SimStage& s = stage(index);
     if (s.done()) return false;
-    if (s.action().kind == ActionKind::kTransfer) return meet(index);
+    if (s.action().kind == ActionKind::kTransfer) return match(index);
     compute(index);
     return true;
   }
@@ -147,7 +147,7 @@ class Simulator {
   }
 
   /// A transfer, if the peer has come to it as well.
-  bool meet(int64_t index) {
+  bool match(int64_t index) {
     SimStage& s = stage(index);
     const Action& action = s.action();
     require(action.send || action.receive, index, "it moves nothing");

@@ -43,7 +43,7 @@ struct Simulation {
 /// Runs the lists of all stages against each other on one thread, each stage one action after the other, nothing
 /// overlapped: a transfer holds both stages until it is done, so what ends here ends with any buffering and any
 /// overlap. Proves on the way, or throws a Bug that names stage, action and reason:
-/// - every transfer meets one of the peer that receives what it sends and sends what it receives, tensor by tensor;
+/// - every transfer matches one of the peer that receives what it sends and sends what it receives, tensor by tensor;
 /// - what is sent was computed and goes to the stage that needs it; what is computed has its input;
 /// - every chunk runs each micro-batch forward once and, unless forward_only, backward once and after it, whole or
 ///   first inputs and then weights; backwards and weight backwards in ascending order;

@@ -88,13 +88,13 @@ struct Move {
   auto key() const {
     return std::tuple(tick, turn, std::min(from, to), std::max(from, to), sent.payload, sent.micro_batch, sent.chunk);
   }
-  bool meets(const Move& other) const {
+  bool pairs_with(const Move& other) const {
     return tick == other.tick && std::minmax(from, to) == std::minmax(other.from, other.to);
   }
 };
 
 /// Links of one tick take turns, the even ones and then the odd ones with the link that closes the ring: pairs that
-/// share no stage meet at the same time, instead of one after another along the pipeline.
+/// share no stage run at the same time, instead of one after another along the pipeline.
 int64_t turn_of(int64_t from, int64_t to) {
   const auto [low, high] = std::minmax(from, to);
   return high - low > 1 ? 1 : low % 2;
@@ -138,7 +138,7 @@ std::vector<ActionList> cut(const ScheduleSpec& spec, const std::vector<std::vec
       lists[stage].insert(lists[stage].end(), rounds[stage][i].begin(), rounds[stage][i].end());
     }
   };
-  const auto meet = [&](int64_t tick, int64_t stage, int64_t peer, const Move* out, const Move* in) {
+  const auto exchange = [&](int64_t tick, int64_t stage, int64_t peer, const Move* out, const Move* in) {
     if (only && stage != *only) return;
     Action action{.kind = ActionKind::kTransfer, .peer = peer};
     if (out != nullptr) action.send = out->sent;
@@ -149,17 +149,17 @@ std::vector<ActionList> cut(const ScheduleSpec& spec, const std::vector<std::vec
   for (size_t i = 0; i < moves.size();) {
     const Move& first = moves[i];
     std::vector<const Move*> there, back;
-    for (; i < moves.size() && moves[i].meets(first); ++i) {
+    for (; i < moves.size() && moves[i].pairs_with(first); ++i) {
       (moves[i].from == first.from ? there : back).push_back(&moves[i]);
     }
     for (size_t n = 0; n < std::max(there.size(), back.size()); ++n) {
       const Move* out = n < there.size() ? there[n] : nullptr;
       const Move* in = n < back.size() ? back[n] : nullptr;
       if (first.from == first.to) {
-        meet(first.tick, first.from, first.to, out, out);
+        exchange(first.tick, first.from, first.to, out, out);
       } else {
-        meet(first.tick, first.from, first.to, out, in);
-        meet(first.tick, first.to, first.from, in, out);
+        exchange(first.tick, first.from, first.to, out, in);
+        exchange(first.tick, first.to, first.from, in, out);
       }
     }
   }

@@ -14,11 +14,11 @@
 #include "kernels/cpu/parallel_for.h"
 
 // Blocks of m x n of the result, k in slices, slices in rounds. In a round all threads pack both operands into panels
-// (contiguous, zero-filled at the edges), meet, and then share the tiles of the block as a grid of threads; what a
-// thread packs is what its part of the grid multiplies. An operand a that few panels of b will meet is read where it
-// lies instead: the same sums in the same order. A panel of b stays in L1 while the tiles of a chunk of a, which
-// stays in L2, pass over it.
-// Source of the scheme: Goto & van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication", section 4.
+// (contiguous, zero-filled at the edges), wait at a barrier, and then share the tiles of the block as a grid of
+// threads; what a thread packs is what its part of the grid multiplies. An operand a that few panels of b multiply is
+// read where it lies instead: the same sums in the same order. A panel of b stays in L1 while the tiles of a chunk of
+// a, which stays in L2, pass over it. Source of the scheme: Goto & van de Geijn 2008, "Anatomy of High-Performance
+// Matrix Multiplication", section 4.
 
 namespace ashlar::cpu {
 namespace {
@@ -27,7 +27,7 @@ constexpr int64_t kSliceK = 384;   // panel elements of k in a slice: a panel of
 constexpr int64_t kBlockM = 1536;  // rows and columns of a block: packed operands stay in L3
 constexpr int64_t kBlockN = 3072;
 constexpr int64_t kChunkBytes = 256 << 10;    // of packed a per thread: half of a small L2
-constexpr int64_t kRoundBytes = 2 << 20;      // of packed operands between two meetings of the threads
+constexpr int64_t kRoundBytes = 2 << 20;      // of packed operands between two barriers
 constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it brings
 
 // Packing a pays for itself over more panels of b than this. Read in place, at most this many rows of a tile may fall
