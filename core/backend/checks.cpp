@@ -445,21 +445,19 @@ void check(const SetStruct& a) { check_vector("set_struct", "dst", a.dst, a.size
 
 // Optimizer.
 
-void check(const AdamW& a) {
-  constexpr std::string_view kWhere = "adamw";
+void check_update(std::string_view where, const Update& a, std::span<const ConstView> state) {
   check_struct<StepScalars>(a.scalars);
   check_struct<ClipState>(a.clip);
   const DType dtype = a.master.dtype;
-  const int64_t flat = a.grad.size(), packed = a.m.size();
-  ASHLAR_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, kWhere, ": master holds ", name_of(dtype));
-  ASHLAR_CHECK(a.segments.dtype == DType::kUInt8, kWhere, ": segments hold ", name_of(a.segments.dtype));
-  check_vector(kWhere, "grad", a.grad, flat, dtype);
-  check_vector(kWhere, "m", a.m, packed, dtype);
-  check_vector(kWhere, "v", a.v, packed, dtype);
-  check_vector(kWhere, "master", a.master, a.weights ? packed : flat, dtype);
+  const int64_t flat = a.grad.size(), packed = state.empty() ? a.master.size() : state.front().size();
+  ASHLAR_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, where, ": master holds ", name_of(dtype));
+  ASHLAR_CHECK(a.segments.dtype == DType::kUInt8, where, ": segments hold ", name_of(a.segments.dtype));
+  check_vector(where, "grad", a.grad, flat, dtype);
+  for (size_t i = 0; i < state.size(); ++i) check_vector(where, str_cat("state ", i), state[i], packed, dtype);
+  check_vector(where, "master", a.master, a.weights ? packed : flat, dtype);
   if (a.weights) {
-    check_vector(kWhere, "weights", a.weights, flat, a.weights.dtype);
-    ASHLAR_CHECK(accumulate_dtype(a.weights.dtype) == dtype, kWhere, ": weights hold ", name_of(a.weights.dtype),
+    check_vector(where, "weights", a.weights, flat, a.weights.dtype);
+    ASHLAR_CHECK(accumulate_dtype(a.weights.dtype) == dtype, where, ": weights hold ", name_of(a.weights.dtype),
                  ", master ", name_of(dtype));
   }
 }

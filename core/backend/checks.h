@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "core/backend/activation.h"
@@ -46,9 +47,14 @@ void check(const Copy& args);
 void check(const Fill& args);
 void check(const RandomFill& args);
 void check(const SetStruct& args);
-void check(const AdamW& args);
 void check(const SumSquares& args);
 void check(const ClipGradients& args);
+
+void check_update(std::string_view where, const Update& update, std::span<const ConstView> state);
+/// Every update rule.
+template <typename Rule>
+requires requires(const Rule& rule) { rule.update, rule.state(); }
+void check(const Rule& args) { check_update(Rule::kName, args.update, args.state()); }
 
 /// A view of this shape and dtype, rows possibly strided.
 void check_view(std::string_view where, std::string_view name, const ConstView& v, int64_t rows, int64_t cols,

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <string_view>
+
 #include "core/backend/common.h"
 
 namespace ashlar {
@@ -14,19 +17,28 @@ struct UpdateSegment {
   double weight_decay = 0;
 };
 
-/// AdamW over all segments in one pass: g = grad * clip.clip_scale; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-/// w -= lr_t * wd * w;  w -= lr_t * (m/c1) / (sqrt(v/c2) + eps), lr_t = scalars.lr * segment.lr_multiplier.
-/// Elements outside every segment are not touched. clip.skip leaves everything untouched.
-/// Source: Loshchilov & Hutter 2019 (arXiv:1711.05101) algorithm 2, eps outside the bias-corrected root.
-struct AdamW {
+/// What every update rule reads and writes. A rule updates all segments in one pass, with g = grad * clip.clip_scale
+/// and lr_t = scalars.lr * segment.lr_multiplier; its contract holds an Update, its state tensors ([P] accumulate
+/// dtype, packed, read and written; `state` lists them) and its hyper-parameters, which have no defaults here. Elements
+/// outside every segment are not touched. clip.skip leaves everything untouched.
+struct Update {
   ConstView grad;      ///< [F] accumulate dtype, a flat buffer
   MutView master;      ///< accumulate dtype, read and written: [P] packed, or the flat weights [F] themselves
-  MutView m, v;        ///< [P] accumulate dtype, packed, read and written
   MutView weights;     ///< [F] storage dtype, written with master rounded once; absent when master is the weights
   ConstView segments;  ///< UpdateSegment [k]
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  ConstView scalars;  ///< StepScalars
-  ConstView clip;     ///< ClipState
+  ConstView scalars;   ///< StepScalars
+  ConstView clip;      ///< ClipState
+};
+
+/// m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  w -= lr_t * wd * w;  w -= lr_t * (m/c1) / (sqrt(v/c2) + eps).
+/// Source: Loshchilov & Hutter 2019 (arXiv:1711.05101) algorithm 2, eps outside the bias-corrected root.
+struct AdamW {
+  static constexpr std::string_view kName = "adamw";
+  Update update;
+  MutView m, v;
+  double beta1 = 0, beta2 = 0, eps = 0;
+
+  std::array<ConstView, 2> state() const { return {m, v}; }
 };
 
 /// A range of which the squares are summed. `first` is its place in its tensor: chunks of SumSquares::kChunk elements

@@ -5,7 +5,22 @@
 
 namespace ashlar::optim {
 
-double decay_of(nn::Role role, const AdamWOptions& options) {
+const Rule& rule_of(OptimizerKind kind) {
+  switch (kind) {
+#define ASHLAR_RULE(kind, word, rule) \
+  case OptimizerKind::kind: return rule();
+    ASHLAR_UPDATE_RULES(ASHLAR_RULE)
+#undef ASHLAR_RULE
+  }
+  throw Bug("[optimizer] unknown kind");
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options,
+                                          nn::FlatRanges owned) {
+  return rule_of(options.kind).make(ctx, store, options, std::move(owned));
+}
+
+double decay_of(nn::Role role, const OptimizerOptions& options) {
   switch (role) {
     case nn::Role::kMatrix: return options.weight_decay;
     case nn::Role::kEmbedding:
@@ -16,7 +31,7 @@ double decay_of(nn::Role role, const AdamWOptions& options) {
   throw Bug("[optimizer] unknown role");
 }
 
-Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options, nn::FlatRanges owned)
+Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options, nn::FlatRanges owned)
     : store_(store),
       options_(options),
       owned_(std::move(owned)),
@@ -28,8 +43,8 @@ Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptio
     return t;
   };
   master_ = separate_master_ ? zeros() : store.values();
-  m_ = zeros();
-  v_ = zeros();
+  for (const StateName& name : rule_of(options.kind).state)
+    state_.push_back({.name = name, .tensor = {.data = zeros(), .packed = true}});
   std::vector<UpdateSegment> segments;
   for (const nn::ShardedRange& range : ranges_) {
     segments.push_back({.flat_begin = range.flat_begin,
@@ -57,20 +72,20 @@ void Optimizer::copy_master_to_params(const Ctx& ctx) {
   }
 }
 
-void Optimizer::step(const Ctx& ctx, const ConstView& clip) {
+const nn::FlatTensor& Optimizer::state(std::string_view suffix) const {
+  const auto at = std::find_if(state_.begin(), state_.end(), [&](const State& s) { return s.name.suffix == suffix; });
+  ASHLAR_CHECK(at != state_.end(), "no state tensor ", suffix, " of ", name_of(options_.kind));
+  return at->tensor;
+}
+
+Update Optimizer::update(const Ctx& ctx, const ConstView& clip) const {
   const MutView values = store_.values().mut_view();
-  ctx.backend.adamw({.grad = store_.grads().view(),
-                     .master = separate_master_ ? master_.mut_view() : values,
-                     .m = m_.mut_view(),
-                     .v = v_.mut_view(),
-                     .weights = separate_master_ ? values : MutView{},
-                     .segments = segments_.view(),
-                     .beta1 = options_.beta1,
-                     .beta2 = options_.beta2,
-                     .eps = options_.eps,
-                     .scalars = ctx.scalars,
-                     .clip = clip},
-                    ctx.stream);
+  return {.grad = store_.grads().view(),
+          .master = separate_master_ ? master_.mut_view() : values,
+          .weights = separate_master_ ? values : MutView{},
+          .segments = segments_.view(),
+          .scalars = ctx.scalars,
+          .clip = clip};
 }
 
 }  // namespace ashlar::optim

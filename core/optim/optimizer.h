@@ -1,49 +1,73 @@
 #pragma once
 
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/backend/optimizer.h"
 #include "core/nn/flat_ranges.h"
+#include "core/optim/rules.h"
 
 namespace ashlar::optim {
 
-struct AdamWOptions {
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double weight_decay = 0.1;
-  bool decay_embeddings = true;  ///< token and position tables; matrices always decay, norms and biases never
-};
-
 /// The decay that a role gets.
-double decay_of(nn::Role role, const AdamWOptions& options);
+double decay_of(nn::Role role, const OptimizerOptions& options);
 
-/// AdamW over the parts of a store that this rank owns: fp32 master weights (the values themselves when the storage is
-/// fp32 or fp64) and two moments, packed. Values outside the parts are other ranks' to update.
+/// An update rule over the parts of a store that this rank owns: fp32 master weights (the values themselves when the
+/// storage is fp32 or fp64) and the rule's state tensors, packed. Values outside the parts are other ranks' to update.
+/// A rule is a class with `step`, in a file of its own; everybody else knows what stands here.
 class Optimizer {
  public:
   /// Allocates and zeroes the state of `owned`. Master weights start as zero (or as the values): call `initialize` or
   /// load them, then `copy_master_to_params`.
-  Optimizer(const Ctx& ctx, nn::ParameterStore& store, const AdamWOptions& options, nn::FlatRanges owned);
+  Optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options, nn::FlatRanges owned);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   void initialize(const Ctx& ctx, uint64_t seed);  ///< initial weights into the owned master, then the params
   void copy_master_to_params(const Ctx& ctx);      ///< owned values = master rounded once
-  /// One update of the owned parts from their main gradients by ctx.scalars and `clip` (ClipState).
-  void step(const Ctx& ctx, const ConstView& clip);
+  /// Queues one update of the owned parts from their main gradients by ctx.scalars and `clip` (ClipState).
+  virtual void step(const Ctx& ctx, const ConstView& clip) = 0;
+  /// What the rule wants said in the scalars of step 0, 1, ... besides the learning rate.
+  virtual void set_scalars(int64_t /*step*/, StepScalars& /*scalars*/) const {}
 
   const nn::FlatRanges& owned() const { return owned_; }
   const std::vector<nn::ShardedRange>& ranges() const { return ranges_; }  ///< tensors within the owned parts, by name
   nn::FlatTensor master() const { return {.data = master_, .packed = separate_master_}; }
-  nn::FlatTensor m() const { return {.data = m_, .packed = true}; }
-  nn::FlatTensor v() const { return {.data = v_, .packed = true}; }
-  const AdamWOptions& options() const { return options_; }
+  struct State {
+    StateName name;
+    nn::FlatTensor tensor;
+  };
+  const std::vector<State>& state() const { return state_; }  ///< as Rule::state names it
+  const nn::FlatTensor& state(std::string_view suffix) const;
+  const OptimizerOptions& options() const { return options_; }
+
+ protected:
+  /// The arguments that all rules share.
+  Update update(const Ctx& ctx, const ConstView& clip) const;
+  MutView state_view(size_t index) const { return state_[index].tensor.data.mut_view(); }
 
  private:
   nn::ParameterStore& store_;
-  AdamWOptions options_;
+  OptimizerOptions options_;
   nn::FlatRanges owned_;
   std::vector<nn::ShardedRange> ranges_;
-  Tensor master_, m_, v_;
   bool separate_master_;
+  Tensor master_;
+  std::vector<State> state_;
   Tensor segments_;  // UpdateSegment of each range
 };
+
+/// Rule::make of a class.
+template <typename T>
+std::unique_ptr<Optimizer> make(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options,
+                                nn::FlatRanges owned) {
+  return std::make_unique<T>(ctx, store, options, std::move(owned));
+}
+
+/// The optimizer of options.kind.
+std::unique_ptr<Optimizer> make_optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options,
+                                          nn::FlatRanges owned);
 
 }  // namespace ashlar::optim

@@ -1,5 +1,6 @@
-// 1. AdamW over the segments of a rank in one pass. Memory-bound: reads grad, master, m, v and writes the last three
-//    (28 B an element in fp32, 30 with bf16 weights) for about 15 flops, a root and a division.
+// 1. An update rule over the segments of a rank in one pass, its formula one function. Memory-bound. AdamW reads grad,
+//    master, m, v and writes the last three (28 B an element in fp32, 30 with bf16 weights) for about 15 flops, a root
+//    and a division.
 // 2. Sums of squares by tensor for the gradient norm: chunk sums, then each segment's in order. 2 to 8 B for 2 flops in
 //    double.
 // 3. The norm, the clip scale and the skip from them: a few hundred numbers.
@@ -24,29 +25,37 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Elements [begin, end) of a segment. W is the weights' type; without weights master is the flat buffer itself.
+/// Elements of one segment, where they begin. W is the weights' type.
 template <typename A, typename W>
-void adamw_part(const AdamW& a, const UpdateSegment& segment, int64_t begin, int64_t end) {
+struct UpdateRange {
+  int64_t size;
+  int64_t packed;  ///< where the state begins
+  const A* grad;
+  A* master;
+  W* weights;  ///< null: master is the weights
+  const StepScalars& scalars;
+  double lr, weight_decay, clip_scale;
+
+  A* state(const MutView& tensor) const { return static_cast<A*>(tensor.data) + packed; }
+};
+
+template <typename A, typename W>
+void adamw(const AdamW& a, const UpdateRange<A, W>& r) {
   const TagOf<A> d;
-  const StepScalars& s = struct_of<StepScalars>(a.scalars);
-  const double lr = s.lr * segment.lr_multiplier;
   const auto set = [&](double value) HWY_ATTR { return hn::Set(d, static_cast<A>(value)); };
-  const auto clip = set(struct_of<ClipState>(a.clip).clip_scale);
+  const auto clip = set(r.clip_scale);
   const auto beta1 = set(a.beta1);
   const auto beta2 = set(a.beta2);
   const auto rest1 = set(1 - a.beta1);
   const auto rest2 = set(1 - a.beta2);
-  const auto decay = set(lr * segment.weight_decay);
-  const auto step = set(lr / s.beta1_correction);
-  const auto inverse_c2 = set(1 / s.beta2_correction);
+  const auto decay = set(r.lr * r.weight_decay);
+  const auto step = set(r.lr / r.scalars.beta1_correction);
+  const auto inverse_c2 = set(1 / r.scalars.beta2_correction);
   const auto eps = set(a.eps);
-  const int64_t flat = segment.flat_begin + begin, packed = segment.packed_begin + begin;
-  const A* grad = static_cast<const A*>(a.grad.data) + flat;
-  A* m = static_cast<A*>(a.m.data) + packed;
-  A* v = static_cast<A*>(a.v.data) + packed;
-  A* master = static_cast<A*>(a.master.data) + (a.weights ? packed : flat);
-  W* weights = a.weights ? static_cast<W*>(a.weights.data) + flat : nullptr;
-  for_lanes(d, end - begin, [&](int64_t i, auto part) ASHLAR_SIMD {
+  A *m = r.state(a.m), *v = r.state(a.v), *master = r.master;
+  const A* grad = r.grad;
+  W* weights = r.weights;
+  for_lanes(d, r.size, [&](int64_t i, auto part) ASHLAR_SIMD {
     const auto g = hn::Mul(load(d, grad + i, part), clip);
     const auto m_new = hn::MulAdd(beta1, load(d, m + i, part), hn::Mul(rest1, g));
     const auto v_new = hn::MulAdd(beta2, load(d, v + i, part), hn::Mul(rest2, hn::Mul(g, g)));
@@ -61,8 +70,9 @@ void adamw_part(const AdamW& a, const UpdateSegment& segment, int64_t begin, int
   });
 }
 
-template <typename A, typename W>
-void adamw_segments(const AdamW& a, int threads) {
+/// Calls `rule` with every range of every segment, shared out to threads.
+template <typename A, typename W, typename Rule>
+void update_segments(const Update& a, int threads, const Rule& rule) {
   constexpr int64_t kPart = 2048;
   const std::span<const UpdateSegment> segments = table_of<UpdateSegment>(a.segments);
   if (segments.empty()) return;
@@ -72,16 +82,33 @@ void adamw_segments(const AdamW& a, int threads) {
     auto segment = std::partition_point(segments.begin(), segments.end(),
                                         [&](const UpdateSegment& g) { return g.packed_begin + g.size <= begin; });
     for (; segment != segments.end() && segment->packed_begin < end; ++segment) {
-      adamw_part<A, W>(a, *segment, std::max(begin - segment->packed_begin, int64_t{0}),
-                       std::min(end - segment->packed_begin, segment->size));
+      const int64_t from = std::max(begin - segment->packed_begin, int64_t{0});
+      const int64_t to = std::min(end - segment->packed_begin, segment->size);
+      const int64_t flat = segment->flat_begin + from, packed = segment->packed_begin + from;
+      const StepScalars& scalars = struct_of<StepScalars>(a.scalars);
+      rule(UpdateRange<A, W>{.size = to - from,
+                             .packed = packed,
+                             .grad = static_cast<const A*>(a.grad.data) + flat,
+                             .master = static_cast<A*>(a.master.data) + (a.weights ? packed : flat),
+                             .weights = a.weights ? static_cast<W*>(a.weights.data) + flat : nullptr,
+                             .scalars = scalars,
+                             .lr = scalars.lr * segment->lr_multiplier,
+                             .weight_decay = segment->weight_decay,
+                             .clip_scale = struct_of<ClipState>(a.clip).clip_scale});
     }
   });
 }
 
+template <typename Rule>
+void update_by_dtype(const Update& a, int threads, const Rule& rule) {
+  if (struct_of<ClipState>(a.clip).skip != 0) return;
+  if (a.master.dtype == DType::kFloat64) return update_segments<double, double>(a, threads, rule);
+  if (a.weights && a.weights.dtype == DType::kBFloat16) return update_segments<float, BF16>(a, threads, rule);
+  update_segments<float, float>(a, threads, rule);
+}
+
 void adamw_impl(const AdamW& a, int threads) {
-  if (a.master.dtype == DType::kFloat64) return adamw_segments<double, double>(a, threads);
-  if (a.weights && a.weights.dtype == DType::kBFloat16) return adamw_segments<float, BF16>(a, threads);
-  adamw_segments<float, float>(a, threads);
+  update_by_dtype(a.update, threads, [&](const auto& range) { adamw(a, range); });
 }
 
 template <typename T>
@@ -134,10 +161,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-void CpuBackend::launch(const AdamW& args, Stream&) {
-  if (struct_of<ClipState>(args.clip).skip != 0) return;
-  ASHLAR_FOR_ISA(info_.isa, adamw_impl)(args, threads_);
-}
+void CpuBackend::launch(const AdamW& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, adamw_impl)(args, threads_); }
 
 void CpuBackend::launch(const SumSquares& args, Stream&) {
   ASHLAR_FOR_ISA(info_.isa, sum_squares_impl)(args, threads_);

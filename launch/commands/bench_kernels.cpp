@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/optim/optimizer.h"
 #include "core/tensor/tensor.h"
 #include "kernels/bench/memory_bandwidth.h"
 #include "kernels/make_backend.h"
@@ -132,7 +133,7 @@ class Bench {
   }
 
   /// `views` are what the kernel must read or write once; one that it reads and writes stands twice.
-  void time(const std::string& name, std::initializer_list<ConstView> views, const std::function<void()>& call) {
+  void time(const std::string& name, const std::vector<ConstView>& views, const std::function<void()>& call) {
     if (!options_.only.empty() && name.find(options_.only) == std::string::npos) return;
     double bytes = 0;
     for (const ConstView& v : views) bytes += static_cast<double>(v.size() * size_of(v.dtype));
@@ -330,28 +331,33 @@ class Bench {
 
   void optimizer() {
     const int64_t size = s_.parameters;
-    const MutView grad = matrix(acc_, 1, size), master = matrix(acc_, 1, size), m = matrix(acc_, 1, size),
-                  v = matrix(acc_, 1, size);
-    const MutView weights = acc_ == dtype_ ? MutView{} : matrix(1, size);
+    const ConstView clip = structure(ClipState{});
+    Ctx ctx{.backend = backend_, .stream = *stream_, .dtype = dtype_};
+    ctx.scalars = structure(StepScalars{.lr = 1e-4});
+    for (const auto& [kind, name] : optim::names_of(optim::OptimizerKind{})) {
+      nn::ParameterStore store;
+      store.add("w", {1, size}, {{.name = "w", .global_shape = {1, size}, .rows = 1, .cols = size}});
+      store.allocate(ctx, true);
+      const auto optimizer =
+          optim::make_optimizer(ctx, store, optim::rule_of(kind).defaults, nn::FlatRanges::whole(store));
+      store.initialize(ctx, 1, store.grads());
+      std::vector<ConstView> moved = {store.grads().view()};
+      const auto read_and_written = [&](const Tensor& t) { moved.insert(moved.end(), 2, t.view()); };
+      read_and_written(optimizer->master().data);
+      for (const auto& [state, tensor] : optimizer->state()) {
+        backend_.fill({.dst = tensor.data.mut_view(), .value = 1}, *stream_);
+        read_and_written(tensor.data);
+      }
+      if (acc_ != dtype_) moved.push_back(store.values().view());
+      time(std::string(name), moved, [&] { optimizer->step(ctx, clip); });
+    }
     const SquaresSegment all{.size = size};
-    const MutView partials = matrix(DType::kFloat64, 1, all.num_chunks()), sums = matrix(DType::kFloat64, 1, 1);
-    backend_.fill({.dst = v, .value = 1}, *stream_);
-    const ConstView scalars = structure(StepScalars{.lr = 1e-4}), clip = structure(ClipState{});
-    const ConstView segments = structure(UpdateSegment{.size = size, .weight_decay = 0.1}), squares = structure(all);
-    time("adamw", {grad, master, master, m, m, v, v, weights}, [&] {
-      backend_.adamw({.grad = grad,
-                      .master = master,
-                      .m = m,
-                      .v = v,
-                      .weights = weights,
-                      .segments = segments,
-                      .scalars = scalars,
-                      .clip = clip},
-                     *stream_);
-    });
+    const ConstView squares = structure(all);
+    const MutView grad = matrix(acc_, 1, size), partials = matrix(DType::kFloat64, 1, all.num_chunks()),
+                  sums = matrix(DType::kFloat64, 1, 1);
     time("sum_squares", {grad},
          [&] { backend_.sum_squares({.x = grad, .segments = squares, .partials = partials, .sums = sums}, *stream_); });
-    const MutView fresh = weights ? weights : m;
+    const MutView fresh = matrix(1, size);
     time("random_normal", {fresh},
          [&] { backend_.random_fill({.dst = fresh, .seed = 1, .site = 2, .global_cols = size}, *stream_); });
   }

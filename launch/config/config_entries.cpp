@@ -106,7 +106,10 @@ std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConf
 std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig& wanted) {
   std::vector<ConfigChange> free_changes;
   std::vector<std::string> errors;
+  const bool same_optimizer = stored.optimizer.rule.kind == wanted.optimizer.rule.kind;
   for (ConfigChange& change : compare_configs(stored, wanted)) {
+    // Another kind is one error; that its numbers differ follows.
+    if (!same_optimizer && is_of_optimizer(schema()[key_index(change.key)])) continue;
     if (change.fixed)
       errors.push_back(str_cat(change.key, " = ", change.after, ": expected ", change.before, ", as the run in ",
                                wanted.run.dir, " has it; set it back, or choose another run.dir to begin a new run"));

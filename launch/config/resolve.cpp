@@ -88,25 +88,36 @@ void check_mesh(Resolver& r) {
             " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
 }
 
+void resolve_optimizer(Resolver& r) {
+  const optim::OptimizerKind kind = r.config().optimizer.rule.kind;
+  for (const KeySpec& spec : schema()) {
+    if (is_of_optimizer(spec) && applies(spec, r.config()))
+      r.derive(spec.name(), default_of_optimizer(spec, kind), {"optimizer.kind"},
+               str_cat("optimizer.kind ", optim::name_of(kind)));
+  }
+}
+
 /// Numbers that a real number can be and the accumulate type A cannot: AdamW would divide 0 by 0, or do nothing.
 template <typename A>
 void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char* type) {
   using Limits = std::numeric_limits<A>;
-  for (const char* key : {"optimizer.beta1", "optimizer.beta2"}) {
-    if (r.valid({key, "run.dtype"}) && static_cast<A>(r.number(key)) >= A{1})
-      r.error(key, " = ", value_text(r.value_of(key)), ": expected at most ",
+  const double beta1 = o.rule.beta1, beta2 = o.rule.beta2, eps = o.rule.eps;
+  for (const auto& [key, beta] : {std::pair("optimizer.beta1", beta1), std::pair("optimizer.beta2", beta2)}) {
+    if (r.valid({key, "run.dtype"}) && static_cast<A>(beta) >= A{1})
+      r.error(key, " = ", value_text(beta), ": expected at most ",
               value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it is 1 in ", type,
               ", where the moments are kept, and a mean that forgets nothing grows without bound; lower it");
   }
   if (r.valid({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
     r.error("optimizer.lr = ", value_text(o.lr), ": expected at least ", value_text(static_cast<double>(Limits::min())),
             ", the smallest number that ", type, " holds in full: no weight would change; raise it");
-  if (!r.valid({"optimizer.beta2", "run.dtype"}) || o.beta2 >= 1) return;
+  const bool has_eps = applies(schema()[key_index("optimizer.eps")], r.config());
+  if (!has_eps || !r.valid({"optimizer.kind", "optimizer.beta2", "run.dtype"}) || beta2 >= 1) return;
   // A gradient below this leaves no trace in v, and its step is m / eps. (rounded up to two digits)
-  const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - o.beta2));
+  const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - beta2));
   const double least = std::stod(absl::StrFormat("%.1e", 1.05 * trace));
-  if (r.valid({"optimizer.eps"}) && o.eps < least)
-    r.error("optimizer.eps = ", value_text(o.eps), ": expected at least ", value_text(least),
+  if (r.valid({"optimizer.eps"}) && eps < least)
+    r.error("optimizer.eps = ", value_text(eps), ": expected at least ", value_text(least),
             ", since squares of smaller gradients vanish in ", type,
             ", where the second moment v is kept: the step m / ",
             "(sqrt(v) + eps) would have no bound, and be 0 / 0 where eps vanishes too; raise it");
@@ -159,6 +170,7 @@ Resolved resolve(const RawConfig& raw, const Facts& facts) {
   resolve_mesh(r);
   resolve_train(r);
   check_mesh(r);
+  resolve_optimizer(r);
   check_optimizer(r);
   resolve_schedule(r);
   if (!r.errors().empty()) throw ConfigError(r.errors());

@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "core/base/enum_names.h"
 #include "core/base/error.h"
+#include "core/optim/rules.h"
 #include "core/optim/schedule.h"
 #include "parallel/model/model_config.h"
 #include "parallel/pipeline/schedule.h"
@@ -73,13 +74,9 @@ struct TrainSection {
 };
 
 struct OptimizerSection {
-  double lr = 0;  ///< peak
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;     ///< on matrices, decoupled
-  bool decay_embeddings = true;  ///< token and position tables, and so a tied head
-  double clip = 1.0;             ///< global gradient norm; 0 = off
+  optim::OptimizerOptions rule;
+  double lr = 0;      ///< peak
+  double clip = 1.0;  ///< global gradient norm; 0 = off
   bool operator==(const OptimizerSection&) const = default;
 };
 

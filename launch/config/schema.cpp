@@ -1,4 +1,4 @@
-#include "launch/config/schema.h"
+#include "launch/config/raw_values.h"
 
 #include <algorithm>
 #include <charconv>
@@ -28,6 +28,18 @@ std::string range_text(const KeySpec& s) {
 std::string word_list(const KeySpec& s) {
   std::string text;
   for (const std::string_view word : words_of(s)) text += str_cat(text.empty() ? "\"" : ", \"", word, "\"");
+  return text;
+}
+
+/// ": adamw 0.9, ..."
+std::string defaults_by_optimizer(const KeySpec& s) {
+  std::string text;
+  for (const auto& [kind, name] : optim::names_of(optim::OptimizerKind{})) {
+    RunConfig config;
+    config.optimizer.rule.kind = kind;
+    if (applies(s, config))
+      text += str_cat(text.empty() ? ": " : ", ", name, " ", value_text(default_of_optimizer(s, kind)));
+  }
   return text;
 }
 
@@ -147,10 +159,18 @@ std::string example_line(const KeySpec& s) {
   return quoted_type(s) ? str_cat(s.name(), " = \"", s.fallback, "\"") : str_cat(s.name(), " = ", s.fallback);
 }
 
+bool is_of_optimizer(const KeySpec& spec) { return std::string_view(spec.rule) == kRuleOfOptimizer; }
+
+Value default_of_optimizer(const KeySpec& spec, optim::OptimizerKind kind) {
+  RunConfig config;
+  config.optimizer.rule = optim::rule_of(kind).defaults;
+  return *spec.member.get(config);
+}
+
 std::string default_text(const KeySpec& s) {
   switch (s.need) {
     case Need::kDefault: return quoted_type(s) ? str_cat("\"", s.fallback, "\"") : s.fallback;
-    case Need::kDerived: return s.rule;
+    case Need::kDerived: return str_cat(s.rule, is_of_optimizer(s) ? defaults_by_optimizer(s) : "");
     case Need::kOptional: return "absent";
     case Need::kModel: return "must be given";
     case Need::kTrain: return "must be given to train";

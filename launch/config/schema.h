@@ -68,6 +68,9 @@ struct KeySpec {
   std::string name() const;  ///< "section.key"
 };
 
+/// The rule of keys that take the default of optimizer.kind (optim::Rule).
+inline constexpr const char* kRuleOfOptimizer = "that of optimizer.kind";
+
 /// What the keys of a section describe.
 enum class Scope : uint8_t {
   kRun,
@@ -89,6 +92,10 @@ Scope scope_of(const KeySpec& spec);
 bool is_weights_key(const KeySpec& spec);
 /// False when its condition does not hold.
 bool applies(const KeySpec& spec, const RunConfig& config);
+
+/// Whether its default is that of optimizer.kind, and which it is.
+bool is_of_optimizer(const KeySpec& spec);
+Value default_of_optimizer(const KeySpec& spec, optim::OptimizerKind kind);
 
 /// The entry of a key, or null.
 const KeySpec* find_key(std::string_view section, std::string_view key);

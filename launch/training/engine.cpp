@@ -43,8 +43,10 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
   comm::try_on_all_ranks(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
     store_.allocate(ctx_, options_.optimizer.has_value());
     if (!options_.optimizer) return;
-    plan_ = zero::make_plan(store_, {.ranks = mesh.shape().data, .bucket_elems = options_.bucket_elems});
-    optimizer_.emplace(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.at().data));
+    plan_ = zero::make_plan(store_, {.ranks = mesh.shape().data,
+                                     .bucket_elems = options_.bucket_elems,
+                                     .cut = options_.cut.value_or(optim::rule_of(options_.optimizer->kind).cut)});
+    optimizer_ = optim::make_optimizer(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.at().data));
   });
   if (options_.optimizer) {
     replicas_.emplace(plan_, store_, mesh.data(), stream);
@@ -222,26 +224,22 @@ void Engine::check_finite(const StepResult& result, int64_t step) {
 
 void Engine::check_state(int64_t step) {
   wait_param_sync();
-  const std::pair<const char*, nn::FlatTensor> buffers[] = {{"the weights of ", optimizer_->master()},
-                                                            {"the first moments of ", optimizer_->m()},
-                                                            {"the second moments of ", optimizer_->v()}};
-  for (const auto& [what, buffer] : buffers) {
+  const auto check = [&](std::string_view what, const nn::FlatTensor& buffer) {
     const std::string name = first_non_finite(norms_->sums_of(ctx_, buffer));
-    if (name.empty()) continue;
+    if (name.empty()) return;
     throw comm::AllRanksError(ExitCode::kNonFinite, "train",
-                              str_cat("step ", step, ": ", what, name,
+                              str_cat("step ", step, ": the ", what, " of ", name,
                                       " are not finite after the update; nothing was saved; lower optimizer.lr or "
                                       "resume from an earlier checkpoint"));
-  }
+  };
+  check("weights", optimizer_->master());
+  for (const auto& [name, tensor] : optimizer_->state()) check(name.description, tensor);
 }
 
 void Engine::update(int64_t step, double lr) {
-  ASHLAR_CHECK(optimizer_.has_value(), "an engine without optimizer cannot update");
-  const auto& o = optimizer_->options();
-  const double t = static_cast<double>(step + 1);
+  ASHLAR_CHECK(optimizer_ != nullptr, "an engine without optimizer cannot update");
   scalars_.lr = lr;
-  scalars_.beta1_correction = 1 - std::pow(o.beta1, t);
-  scalars_.beta2_correction = 1 - std::pow(o.beta2, t);
+  optimizer_->set_scalars(step, scalars_);
   ctx_.set_struct(scalars_, device_scalars_);
   wait_param_sync();
   if (state_read_ != nullptr) ctx_.stream.wait_for(*std::exchange(state_read_, nullptr));

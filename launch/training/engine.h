@@ -22,7 +22,7 @@ namespace ashlar::training {
 struct EngineOptions {
   model::ModelConfig model;
   DType dtype = DType::kFloat32;
-  std::optional<optim::AdamWOptions> optimizer;
+  std::optional<optim::OptimizerOptions> optimizer;
   double clip = 0;  ///< largest gradient norm; 0 = off
   Recompute recompute = Recompute::kNone;
   uint64_t seed = 0;            ///< of initial weights and dropout
@@ -31,6 +31,7 @@ struct EngineOptions {
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;  ///< of training steps
   int64_t virtual_stages = 1;                                       ///< chunks a pipeline stage
   int64_t bucket_elems = zero::PlanSpec{}.bucket_elems;             ///< of gradients that replicas reduce together
+  std::optional<optim::Cut> cut;                                    ///< of the optimizer's state; absent: its rule's
   std::function<void(const pipeline::Action&)> before_action;       ///< sees what this rank is about to do
   std::function<void()> after_node;                                 ///< sees that something got done, often
   std::function<void(const pipeline::Action&)> after_action;        ///< sees what this rank has done, for traces
@@ -94,8 +95,8 @@ class Engine {
   /// (all) Throws AllRanksError(kNonFinite) naming step and tensor when loss or gradients are not finite: the step was
   /// skipped.
   void check_finite(const StepResult& result, int64_t step);
-  /// (all) The same for weights and moments after the update of `step`, before they are saved: a finite gradient may
-  /// still push one out of range, which shows a step later, or never.
+  /// (all) The same for weights and optimizer state after the update of `step`, before they are saved: a finite
+  /// gradient may still push one out of range, which shows a step later, or never.
   void check_state(int64_t step);
 
   /// (all ranks of a replica) Sums loss over micro-batches without recording or dropout; the sums are on the last stage
@@ -114,7 +115,7 @@ class Engine {
   std::span<const std::unique_ptr<model::Stage>> chunks() const { return chunks_; }
   nn::ParameterStore& store() { return store_; }
   const nn::ParameterStore& store() const { return store_; }
-  optim::Optimizer* optimizer() { return optimizer_ ? &*optimizer_ : nullptr; }
+  optim::Optimizer* optimizer() { return optimizer_.get(); }
   const zero::GlobalNorm& norms() const { return *norms_; }          ///< for training only
   const zero::DataParallel& replicas() const { return *replicas_; }  ///< for training only
   const EngineOptions& options() const { return options_; }
@@ -136,7 +137,7 @@ class Engine {
   std::vector<std::unique_ptr<model::Stage>> chunks_;
   // For training only:
   zero::ShardPlan plan_;
-  std::optional<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<zero::DataParallel> replicas_;
   std::optional<zero::GlobalNorm> norms_;
   Tensor squares_;  // fp64: sums of squares of the model's tensors, then loss and z-loss

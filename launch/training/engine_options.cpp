@@ -9,11 +9,7 @@ mesh::MeshShape shape_of(const config::MeshSection& mesh) {
 EngineOptions engine_options(const config::RunConfig& c) {
   return {.model = c.model,
           .dtype = c.run.dtype,
-          .optimizer = optim::AdamWOptions{.beta1 = c.optimizer.beta1,
-                                           .beta2 = c.optimizer.beta2,
-                                           .eps = c.optimizer.eps,
-                                           .weight_decay = c.optimizer.weight_decay,
-                                           .decay_embeddings = c.optimizer.decay_embeddings},
+          .optimizer = c.optimizer.rule,
           .clip = c.optimizer.clip,
           .recompute = c.train.recompute,
           .seed = static_cast<uint64_t>(c.run.seed),

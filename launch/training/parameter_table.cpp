@@ -31,7 +31,7 @@ struct Group {
 
 }  // namespace
 
-std::string parameter_table(const model::ModelConfig& config, const optim::AdamWOptions& options) {
+std::string parameter_table(const model::ModelConfig& config, const optim::OptimizerOptions& options) {
   comm::SelfComm alone("tensor");
   nn::ParameterStore store;  // never allocated
   const model::Stage whole(store, config, model::StageRange::whole(config), {.group = &alone});

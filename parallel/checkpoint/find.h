@@ -66,8 +66,8 @@ struct LoadFoundArgs {
 /// compared with its checksum. When it meets damage it is called again with the next older checkpoint, and what it has
 /// loaded until then is written over. Nothing may be used before this returns.
 std::optional<Found> load_newest_good(const LoadFoundArgs& args);
-/// As resolve and then loading weights from it, likewise: before `load` each rank verifies its share of the moments,
-/// which `load` does not read. Of a checkpoint that is named itself nothing but what `load` reads is checked.
+/// As resolve and then loading weights from it, likewise: before `load` each rank verifies its share of the optimizer
+/// state, which `load` does not read. Of a checkpoint that is named itself nothing but what `load` reads is checked.
 std::filesystem::path load_resolved(const LoadFoundArgs& args);
 
 /// Rank 0's paths, on all ranks.

@@ -88,33 +88,38 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
   }
 }
 
-/// What load_training needs beyond the weights: everything in the accumulate dtype, both moments of every tensor.
-void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model, DType accumulate) {
-  if (!reader.state() || !reader.has_moments()) {
+/// What load_training needs beyond the weights: everything in the accumulate dtype, each tensor's state.
+void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
+                     const optim::Optimizer& optimizer, DType accumulate) {
+  if (!reader.state() || !reader.has_optimizer_state()) {
     throw input_error("checkpoint", io::printable(reader.path().string()),
                       " holds weights only, a run cannot continue from it; start a new run with run.init_from");
   }
   const io::FileDType expected = io::to_file_dtype(accumulate);
-  size_t num_moments = 0;
+  const std::string_view kind = optim::name_of(optimizer.options().kind);
+  size_t num_states = 0;
   for (const TensorRecord& tensor : reader.tensors()) {
-    num_moments += tensor.group == Group::kOptimizer ? 1 : 0;
+    num_states += tensor.group == Group::kOptimizer ? 1 : 0;
     if (tensor.dtype == expected) continue;
     throw input_error("checkpoint", io::printable(reader.path().string()), " was written with ",
-                      io::name_of(tensor.dtype), " master weights and moments, this run keeps ", io::name_of(expected),
+                      io::name_of(tensor.dtype), " master weights and optimizer state, this run keeps ",
+                      io::name_of(expected),
                       "; use the run.dtype it was trained with, or start a new run with run.init_from");
   }
   for (const ExpectedTensor& tensor : model) {
-    for (const char* suffix : {".m", ".v"}) {
-      const TensorRecord* moment = reader.find(tensor.name + suffix);
-      if (moment && moment->group == Group::kOptimizer && moment->shape == tensor.shape) continue;
-      throw damaged_error("checkpoint", io::printable(reader.path().string()), " has no moment ",
-                          io::printable(tensor.name + suffix), " of shape ", shape_text(tensor.shape),
-                          "; use another checkpoint");
+    for (const auto& [name, buffer] : optimizer.state()) {
+      const std::string expected_name = str_cat(tensor.name, ".", name.suffix);
+      const TensorRecord* state = reader.find(expected_name);
+      if (state && state->group == Group::kOptimizer && state->shape == tensor.shape) continue;
+      throw damaged_error("checkpoint", io::printable(reader.path().string()), " has no state tensor ",
+                          io::printable(expected_name), " of shape ", shape_text(tensor.shape), ", the ",
+                          name.description, " that ", kind, " keeps; use another checkpoint");
     }
   }
-  if (num_moments != 2 * model.size()) {
-    throw damaged_error("checkpoint", io::printable(reader.path().string()), " has ", num_moments,
-                        " moments, expected two for each of ", model.size(), " tensors; use another checkpoint");
+  if (num_states != optimizer.state().size() * model.size()) {
+    throw damaged_error("checkpoint", io::printable(reader.path().string()), " has ", num_states,
+                        " state tensors, expected ", optimizer.state().size(), " for each of ", model.size(),
+                        " tensors, as ", kind, " keeps them; use another checkpoint");
   }
 }
 
@@ -194,13 +199,15 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
   const std::vector<ExpectedTensor> model = gather_model(args.ranks, args.store);
   comm::try_on_all_ranks(args.ranks, [&] {
     check_same_model(args.reader, model);
-    check_resumable(args.reader, model, ctx.accumulate());
+    check_resumable(args.reader, model, *args.optimizer, ctx.accumulate());
   });
   comm::try_on_all_ranks(args.ranks, [&] {
     fill_weights(ctx, args);
     // One after the other, as they lie in the files: neighbours share a chunk, which is read once.
-    for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, ".m", args.optimizer->m());
-    for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, ".v", args.optimizer->v());
+    for (const auto& [name, tensor] : args.optimizer->state()) {
+      const std::string suffix = str_cat(".", name.suffix);
+      for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, suffix, tensor);
+    }
   });
   return *args.reader.state();
 }

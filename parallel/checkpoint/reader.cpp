@@ -189,7 +189,7 @@ const TensorRecord& CheckpointReader::at(std::string_view name) const {
   return *tensor;
 }
 
-bool CheckpointReader::has_moments() const {
+bool CheckpointReader::has_optimizer_state() const {
   return std::any_of(tensors().begin(), tensors().end(),
                      [](const TensorRecord& t) { return t.group == Group::kOptimizer; });
 }
@@ -248,7 +248,7 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
 
 void CheckpointReader::verify(const Share& share, const std::function<bool()>& cancelled) {
   constexpr int64_t kChunksAtOnce = 32;  // between two looks at `cancelled`
-  // Files that hold moments, or nothing.
+  // Files that hold optimizer state, or nothing.
   std::vector<char> wanted(files_.size(), 1);
   if (share.beyond_weights) {
     for (const TensorRecord& tensor : manifest_.tensors)

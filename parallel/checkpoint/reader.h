@@ -40,11 +40,11 @@ class CheckpointReader {
   const std::string& tokenizer_json() const { return manifest_.tokenizer_json; }
   const io::Metadata& metadata() const { return manifest_.metadata; }
 
-  /// All tensors, ordered by name; weights and moments told apart by `group`.
+  /// All tensors, ordered by name; weights and optimizer state told apart by `group`.
   const std::vector<TensorRecord>& tensors() const { return manifest_.tensors; }
   const TensorRecord* find(std::string_view name) const;  ///< null when there is none
   const TensorRecord& at(std::string_view name) const;    ///< throws an input error naming it
-  bool has_moments() const;
+  bool has_optimizer_state() const;
 
   /// Fills `out` (exactly the tensor's bytes) with the whole tensor, row-major, in its stored dtype.
   void read(std::string_view name, std::span<std::byte> out);

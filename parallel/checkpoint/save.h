@@ -23,7 +23,7 @@ struct SaveArgs {
   comm::ControlPlane& ranks;      ///< all ranks of the run, each with its own tensors; one rank: that of a LoneRank
   std::filesystem::path run_dir;  ///< the checkpoint becomes RUN_DIR/checkpoints/step-00001234
   const nn::ParameterStore& store;
-  const optim::Optimizer* optimizer = nullptr;  ///< null: the values in their storage dtype, no moments; one replica
+  const optim::Optimizer* optimizer = nullptr;  ///< null: the values in their storage dtype, no state; one replica
   TrainingState state;                          ///< state.step names the directory
   std::string_view config_toml;
   std::string_view tokenizer_json;
@@ -42,15 +42,15 @@ struct Saved {
 
 /// Writes one checkpoint by a BackgroundSave and waits for it; called by all ranks with the same state, texts and
 /// `keep`, and returns the same on all of them, once the checkpoint is there and has been read back. With an optimizer:
-/// its owned master weights in the accumulate dtype and both moments (NAME.m, NAME.v). Counted tensors only: of several
-/// copies one is stored, padded vocabulary rows are not. Host memory is bounded by 16 MiB, whatever the model, and on
-/// rank 0 by the manifest. The directory has the suffix `.partial` until every file is durable and is then renamed, so
-/// a process killed at any moment leaves the checkpoints of before, or those and the new one. A checkpoint of the same
-/// step is replaced. Retention comes last and as Retention does it: only checkpoints that verify in full count, the new
-/// one among them. Errors of any rank are thrown by all, as comm::AllRanksError: full disk or size limit exit 6, a
-/// directory that is unwritable or not visible to every rank exit 2; what was there before stays, the partial directory
-/// is removed (see PartialDirectory::commit for the one error after which the new checkpoint stays). The process must
-/// ignore SIGXFSZ to get EFBIG instead of a signal.
+/// its owned master weights in the accumulate dtype and state tensors (AdamW: NAME.m, NAME.v). Counted tensors only: of
+/// several copies one is stored, padded vocabulary rows are not. Host memory is bounded by 16 MiB, whatever the model,
+/// and on rank 0 by the manifest. The directory has the suffix `.partial` until every file is durable and is then
+/// renamed, so a process killed at any moment leaves the checkpoints of before, or those and the new one. A checkpoint
+/// of the same step is replaced. Retention comes last and as Retention does it: only checkpoints that verify in full
+/// count, the new one among them. Errors of any rank are thrown by all, as comm::AllRanksError: full disk or size limit
+/// exit 6, a directory that is unwritable or not visible to every rank exit 2; what was there before stays, the partial
+/// directory is removed (see PartialDirectory::commit for the one error after which the new checkpoint stays). The
+/// process must ignore SIGXFSZ to get EFBIG instead of a signal.
 Saved save(const Ctx& ctx, const SaveArgs& args);
 
 /// A named stream of tensors for write_tensors: `produce` is called once a tensor, in order, and hands all its bytes
@@ -69,8 +69,8 @@ struct WriteTensorsArgs {
   io::Metadata metadata;
 };
 
-/// Writes a weights-only checkpoint (no state, no moments) at `dir`, as safely as `save` and without holding a whole
-/// tensor unless the source does. Input error when `dir` holds something already.
+/// Writes a weights-only checkpoint (no state of the run or the optimizer) at `dir`, as safely as `save` and without
+/// holding a whole tensor unless the source does. Input error when `dir` holds something already.
 Saved write_tensors(const WriteTensorsArgs& args);
 
 }  // namespace ashlar::checkpoint

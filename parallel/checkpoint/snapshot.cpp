@@ -27,7 +27,7 @@ int64_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.d
 std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
   struct BufferToStore {
     nn::FlatTensor buffer;
-    const char* suffix;
+    std::string suffix;
   };
   std::vector<File> files;
   const auto add = [&](Group group, std::span<const nn::ShardedRange> ranges,
@@ -54,7 +54,9 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
   };
   if (const optim::Optimizer* optimizer = source.optimizer; optimizer != nullptr) {
     add(Group::kWeights, optimizer->ranges(), {{optimizer->master(), ""}});
-    add(Group::kOptimizer, optimizer->ranges(), {{optimizer->m(), ".m"}, {optimizer->v(), ".v"}});
+    std::vector<BufferToStore> state;
+    for (const auto& [name, tensor] : optimizer->state()) state.push_back({tensor, str_cat(".", name.suffix)});
+    add(Group::kOptimizer, optimizer->ranges(), state);
   } else {
     const std::vector<nn::ShardedRange> all = nn::sharded_ranges(source.store, nn::FlatRanges::whole(source.store));
     add(Group::kWeights, all, {{{.data = source.store.values()}, ""}});

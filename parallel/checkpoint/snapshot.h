@@ -17,7 +17,8 @@
 namespace ashlar::checkpoint {
 
 /// What one rank saves: the tensors of which it is the main replica, as the files that hold them. With an optimizer its
-/// owned master weights and both moments (NAME.m, NAME.v), without one the store's values in their storage dtype.
+/// owned master weights and state tensors (AdamW: NAME.m, NAME.v), without one the store's values in their storage
+/// dtype.
 class Snapshot {
  public:
   Snapshot() = default;

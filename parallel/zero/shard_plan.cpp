@@ -1,8 +1,73 @@
 #include "parallel/zero/shard_plan.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 namespace ashlar::zero {
+
+namespace {
+
+bool is_shared(const nn::Parameter& parameter) {
+  const auto& tensors = parameter.tensors;
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const nn::ShardedTensor& p) { return p.grad_partial_axes != 0; });
+}
+
+/// Where a bucket's tensors begin and where it ends, from its start; what no tensor names goes with the one before.
+std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket& bucket) {
+  std::vector<int64_t> bounds = {0, bucket.size};
+  for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i) {
+    const nn::Parameter& parameter = *store.parameters()[i];
+    for (const nn::ShardedTensor& tensor : parameter.tensors)
+      bounds.push_back(parameter.flat_begin(tensor) - bucket.begin);
+  }
+  std::sort(bounds.begin(), bounds.end());
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+  return bounds;
+}
+
+/// One part a replica between `bounds`, so that loads + parts have the least sum of squares.
+std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const std::vector<double>& loads) {
+  const size_t ranks = loads.size(), n = bounds.size();
+  // least[i]: of the replicas so far, which hold what lies before bounds[i]; from[r][i]: where the last of them begins.
+  std::vector<double> least(n, std::numeric_limits<double>::infinity());
+  least[0] = 0;
+  std::vector<std::vector<size_t>> from(ranks, std::vector<size_t>(n));
+  for (size_t r = 0; r < ranks; ++r) {
+    std::vector<double> next(n, std::numeric_limits<double>::infinity());
+    for (size_t end = 0; end < n; ++end) {
+      for (size_t begin = 0; begin <= end; ++begin) {
+        const double load = loads[r] + static_cast<double>(bounds[end] - bounds[begin]);
+        if (const double sum = least[begin] + load * load; sum < next[end]) next[end] = sum, from[r][end] = begin;
+      }
+    }
+    least = std::move(next);
+  }
+  std::vector<comm::Range> parts(ranks);
+  size_t end = n - 1;
+  for (size_t r = ranks; r-- > 0; end = from[r][end]) parts[r] = {bounds[from[r][end]], bounds[end]};
+  return parts;
+}
+
+/// Ranks that share a parameter must all cut it alike whatever else they hold: those come first, each as if alone.
+void cut_between_tensors(const nn::ParameterStore& store, int64_t ranks, std::vector<Bucket>& buckets) {
+  const auto shared = [&](const Bucket& bucket) { return is_shared(*store.parameters()[bucket.first_parameter]); };
+  std::vector<size_t> order(buckets.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) {
+    return std::pair(shared(buckets[j]), buckets[j].size) < std::pair(shared(buckets[i]), buckets[i].size);
+  });
+  std::vector<double> loads(static_cast<size_t>(ranks), 0.0);
+  const std::vector<double> none = loads;
+  for (const size_t i : order) {
+    Bucket& bucket = buckets[i];
+    bucket.parts = even_loads(tensor_bounds(store, bucket), shared(bucket) ? none : loads);
+    for (size_t r = 0; r < loads.size(); ++r) loads[r] += static_cast<double>(bucket.parts[r].size());
+  }
+}
+
+}  // namespace
 
 nn::FlatRanges ShardPlan::owned_by(int64_t rank) const {
   nn::FlatRanges owned;
@@ -17,12 +82,7 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
   constexpr int64_t kAlign = 64;
   ASHLAR_CHECK(spec.ranks >= 1 && spec.bucket_elems >= 1, spec.ranks, " ranks, buckets of ", spec.bucket_elems);
   const auto& parameters = store.parameters();
-  const auto alone = [&](size_t i) {
-    const auto& tensors = parameters[i]->tensors;
-    return parameters[i]->shared_vector_axes() == 0 &&
-           std::any_of(tensors.begin(), tensors.end(),
-                       [](const nn::ShardedTensor& p) { return p.grad_partial_axes != 0; });
-  };
+  const auto alone = [&](size_t i) { return parameters[i]->shared_vector_axes() == 0 && is_shared(*parameters[i]); };
   const auto together = [&](size_t i, size_t j) {
     return !alone(i) && !alone(j) && parameters[i]->shared_vector_axes() == parameters[j]->shared_vector_axes();
   };
@@ -32,13 +92,19 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
     size_t last = first + 1;
     while (last < parameters.size() && together(first, last) && offset(last + 1) - offset(first) <= spec.bucket_elems)
       ++last;
-    const int64_t size = offset(last) - offset(first);
     plan.buckets.push_back({.begin = offset(first),
-                            .size = size,
-                            .parts = comm::equal_ranges(size, static_cast<int>(spec.ranks), kAlign),
+                            .size = offset(last) - offset(first),
+                            .parts = {},
                             .first_parameter = first,
                             .last_parameter = last});
     first = last;
+  }
+  switch (spec.cut) {
+    case optim::Cut::kElement:
+      for (Bucket& bucket : plan.buckets)
+        bucket.parts = comm::equal_ranges(bucket.size, static_cast<int>(spec.ranks), kAlign);
+      break;
+    case optim::Cut::kTensor: cut_between_tensors(store, spec.ranks, plan.buckets); break;
   }
   return plan;
 }

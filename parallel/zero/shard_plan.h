@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/nn/flat_ranges.h"
+#include "core/optim/rules.h"
 #include "parallel/comm/ranges.h"
 
 namespace ashlar::zero {
@@ -21,6 +22,7 @@ struct Bucket {
 struct PlanSpec {
   int64_t ranks = 1;                        ///< replicas
   int64_t bucket_elems = int64_t{8} << 20;  ///< a bucket is closed when it has so many; a larger parameter is one alone
+  optim::Cut cut = optim::Cut::kElement;    ///< what the update rule bears
 };
 
 /// Which replica keeps the optimizer state of what. Pure data, equal on all replicas of a stage's slices.
@@ -30,9 +32,13 @@ struct ShardPlan {
   nn::FlatRanges owned_by(int64_t rank) const;
 };
 
-/// Parameters in their order, in buckets; each bucket in equal parts of whole 64 elements, as libraries for GPUs want
-/// them; what remains, fewer than 64 elements a replica, is the last one's. A
-/// parameter whose gradient is summed over other ranks too (a tied table, a shared KV head) is a bucket alone: what
+/// Parameters in their order, in buckets, each in one part a replica:
+///   kElement  equal parts of whole 64 elements, as libraries for GPUs want them; what remains, fewer than 64 elements
+///             a replica, is the last one's.
+///   kTensor   cut where a sharded tensor begins, so that each belongs to one replica: bucket by bucket, the largest
+///             first, the cut that leaves what the replicas hold so far most even (least sum of squares; of equal
+///             ones the one that gives the lower replicas less). Parts may be empty.
+/// A parameter whose gradient is summed over other ranks too (a tied table, a shared KV head) is a bucket alone: what
 /// else these ranks hold differs (the first tensor rank has the biases of rows), yet all must cut it alike. Vectors
 /// that the same ranks share (norms under sequence parallel) fill buckets of their own. The store must be arranged.
 /// Source: Rajbhandari et al. 2020 (arXiv:1910.02054) section 5, stage 1 and the gradients' half of stage 2.

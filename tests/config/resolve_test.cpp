@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "launch/config/explain.h"
+#include "launch/config/raw_values.h"
 #include "tests/config/fixture.h"
 #include "tests/support/scratch_dir.h"
 
@@ -47,10 +48,10 @@ TEST(Resolve, EightKeysMakeTheConsensusRecipe) {
   EXPECT_EQ(c.model.init.std, 0.02);
   EXPECT_DOUBLE_EQ(c.model.init.residual_scale, 1 / std::sqrt(8.0));
   EXPECT_EQ(c.train.micro_batch, 12);
-  EXPECT_EQ(c.optimizer.beta1, 0.9);
-  EXPECT_EQ(c.optimizer.beta2, 0.95);
-  EXPECT_EQ(c.optimizer.eps, 1e-8);
-  EXPECT_EQ(c.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(c.optimizer.rule.beta1, 0.9);
+  EXPECT_EQ(c.optimizer.rule.beta2, 0.95);
+  EXPECT_EQ(c.optimizer.rule.eps, 1e-8);
+  EXPECT_EQ(c.optimizer.rule.weight_decay, 0.1);
   EXPECT_EQ(c.optimizer.clip, 1.0);
   EXPECT_EQ(c.schedule.kind, LrKind::kCosine);
   EXPECT_EQ(c.schedule.warmup_steps, 50);
@@ -107,6 +108,23 @@ TEST(Resolve, RopeFractionBecomesDims) {
   expect_one(errors_of({"rope.dims=8", "rope.fraction=0.25"}), "rope.fraction = 0.25", "rope.dims is not given");
 }
 
+// What a rule says of its numbers in core/optim is what a run gets and a reader is told.
+TEST(Resolve, NumbersOfTheOptimizerAreThoseOfItsRule) {
+  for (const auto& [kind, name] : optim::names_of(optim::OptimizerKind{})) {
+    const Resolved r = resolved({str_cat("optimizer.kind=", name)});
+    optim::OptimizerOptions expected = optim::rule_of(kind).defaults;
+    EXPECT_EQ(expected.kind, kind);
+    const bool has_eps = expected.eps > 0;
+    EXPECT_EQ(to_toml(r.config).find("\neps = ", to_toml(r.config).find("[optimizer]")) != std::string::npos, has_eps);
+    if (!has_eps) expected.eps = r.config.optimizer.rule.eps;
+    EXPECT_EQ(r.config.optimizer.rule, expected) << name;
+    EXPECT_EQ(derived_line(r, "optimizer.beta2"),
+              str_cat("optimizer.beta2 = ", value_text(expected.beta2), " (optimizer.kind ", name, ")"));
+  }
+  EXPECT_EQ(default_text(schema()[key_index("optimizer.beta2")]), "that of optimizer.kind: adamw 0.95");
+  EXPECT_EQ(default_text(schema()[key_index("optimizer.eps")]), "that of optimizer.kind: adamw 1e-08");
+}
+
 // Each key with a value of its own, so that none can stand for another.
 TEST(Resolve, EveryKeyReachesItsField) {
   const RunConfig c = resolved({"run.seed=77",
@@ -152,12 +170,12 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_EQ(c.train.eval_batches, 42);
   EXPECT_EQ(c.train.recompute, Recompute::kSelective);
   EXPECT_EQ(c.optimizer.lr, 0.5);
-  EXPECT_EQ(c.optimizer.beta1, 0.11);
-  EXPECT_EQ(c.optimizer.beta2, 0.12);
-  EXPECT_EQ(c.optimizer.eps, 0.13);
-  EXPECT_EQ(c.optimizer.weight_decay, 0.14);
-  EXPECT_FALSE(c.optimizer.decay_embeddings);
-  EXPECT_TRUE(resolved({}).config.optimizer.decay_embeddings);
+  EXPECT_EQ(c.optimizer.rule.beta1, 0.11);
+  EXPECT_EQ(c.optimizer.rule.beta2, 0.12);
+  EXPECT_EQ(c.optimizer.rule.eps, 0.13);
+  EXPECT_EQ(c.optimizer.rule.weight_decay, 0.14);
+  EXPECT_FALSE(c.optimizer.rule.decay_embeddings);
+  EXPECT_TRUE(resolved({}).config.optimizer.rule.decay_embeddings);
   EXPECT_EQ(c.optimizer.clip, 0.15);
   EXPECT_EQ(c.schedule.kind, LrKind::kLinear);
   EXPECT_EQ(c.schedule.warmup_steps, 51);

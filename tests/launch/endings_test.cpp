@@ -26,8 +26,9 @@ TEST(Endings, WeightsThatAnEarlierUpdateLostAreNamed) {
   model.rope.dims = 4;
   model.attn.scale = 0.5;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    training::Engine engine(*backend, *stream, lone.mesh,
-                            {.model = model, .dtype = dtype, .optimizer = optim::AdamWOptions{}, .sequence_length = 4});
+    training::Engine engine(
+        *backend, *stream, lone.mesh,
+        {.model = model, .dtype = dtype, .optimizer = optim::OptimizerOptions{}, .sequence_length = 4});
     engine.initialize();
     const auto message = [&]() -> std::string {
       try {

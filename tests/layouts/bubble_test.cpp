@@ -468,7 +468,7 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
   mesh::Mesh mesh(stages, {.pipeline = spec.stages});
   training::Engine engine(*backend_, *stream_, mesh,
                           {.model = config,
-                           .optimizer = optim::AdamWOptions{},
+                           .optimizer = optim::OptimizerOptions{},
                            .sequence_length = kT,
                            .virtual_stages = spec.virtual_stages});
   engine.initialize();

@@ -55,7 +55,7 @@ class FileSizeLimit {
 /// A model of two stages (when there are two ranks), replicated over the rest.
 class CheckpointOfAll : public ::testing::Test {
  protected:
-  CheckpointOfAll() : model_(shape(), config_of(kAxes[2]), DType::kFloat32, false) { model_.fill(element); }
+  CheckpointOfAll() : model_(shape(), config_of(kAxes[2]), DType::kFloat32, {}) { model_.fill(element); }
 
   static mesh::MeshShape shape() {
     const int64_t ranks = bootstrap().world().size();
@@ -164,9 +164,9 @@ TEST_F(CheckpointOfAll, RanksThatOwnNothingWriteNoFile) {
   const Ctx& ctx = model_.engine.ctx();
   store.allocate(ctx, true);
   const zero::ShardPlan plan = zero::make_plan(store, {.ranks = ranks_});
-  optim::Optimizer optimizer(ctx, store, optim::AdamWOptions{}, plan.owned_by(world_.rank()));
+  const auto optimizer = optim::make_optimizer(ctx, store, {}, plan.owned_by(world_.rank()));
   const auto saved = checkpoint::save(
-      ctx, {.ranks = world_, .run_dir = run_, .store = store, .optimizer = &optimizer, .state = {.step = 1}});
+      ctx, {.ranks = world_, .run_dir = run_, .store = store, .optimizer = optimizer.get(), .state = {.step = 1}});
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(saved.path)) files.push_back(entry.path().filename());
   // Too small to be cut: it is the last replica's.
@@ -176,7 +176,7 @@ TEST_F(CheckpointOfAll, RanksThatOwnNothingWriteNoFile) {
   EXPECT_EQ(outcome_of(world_,
                        [&] {
                          checkpoint::load_training(
-                             ctx, {.ranks = world_, .reader = reader, .store = store, .optimizer = &optimizer});
+                             ctx, {.ranks = world_, .reader = reader, .store = store, .optimizer = optimizer.get()});
                        })
                 .text,
             "");
@@ -187,7 +187,7 @@ TEST_F(CheckpointOfAll, AnotherModelIsOneErrorThatKnowsAllStages) {
   model::ModelConfig config = config_of(kAxes[2]);
   config.n_layers = 3;
   config.d_ff = 48;
-  OnMesh other(shape(), config, DType::kFloat32, false);
+  OnMesh other(shape(), config, DType::kFloat32, {});
   const auto before = [](uint64_t, int64_t, int64_t) { return -77.0; };
   other.fill(before);
   const Outcome outcome = outcome_of(world_, [&] { load(other, saved); });

@@ -39,22 +39,24 @@ int64_t bytes_read() {
 class ReadingByAll : public ::testing::Test {
  protected:
   static constexpr int64_t kRows = 3000, kCols = 1000;
-  ReadingByAll() : mesh_(shape(), config_of(kAxes[0]), DType::kFloat32, false), ctx_(mesh_.engine.ctx()) {
+  ReadingByAll() : mesh_(shape(), config_of(kAxes[0]), DType::kFloat32, {}), ctx_(mesh_.engine.ctx()) {
     store_.add("x.storage", {kRows, kCols},
                {{.name = "x", .global_shape = {kRows, kCols}, .rows = kRows, .cols = kCols}});
     store_.allocate(ctx_, true);
     plan_.emplace(zero::make_plan(store_, {.ranks = world_.size()}));
-    optimizer_.emplace(ctx_, store_, optim::AdamWOptions{}, plan_->owned_by(world_.rank()));
+    optimizer_ = optim::make_optimizer(ctx_, store_, {}, plan_->owned_by(world_.rank()));
     optimizer_->initialize(ctx_, 1);
   }
   static mesh::MeshShape shape() { return {.data = bootstrap().world().size()}; }
   checkpoint::Saved save(int64_t step) {
     return checkpoint::save(
-        ctx_, {.ranks = world_, .run_dir = run_, .store = store_, .optimizer = &*optimizer_, .state = {.step = step}});
+        ctx_,
+        {.ranks = world_, .run_dir = run_, .store = store_, .optimizer = optimizer_.get(), .state = {.step = step}});
   }
   void load(const fs::path& path) {
     checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(path, world_);
-    checkpoint::load_training(ctx_, {.ranks = world_, .reader = reader, .store = store_, .optimizer = &*optimizer_});
+    checkpoint::load_training(ctx_,
+                              {.ranks = world_, .reader = reader, .store = store_, .optimizer = optimizer_.get()});
   }
   std::string master() {
     const Tensor all = optimizer_->master().data;
@@ -70,7 +72,7 @@ class ReadingByAll : public ::testing::Test {
   const Ctx ctx_;
   nn::ParameterStore store_;
   std::optional<zero::ShardPlan> plan_;
-  std::optional<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   Log log_{[](std::string_view) {}};
 };
 
@@ -120,8 +122,8 @@ TEST_F(ReadingByAll, WeightsOfTheNewestAreLoadedAndTheRestVerifiedInOneReading) 
   const auto load_newest = [&](Log& log) {
     return checkpoint::load_resolved(
         {.path = run_, .log = log, .ranks = world_, .load = [&](checkpoint::CheckpointReader& reader) {
-           checkpoint::load_weights(ctx_,
-                                    {.ranks = world_, .reader = reader, .store = store_, .optimizer = &*optimizer_});
+           checkpoint::load_weights(
+               ctx_, {.ranks = world_, .reader = reader, .store = store_, .optimizer = optimizer_.get()});
          }});
   };
   int64_t bytes = 0;

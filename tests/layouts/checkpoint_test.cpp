@@ -46,11 +46,11 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   const auto run_dir = [&](size_t from, int number) { return dir.path() / str_cat(from, "-", number); };
 
   // 1. saved on each mesh
-  const int64_t elements = OnMesh(shapes.front(), config, dtype, false).num_elements();  // on one rank
+  const int64_t elements = OnMesh(shapes.front(), config, dtype, {}).num_elements();  // on one rank
   for (size_t from = 0; from < shapes.size(); ++from) {
     if (!saved_on(from)) continue;
     SCOPED_TRACE("saved on " + name_of(shapes[from]));
-    OnMesh a(shapes[from], config, dtype, interleaved);
+    OnMesh a(shapes[from], config, dtype, {.interleaved = interleaved});
     EXPECT_EQ(a.num_elements(), elements);
     a.fill(element);
     const checkpoint::Saved saved = checkpoint::save(a.engine.ctx(), {.ranks = a.mesh.control(),
@@ -71,7 +71,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
     for (size_t from = 0; from < shapes.size(); ++from) {
       if (!loaded_on(from, to)) continue;
       SCOPED_TRACE("saved on " + name_of(shapes[from]) + ", loaded on " + name_of(shapes[to]));
-      if (!b) b.emplace(shapes[to], config, dtype, !interleaved);
+      if (!b) b.emplace(shapes[to], config, dtype, OnMeshOptions{.interleaved = !interleaved});
       b->fill([](uint64_t, int64_t, int64_t) { return -77.0; });
       const int other = b->number % static_cast<int>(world.size() / shapes[from].ranks());
       Log log([](std::string_view) {});

@@ -67,7 +67,7 @@ Bits train(Backend& backend, comm::Communicator& ranks, const Layout& layout, De
   training::Engine engine(backend, *stream, mesh,
                           {.model = config,
                            .dtype = layout.dtype,
-                           .optimizer = optim::AdamWOptions{},
+                           .optimizer = optim::OptimizerOptions{},
                            .clip = 0.5,
                            .recompute = layout.axes->recompute,
                            .seed = 3,
@@ -124,8 +124,8 @@ Bits train(Backend& backend, comm::Communicator& ranks, const Layout& layout, De
   append(bits, loss.loss);
   engine.wait_param_sync();
   append(bits, engine.ctx(), engine.store().values());
-  for (const nn::FlatTensor& state : {engine.optimizer()->master(), engine.optimizer()->m(), engine.optimizer()->v()})
-    append(bits, engine.ctx(), state.data);
+  append(bits, engine.ctx(), engine.optimizer()->master().data);
+  for (const auto& [name, tensor] : engine.optimizer()->state()) append(bits, engine.ctx(), tensor.data);
   return bits;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,22 +50,30 @@ inline void upload(const Ctx& ctx, const std::vector<double>& values, const Tens
   ctx.backend.write(wide ? static_cast<const void*>(values.data()) : narrow.data(), to.mut_view(), ctx.stream);
 }
 
+struct OnMeshOptions {
+  bool interleaved = false;
+  optim::OptimizerOptions optimizer;
+  std::optional<optim::Cut> cut;
+};
+
 /// A mesh on the first ranks of the world; the others make further ones of the same kind, each with an own number.
 struct OnMesh {
-  OnMesh(const mesh::MeshShape& shape, const model::ModelConfig& config, DType dtype, bool interleaved)
+  OnMesh(const mesh::MeshShape& shape, const model::ModelConfig& config, DType dtype, const OnMeshOptions& options)
       : number(bootstrap().world().rank() / static_cast<int>(shape.ranks())),
         group(bootstrap().world().split({.color = number, .name = "mesh"})),
         mesh(*group, shape, model::kv_sharing_ranks(config, shape.tensor)),
         engine(*backend, *stream, mesh,
                {.model = config,
                 .dtype = dtype,
-                .optimizer = optim::AdamWOptions{},
+                .optimizer = options.optimizer,
                 .seed = 7,
                 .sequence_length = 16,
 
                 .schedule = pipeline::ScheduleKind::kInterleaved,
-                .virtual_stages = interleaved && 1 < shape.pipeline && 2 * shape.pipeline <= config.n_layers ? 2 : 1,
-                .bucket_elems = 700}) {}
+                .virtual_stages =
+                    options.interleaved && 1 < shape.pipeline && 2 * shape.pipeline <= config.n_layers ? 2 : 1,
+                .bucket_elems = 700,
+                .cut = options.cut}) {}
 
   /// Gives weights and moments these elements.
   void fill(Element element_of) {
@@ -103,7 +112,9 @@ struct OnMesh {
 
   std::vector<std::pair<nn::FlatTensor, std::string>> buffers() {
     const optim::Optimizer& optimizer = *engine.optimizer();
-    return {{optimizer.master(), ""}, {optimizer.m(), ".m"}, {optimizer.v(), ".v"}};
+    std::vector<std::pair<nn::FlatTensor, std::string>> all = {{optimizer.master(), ""}};
+    for (const auto& [name, tensor] : optimizer.state()) all.emplace_back(tensor, str_cat(".", name.suffix));
+    return all;
   }
 
   const int number;

@@ -24,7 +24,7 @@ struct LayoutCase {
   int64_t virtual_stages = 1;
   int64_t micro_batches = 1;  ///< of a replica
   int64_t bucket_elems = 700;
-  optim::AdamWOptions optimizer;
+  optim::OptimizerOptions optimizer;
   double lr = 0.01;
   double clip = 0.3;          ///< as a share of the gradient norm
   int64_t further_steps = 0;  ///< of training, after the first update

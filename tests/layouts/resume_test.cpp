@@ -4,55 +4,22 @@
 #include <cmath>
 #include <optional>
 
-#include "core/base/philox.h"
-#include "data/batch.h"
-#include "launch/training/evaluation.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/meshes.h"
 #include "tests/layouts/on_mesh.h"
+#include "tests/layouts/train_steps.h"
 #include "tests/support/long_form.h"
 #include "tests/support/ranks/shared_dir.h"
 
 namespace ashlar::testing {
 namespace {
 
-constexpr int64_t kT = 8, kMicroBatches = 8, kBefore = 3;
+constexpr int64_t kBefore = 3;
 
 int64_t steps_after() { return long_form() ? 21 : 4; }
-
-/// One sample of random tokens, the same for its number on any mesh.
-data::Batch sample(int64_t number, int64_t vocab) {
-  data::Batch batch;
-  data::resize_batch(batch, 1, kT, {});
-  std::vector<int32_t> row;
-  for (int64_t t = 0; t <= kT; ++t) row.push_back(static_cast<int32_t>(Philox::block(5, number, t)[0] % vocab));
-  data::fill_row(batch, 0, row, -1, {});
-  batch.first_sample = number;
-  std::vector<int32_t> counts;
-  data::fill_order(batch, static_cast<int32_t>(vocab), counts);
-  return batch;
-}
-
-/// Losses of steps [from, to), each on kMicroBatches micro-batches of the whole run.
-std::vector<double> train(training::Engine& engine, int64_t from, int64_t to) {
-  const mesh::Mesh& mesh = engine.mesh();
-  const int64_t share = kMicroBatches / mesh.shape().data;
-  std::vector<training::DeviceBatch> slots(share);
-  std::vector<double> losses;
-  for (int64_t step = from; step < to; ++step) {
-    for (int64_t m = 0; m < share; ++m) {
-      const int64_t number = step * kMicroBatches + mesh.at().data * share + m;
-      slots[m].upload(engine.ctx(), sample(number, engine.options().model.vocab_size));
-    }
-    training::StepResult result = engine.forward_backward(training::micro_batches(slots), step);
-    engine.update(step, 1e-3);
-    losses.push_back(result.loss);
-  }
-  return losses;
-}
 
 class ResumeOnAnyMesh : public ::testing::TestWithParam<int64_t> {};
 
@@ -76,7 +43,7 @@ TEST_P(ResumeOnAnyMesh, SlowGoesOnAsIfItHadStayed) {
 
   for (size_t from = 0; from < shapes.size(); ++from) {
     if (!chosen(from)) continue;
-    OnMesh a(shapes[from], model(from), DType::kFloat32, false);
+    OnMesh a(shapes[from], model(from), DType::kFloat32, {});
     a.engine.initialize();
     train(a.engine, 0, kBefore);
     checkpoint::save(a.engine.ctx(), {.ranks = a.mesh.control(),
@@ -91,7 +58,7 @@ TEST_P(ResumeOnAnyMesh, SlowGoesOnAsIfItHadStayed) {
     if (!chosen(from)) continue;
     for (size_t to = 0; to < shapes.size(); ++to) {
       SCOPED_TRACE(str_cat("from ", name_of(shapes[from]), " to ", name_of(shapes[to])));
-      OnMesh b(shapes[to], model(from), DType::kFloat32, true);
+      OnMesh b(shapes[to], model(from), DType::kFloat32, {.interleaved = true});
       const int other = b.number % static_cast<int>(world.size() / shapes[from].ranks());
       Log log([](std::string_view) {});
       const auto found = checkpoint::newest_good(run_dir(from, other), log, b.mesh.control());

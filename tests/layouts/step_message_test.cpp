@@ -60,7 +60,7 @@ TEST(StepMessages, OneForAStep) {
   for (const mesh::MeshShape& shape : meshes(bootstrap().world().size())) {
     if (shape.ranks() != bootstrap().world().size()) continue;
     SCOPED_TRACE(name_of(shape));
-    OnMesh on(shape, config, DType::kFloat32, false);
+    OnMesh on(shape, config, DType::kFloat32, {});
     on.engine.initialize();
     const training::StepResult whole = on.engine.forward_backward(batches, 3);
     const training::StepCounts counts{.tokens = whole.tokens, .valid_targets = whole.valid_targets};

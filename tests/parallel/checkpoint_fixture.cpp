@@ -66,9 +66,7 @@ void CheckpointModel::build(DType dtype, bool training) {
   stream_ = backend_->make_stream();
   ctx_ = std::make_unique<Ctx>(Ctx{.backend = *backend_, .stream = *stream_, .dtype = dtype});
   store_.allocate(*ctx_, training);
-  if (training)
-    optimizer_ =
-        std::make_unique<optim::Optimizer>(*ctx_, store_, optim::AdamWOptions{}, nn::FlatRanges::whole(store_));
+  if (training) optimizer_ = optim::make_optimizer(*ctx_, store_, {}, nn::FlatRanges::whole(store_));
 }
 
 void CheckpointModel::set(const Tensor& buffer, const nn::ParameterStore::ShardedTensorRef& ref,
@@ -78,7 +76,7 @@ void CheckpointModel::set(const Tensor& buffer, const nn::ParameterStore::Sharde
 
 void CheckpointModel::randomize(uint64_t seed) {
   std::mt19937_64 random(seed);
-  for (const nn::FlatTensor& buffer : {optimizer_->master(), optimizer_->m(), optimizer_->v()}) {
+  for (const nn::FlatTensor& buffer : {optimizer_->master(), optimizer_->state("m"), optimizer_->state("v")}) {
     for (const auto& ref : store_.sharded_tensors()) {
       std::string bytes(static_cast<size_t>(ref.tensor->size() * size_of(buffer.data.dtype())), '\0');
       for (size_t i = 0; i < bytes.size(); i += 8) {
@@ -128,8 +126,8 @@ std::string CheckpointModel::bytes_of(const Tensor& buffer) const {
 }
 
 std::string CheckpointModel::all_bytes() const {
-  return bytes_of(optimizer_->master().data) + bytes_of(optimizer_->m().data) + bytes_of(optimizer_->v().data) +
-         bytes_of(store_.values());
+  return bytes_of(optimizer_->master().data) + bytes_of(optimizer_->state("m").data) +
+         bytes_of(optimizer_->state("v").data) + bytes_of(store_.values());
 }
 
 checkpoint::TrainingState state_at(int64_t step) {

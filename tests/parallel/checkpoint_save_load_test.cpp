@@ -86,7 +86,7 @@ TEST_P(CheckpointRoundTrip, EveryBitOfEveryPieceComesBack) {
                 {.ranks = after.ranks(), .reader = reader, .store = after.store(), .optimizer = &after.optimizer()}),
             state_at(1234));
   EXPECT_EQ(after.all_bytes(), before.all_bytes());
-  EXPECT_NE(after.bytes_of(after.optimizer().m().data), after.bytes_of(after.optimizer().v().data));
+  EXPECT_NE(after.bytes_of(after.optimizer().state("m").data), after.bytes_of(after.optimizer().state("v").data));
 }
 
 TEST_P(CheckpointRoundTrip, FilesAreOrdinarySafetensorsOfUnpaddedMasterWeights) {
@@ -111,8 +111,8 @@ TEST_P(CheckpointRoundTrip, FilesAreOrdinarySafetensorsOfUnpaddedMasterWeights) 
       EXPECT_EQ(bytes, model.bytes_of(buffer, name)) << stored;
     };
     check(weights, name, model.optimizer().master().data);
-    check(moments, name + ".m", model.optimizer().m().data);
-    check(moments, name + ".v", model.optimizer().v().data);
+    check(moments, name + ".m", model.optimizer().state("m").data);
+    check(moments, name + ".v", model.optimizer().state("v").data);
   }
 }
 
@@ -137,14 +137,14 @@ TEST(CheckpointLoad, WeightsOnlyLeaveTheMomentsAndPublish) {
   CheckpointReader reader(save_at(trained, dir.path(), 1).path);
   CheckpointModel fresh(DType::kBFloat16);
   fresh.randomize(9);
-  const std::string m = fresh.bytes_of(fresh.optimizer().m().data);
-  const std::string v = fresh.bytes_of(fresh.optimizer().v().data);
+  const std::string m = fresh.bytes_of(fresh.optimizer().state("m").data);
+  const std::string v = fresh.bytes_of(fresh.optimizer().state("v").data);
   load_weights(fresh.ctx(),
                {.ranks = fresh.ranks(), .reader = reader, .store = fresh.store(), .optimizer = &fresh.optimizer()});
   EXPECT_EQ(fresh.bytes_of(fresh.optimizer().master().data), trained.bytes_of(trained.optimizer().master().data));
   EXPECT_EQ(fresh.bytes_of(fresh.store().values()), trained.bytes_of(trained.store().values()));
-  EXPECT_EQ(fresh.bytes_of(fresh.optimizer().m().data), m);
-  EXPECT_EQ(fresh.bytes_of(fresh.optimizer().v().data), v);
+  EXPECT_EQ(fresh.bytes_of(fresh.optimizer().state("m").data), m);
+  EXPECT_EQ(fresh.bytes_of(fresh.optimizer().state("v").data), v);
 }
 
 TEST(CheckpointLoad, AStoreWithoutOptimizerSavesItsOwnDType) {
@@ -153,7 +153,7 @@ TEST(CheckpointLoad, AStoreWithoutOptimizerSavesItsOwnDType) {
   model.randomize_finite(5);
   CheckpointReader reader(save_at(model, dir.path(), 1, false).path);
   EXPECT_EQ(reader.at("embed.weight").dtype, io::FileDType::kBF16);
-  EXPECT_FALSE(reader.has_moments());
+  EXPECT_FALSE(reader.has_optimizer_state());
   CheckpointModel other(DType::kBFloat16, false);
   load_weights(other.ctx(), {.ranks = other.ranks(), .reader = reader, .store = other.store()});
   EXPECT_EQ(other.bytes_of(other.store().values()), model.bytes_of(model.store().values()));
@@ -391,7 +391,7 @@ TEST(CheckpointLoad, ATensorThatTheManifestLeavesOutIsMissed) {
                   {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &model.optimizer()});
   });
   EXPECT_EQ(missing.code(), ExitCode::kDamagedData);
-  EXPECT_THAT(missing.what(), HasSubstr("has no moment '" + name + "'"));
+  EXPECT_THAT(missing.what(), HasSubstr("has no state tensor '" + name + "'"));
 
   const auto other = std::find_if(reader.tensors().begin(), reader.tensors().end(),
                                   [](const TensorRecord& t) { return t.group == Group::kOptimizer; });

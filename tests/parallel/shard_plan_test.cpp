@@ -47,6 +47,51 @@ TEST(ShardPlan, RanksTileTheBuffersWhateverTheirNumberAndTheBuckets) {
   }
 }
 
+TEST(ShardPlan, WholeTensorsBelongToOneRankEach) {
+  CheckpointModel model(DType::kFloat32);
+  const auto& store = model.store();
+  for (const int64_t ranks : {1, 2, 3, 5, 64}) {
+    for (const int64_t bucket_elems : {1, 700, 100'000}) {
+      SCOPED_TRACE(str_cat(ranks, " ranks, buckets of ", bucket_elems));
+      const zero::PlanSpec spec{.ranks = ranks, .bucket_elems = bucket_elems, .cut = optim::Cut::kTensor};
+      const zero::ShardPlan plan = zero::make_plan(store, spec);
+      EXPECT_EQ(zero::make_plan(store, spec).buckets, plan.buckets);
+      std::vector<int> owners(store.flat_size(), 0);
+      std::vector<int> held(store.sharded_tensors().size(), 0);
+      for (int64_t r = 0; r < ranks; ++r) {
+        const nn::FlatRanges owned = plan.owned_by(r);
+        for (const nn::FlatRange& part : owned.all())
+          for (int64_t i = part.begin; i < part.end(); ++i) ++owners[i];
+        for (const nn::ShardedRange& range : nn::sharded_ranges(store, owned)) {
+          EXPECT_EQ(range.size, range.ref->tensor->size()) << range.ref->tensor->name;
+          ++held[range.ref - store.sharded_tensors().data()];
+        }
+      }
+      EXPECT_EQ(std::set<int>(owners.begin(), owners.end()), std::set<int>{1});
+      EXPECT_EQ(std::set<int>(held.begin(), held.end()), std::set<int>{1});
+    }
+  }
+}
+
+// A matrix of eight units and sixteen of one: buckets of one parameter are dealt out, buckets of several cut inside.
+TEST(ShardPlan, WholeTensorsAreSharedOutEvenly) {
+  constexpr int64_t kUnit = 640;
+  nn::ParameterStore store;
+  const auto add = [&](const std::string& name, int64_t units) {
+    store.add(name, {units, kUnit}, {{.name = name, .global_shape = {units, kUnit}, .rows = units, .cols = kUnit}});
+  };
+  for (int i = 0; i < 5; ++i) add(str_cat("before", i), 1);
+  add("large", 8);
+  for (int i = 0; i < 11; ++i) add(str_cat("behind", i), 1);
+  store.arrange();
+  for (const int64_t bucket_units : {1, 4}) {
+    const zero::ShardPlan plan =
+        zero::make_plan(store, {.ranks = 3, .bucket_elems = bucket_units * kUnit, .cut = optim::Cut::kTensor});
+    for (int64_t r = 0; r < 3; ++r)
+      EXPECT_EQ(plan.owned_by(r).packed_size(), 8 * kUnit) << "rank " << r << ", buckets of " << bucket_units;
+  }
+}
+
 TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
   nn::ParameterStore with_bias;
   nn::ParameterStore without;
@@ -54,21 +99,25 @@ TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
     return nn::ShardedTensor{
         .name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols, .grad_partial_axes = axes};
   };
-  with_bias.add("bias", {1, 100}, {tensor("bias", 1, 100, 0)});
+  with_bias.add("bias", {1, 1000}, {tensor("bias", 1, 1000, 0)});
   for (nn::ParameterStore* store : {&with_bias, &without}) {
     store->add("a", {10, 20}, {tensor("a", 10, 20, 0)});
-    store->add("shared", {9, 50}, {tensor("shared", 9, 50, 2)});
+    store->add("shared", {9, 50}, {tensor("shared", 5, 50, 2), tensor("shared2", 4, 50, 2)})
+        .tensors.back()
+        .storage_row = 5;
     store->add("b", {10, 20}, {tensor("b", 10, 20, 0)});
     store->arrange();
   }
-  const auto cut_of_shared = [](const nn::ParameterStore& store) {
-    for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = 3}).buckets)
+  const auto cut_of_shared = [](const nn::ParameterStore& store, optim::Cut cut) {
+    for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = 3, .cut = cut}).buckets)
       if (store.parameters()[bucket.first_parameter]->name == "shared") return bucket.parts;
     return std::vector<comm::Range>();
   };
   EXPECT_EQ(zero::make_plan(without, {.ranks = 3}).buckets.size(), 3U);
-  EXPECT_FALSE(cut_of_shared(without).empty());
-  EXPECT_EQ(cut_of_shared(without), cut_of_shared(with_bias));
+  for (const optim::Cut cut : {optim::Cut::kElement, optim::Cut::kTensor}) {
+    EXPECT_FALSE(cut_of_shared(without, cut).empty());
+    EXPECT_EQ(cut_of_shared(without, cut), cut_of_shared(with_bias, cut));
+  }
 }
 
 // The norms of a layer lie between its matrices: each by itself would be a message of a few kilobytes.
@@ -138,8 +187,8 @@ class ShardedOptimizer : public ::testing::TestWithParam<DType> {
       same.packed_at = range.flat_begin;
       const std::string& name = range.ref->tensor->name;
       EXPECT_EQ(bytes_of(part, state.master(), range), bytes_of(whole, all.master(), same)) << name;
-      EXPECT_EQ(bytes_of(part, state.m(), range), bytes_of(whole, all.m(), same)) << name;
-      EXPECT_EQ(bytes_of(part, state.v(), range), bytes_of(whole, all.v(), same)) << name;
+      for (const auto& [state_name, tensor] : state.state())
+        EXPECT_EQ(bytes_of(part, tensor, range), bytes_of(whole, all.state(state_name.suffix), same)) << name;
       EXPECT_EQ(bytes_of(part, {.data = part.store().values()}, range),
                 bytes_of(whole, {.data = whole.store().values()}, same))
           << name;
@@ -173,10 +222,11 @@ TEST_P(ShardedOptimizer, StartsAndStepsLikeTheWholeOne) {
     SCOPED_TRACE(rank);
     CheckpointModel part(GetParam(), tensors);
     const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 3, .bucket_elems = 300});
-    optim::Optimizer state(part.ctx(), part.store(), optim::AdamWOptions{}, plan.owned_by(rank));
+    const auto made = optim::make_optimizer(part.ctx(), part.store(), {}, plan.owned_by(rank));
+    optim::Optimizer& state = *made;
     start_and_step(part, state);
     expect_part_of(part, state, whole);
-    EXPECT_LT(state.m().data.size(), whole.optimizer().m().data.size() / 2);
+    EXPECT_LT(state.state("m").data.size(), whole.optimizer().state("m").data.size() / 2);
   }
 }
 
@@ -193,7 +243,8 @@ TEST_P(ShardedOptimizer, LoadsItsPartOfACheckpoint) {
     SCOPED_TRACE(rank);
     CheckpointModel part(GetParam());
     const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 4, .bucket_elems = 200});
-    optim::Optimizer state(part.ctx(), part.store(), optim::AdamWOptions{}, plan.owned_by(rank));
+    const auto made = optim::make_optimizer(part.ctx(), part.store(), {}, plan.owned_by(rank));
+    optim::Optimizer& state = *made;
     checkpoint::CheckpointReader reader(saved.path);
     EXPECT_EQ(checkpoint::load_training(
                   part.ctx(), {.ranks = part.ranks(), .reader = reader, .store = part.store(), .optimizer = &state}),

@@ -53,7 +53,7 @@ struct LoadedEngineOptions {
   model::ModelConfig model;
   mesh::MeshShape layout;
   DType dtype;
-  optim::AdamWOptions optimizer;
+  optim::OptimizerOptions optimizer;
   double clip = 0;
   int64_t sequence_length;
 };

@@ -93,14 +93,17 @@ TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
           for (int step = 1; step <= 20; ++step) {
             const DeviceStruct<StepScalars> scalars(scalars_at(step));
             const DeviceStruct<ClipState> clip(clip_at(step));
-            backend.adamw({.grad = grads[static_cast<size_t>(step - 1)].view(),
-                           .master = s.master.mut(),
+            backend.adamw({.update = {.grad = grads[static_cast<size_t>(step - 1)].view(),
+                                      .master = s.master.mut(),
+                                      .weights = t.separate ? s.weights.mut() : MutView{},
+                                      .segments = segments_.view(),
+                                      .scalars = scalars.view(),
+                                      .clip = clip.view()},
                            .m = s.m.mut(),
                            .v = s.v.mut(),
-                           .weights = t.separate ? s.weights.mut() : MutView{},
-                           .segments = segments_.view(),
-                           .scalars = scalars.view(),
-                           .clip = clip.view()},
+                           .beta1 = 0.9,
+                           .beta2 = 0.95,
+                           .eps = 1e-8},
                           backends_.stream());
           }
           return Outputs{s.master, s.m, s.v, s.weights};
@@ -136,14 +139,17 @@ TEST_F(OptimizerTest, SkipLeavesEverythingUntouchedEvenBesideNan) {
   const HostMatrix grad(DType::kFloat32, 1, kSize);  // NaN throughout
   const DeviceStruct<StepScalars> scalars({.lr = 1});
   const DeviceStruct<ClipState> clip({.skip = 1});
-  backends_.one().adamw({.grad = grad.view(),
-                         .master = s.master.mut(),
+  backends_.one().adamw({.update = {.grad = grad.view(),
+                                    .master = s.master.mut(),
+                                    .weights = s.weights.mut(),
+                                    .segments = segments_.view(),
+                                    .scalars = scalars.view(),
+                                    .clip = clip.view()},
                          .m = s.m.mut(),
                          .v = s.v.mut(),
-                         .weights = s.weights.mut(),
-                         .segments = segments_.view(),
-                         .scalars = scalars.view(),
-                         .clip = clip.view()},
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .eps = 1e-8},
                         backends_.stream());
   backends_.finish();
   EXPECT_TRUE(s.master == before.master && s.m == before.m && s.v == before.v && s.weights == before.weights);
