@@ -47,6 +47,7 @@
   KERNEL(random_fill, RandomFill)                      \
   KERNEL(set_struct, SetStruct)                        \
   KERNEL(adamw, AdamW)                                 \
+  KERNEL(lion, Lion)                                   \
   KERNEL(sum_squares, SumSquares)                      \
   KERNEL(clip_gradients, ClipGradients)
 

@@ -41,6 +41,17 @@ struct AdamW {
   std::array<ConstView, 2> state() const { return {m, v}; }
 };
 
+/// u = sign(b1 m + (1-b1) g), sign(0) = 0;  w -= lr_t * wd * w;  w -= lr_t * u;  m = b2 m + (1-b2) g.
+/// Source: Chen et al. 2023 (arXiv:2302.06675) algorithm 2.
+struct Lion {
+  static constexpr std::string_view kName = "lion";
+  Update update;
+  MutView m;
+  double beta1 = 0, beta2 = 0;
+
+  std::array<ConstView, 1> state() const { return {m}; }
+};
+
 /// A range of which the squares are summed. `first` is its place in its tensor: chunks of SumSquares::kChunk elements
 /// are counted from the tensor's start, so that a cut splits one chunk and moves no other.
 struct SquaresSegment {

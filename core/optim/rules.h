@@ -8,7 +8,9 @@
 #include "core/base/enum_names.h"
 
 /// Every update rule of the system: RULE(its enumerator, its word in configurations, the function that tells of it).
-#define ASHLAR_UPDATE_RULES(RULE) RULE(kAdamW, "adamw", adamw)
+#define ASHLAR_UPDATE_RULES(RULE) \
+  RULE(kAdamW, "adamw", adamw)    \
+  RULE(kLion, "lion", lion)
 
 namespace ashlar {
 struct Ctx;

@@ -121,8 +121,12 @@ TEST(Resolve, NumbersOfTheOptimizerAreThoseOfItsRule) {
     EXPECT_EQ(derived_line(r, "optimizer.beta2"),
               str_cat("optimizer.beta2 = ", value_text(expected.beta2), " (optimizer.kind ", name, ")"));
   }
-  EXPECT_EQ(default_text(schema()[key_index("optimizer.beta2")]), "that of optimizer.kind: adamw 0.95");
+  EXPECT_EQ(default_text(schema()[key_index("optimizer.beta2")]), "that of optimizer.kind: adamw 0.95, lion 0.99");
   EXPECT_EQ(default_text(schema()[key_index("optimizer.eps")]), "that of optimizer.kind: adamw 1e-08");
+  EXPECT_EQ(derived_line(resolved({"optimizer.kind=lion", "optimizer.beta2=0.5"}), "optimizer.beta2"), "");
+  expect_one(errors_of({"optimizer.kind=lion", "optimizer.eps=1e-8"}), "optimizer.eps = 1e-08",
+             "only when optimizer.kind = \"adamw\"");
+  expect_one(errors_of({"optimizer.kind=lion", "optimizer.beta2=0.99999999"}), "optimizer.beta2", "1 in fp32");
 }
 
 // Each key with a value of its own, so that none can stand for another.

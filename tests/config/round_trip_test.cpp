@@ -57,6 +57,7 @@ const std::vector<std::vector<std::string>>& settings() {
        "train.recompute=selective",
        "train.eval_every=0",
        "train.eval_batches=0",
+       "optimizer.kind=adamw",
        "optimizer.beta1=0.8",
        "optimizer.beta2=0.99",
        "optimizer.eps=1e-12",
@@ -74,7 +75,7 @@ const std::vector<std::vector<std::string>>& settings() {
        "checkpoint.keep=1",
        "log.every=10",
        "log.stats_every=100"},
-      {"pos.type=learned", "pos.max_positions=100", "schedule.kind=constant"},
+      {"pos.type=learned", "pos.max_positions=100", "schedule.kind=constant", "optimizer.kind=lion"},
       {"pos.type=none", "schedule.kind=inv_sqrt", "norm.affine=none", "attn.scale=1/head_dim", "ffn.act=relu"},
       {"schedule.kind=linear", "init.scheme=kaiming", "ffn.act=gelu_erf", "data.path=[{path='a', weight=2}]"}};
   return list;
@@ -135,6 +136,16 @@ TEST(Resume, FixedKeysAreNamedWithBothValues) {
     EXPECT_TRUE(has("norm.eps = 1e-06", "expected 1e-05,"));
     EXPECT_TRUE(has("init.residual_scale", ""));
     EXPECT_EQ(e.errors().size(), 4U);
+  }
+}
+
+// Betas and eps differ too, which follows from the kind and is no error of its own.
+TEST(Resume, AnotherOptimizerIsOneError) {
+  try {
+    check_resume(resolved({}).config, resolved({"optimizer.kind=lion"}).config);
+    FAIL();
+  } catch (const ConfigError& e) {
+    expect_one(e.errors(), "optimizer.kind = \"lion\"", "expected \"adamw\"");
   }
 }
 

@@ -57,8 +57,8 @@ clip = 3.0
 )";
 
 struct TinyRun {
-  explicit TinyRun(const std::string& override_text)
-      : config(config::resolve(config::parse_config(kModel, "update.toml", {override_text}), {}).config),
+  explicit TinyRun(const std::vector<std::string>& overrides)
+      : config(config::resolve(config::parse_config(kModel, "update.toml", overrides), {}).config),
         engine(*backend, *stream, lone.mesh, engine_options(config)) {
     engine.initialize();
   }
@@ -83,7 +83,7 @@ struct TinyRun {
 // A step without a gradient leaves nothing but the decay: matrices always, norms and biases never, tables by key.
 TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
   for (const bool tables : {true, false}) {
-    TinyRun run(tables ? "optimizer.decay_embeddings=true" : "optimizer.decay_embeddings=false");
+    TinyRun run({tables ? "optimizer.decay_embeddings=true" : "optimizer.decay_embeddings=false"});
     const auto before = run.values();
     // Norms start as ones and biases as zeros: a decay of zero would not show.
     run.engine.ctx().backend.fill({.dst = run.engine.store().values().mut_view(), .value = 3}, *run.stream);
@@ -108,7 +108,7 @@ TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
 // Two steps with gradients that are all the same number: lr, betas, their corrections, eps, decay and clipping, each a
 // value of its own; clipped they still differ in size, or the correction of the second moment would hide beta2.
 TEST(Update, UsesEveryKeyOfTheOptimizer) {
-  TinyRun run("optimizer.decay_embeddings=true");
+  TinyRun run({"optimizer.decay_embeddings=true"});
   auto expected = run.values();
   std::map<std::string, double> decay;
   for (const auto& ref : run.engine.store().sharded_tensors()) {
@@ -144,13 +144,43 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
   }
 }
 
+// Three steps whose gradients change their sign; with the betas exchanged the mean's sign would win over the last one.
+TEST(Update, LionUsesItsKeys) {
+  TinyRun run({"optimizer.kind=lion", "optimizer.eps=default", "optimizer.clip=0"});
+  auto expected = run.values();
+  std::map<std::string, double> decay;
+  for (const auto& ref : run.engine.store().sharded_tensors()) {
+    const nn::Role role = ref.tensor->role;
+    decay[ref.tensor->name] = role == nn::Role::kNorm || role == nn::Role::kBias ? 0 : 0.25;
+  }
+  const double gradients[] = {2.0, -12.0, 8.0}, lrs[] = {0.5, 0.0625, 0.125}, signs[] = {1, -1, 1};
+  double m = 0;
+  for (int64_t step = 0; step < 3; ++step) {
+    const double g = gradients[step], lr = lrs[step], sign = 0.7 * m + (1 - 0.7) * g > 0 ? 1 : -1;
+    EXPECT_EQ(sign, signs[step]);
+    m = 0.8 * m + (1 - 0.8) * g;
+    run.set_gradients(g);
+    run.engine.reduce_norm();
+    run.engine.update(step, lr);
+    run.engine.take_report();
+    run.engine.wait_param_sync();
+    for (auto& [name, values] : expected) {
+      for (double& w : values) w -= lr * decay[name] * w + lr * sign;
+    }
+    for (const auto& [name, values] : run.values()) {
+      ASSERT_EQ(values.size(), expected[name].size());
+      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[name][i], 32 * 0x1p-53) << name;
+    }
+  }
+}
+
 TEST(Update, InitialWeightsAreTheSeedsOwn) {
-  const auto first = TinyRun("run.seed=1").values(), second = TinyRun("run.seed=2").values();
+  const auto first = TinyRun({"run.seed=1"}).values(), second = TinyRun({"run.seed=2"}).values();
   for (const auto& [name, values] : first) {
     const bool constant = std::all_of(values.begin(), values.end(), [&](double x) { return x == values[0]; });
     EXPECT_EQ(values == second.at(name), constant) << name;
   }
-  EXPECT_EQ(first, TinyRun("run.seed=1").values());
+  EXPECT_EQ(first, TinyRun({"run.seed=1"}).values());
 }
 
 }  // namespace

@@ -125,12 +125,19 @@ std::vector<double> part_of(const std::vector<double>& global, const nn::Sharded
   return {part.begin() + range.first, part.begin() + range.first + range.size};
 }
 
-/// How far two first steps of AdamW may lie apart whose gradients do. Both moments start at zero, so a clipped gradient
-/// x moves a weight by u(x) = a x / (s |x| + eps), which grows with x: over an interval it changes most at an end.
+/// What the first moment, or the mean that Lion keeps, takes of a first gradient.
+double share_of_first(const optim::OptimizerOptions& o) {
+  return o.kind == optim::OptimizerKind::kLion ? 1 - o.beta2 : 1 - o.beta1;
+}
+
+/// How far two first steps may lie apart whose gradients do. All state starts at zero, so a clipped gradient x moves a
+/// weight by u(x), of AdamW a x / (s |x| + eps), of Lion a sign(x), which grows with x: over an interval it changes
+/// most at an end.
 class UpdateBound {
  public:
   UpdateBound(const LayoutCase& c, double clip_scale, double clip_error)
-      : a_(c.lr * (1 - c.optimizer.beta1) / (1 - std::pow(c.optimizer.beta1, kStep + 1))),
+      : lion_(c.optimizer.kind == optim::OptimizerKind::kLion),
+        a_(lion_ ? c.lr : c.lr * (1 - c.optimizer.beta1) / (1 - std::pow(c.optimizer.beta1, kStep + 1))),
         s_(std::sqrt((1 - c.optimizer.beta2) / (1 - std::pow(c.optimizer.beta2, kStep + 1)))),
         eps_(c.optimizer.eps),
         clip_scale_(clip_scale),
@@ -147,8 +154,12 @@ class UpdateBound {
   }
 
  private:
-  double u(double x) const { return a_ * x / (s_ * std::abs(x) + eps_); }
+  double u(double x) const {
+    if (lion_) return x == 0 ? 0 : std::copysign(a_, x);
+    return a_ * x / (s_ * std::abs(x) + eps_);
+  }
 
+  bool lion_;
   double a_, s_, eps_, clip_scale_, clip_error_, roundoff_;
 };
 
@@ -246,7 +257,7 @@ class Comparison {
     EXPECT_EQ(arriving.z_loss, there.z_loss);
     EXPECT_NEAR(result_.clip_scale, case_.clip, exact_ && !case_.config.tied ? 1e-15 : bound_);
 
-    const double scale = (1 - case_.optimizer.beta1) * case_.clip;  // of a first moment
+    const double scale = share_of_first(case_.optimizer) * case_.clip;
     for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
       const std::string& name = range.ref->tensor->name;
       std::vector<double> moments = part_of(gradients_.at(name), range);

@@ -1,16 +1,22 @@
-// Update rules on several ranks: state cut between tensors against state cut anywhere.
+// Update rules on several ranks: state cut between tensors against state cut anywhere, and Lion, whose steps are signs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "parallel/checkpoint/load.h"
+#include "parallel/checkpoint/save.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/meshes.h"
 #include "tests/layouts/on_mesh.h"
+#include "tests/layouts/one_rank.h"
 #include "tests/layouts/train_steps.h"
 #include "tests/support/long_form.h"
+#include "tests/support/ranks/shared_dir.h"
 
 namespace ashlar::testing {
 namespace {
+
+optim::OptimizerOptions lion_options() { return optim::rule_of(optim::OptimizerKind::kLion).defaults; }
 
 /// Enough layers for every pipeline.
 model::ModelConfig deep(const Axes& axes) {
@@ -47,6 +53,92 @@ TEST(OptimizerOnMesh, StateInWholeTensorsHasTheBitsOfStateCutAnywhere) {
       whole.engine.wait_param_sync();
       EXPECT_EQ(host_values(whole.engine.ctx(), whole.engine.store().values()),
                 host_values(element.engine.ctx(), element.engine.store().values()));
+    }
+  }
+}
+
+// What rounding does to a gradient near zero, the sign makes a whole step of: such weights may differ by twice the rate
+// (one_rank.cpp bounds each by its gradient), all others by roundings, and the loss by next to nothing, since where the
+// gradient is near zero the weight hardly matters. Pipelines alone change no bit.
+TEST(OptimizerOnMesh, LionHasTheNumbersOfOneRank) {
+  if (too_many()) GTEST_SKIP() << "four ranks and fewer, and the long form";
+  size_t turn = 0;
+  for (const mesh::MeshShape& shape : whole_meshes()) {
+    const Axes& axes = kAxes[turn % std::size(kAxes)];
+    const DType dtype = turn++ % 2 == 0 ? DType::kFloat64 : DType::kFloat32;
+    SCOPED_TRACE(str_cat(axes.name, " in ", ashlar::name_of(dtype), " on ", name_of(shape)));
+    expect_numbers_of_one_rank(bootstrap().world(), {.config = deep(axes),
+                                                     .dtype = dtype,
+                                                     .mesh = shape,
+                                                     .micro_batches = 2,
+                                                     .optimizer = lion_options(),
+                                                     .lr = 1e-3,
+                                                     .further_steps = 2});
+  }
+}
+
+TEST(OptimizerOnMesh, LionLearnsABatchByHeart) {
+  if (bootstrap().world().size() > 2) GTEST_SKIP() << "one rank and two";
+  OnMesh on({.data = bootstrap().world().size()}, config_of(kAxes[0]), DType::kFloat32, {.optimizer = lion_options()});
+  on.engine.initialize();
+  training::DeviceBatch slot;
+  slot.upload(on.engine.ctx(), sample(on.mesh.at().data, on.engine.options().model.vocab_size));
+  std::vector<double> losses;
+  for (int64_t step = 0; step < 40; ++step) {
+    losses.push_back(on.engine.forward_backward(training::micro_batches({&slot, 1}), step).loss);
+    on.engine.update(step, 6e-3);
+  }
+  on.engine.wait_param_sync();
+  EXPECT_GT(losses.front(), 3);
+  EXPECT_LT(losses.back(), 0.3);
+}
+
+// The state to the bit whoever held it; on the mesh that saved, and on pipelines, the next losses too.
+TEST(OptimizerOnMesh, LionContinuesOnAnyMesh) {
+  if (too_many()) GTEST_SKIP() << "four ranks and fewer, and the long form";
+  comm::ControlPlane& world = bootstrap().control();
+  const SharedDir dir(world);
+  const std::vector<mesh::MeshShape> shapes = whole_meshes();
+  const model::ModelConfig config = deep(kAxes[3]);
+  const auto load = [&](OnMesh& on, const std::filesystem::path& path) {
+    checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(path, on.mesh.control());
+    checkpoint::load_training(
+        on.engine.ctx(),
+        {.ranks = on.mesh.control(), .reader = reader, .store = on.engine.store(), .optimizer = on.engine.optimizer()});
+    on.engine.start_param_sync();
+    on.engine.wait_param_sync();
+  };
+  for (size_t from = 0; from < shapes.size(); ++from) {
+    OnMesh a(shapes[from], config, DType::kFloat64, {.optimizer = lion_options()});
+    const auto save = [&](int64_t step) {
+      return checkpoint::save(a.engine.ctx(), {.ranks = a.mesh.control(),
+                                               .run_dir = dir.path() / str_cat(from),
+                                               .store = a.engine.store(),
+                                               .optimizer = a.engine.optimizer(),
+                                               .state = {.step = step}})
+          .path;
+    };
+    a.fill(element);
+    const std::filesystem::path filled = save(1);
+    a.engine.initialize();
+    train(a.engine, 0, 2);
+    const std::filesystem::path trained = save(2);
+    const std::vector<double> stayed = train(a.engine, 2, 5);
+    a.engine.wait_param_sync();
+    for (size_t onto = 0; onto < shapes.size(); ++onto) {
+      const mesh::MeshShape& to = shapes[onto];
+      const bool chosen = shapes.size() <= 3 || onto == from || onto == (from + 2) % shapes.size();
+      if (!chosen && !long_form()) continue;  // of many, the one that stays and one that moves
+      SCOPED_TRACE(str_cat("from ", name_of(shapes[from]), " to ", name_of(to)));
+      OnMesh b(to, config, DType::kFloat64, {.optimizer = lion_options()});
+      load(b, filled);
+      b.expect(element);
+      load(b, trained);
+      const std::vector<double> moved = train(b.engine, 2, 5);
+      b.engine.wait_param_sync();
+      const bool same = to.data == shapes[from].data && to.tensor == shapes[from].tensor;
+      for (size_t i = 0; i < stayed.size(); ++i)
+        EXPECT_NEAR(moved[i], stayed[i], same ? 0 : 1e-9 * stayed[i]) << i << " steps later";
     }
   }
 }

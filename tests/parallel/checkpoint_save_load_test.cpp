@@ -404,6 +404,34 @@ TEST(CheckpointLoad, ATensorThatTheManifestLeavesOutIsMissed) {
                                    HasSubstr(str_cat("the manifest lists ", left))));
 }
 
+TEST(CheckpointLoad, TheStateOfAnotherUpdateRuleIsRefused) {
+  const ScratchDir dir;
+  CheckpointModel model(DType::kFloat32);
+  model.randomize_finite(1);
+  const auto lion =
+      optim::make_optimizer(model.ctx(), model.store(), optim::rule_of(optim::OptimizerKind::kLion).defaults,
+                            nn::FlatRanges::whole(model.store()));
+  const auto refusal = [&](const fs::path& path, optim::Optimizer& optimizer) {
+    CheckpointReader reader(path);
+    const Error error = error_of([&] {
+      load_training(model.ctx(),
+                    {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &optimizer});
+    });
+    EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+    return std::string(error.what());
+  };
+  const size_t tensors = model.store().sharded_tensors().size();
+  EXPECT_THAT(refusal(save_at(model, dir.path(), 1).path, *lion),
+              AllOf(HasSubstr(str_cat("has ", 2 * tensors, " state tensors, expected 1 for each")), HasSubstr("lion")));
+  const Saved of_lion = checkpoint::save(model.ctx(), {.ranks = model.ranks(),
+                                                       .run_dir = dir.path() / "lion",
+                                                       .store = model.store(),
+                                                       .optimizer = lion.get(),
+                                                       .state = state_at(1)});
+  EXPECT_THAT(refusal(of_lion.path, model.optimizer()),
+              AllOf(HasSubstr(".v' of shape"), HasSubstr("the second moments that adamw keeps")));
+}
+
 TEST(CheckpointReaderTest, UnknownTensorsAndWrongDirectoriesAreInputErrors) {
   const ScratchDir dir;
   CheckpointModel model(DType::kFloat32);

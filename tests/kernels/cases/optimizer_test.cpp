@@ -133,6 +133,105 @@ TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
   }
 }
 
+/// Lion, one element after the other, in double. `margin`: how near to zero the mean came whose sign decides, where it
+/// was not zero itself.
+void reference_lion_step(State& s, const HostMatrix& grad, const StepScalars& k, const ClipState& clip,
+                         double& margin) {
+  if (clip.skip != 0) return;
+  for (const UpdateSegment& segment : kSegments) {
+    for (int64_t i = 0; i < segment.size; ++i) {
+      const int64_t flat = segment.flat_begin + i, packed = segment.packed_begin + i;
+      const int64_t at = s.separate ? packed : flat;
+      const double g = grad.at(flat) * clip.clip_scale, m = s.m.at(packed);
+      const double direction = 0.9 * m + (1 - 0.9) * g, lr = k.lr * segment.lr_multiplier;
+      if (direction != 0) margin = std::min(margin, std::abs(direction));
+      double w = s.master.at(at);
+      w -= lr * segment.weight_decay * w;
+      w -= lr * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
+      s.m.set(packed, 0.99 * m + (1 - 0.99) * g);
+      s.master.set(at, w);
+      if (s.separate) s.weights.set(flat, w);
+    }
+  }
+}
+
+/// Gradients without an element so small that rounding could turn the sign of a mean: k/32 for whole k, never near a
+/// tie of the means of three steps; every seventh is zero, always the same ones.
+HostMatrix lion_gradient(DType dtype, int step) {
+  HostMatrix grad = random_matrix(dtype, 1, kSize, static_cast<uint64_t>(200 + step));
+  for (int64_t i = 0; i < kSize; ++i) {
+    const double size = 1 + std::floor(std::abs(grad.at(i)) * 8) / 32;
+    grad.set(i, i % 7 == 0 ? 0 : grad.at(i) < 0 ? -size : size);
+  }
+  return grad;
+}
+
+TEST_F(OptimizerTest, LionFollowsTheAlgorithm) {
+  struct Types {
+    DType acc, weights;
+    bool separate;
+  };
+  constexpr int kSteps = 8;
+  for (const Types t : {Types{DType::kFloat32, DType::kFloat32, false},
+                        {DType::kFloat32, DType::kFloat32, true},
+                        {DType::kFloat32, DType::kBFloat16, true},
+                        {DType::kFloat64, DType::kFloat64, true}}) {
+    SCOPED_TRACE(str_cat(name_of(t.acc), " weights ", name_of(t.weights), t.separate ? " separate" : ""));
+    const State start = start_state(t.acc, t.weights, t.separate);
+    State expected = start_state(DType::kFloat64, DType::kFloat64, t.separate);
+    for (int64_t i = 0; i < start.master.view().size(); ++i) expected.master.set(i, start.master.at(i));
+    double margin = 1;
+    std::vector<HostMatrix> grads;
+    for (int step = 1; step <= kSteps; ++step) {
+      grads.push_back(lion_gradient(t.acc, step));
+      reference_lion_step(expected, grads.back(), scalars_at(step), clip_at(step), margin);
+    }
+    ASSERT_GT(margin, 32 * 0x1p-24) << "a sign that rounding decides proves nothing";
+    backends_.each(
+        [&](Backend& backend) {
+          State s = start;
+          for (int step = 1; step <= kSteps; ++step) {
+            const DeviceStruct<StepScalars> scalars(scalars_at(step));
+            const DeviceStruct<ClipState> clip(clip_at(step));
+            backend.lion({.update = {.grad = grads[static_cast<size_t>(step - 1)].view(),
+                                     .master = s.master.mut(),
+                                     .weights = t.separate ? s.weights.mut() : MutView{},
+                                     .segments = segments_.view(),
+                                     .scalars = scalars.view(),
+                                     .clip = clip.view()},
+                          .m = s.m.mut(),
+                          .beta1 = 0.9,
+                          .beta2 = 0.99},
+                         backends_.stream());
+          }
+          return Outputs{s.master, s.m, s.weights};
+        },
+        [&](const Outputs& out) {
+          const double u = unit_roundoff(t.acc);
+          for (int64_t i = 0; i < kPacked; ++i) ASSERT_NEAR(out[1].at(i), expected.m.at(i), 50 * u) << i;
+          for (int64_t i = 0; i < expected.master.view().size(); ++i)
+            ASSERT_NEAR(out[0].at(i), expected.master.at(i), 50 * u * (std::abs(expected.master.at(i)) + 1)) << i;
+          // A gradient that was always zero: sign(0) = 0, so that decay alone moves the weight.
+          const UpdateSegment& segment = kSegments[2];
+          const int64_t flat = 4102, packed = segment.packed_begin + flat - segment.flat_begin;
+          ASSERT_EQ(flat % 7, 0);
+          ASSERT_EQ(out[1].at(packed), 0);
+          double decayed = start.master.at(t.separate ? packed : flat);
+          for (int step = 1; step <= kSteps; ++step)
+            if (clip_at(step).skip == 0)
+              decayed *= 1 - scalars_at(step).lr * segment.lr_multiplier * segment.weight_decay;
+          ASSERT_NEAR(out[0].at(t.separate ? packed : flat), decayed, 50 * u);
+          // What lies in no segment is as it was.
+          for (const int64_t outside : {int64_t{0}, int64_t{2}, int64_t{4097}, int64_t{64100 + 5000}, kSize - 1})
+            ASSERT_EQ(t.separate ? out[2].at(outside) : out[0].at(outside), t.separate ? 7 : start.master.at(outside))
+                << outside;
+          for (int64_t i = 0; i < 4093 && t.separate; ++i)
+            ASSERT_EQ(out[2].at(3 + i), rounded(t.weights, out[0].at(i))) << i;
+        });
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_F(OptimizerTest, SkipLeavesEverythingUntouchedEvenBesideNan) {
   State s = start_state(DType::kFloat32, DType::kBFloat16, true);
   const State before = s;
@@ -151,6 +250,16 @@ TEST_F(OptimizerTest, SkipLeavesEverythingUntouchedEvenBesideNan) {
                          .beta2 = 0.95,
                          .eps = 1e-8},
                         backends_.stream());
+  backends_.one().lion({.update = {.grad = grad.view(),
+                                   .master = s.master.mut(),
+                                   .weights = s.weights.mut(),
+                                   .segments = segments_.view(),
+                                   .scalars = scalars.view(),
+                                   .clip = clip.view()},
+                        .m = s.m.mut(),
+                        .beta1 = 0.9,
+                        .beta2 = 0.99},
+                       backends_.stream());
   backends_.finish();
   EXPECT_TRUE(s.master == before.master && s.m == before.m && s.v == before.v && s.weights == before.weights);
 }
