@@ -9,6 +9,7 @@
 #include "core/backend/elementwise.h"
 #include "core/backend/embedding.h"
 #include "core/backend/linear.h"
+#include "core/backend/linear_activation.h"
 #include "core/backend/loss.h"
 #include "core/backend/norm.h"
 #include "core/backend/optimizer.h"
@@ -20,6 +21,7 @@
 /// Every kernel of the system: KERNEL(name of the call, its args struct).
 #define ASHLAR_KERNELS(KERNEL)                         \
   KERNEL(linear_forward, LinearForward)                \
+  KERNEL(linear_activation, LinearActivation)          \
   KERNEL(linear_backward_input, LinearBackwardInput)   \
   KERNEL(linear_backward_weight, LinearBackwardWeight) \
   KERNEL(norm_forward, NormForward)                    \

@@ -220,6 +220,13 @@ void check(const ActivationBackward& a) {
   if (a.up) check_view(kWhere, "dup", a.dup, a.x.rows, a.x.cols, a.x.dtype);
 }
 
+void check(const LinearActivation& a) {
+  constexpr std::string_view kWhere = "linear_activation";
+  check(a.linear);
+  check_view(kWhere, "linear.y", a.linear.y, a.linear.y.rows, a.linear.y.cols, a.linear.x.dtype);
+  check(ActivationForward{.x = a.linear.y, .up = {}, .y = a.y, .kind = a.kind});
+}
+
 void check(const Rope& a) {
   constexpr std::string_view kWhere = "rope";
   const DType storage = a.x.dtype;

@@ -8,6 +8,7 @@
 #include "core/backend/elementwise.h"
 #include "core/backend/embedding.h"
 #include "core/backend/linear.h"
+#include "core/backend/linear_activation.h"
 #include "core/backend/loss.h"
 #include "core/backend/norm.h"
 #include "core/backend/optimizer.h"
@@ -31,6 +32,7 @@ void check(const NormBackwardRowSums& args);
 void check(const NormBackwardApply& args);
 void check(const ActivationForward& args);
 void check(const ActivationBackward& args);
+void check(const LinearActivation& args);
 void check(const Rope& args);
 void check(const AttentionForward& args);
 void check(const AttentionBackward& args);

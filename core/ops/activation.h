@@ -1,11 +1,15 @@
 #pragma once
 
 #include "core/autograd/tape.h"
+#include "core/autograd/weight.h"
 
 namespace ashlar::ops {
 
 /// act(x) [N, F], or act(x) * up when `up` is given (x is then the gate). Selective recomputation makes the output
 /// again from x and up instead of keeping it.
 Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind);
+
+/// act(x w^T + bias): what `linear` and `activation` give one after the other, by one kernel forward.
+Var linear_activation(const Ctx& ctx, const Var& x, Weight& w, Weight* bias, Activation kind);
 
 }  // namespace ashlar::ops

@@ -29,6 +29,12 @@ void accumulate_weight_grad(const Ctx& ctx, const Tensor& x, const Tensor& dy, W
 }
 
 Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
+  const LinearCall call = begin_linear(ctx, x, w, bias);
+  ctx.backend.linear_forward(call.args, ctx.stream);
+  return record_linear(ctx, call, x, w, bias);
+}
+
+LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias) {
   const int64_t N = x.rows(), K = x.cols(), M = w.shape()[0];
   ASHLAR_SHAPE(w, {M, K});
   const Made made =
@@ -36,10 +42,14 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
             {{Placement::kReplicated, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
             {&w, bias});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
-  ctx.backend.linear_forward(
-      {.x = x.value.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()},
-      ctx.stream);
-  const Var out = result(ctx, y, made);
+  return {
+      .made = made,
+      .y = y,
+      .args = {.x = x.value.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()}};
+}
+
+Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias) {
+  Var out = result(ctx, call.y, call.made);
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy) {

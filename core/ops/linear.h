@@ -9,6 +9,15 @@ namespace ashlar::ops {
 /// runs over inputs only. `w` and `bias` must outlive the tape.
 Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias);
 
+/// The same in two parts, for kernels that do more with the product: the call to make, then the node.
+struct LinearCall {
+  Made made;
+  Tensor y;
+  LinearForward args;
+};
+LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias);
+Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias);
+
 /// The same product without a gradient and with a result in the accumulate dtype: logits for evaluation and generation.
 Tensor logits(const Ctx& ctx, const Tensor& x, const Weight& w, const Weight* bias);
 

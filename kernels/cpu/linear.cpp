@@ -13,6 +13,11 @@ void CpuBackend::launch(const LinearForward& args, Stream&) {
   gemm_->run({.a = args.x, .b = args.w, .bias = args.bias, .c = args.y, .transpose_b = true});
 }
 
+void CpuBackend::launch(const LinearActivation& args, Stream& stream) {
+  launch(args.linear, stream);
+  launch(ActivationForward{.x = args.linear.y, .up = {}, .y = args.y, .kind = args.kind}, stream);
+}
+
 void CpuBackend::launch(const LinearBackwardInput& args, Stream&) {
   gemm_->run({.a = args.dy, .b = args.w, .bias = {}, .c = args.dx, .accumulate = args.mode == GradMode::kAccumulate});
 }

@@ -37,9 +37,8 @@ void FeedForward::add_output(nn::ParameterStore& store) {
 }
 
 Var FeedForward::operator()(const Ctx& ctx, const Var& x) const {
-  const Var in = in_(ctx, x);
-  if (!config_.ffn.gated) return from_parts(ctx, {&in, 1});
-  return from_parts(ctx, split_columns(ctx, in, part_widths()));
+  if (!config_.ffn.gated) return down_(ctx, in_.activated(ctx, x, config_.ffn.act));
+  return from_parts(ctx, split_columns(ctx, in_(ctx, x), part_widths()));
 }
 
 Var FeedForward::from_parts(const Ctx& ctx, std::span<const Var> parts) const {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/nn/parameter.h"
+#include "core/ops/activation.h"
 #include "core/ops/linear.h"
 #include "parallel/model/model_config.h"
 
@@ -36,6 +37,10 @@ class LinearLayer {
   /// x [N, cols of this rank] -> [N, rows of this rank]
   Var operator()(const Ctx& ctx, const Var& x) const {
     return ops::linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
+  }
+  /// The same, and its activation in the same pass.
+  Var activated(const Ctx& ctx, const Var& x, Activation kind) const {
+    return ops::linear_activation(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight, kind);
   }
 
  private:
