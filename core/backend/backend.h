@@ -8,6 +8,7 @@
 #include "core/backend/checks.h"
 #include "core/backend/elementwise.h"
 #include "core/backend/embedding.h"
+#include "core/backend/grad_clip.h"
 #include "core/backend/linear.h"
 #include "core/backend/linear_activation.h"
 #include "core/backend/loss.h"

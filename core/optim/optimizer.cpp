@@ -1,7 +1,8 @@
 #include "core/optim/optimizer.h"
-#include "core/nn/init.h"
 
 #include <algorithm>
+
+#include "core/nn/init.h"
 
 namespace ashlar::optim {
 

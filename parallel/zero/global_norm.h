@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/optim/squares.h"
+#include "core/optim/grad_clip.h"
 #include "parallel/mesh/mesh.h"
 
 namespace ashlar::zero {

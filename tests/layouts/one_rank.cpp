@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
-#include "core/optim/squares.h"
+#include "core/optim/grad_clip.h"
 #include "launch/training/engine.h"
 #include "parallel/comm/host.h"
 #include "tests/layouts/compare.h"

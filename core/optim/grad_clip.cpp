@@ -1,4 +1,4 @@
-#include "core/optim/squares.h"
+#include "core/optim/grad_clip.h"
 
 #include <algorithm>
 #include <cmath>

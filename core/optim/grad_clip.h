@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "core/backend/grad_clip.h"
 #include "core/nn/flat_ranges.h"
 
 namespace ashlar::optim {
