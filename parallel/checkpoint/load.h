@@ -35,12 +35,12 @@ struct LoadArgs {
 };
 
 /// Fills the weights; called by all ranks, whatever mesh wrote the checkpoint, and each reads what it needs. With an
-/// optimizer: its owned master weights, then copies them to the params (state tensors stay as they are); the other values of the
-/// store are other replicas' to copy: gather them then (zero::DataParallel::start_param_sync, wait_param_sync).
-/// Without: all of the store's values. Any of F64, F32, F16, BF16 is converted on the way: to fp64 exactly, to fp32
-/// with one rounding to nearest even, to bf16 through fp32, so that values equal what a run would copy from its
-/// master. Host memory is bounded. Errors of any rank are thrown by all, as comm::AllRanksError: another model exit 2,
-/// compared with the tensors of all ranks (nothing has been changed then), damage exit 3.
+/// optimizer: its owned master weights, then copies them to the params (state tensors stay as they are); the other
+/// values of the store are other replicas' to copy: gather them then (zero::DataParallel::start_param_sync,
+/// wait_param_sync). Without: all of the store's values. Any of F64, F32, F16, BF16 is converted on the way: to fp64
+/// exactly, to fp32 with one rounding to nearest even, to bf16 through fp32, so that values equal what a run would copy
+/// from its master. Host memory is bounded. Errors of any rank are thrown by all, as comm::AllRanksError: another model
+/// exit 2, compared with the tensors of all ranks (nothing has been changed then), damage exit 3.
 void load_weights(const Ctx& ctx, const LoadArgs& args);
 
 /// Weights and the optimizer's state to the bit, for continuing a run, otherwise as load_weights with an optimizer,
