@@ -100,6 +100,7 @@ TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
         .name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols, .grad_partial_axes = axes};
   };
   with_bias.add("bias", {1, 1000}, {tensor("bias", 1, 1000, 0)});
+  with_bias.add("shared with others", {30, 50}, {tensor("shared with others", 30, 50, 4)});
   for (nn::ParameterStore* store : {&with_bias, &without}) {
     store->add("a", {10, 20}, {tensor("a", 10, 20, 0)});
     store->add("shared", {9, 50}, {tensor("shared", 5, 50, 2), tensor("shared2", 4, 50, 2)})
