@@ -1,15 +1,19 @@
+#include <algorithm>
 #include <cstdlib>
+#include <memory>
 
 #include "core/base/strings.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/make_backend.h"
+#include "tests/support/deferred/deferred_backend.h"
 #include "tests/support/every_backend.h"
 #include "tests/support/test_memory.h"
 
 namespace ashlar::test {
 
 // The CPU backend with every instruction set that this machine has, on one and on two threads. Sums of all that have
-// fused multiply-add are the same bits; the bf16 dot product changes matrix products only.
+// fused multiply-add are the same bits; the bf16 dot product changes matrix products only. The best of them, on one
+// thread, also behind queued streams.
 std::vector<BackendUnderTest> backends_under_test() {
   std::vector<BackendUnderTest> all;
   for (const std::string isa : {"avx512", "avx2", "baseline", "avx512_bf16"}) {
@@ -21,6 +25,10 @@ std::vector<BackendUnderTest> backends_under_test() {
                      .make = [=] { return kernels::make_backend({.threads = threads, .max_isa = isa}); }});
     }
   }
+  const auto best = std::find_if(all.begin(), all.end(), [](const BackendUnderTest& b) { return !b.products_only; });
+  all.push_back({.name = "deferred_" + best->name, .bits = best->bits, .one_in = 7, .make = [make = best->make] {
+                   return std::make_unique<testing::DeferredBackend>(make());
+                 }});
   return all;
 }
 

@@ -118,6 +118,7 @@ class LossTest : public ::testing::Test {
                            .z_coef = k.z_coef,
                            .scalars = scalars.view()},
                           backends_.stream());
+    backends_.finish();
   }
 
   EveryBackend backends_;
@@ -232,6 +233,7 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
                               .shape = shape(static_cast<int>(part))},
                              backends_.stream());
     }
+    backends_.finish();
     HostMatrix global(acc, 1, k.rows);
     for (int64_t n = 0; n < k.rows; ++n) {
       global.set(n, std::max(max[0].at(n), max[1].at(n)));
@@ -241,6 +243,7 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
       backend.loss_rescale({.local_max = max[part].view(), .global_max = global.view(), .row_sum = sum[part].mut()},
                            backends_.stream());
     }
+    backends_.finish();
     for (int64_t n = 0; n < k.rows; ++n) {
       sum[0].set(n, sum[0].at(n) + sum[1].at(n));
       target[0].set(n, target[0].at(n) + target[1].at(n));
@@ -264,6 +267,7 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
                              .scalars = scalars.view()},
                             backends_.stream());
     }
+    backends_.finish();
     expect_near(
         got, k.cols, [&](int64_t n, int64_t c) { return expected.at(n, c); },
         [&](int64_t n, int64_t c) { return std::abs(expected.at(n, c)) * 2; }, "dlogits");
@@ -374,13 +378,16 @@ TEST_F(LossTest, LogitsInAnotherDtypeThanTheBackendWantsAreNamed) {
   const HostMatrix logits = random_matrix(DType::kBFloat16, 1, 4, 1);
   const Integers targets = {0};
   HostMatrix row(DType::kFloat32, 1, 1);
-  EXPECT_THROW(backends_.one().loss_row_stats({.logits = logits.view(),
-                                               .row_max = row.mut(),
-                                               .row_sum = row.mut(),
-                                               .target_logit = row.mut(),
-                                               .shape = {.targets = view_of(targets), .valid_cols = 4}},
-                                              backends_.stream()),
-               Error);
+  const auto call = [&] {
+    backends_.one().loss_row_stats({.logits = logits.view(),
+                                    .row_max = row.mut(),
+                                    .row_sum = row.mut(),
+                                    .target_logit = row.mut(),
+                                    .shape = {.targets = view_of(targets), .valid_cols = 4}},
+                                   backends_.stream());
+    backends_.finish();
+  };
+  EXPECT_THROW(call(), Error);
 }
 
 TEST_F(LossTest, UniformLogitsGiveTheLogarithmOfTheVocabulary) {
@@ -398,9 +405,10 @@ TEST_F(LossTest, SoftcapIsNamed) {
   const LossShape shape{.targets = view_of(targets), .valid_cols = 4, .softcap = 30};
   const DeviceStruct<StepScalars> scalars;
   DeviceStruct<LossStats> stats;
-  const auto expect_named = [](const std::function<void()>& call) {
+  const auto expect_named = [&](const std::function<void()>& call) {
     try {
       call();
+      backends_.finish();
       ADD_FAILURE() << "no error";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ExitCode::kInput);

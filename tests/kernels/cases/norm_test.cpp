@@ -96,27 +96,27 @@ struct Problem {
   std::vector<double> mean, rstd, sum_h, sum_hx, sum_abs;
 };
 
-/// Forward on `backend`: {y, mean, rstd}.
-Outputs forward(Backend& backend, const Problem& p) {
-  SynchronousStream stream;
-  const DType acc = accumulate_dtype(p.dtype);
-  Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2), HostMatrix(acc, 1, p.shape.rows),
-                 HostMatrix(acc, 1, p.shape.rows)};
-  if (!p.layernorm()) out[1].fill(0);
-  backend.norm_forward({.x = p.x.view(),
-                        .gamma = p.gamma.view(),
-                        .beta = p.beta.view(),
-                        .y = out[0].mut(),
-                        .mean = p.layernorm() ? out[1].mut() : MutView{},
-                        .rstd = out[2].mut(),
-                        .variant = p.options.variant()},
-                       stream);
-  return out;
-}
-
 class NormTest : public ::testing::Test {
  protected:
   EveryBackend backends_;
+
+  /// Forward on `backend`: {y, mean, rstd}.
+  Outputs forward(Backend& backend, const Problem& p) {
+    const DType acc = accumulate_dtype(p.dtype);
+    Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2), HostMatrix(acc, 1, p.shape.rows),
+                   HostMatrix(acc, 1, p.shape.rows)};
+    if (!p.layernorm()) out[1].fill(0);
+    backend.norm_forward({.x = p.x.view(),
+                          .gamma = p.gamma.view(),
+                          .beta = p.beta.view(),
+                          .y = out[0].mut(),
+                          .mean = p.layernorm() ? out[1].mut() : MutView{},
+                          .rstd = out[2].mut(),
+                          .variant = p.options.variant()},
+                         backends_.stream());
+    backends_.finish();
+    return out;
+  }
 
   template <typename F>
   void for_each_problem(const F& f) {
@@ -178,6 +178,7 @@ TEST_F(NormTest, BackwardIsTheFormulaInEveryMode) {
                                .param_mode = mode,
                                .variant = p.options.variant()},
                               backends_.stream());
+        backends_.finish();  // before the statistics go
         return out;
       };
       backends_.each(run, [&](const Outputs& out) {
@@ -228,6 +229,7 @@ TEST_F(NormTest, DxMayAliasDy) {
                            .variant = {.type = NormType::kLayerNorm}},
                           backends_.stream());
   }
+  backends_.finish();
   EXPECT_TRUE(apart == together);
 }
 
@@ -264,6 +266,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                                 .sum = squares ? MutView{} : sum.mut(),
                                 .sum_squares = squares ? sum.mut() : MutView{}},
                                backends_.stream());
+        backends_.finish();
         for (int64_t n = 0; n < rows; ++n) total.set(n, total.at(n) + sum.at(n));
       }
       return total;
@@ -287,6 +290,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                           .unit_offset = p.options.unit_offset},
                          backends_.stream());
     }
+    backends_.finish();
     expect_near(
         y, p.shape.cols, [&](int64_t n, int64_t c) { return p.y(n, c); },
         [&](int64_t n, int64_t c) { return p.y_size(n, c); }, "y");
@@ -307,6 +311,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                                       .sum_hx = hx.mut(),
                                       .unit_offset = p.options.unit_offset},
                                      backends_.stream());
+      backends_.finish();
       for (int64_t n = 0; n < rows; ++n) {
         if (p.layernorm()) sum_h.set(n, sum_h.at(n) + h.at(n));
         sum_hx.set(n, sum_hx.at(n) + hx.at(n));
@@ -331,6 +336,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
                                    .unit_offset = p.options.unit_offset},
                                   backends_.stream());
     }
+    backends_.finish();
     expect_near(
         dx, p.shape.cols, [&](int64_t n, int64_t c) { return p.dx(n, c); },
         [&](int64_t n, int64_t c) { return p.dx_size(n, c); }, "dx");
@@ -381,6 +387,7 @@ TEST_F(NormTest, BackwardIsTheDerivativeOfForward) {
                            .param_mode = GradMode::kOverwrite,
                            .variant = options.variant()},
                           backends_.stream());
+    backends_.finish();
     for (int64_t c = 0; c < 7; ++c) {
       for (int64_t n = 0; n < 3; ++n) EXPECT_NEAR(dx.at(n, c), slope(p.x, n, c), 1e-6);
       if (options.gamma) {

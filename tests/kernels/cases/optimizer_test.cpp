@@ -105,6 +105,7 @@ TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
                            .beta2 = 0.95,
                            .eps = 1e-8},
                           backends_.stream());
+            backends_.finish();
           }
           return Outputs{s.master, s.m, s.v, s.weights};
         },
@@ -203,6 +204,7 @@ TEST_F(OptimizerTest, LionFollowsTheAlgorithm) {
                           .beta1 = 0.9,
                           .beta2 = 0.99},
                          backends_.stream());
+            backends_.finish();
           }
           return Outputs{s.master, s.m, s.weights};
         },

@@ -214,8 +214,8 @@ void DeferredBackend::run_until(int stream, uint64_t count) {
     Queue& queue = queues_[ready[random_() % ready.size()]];
     const Entry entry = std::move(queue.entries.front());
     queue.entries.pop_front();
+    ++queue.run;  // whatever it throws
     if (entry.run) entry.run();
-    ++queue.run;
   }
   region_->close();
 }
