@@ -124,6 +124,23 @@ TEST_P(InFlight, MessagesOfAPairKeepTheirOrder) {
   }
 }
 
+// The host memory through which a device's buffers go is used by the next operation, which another stream may queue
+// before the way back of the one before has been made.
+TEST_P(InFlight, StagingIsUsedAgainOnlyBehindItsWayBack) {
+  if (device_ == nullptr) return;  // no staging
+  const std::unique_ptr<Stream> other = device_->make_stream();
+  for (uint64_t trial = 0; trial < 10; ++trial) {
+    const int64_t size = up_to(500);
+    Buffer<float> x(size, rank_, trial), y(size, rank_, trial + 100);
+    comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_).wait(stream_);
+    comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}, *other).wait(*other);
+    stream_.synchronize();
+    other->synchronize();
+    EXPECT_EQ(x.differing([&](int64_t i) { return sum_at<float>(ranks_, i, trial); }), 0);
+    EXPECT_EQ(y.differing([&](int64_t i) { return sum_at<float>(ranks_, i, trial + 100); }), 0);
+  }
+}
+
 TEST_P(InFlight, AWorkThatIsDroppedWaits) {
   const int64_t size = large();
   Buffer<float> x(size, rank_), y(size, rank_, 2);
