@@ -1,5 +1,7 @@
 #include "data/tokenizer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -13,8 +15,6 @@
 namespace ashlar::data {
 namespace {
 
-constexpr std::string_view kKinds = "bytes, characters";
-
 std::unique_ptr<Tokenizer> characters_from(const nlohmann::json& json) {
   if (!json.contains("code_points") || !json["code_points"].is_array()) {
     throw input_error("tokenizer", "the characters tokenizer has no code_points list");
@@ -27,6 +27,30 @@ std::unique_ptr<Tokenizer> characters_from(const nlohmann::json& json) {
     vocabulary.push_back(static_cast<char32_t>(entry.get<uint32_t>()));
   }
   return std::make_unique<CharactersTokenizer>(std::move(vocabulary));
+}
+
+/// One line a kind: as typed after --tokenizer, from its JSON, from a corpus.
+struct Kind {
+  std::string_view name;
+  std::unique_ptr<Tokenizer> (*from_json)(const nlohmann::json&);
+  std::unique_ptr<CorpusScan> (*scan)();
+};
+constexpr Kind kKinds[] = {
+    {"bytes", [](const nlohmann::json&) -> std::unique_ptr<Tokenizer> { return std::make_unique<BytesTokenizer>(); },
+     make_bytes_scan},
+    {"characters", characters_from, make_characters_scan},
+};
+
+const Kind* find_kind(std::string_view name) {
+  const auto* const at =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) { return kind.name == name; });
+  return at == std::end(kKinds) ? nullptr : at;
+}
+
+std::string known_kinds() {
+  std::string text;
+  for (const Kind& kind : kKinds) text += str_cat(text.empty() ? "" : ", ", kind.name);
+  return text;
 }
 
 }  // namespace
@@ -56,22 +80,20 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) {
     throw input_error("tokenizer", "expected a JSON object with a \"kind\", got ", text.substr(0, 60));
   }
-  const std::string kind = json["kind"];
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (kind == "bytes") tokenizer = std::make_unique<BytesTokenizer>();
-  if (kind == "characters") tokenizer = characters_from(json);
-  if (tokenizer == nullptr) throw input_error("tokenizer", "unknown kind \"", kind, "\"; known: ", kKinds);
+  const std::string name = json["kind"];
+  const Kind* const kind = find_kind(name);
+  if (kind == nullptr) throw input_error("tokenizer", "unknown kind \"", name, "\"; known: ", known_kinds());
+  std::unique_ptr<Tokenizer> tokenizer = kind->from_json(json);
   if (tokenizer->to_json() != json.dump()) {
-    throw input_error("tokenizer", "the ", kind,
+    throw input_error("tokenizer", "the ", name,
                       " tokenizer here was written by another version: ", text.substr(0, 60));
   }
   return tokenizer;
 }
 
-std::unique_ptr<CorpusScan> make_corpus_scan(std::string_view kind) {
-  if (kind == "bytes") return make_bytes_scan();
-  if (kind == "characters") return make_characters_scan();
-  throw input_error("data build", "--tokenizer ", kind, " is unknown; choose one of: ", kKinds);
+std::unique_ptr<CorpusScan> make_corpus_scan(std::string_view name) {
+  if (const Kind* const kind = find_kind(name)) return kind->scan();
+  throw input_error("data build", "--tokenizer ", name, " is unknown; choose one of: ", known_kinds());
 }
 
 }  // namespace ashlar::data

@@ -80,7 +80,9 @@ Trainer::~Trainer() = default;
 void Trainer::set_up(TrainerArgs& args) {
   const auto& c = config_;
   backend_ = args.make_backend ? args.make_backend()
-                               : kernels::make_backend({.threads = static_cast<int>(c.run.threads), .log = &log_});
+                               : kernels::make_backend({.device = std::string(name_of(c.run.device)),
+                                                        .threads = static_cast<int>(c.run.threads),
+                                                        .log = &log_});
   stream_ = backend_->make_stream();
   pending_ = PendingSteps(*stream_);
   log_.info(backend_->description());
