@@ -196,6 +196,11 @@ std::vector<double> Engine::gradient_squares() const {
   return squares;
 }
 
+std::vector<double> Engine::sums_of(const nn::FlatTensor& buffer) {
+  wait_param_sync();
+  return norms_->sums_of(ctx_, buffer);
+}
+
 std::string Engine::first_non_finite(std::span<const double> sums) const {
   const int64_t at = optim::first_non_finite(sums);
   return at < 0 ? "" : norms_->names()[static_cast<size_t>(at)];
@@ -212,8 +217,7 @@ void Engine::check_finite(const StepResult& result, int64_t step) {
                       result.loss, ");");
   }
   // The update before may have been the one that went out of range, with every gradient still finite.
-  wait_param_sync();
-  const std::string weights = first_non_finite(norms_->sums_of(ctx_, optimizer_->master()));
+  const std::string weights = first_non_finite(sums_of(optimizer_->master()));
   const std::string state = weights.empty()
                                 ? " the weights were not updated"
                                 : str_cat(" the weights of ", weights, " are not finite since an earlier update");
@@ -223,9 +227,8 @@ void Engine::check_finite(const StepResult& result, int64_t step) {
 }
 
 void Engine::check_state(int64_t step) {
-  wait_param_sync();
   const auto check = [&](std::string_view what, const nn::FlatTensor& buffer) {
-    const std::string name = first_non_finite(norms_->sums_of(ctx_, buffer));
+    const std::string name = first_non_finite(sums_of(buffer));
     if (name.empty()) return;
     throw comm::AllRanksError(ExitCode::kNonFinite, "train",
                               str_cat("step ", step, ": the ", what, " of ", name,

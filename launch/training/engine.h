@@ -92,6 +92,9 @@ class Engine {
   /// Sums of squares of the model's gradients by tensor (norms().names()), before clipping, of the last step, or of the
   /// one that was skipped. The host waits.
   std::vector<double> gradient_squares() const;
+  /// (all) Sums of squares by tensor of the weights (master) or of a state tensor. The host waits, for what replicas
+  /// still gather, too.
+  std::vector<double> sums_of(const nn::FlatTensor& buffer);
   /// (all) Throws AllRanksError(kNonFinite) naming step and tensor when loss or gradients are not finite: the step was
   /// skipped.
   void check_finite(const StepResult& result, int64_t step);

@@ -290,12 +290,9 @@ void Trainer::report(const StepResult& result, const QueuedStep& step, double st
 
 void Trainer::write_statistics() {
   watch_.flight_recorder().enter(watch::Phase::kStatistics);
-  const Ctx ctx = engine_->ctx();
   const zero::GlobalNorm& norms = engine_->norms();
-  const auto& optimizer = *engine_->optimizer();
-  engine_->wait_param_sync();
   const std::vector<double> grads = engine_->gradient_squares();
-  const std::vector<double> weights = norms.sums_of(ctx, optimizer.master());
+  const std::vector<double> weights = engine_->sums_of(engine_->optimizer()->master());
   const std::vector<double> residual = engine_->residual_rms(batches_->current().front());
   if (!first_rank_) return;
   nlohmann::ordered_json row;

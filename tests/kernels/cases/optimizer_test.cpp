@@ -61,22 +61,36 @@ State start_state(DType acc, DType weights, bool separate) {
   return s;
 }
 
+struct Types {
+  DType acc, weights;
+  bool separate;
+  std::string text() const { return str_cat(name_of(acc), " weights ", name_of(weights), separate ? " separate" : ""); }
+};
+constexpr Types kTypes[] = {{DType::kFloat32, DType::kFloat32, false},
+                            {DType::kFloat32, DType::kFloat32, true},
+                            {DType::kFloat32, DType::kBFloat16, true},
+                            {DType::kFloat64, DType::kFloat64, true}};
+
 class OptimizerTest : public ::testing::Test {
  protected:
+  /// What every rule is given.
+  Update update_of(State& s, const HostMatrix& grad, const DeviceStruct<StepScalars>& scalars,
+                   const DeviceStruct<ClipState>& clip) const {
+    return {.grad = grad.view(),
+            .master = s.master.mut(),
+            .weights = s.separate ? s.weights.mut() : MutView{},
+            .segments = segments_.view(),
+            .scalars = scalars.view(),
+            .clip = clip.view()};
+  }
+
   EveryBackend backends_;
   const DeviceStruct<std::array<UpdateSegment, 4>> segments_{kSegments};
 };
 
 TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
-  struct Types {
-    DType acc, weights;
-    bool separate;
-  };
-  for (const Types t : {Types{DType::kFloat32, DType::kFloat32, false},
-                        {DType::kFloat32, DType::kFloat32, true},
-                        {DType::kFloat32, DType::kBFloat16, true},
-                        {DType::kFloat64, DType::kFloat64, true}}) {
-    SCOPED_TRACE(str_cat(name_of(t.acc), " weights ", name_of(t.weights), t.separate ? " separate" : ""));
+  for (const Types& t : kTypes) {
+    SCOPED_TRACE(t.text());
     State expected = start_state(DType::kFloat64, DType::kFloat64, t.separate);
     {
       const State same = start_state(t.acc, t.weights, t.separate);  // the start as the kernel sees it, rounded
@@ -93,12 +107,7 @@ TEST_F(OptimizerTest, AdamWFollowsTheAlgorithmForTwentySteps) {
           for (int step = 1; step <= 20; ++step) {
             const DeviceStruct<StepScalars> scalars(scalars_at(step));
             const DeviceStruct<ClipState> clip(clip_at(step));
-            backend.adamw({.update = {.grad = grads[static_cast<size_t>(step - 1)].view(),
-                                      .master = s.master.mut(),
-                                      .weights = t.separate ? s.weights.mut() : MutView{},
-                                      .segments = segments_.view(),
-                                      .scalars = scalars.view(),
-                                      .clip = clip.view()},
+            backend.adamw({.update = update_of(s, grads[static_cast<size_t>(step - 1)], scalars, clip),
                            .m = s.m.mut(),
                            .v = s.v.mut(),
                            .beta1 = 0.9,
@@ -168,16 +177,9 @@ HostMatrix lion_gradient(DType dtype, int step) {
 }
 
 TEST_F(OptimizerTest, LionFollowsTheAlgorithm) {
-  struct Types {
-    DType acc, weights;
-    bool separate;
-  };
   constexpr int kSteps = 8;
-  for (const Types t : {Types{DType::kFloat32, DType::kFloat32, false},
-                        {DType::kFloat32, DType::kFloat32, true},
-                        {DType::kFloat32, DType::kBFloat16, true},
-                        {DType::kFloat64, DType::kFloat64, true}}) {
-    SCOPED_TRACE(str_cat(name_of(t.acc), " weights ", name_of(t.weights), t.separate ? " separate" : ""));
+  for (const Types& t : kTypes) {
+    SCOPED_TRACE(t.text());
     const State start = start_state(t.acc, t.weights, t.separate);
     State expected = start_state(DType::kFloat64, DType::kFloat64, t.separate);
     for (int64_t i = 0; i < start.master.view().size(); ++i) expected.master.set(i, start.master.at(i));
@@ -194,12 +196,7 @@ TEST_F(OptimizerTest, LionFollowsTheAlgorithm) {
           for (int step = 1; step <= kSteps; ++step) {
             const DeviceStruct<StepScalars> scalars(scalars_at(step));
             const DeviceStruct<ClipState> clip(clip_at(step));
-            backend.lion({.update = {.grad = grads[static_cast<size_t>(step - 1)].view(),
-                                     .master = s.master.mut(),
-                                     .weights = t.separate ? s.weights.mut() : MutView{},
-                                     .segments = segments_.view(),
-                                     .scalars = scalars.view(),
-                                     .clip = clip.view()},
+            backend.lion({.update = update_of(s, grads[static_cast<size_t>(step - 1)], scalars, clip),
                           .m = s.m.mut(),
                           .beta1 = 0.9,
                           .beta2 = 0.99},
@@ -240,27 +237,14 @@ TEST_F(OptimizerTest, SkipLeavesEverythingUntouchedEvenBesideNan) {
   const HostMatrix grad(DType::kFloat32, 1, kSize);  // NaN throughout
   const DeviceStruct<StepScalars> scalars({.lr = 1});
   const DeviceStruct<ClipState> clip({.skip = 1});
-  backends_.one().adamw({.update = {.grad = grad.view(),
-                                    .master = s.master.mut(),
-                                    .weights = s.weights.mut(),
-                                    .segments = segments_.view(),
-                                    .scalars = scalars.view(),
-                                    .clip = clip.view()},
+  backends_.one().adamw({.update = update_of(s, grad, scalars, clip),
                          .m = s.m.mut(),
                          .v = s.v.mut(),
                          .beta1 = 0.9,
                          .beta2 = 0.95,
                          .eps = 1e-8},
                         backends_.stream());
-  backends_.one().lion({.update = {.grad = grad.view(),
-                                   .master = s.master.mut(),
-                                   .weights = s.weights.mut(),
-                                   .segments = segments_.view(),
-                                   .scalars = scalars.view(),
-                                   .clip = clip.view()},
-                        .m = s.m.mut(),
-                        .beta1 = 0.9,
-                        .beta2 = 0.99},
+  backends_.one().lion({.update = update_of(s, grad, scalars, clip), .m = s.m.mut(), .beta1 = 0.9, .beta2 = 0.99},
                        backends_.stream());
   backends_.finish();
   EXPECT_TRUE(s.master == before.master && s.m == before.m && s.v == before.v && s.weights == before.weights);
