@@ -182,7 +182,7 @@ HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool
 /// The shared second half of the backward: dx and parameter gradients, with row sums given or computed here.
 /// `partials` holds num_blocks * 2 * cols accumulators when a parameter gradient is wanted.
 template <typename T>
-void backward_apply(const NormBackwardApply& a, bool layernorm, int threads, void* partials_data) {
+void backward_apply(const NormBackwardApply& a, NormType type, int threads, void* partials_data) {
   using A = hn::TFromD<TagOf<T>>;
   const int64_t rows = a.x.rows;
   const int64_t cols = a.x.cols;
@@ -217,7 +217,7 @@ void backward_apply(const NormBackwardApply& a, bool layernorm, int threads, voi
                        sum_hx = given_hx[n];
                      } else if (dx_mode != GradMode::kSkip) {
                        backward_row_sums<T, A>(dy, x, gamma, a.unit_offset, mean_n, rstd[n], cols, sum_h, sum_hx);
-                       if (!layernorm) sum_h = 0;
+                       if (type != NormType::kLayerNorm) sum_h = 0;
                      }
                      backward_apply_row<T, A>(dy, x, gamma, a.unit_offset, mean_n, rstd[n], sum_h * inv_c,
                                               sum_hx * inv_c, dx_mode, a.dx ? row_of<T>(a.dx, n) : nullptr, dgamma,
@@ -243,9 +243,8 @@ void backward_apply(const NormBackwardApply& a, bool layernorm, int threads, voi
   });
 }
 
-void norm_backward_apply_impl(const NormBackwardApply& a, bool layernorm, int threads, void* partials) {
-  with_storage("norm_backward", a.x.dtype,
-               [&](auto t) { backward_apply<decltype(t)>(a, layernorm, threads, partials); });
+void norm_backward_apply_impl(const NormBackwardApply& a, NormType type, int threads, void* partials) {
+  with_storage("norm_backward", a.x.dtype, [&](auto t) { backward_apply<decltype(t)>(a, type, threads, partials); });
 }
 
 void norm_backward_row_sums_impl(const NormBackwardRowSums& a, int threads) {
@@ -317,12 +316,13 @@ void CpuBackend::launch(const NormBackward& args, Stream&) {
                                 .param_mode = args.param_mode,
                                 .unit_offset = args.variant.unit_offset};
   const ScopedBlock partials(workspace(), partials_bytes(apply));
-  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(apply, layernorm, threads_, partials.data());
+  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(apply, args.variant.type, threads_, partials.data());
 }
 
 void CpuBackend::launch(const NormBackwardApply& args, Stream&) {
+  const NormType type = args.sum_h ? NormType::kLayerNorm : NormType::kRmsNorm;
   const ScopedBlock partials(workspace(), partials_bytes(args));
-  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(args, static_cast<bool>(args.sum_h), threads_, partials.data());
+  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(args, type, threads_, partials.data());
 }
 
 }  // namespace ashlar::cpu
