@@ -30,11 +30,11 @@ struct EngineOptions {
   bool sequence_parallel = false;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;  ///< of training steps
   int64_t virtual_stages = 1;                                       ///< chunks a pipeline stage
-  int64_t bucket_elems = zero::PlanSpec{}.bucket_elems;             ///< of gradients that replicas reduce together
-  std::optional<optim::Cut> cut;                                    ///< of the optimizer's state; absent: its rule's
-  std::function<void(const pipeline::Action&)> before_action;       ///< sees what this rank is about to do
-  std::function<void()> after_node;                                 ///< sees that something got done, often
-  std::function<void(const pipeline::Action&)> after_action;        ///< sees what this rank has done, for traces
+  int64_t bucket_elems = 0;       ///< of gradients that replicas reduce together; 0: by their number
+  std::optional<optim::Cut> cut;  ///< of the optimizer's state; absent: its rule's
+  std::function<void(const pipeline::Action&)> before_action;  ///< sees what this rank is about to do
+  std::function<void()> after_node;                            ///< sees that something got done, often
+  std::function<void(const pipeline::Action&)> after_action;   ///< sees what this rank has done, for traces
 };
 
 /// Of a step over all ranks, the same on each.

@@ -8,6 +8,15 @@ namespace ashlar::zero {
 
 namespace {
 
+/// The last of equal parts has less than 1/16 more than the others.
+constexpr int64_t kOfAPart = 16;
+
+std::vector<comm::Range> equal_parts(int64_t size, int64_t ranks) {
+  int64_t unit = 64;
+  while (unit > 1 && unit * kOfAPart * ranks * ranks > size) unit /= 2;
+  return comm::equal_ranges(size, static_cast<int>(ranks), unit);
+}
+
 bool is_shared(const nn::Parameter& parameter) {
   const auto& tensors = parameter.tensors;
   return std::any_of(tensors.begin(), tensors.end(),
@@ -78,9 +87,14 @@ nn::FlatRanges ShardPlan::owned_by(int64_t rank) const {
   return owned;
 }
 
+int64_t default_bucket_elems(int64_t ranks) {
+  constexpr int64_t kUnit = 8, kClosesAtHalf = 2;
+  return std::max(int64_t{8} << 20, kClosesAtHalf * kUnit * kOfAPart * ranks * ranks);
+}
+
 ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
-  constexpr int64_t kAlign = 64;
-  ASHLAR_CHECK(spec.ranks >= 1 && spec.bucket_elems >= 1, spec.ranks, " ranks, buckets of ", spec.bucket_elems);
+  ASHLAR_CHECK(spec.ranks >= 1 && spec.bucket_elems >= 0, spec.ranks, " ranks, buckets of ", spec.bucket_elems);
+  const int64_t bucket_elems = spec.bucket_elems > 0 ? spec.bucket_elems : default_bucket_elems(spec.ranks);
   const auto& parameters = store.parameters();
   const auto alone = [&](size_t i) { return parameters[i]->shared_vector_axes() == 0 && is_shared(*parameters[i]); };
   const auto together = [&](size_t i, size_t j) {
@@ -90,7 +104,7 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
   ShardPlan plan;
   for (size_t first = 0; first < parameters.size();) {
     size_t last = first + 1;
-    while (last < parameters.size() && together(first, last) && offset(last + 1) - offset(first) <= spec.bucket_elems)
+    while (last < parameters.size() && together(first, last) && offset(last + 1) - offset(first) <= bucket_elems)
       ++last;
     plan.buckets.push_back({.begin = offset(first),
                             .size = offset(last) - offset(first),
@@ -101,8 +115,7 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
   }
   switch (spec.cut) {
     case optim::Cut::kElement:
-      for (Bucket& bucket : plan.buckets)
-        bucket.parts = comm::equal_ranges(bucket.size, static_cast<int>(spec.ranks), kAlign);
+      for (Bucket& bucket : plan.buckets) bucket.parts = equal_parts(bucket.size, spec.ranks);
       break;
     case optim::Cut::kTensor: cut_between_tensors(store, spec.ranks, plan.buckets); break;
   }

@@ -20,10 +20,14 @@ struct Bucket {
 };
 
 struct PlanSpec {
-  int64_t ranks = 1;                        ///< replicas
-  int64_t bucket_elems = int64_t{8} << 20;  ///< a bucket is closed when it has so many; a larger parameter is one alone
-  optim::Cut cut = optim::Cut::kElement;    ///< what the update rule bears
+  int64_t ranks = 1;  ///< replicas
+  /// A bucket is closed when it has so many; a larger parameter is one alone. 0: as default_bucket_elems says.
+  int64_t bucket_elems = 0;
+  optim::Cut cut = optim::Cut::kElement;  ///< what the update rule bears
 };
+
+/// 8M elements; 256 * ranks^2 for more than 181 replicas, whose parts would be short beside what remains.
+int64_t default_bucket_elems(int64_t ranks);
 
 /// Which replica keeps the optimizer state of what. Pure data, equal on all replicas of a stage's slices.
 struct ShardPlan {
@@ -33,8 +37,9 @@ struct ShardPlan {
 };
 
 /// Parameters in their order, in buckets, each in one part a replica:
-///   kElement  equal parts of whole 64 elements, as libraries for GPUs want them; what remains, fewer than 64 elements
-///             a replica, is the last one's.
+///   kElement  equal parts; what remains is the last one's. Parts are whole units of 64 elements, as libraries for GPUs
+///             want them, or of a smaller power of two so that all units that remain stay below 1/16 of a part: at
+///             least 8 elements (16 bytes of bf16) in a bucket of default size, down to 1 in short ones.
 ///   kTensor   cut where a sharded tensor begins, so that each belongs to one replica: bucket by bucket, the largest
 ///             first, the cut that leaves what the replicas hold so far most even (least sum of squares; of equal
 ///             ones the one that gives the lower replicas less). Parts may be empty.

@@ -163,13 +163,13 @@ TEST_F(CheckpointOfAll, RanksThatOwnNothingWriteNoFile) {
   store.add("x.storage", Shape{50}, {{.name = "x", .global_shape = Shape{50}, .rows = 1, .cols = 50}});
   const Ctx& ctx = model_.engine.ctx();
   store.allocate(ctx, true);
-  const zero::ShardPlan plan = zero::make_plan(store, {.ranks = ranks_});
+  const zero::ShardPlan plan = zero::make_plan(store, {.ranks = ranks_, .cut = optim::Cut::kTensor});
   const auto optimizer = optim::make_optimizer(ctx, store, {}, plan.owned_by(world_.rank()));
   const auto saved = checkpoint::save(
       ctx, {.ranks = world_, .run_dir = run_, .store = store, .optimizer = optimizer.get(), .state = {.step = 1}});
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(saved.path)) files.push_back(entry.path().filename());
-  // Too small to be cut: it is the last replica's.
+  // The only tensor, uncut, is the last replica's.
   const std::string place = absl::StrFormat("-%05d.safetensors", ranks_ - 1);
   EXPECT_THAT(files, ::testing::UnorderedElementsAre("weights" + place, "optimizer" + place, "manifest.json"));
   checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(saved.path, world_);

@@ -31,7 +31,6 @@ TEST(ShardPlan, RanksTileTheBuffersWhateverTheirNumberAndTheBuckets) {
         for (const nn::FlatRange& part : owned.all()) {
           EXPECT_EQ(part.packed_at, packed);
           packed += part.size;
-          EXPECT_EQ(part.begin % 64, 0);
           for (int64_t i = part.begin; i < part.end(); ++i) ++owners[i];
         }
         EXPECT_EQ(owned.packed_size(), packed);
@@ -44,6 +43,40 @@ TEST(ShardPlan, RanksTileTheBuffersWhateverTheirNumberAndTheBuckets) {
         EXPECT_TRUE(bucket.size <= bucket_elems || bucket.last_parameter == bucket.first_parameter + 1) << bucket.size;
       }
     }
+  }
+}
+
+// The replica with the most sets the pace of all: nobody waits for the last one's remainder.
+TEST(ShardPlan, PartsAreEqualWhateverTheNumberOfReplicas) {
+  nn::ParameterStore store;
+  for (int i = 0; i < 64; ++i) {
+    const std::string name = str_cat("matrix", i);
+    store.add(name, {4099, 32771}, {{.name = name, .global_shape = {4099, 32771}, .rows = 4099, .cols = 32771}});
+  }
+  store.arrange();
+  for (const int64_t ranks : {2, 3, 7, 8, 48, 64, 255, 256, 1000, 1023, 1024, 3001, 4096}) {
+    SCOPED_TRACE(str_cat(ranks, " ranks"));
+    for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = ranks}).buckets) {
+      const int64_t each = bucket.parts.front().size();
+      if (bucket.size > zero::default_bucket_elems(ranks) / 2) {
+        EXPECT_EQ(each % 8, 0) << "16 bytes of bf16";
+      }
+      for (const comm::Range& part : bucket.parts) {
+        EXPECT_GE(part.size(), each);
+        EXPECT_LE(static_cast<double>(part.size()), 1.1 * static_cast<double>(each)) << "from " << part.begin;
+      }
+    }
+  }
+}
+
+TEST(ShardPlan, WhatRemainsOfAShortBucketIsLessThanAnElementAReplica) {
+  nn::ParameterStore store;
+  store.add("short", {100, 97}, {{.name = "short", .global_shape = {100, 97}, .rows = 100, .cols = 97}});
+  store.arrange();
+  for (const int64_t ranks : {32, 64, 1000}) {
+    const zero::Bucket bucket = zero::make_plan(store, {.ranks = ranks}).buckets.at(0);
+    EXPECT_LT(bucket.parts.back().size() - bucket.parts.front().size(), ranks) << ranks << " ranks";
+    EXPECT_EQ(bucket.parts.front().size(), bucket.size / ranks) << ranks << " ranks";
   }
 }
 
