@@ -8,11 +8,10 @@ usage() {
   cat <<'END'
 launch/scripts/cuda_toolkit.sh DIR [--libraries]
 
-Installs nvcc 13.0 with its headers and static runtime into DIR (110 MB to fetch, 270 MB on disk); CMake finds it through
-CUDA_HOME=DIR. A folder that this script has filled before is left as it is; any other that is not empty is refused.
+Installs nvcc 13.0 with its headers and static runtime into DIR (105 MB to fetch, 270 MB on disk). A folder that this
+script has filled before keeps what it has, also when more cannot be fetched; any other that is not empty is refused.
 
-  --libraries   also cuBLASLt, NCCL and cuDNN with their headers (2 GB): what a GPU loads at run time, and what the tests
-                of the stand-ins need
+  --libraries   also cuBLASLt, NCCL and cuDNN with their headers (2 GB on disk in all)
   --help        this text
 
 Needs python3 with pip (Debian: python3-pip).
@@ -41,40 +40,48 @@ if [ "$libraries" -eq 1 ]; then
   wanted+=('nvidia-cublas==13.0.*' 'nvidia-nccl-cu13==2.28.*' 'nvidia-cudnn-cu13==9.*' 'nvidia-cudnn-frontend')
 fi
 
-# The last thing written: without it a folder is what an interrupted run has left.
-complete=$dir/.complete
-if [ -f "$complete" ] && [ "$(cat "$complete")" = "${wanted[*]}" ]; then
+# What the folder holds; the libraries are asked for behind the compiler, so that with them is more than without.
+holds=$(cat "$dir/.complete" 2>/dev/null || true)
+if [[ $holds == "${wanted[*]}"* ]]; then
   echo "$dir is complete"
   exit 0
 fi
-if [ -d "$dir" ] && [ -n "$(ls -A "$dir")" ] && [ ! -d "$dir/.wheels" ]; then
+if [ -z "$holds" ] && [ -d "$dir" ] && [ -n "$(ls -A "$dir")" ]; then
   fail 2 "$dir is not empty and not of this script; name another folder, or empty it"
 fi
 python3 -m pip --version >/dev/null 2>&1 || fail 2 "python3 with pip is missing; as root: apt-get install python3-pip"
 
-rm -rf "$dir"
-mkdir -p "$dir/.wheels" || fail 6 "cannot make the folder $dir"
-log=$dir/install.log
-if ! python3 -m pip install --no-deps --no-cache-dir --disable-pip-version-check --target "$dir/.wheels" \
+# Made beside it and renamed, so that a run that fails takes nothing away.
+new=${dir%/}.partial
+rm -rf "$new"
+mkdir -p "$new/.wheels" || fail 6 "cannot make the folder $new"
+log=$new/install.log
+if ! python3 -m pip install --no-deps --no-cache-dir --disable-pip-version-check --target "$new/.wheels" \
   "${wanted[@]}" </dev/null >"$log" 2>&1; then
   tail -n 20 "$log" >&2
   fail 2 "pip could not install ${wanted[*]} (its last lines are above, all of them in $log)"
 fi
 
 # The layout of NVIDIA's own installer: bin, include, lib64, nvvm, with the names that linkers look for.
-for wheel in "$dir"/.wheels/nvidia/*/; do
+for wheel in "$new"/.wheels/nvidia/*/ "$new"/.wheels/; do
   for part in bin include lib nvvm; do
-    if [ -d "$wheel$part" ]; then cp -al "$wheel$part" "$dir/"; fi
+    if [ -d "$wheel$part" ]; then cp -al "$wheel$part" "$new/"; fi
   done
 done
-ln -sfn lib "$dir/lib64"
-for library in "$dir"/lib/*.so.*; do
+ln -sfn lib "$new/lib64"
+for library in "$new"/lib/*.so.*; do
   [ -e "$library" ] || continue
   name=${library##*/}
-  [ -e "$dir/lib/${name%%.so.*}.so" ] || ln -s "$name" "$dir/lib/${name%%.so.*}.so"
+  [ -e "$new/lib/${name%%.so.*}.so" ] || ln -s "$name" "$new/lib/${name%%.so.*}.so"
 done
-for needed in bin/nvcc bin/ptxas nvvm/bin/cicc include/cuda_runtime.h lib64/libcudart_static.a; do
-  [ -e "$dir/$needed" ] || fail 70 "the wheels brought no $needed; look into $log"
+needed=(bin/nvcc bin/ptxas nvvm/bin/cicc include/cuda_runtime.h lib64/libcudart_static.a)
+if [ "$libraries" -eq 1 ]; then
+  needed+=(include/{cublasLt,nccl,cudnn,cudnn_frontend}.h lib64/lib{cublasLt,nccl,cudnn}.so)
+fi
+for file in "${needed[@]}"; do
+  [ -e "$new/$file" ] || fail 70 "the wheels brought no $file; look into $log"
 done
-"$dir/bin/nvcc" --version | tail -n 2
-printf '%s' "${wanted[*]}" >"$complete"
+"$new/bin/nvcc" --version | tail -n 2
+printf '%s' "${wanted[*]}" >"$new/.complete"
+rm -rf "$dir"
+mv "$new" "$dir"

@@ -117,10 +117,8 @@ class Launch : public ::testing::Test {
     mpirun("echo mpirun \"$@\"");
   }
   void mpirun(const std::string& body) {
-    const fs::path path = scratch_.path() / "bin/mpirun";
-    std::ofstream(path) << "#!/usr/bin/env bash\n[ \"$1\" = --version ] && echo 'mpirun (Open MPI) 4.1.4' && exit\n"
-                        << body << "\n";
-    fs::permissions(path, fs::perms::owner_all);
+    testing::write_program(scratch_.file("bin/mpirun"),
+                           "[ \"$1\" = --version ] && echo 'mpirun (Open MPI) 4.1.4' && exit\n" + body);
   }
   ShellResult run(const std::string& words, const std::string& before = "") {
     return run_shell("cd " + shell_quote(scratch_.path().string()) + "\nPATH=$PWD/bin:$PATH\n" + before + "\n" +

@@ -23,6 +23,7 @@ class CudaToolkit : public ::testing::Test {
     std::filesystem::create_directory(scratch_.path() / "bin");
     python(R"(
 echo "$*" >>"$calls"
+all=$*
 [ "$2 $3" != "pip --version" ] || exit 0
 while [ "$1" != --target ]; do shift; done
 to=$2/nvidia/cu13
@@ -31,15 +32,15 @@ printf '#!/bin/sh\necho compiler 13.0\n' >"$to/bin/nvcc"
 chmod +x "$to/bin/nvcc"
 touch "$to/bin/ptxas" "$to/include/cuda_runtime.h" "$to/lib/libcudart.so.13" "$to/lib/libcudart_static.a"
 [ -n "${without_cicc:-}" ] || touch "$to/nvvm/bin/cicc"
+case $all in *cublas*)
+  mkdir "$2/include"
+  touch "$to"/include/{cublasLt,nccl,cudnn}.h "$to"/lib/lib{cublasLt,nccl,cudnn}.so.1 "$2/include/cudnn_frontend.h" ;;
+esac
 )");
   }
 
   // What stands in for python3.
-  void python(const std::string& body) {
-    const std::filesystem::path path = scratch_.path() / "bin" / "python3";
-    std::ofstream(path) << "#!/usr/bin/env bash\n" << body << "\n";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  }
+  void python(const std::string& body) { testing::write_program(scratch_.file("bin/python3"), body); }
   ShellResult install(const std::string& arguments, const std::string& environment = "") {
     return run_shell("export calls=" + shell_quote(scratch_.file("calls")) + "\n" + environment +
                      " PATH=" + shell_quote((scratch_.path() / "bin").string()) + ":$PATH " +
@@ -74,6 +75,18 @@ TEST_F(CudaToolkit, ASecondRunFetchesNothingAndLibrariesAreFetchedOnce) {
   EXPECT_EQ(calls(), first);
   EXPECT_EQ(install(shell_quote(toolkit().string()) + " --libraries").code, 0);
   EXPECT_THAT(calls(), HasSubstr("nvidia-cublas"));
+  EXPECT_TRUE(std::filesystem::exists(toolkit() / "lib64" / "libnccl.so"));
+  EXPECT_TRUE(std::filesystem::exists(toolkit() / "include" / "cudnn_frontend.h"));
+  const std::string both = calls();
+  EXPECT_EQ(install(shell_quote(toolkit().string())).code, 0);
+  EXPECT_EQ(calls(), both) << "with libraries is more than without";
+}
+
+TEST_F(CudaToolkit, WhatIsThereStaysWhenMoreCannotBeFetched) {
+  ASSERT_EQ(install(shell_quote(toolkit().string())).code, 0);
+  python("[ \"$2 $3\" = 'pip --version' ]");
+  EXPECT_EQ(install(shell_quote(toolkit().string()) + " --libraries").code, 2);
+  EXPECT_TRUE(std::filesystem::exists(toolkit() / "bin" / "nvcc"));
 }
 
 TEST_F(CudaToolkit, WhatIsMissingInTheWheelsIsNamedAndTheFolderIsNotTaken) {

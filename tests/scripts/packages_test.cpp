@@ -30,9 +30,7 @@ class Packages : public ::testing::Test {
   }
 
   void command(const std::string& name, const std::string& body) {
-    const std::filesystem::path path = scratch_.path() / "bin" / name;
-    std::ofstream(path) << "#!/usr/bin/env bash\n" << body << "\n";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    testing::write_program(scratch_.file("bin/" + name), body);
   }
   void os(const std::string& text) { std::ofstream(scratch_.file("os-release")) << text; }
   void list(const std::string& text) { std::ofstream(scratch_.file("packages")) << text; }

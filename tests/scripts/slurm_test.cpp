@@ -26,9 +26,7 @@ class Slurm : public ::testing::Test {
     job("exit 0");
   }
   void program(const std::string& name, const std::string& body) {
-    const std::filesystem::path path = scratch_.path() / "bin" / name;
-    std::ofstream(path) << "#!/usr/bin/env bash\n" << body << "\n";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    testing::write_program(scratch_.file("bin/" + name), body);
   }
   // What the ranks do, whoever starts them.
   void job(const std::string& body) {

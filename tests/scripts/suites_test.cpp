@@ -22,8 +22,7 @@ class Suites : public ::testing::Test {
   // A stand-in for a test executable: `body` sees the path of the XML report as $xml.
   void suite(const std::string& name, const std::string& body) {
     const std::string path = scratch_.file("test_" + name);
-    std::ofstream(path) << "#!/usr/bin/env bash\nxml=${1#--gtest_output=xml:}\n" << body;
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    testing::write_program(path, "xml=${1#--gtest_output=xml:}\n" + body);
     calls_ += "run_suite " + name + " " + name + " " + shell_quote(path) + " ${budget:--}\n";
   }
 
@@ -116,10 +115,9 @@ class RankSuites : public Suites {
  protected:
   void SetUp() override {
     std::filesystem::create_directory(scratch_.path() / "bin");
-    const std::string mpirun = scratch_.file("bin/mpirun");
-    std::ofstream(mpirun) << "#!/usr/bin/env bash\n[ \"$1\" = --version ] && echo 'mpirun (Open MPI) 4.1.4' && exit\n"
-                             "while [ \"$1\" != -np ]; do shift; done\nexport ranks=$2\nshift 2\nexec \"$@\"\n";
-    std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+    testing::write_program(scratch_.file("bin/mpirun"),
+                           "[ \"$1\" = --version ] && echo 'mpirun (Open MPI) 4.1.4' && exit\n"
+                           "while [ \"$1\" != -np ]; do shift; done\nexport ranks=$2\nshift 2\nexec \"$@\"");
   }
   void ranks(const std::string& name, const std::string& counts) {
     std::ofstream(scratch_.file("test_" + name + ".ranks")) << counts << "\n";
@@ -160,7 +158,7 @@ TEST_F(RankSuites, AHangIsCutAndNamesTheTest) {
 }
 
 TEST_F(RankSuites, AnotherMpiIsToldOnlyTheNumberOfRanks) {
-  std::ofstream(scratch_.file("bin/mpirun")) << "#!/usr/bin/env bash\n[ \"$1\" = --version ] || echo \"mpirun $*\"\n";
+  testing::write_program(scratch_.file("bin/mpirun"), "[ \"$1\" = --version ] || echo \"mpirun $*\"");
   const ShellResult result = run_shell("PATH=" + shell_quote((scratch_.path() / "bin").string()) + ":$PATH\n" +
                                        shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh") + " 3 program x");
   EXPECT_EQ(result.out, "mpirun -n 3 program x\n");

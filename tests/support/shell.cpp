@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -26,6 +27,11 @@ std::string shell_quote(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+void write_program(const std::string& path, const std::string& body) {
+  std::ofstream(path) << "#!/usr/bin/env bash\n" << body << "\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
 }
 
 ShellResult run_shell(const std::string& script) {

@@ -17,4 +17,7 @@ ShellResult run_shell(const std::string& script);
 /// `text` as one word of a shell script.
 std::string shell_quote(const std::string& text);
 
+/// Writes a bash script that can be run as a program: the stand-in for one.
+void write_program(const std::string& path, const std::string& body);
+
 }  // namespace ashlar::testing
