@@ -133,6 +133,8 @@ int become(std::vector<std::string>& line, const int (&output)[2], const sigset_
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // a launcher that is killed takes its job with it
   if (getppid() != parent) return ECHILD;
+  // Open MPI's topology library looks for GPUs of ten X displays: 5 s each where no name server answers.
+  setenv("HWLOC_COMPONENTS", "-gl", 0);
   std::vector<char*> argv;
   for (std::string& word : line) argv.push_back(word.data());
   argv.push_back(nullptr);

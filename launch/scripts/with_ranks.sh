@@ -8,6 +8,7 @@ ranks=$1
 shift
 command -v mpirun >/dev/null || { echo 'with_ranks.sh: mpirun is missing; install openmpi-bin' >&2; exit 2; }
 version=$(mpirun --version </dev/null 2>/dev/null) || true
+export HWLOC_COMPONENTS=${HWLOC_COMPONENTS--gl} # asks no X display for GPUs: that takes 5 s each without a name server
 case $version in
   *'Open MPI'*) ;;
   *) exec mpirun -n "$ranks" "$@" ;;

@@ -160,6 +160,16 @@ TEST_F(Launch, AgreesWithTheScriptThatStartsTests) {
   }
 }
 
+TEST_F(Launch, NoXDisplayIsAskedForGpus) {
+  mpirun("echo \"$HWLOC_COMPONENTS\"");
+  const std::string script = "PATH=" + shell_quote(scratch_.file("bin")) + ":$PATH\n" +
+                             shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh") + " 2 x";
+  EXPECT_EQ(run("-np 2 train x", "unset HWLOC_COMPONENTS").out, "-gl\n");
+  EXPECT_EQ(run_shell("unset HWLOC_COMPONENTS\n" + script).out, "-gl\n");
+  EXPECT_EQ(run("-np 2 train x", "export HWLOC_COMPONENTS=-pci").out, "-pci\n") << "what the user has set stays";
+  EXPECT_EQ(run_shell("export HWLOC_COMPONENTS=-pci\n" + script).out, "-pci\n");
+}
+
 // mpirun could not be stopped if it inherited what this program blocks and ignores.
 TEST_F(Launch, LeavesNoSignalBlockedOrIgnored) {
   mpirun("exec grep -E 'Sig(Blk|Ign)' /proc/self/status");
