@@ -1,0 +1,35 @@
+#pragma once
+
+/// The one CUDA header of a kernel file. The same source is compiled by nvcc into namespace `cuda` and by the host's
+/// compiler, against the emulator of kernels/cuda_host, into namespace `emulated`. What the two spell differently is
+/// here; single instructions are in ptx.h.
+
+#if defined(__CUDACC__)
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#define ASHLAR_DEV cuda
+/// A static array in shared memory: ASHLAR_SHARED(float, sums, [32]);
+#define ASHLAR_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
+/// The shared memory of the launch's `shared_bytes`, aligned to 128 bytes.
+#define ASHLAR_DYNAMIC_SHARED(T, name)                                          \
+  extern __shared__ __align__(128) unsigned char ashlar_dynamic_shared_block[]; \
+  T* const name = reinterpret_cast<T*>(ashlar_dynamic_shared_block)
+#define ASHLAR_UNROLL _Pragma("unroll")
+
+#else
+
+#include "kernels/cuda_host/intrinsics.h"
+
+#define ASHLAR_DEV emulated
+#define ASHLAR_SHARED(T, name, ...)                                              \
+  using name##_shared_t = T __VA_ARGS__;                                         \
+  static const char name##_shared_key = 0;                                       \
+  auto& name = *static_cast<name##_shared_t*>(::ashlar::emulator::static_shared( \
+      &name##_shared_key, sizeof(name##_shared_t), alignof(T), ::ashlar::emulator::Loc::here()))
+#define ASHLAR_DYNAMIC_SHARED(T, name) \
+  T* const name = static_cast<T*>(::ashlar::emulator::dynamic_shared(::ashlar::emulator::Loc::here()))
+#define ASHLAR_UNROLL
+
+#endif
