@@ -1,8 +1,8 @@
 #pragma once
 
 /// The one CUDA header of a kernel file. The same source is compiled by nvcc into namespace `cuda` and by the host's
-/// compiler, against the emulator of kernels/cuda_host, into namespace `emulated`. What the two spell differently is
-/// here; single instructions are in ptx.h.
+/// compiler, against the emulator of kernels/cuda_host, into namespace `emulated` (or `instrumented`, where memory
+/// accesses are watched). What they spell differently is here; single instructions are in ptx.h.
 
 #if defined(__CUDACC__)
 
@@ -20,14 +20,18 @@
 
 #else
 
+#if defined(ASHLAR_INSTRUMENTED)
+#define ASHLAR_DEV instrumented
+#else
+#define ASHLAR_DEV emulated
+#endif
 #include "kernels/cuda_host/intrinsics.h"
 
-#define ASHLAR_DEV emulated
 #define ASHLAR_SHARED(T, name, ...)                                              \
   using name##_shared_t = T __VA_ARGS__;                                         \
   static const char name##_shared_key = 0;                                       \
   auto& name = *static_cast<name##_shared_t*>(::ashlar::emulator::static_shared( \
-      &name##_shared_key, sizeof(name##_shared_t), alignof(T), ::ashlar::emulator::Loc::here()))
+      &name##_shared_key, sizeof(name##_shared_t), alignof(name##_shared_t), ::ashlar::emulator::Loc::here()))
 #define ASHLAR_DYNAMIC_SHARED(T, name) \
   T* const name = static_cast<T*>(::ashlar::emulator::dynamic_shared(::ashlar::emulator::Loc::here()))
 #define ASHLAR_UNROLL

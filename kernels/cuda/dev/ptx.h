@@ -1,0 +1,214 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/dev/kernel.h"
+
+/// All inline PTX, one small function for each instruction. Where a comment gives no numbers, the PTX ISA's names are
+/// the functions' names.
+namespace ashlar::ASHLAR_DEV {
+
+#if defined(__CUDACC__)
+#define ASHLAR_PTX __device__ __forceinline__
+#define ASHLAR_PTX_LOC
+#define ASHLAR_PTX_ONLY_LOC
+#else
+#define ASHLAR_PTX inline
+#define ASHLAR_PTX_LOC , emulator::Loc loc = emulator::Loc::here()
+#define ASHLAR_PTX_ONLY_LOC emulator::Loc loc = emulator::Loc::here()
+#endif
+
+/// The 32-bit address, as instructions on shared memory take it, of a pointer into shared memory.
+ASHLAR_PTX uint32_t shared_address(const void* pointer ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+#else
+  return emulator::shared_address(pointer, loc);
+#endif
+}
+
+/// d [16, 8] fp32 = a [16, 16] bf16 times b [16, 8] bf16 plus c, by one warp. With g = lane / 4 and q = lane % 4:
+/// a[0..3] are the pairs (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8) of row and first column, the lower column
+/// in the lower half; b[0..1] the pairs (2q, g), (2q + 8, g) of first row and column; d[0..3] are (g, 2q), (g, 2q + 1),
+/// (g + 8, 2q), (g + 8, 2q + 1). d may be c.
+ASHLAR_PTX void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                             const float (&c)[4] ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %11, %12, %13};\n"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+#else
+  emulator::mma_m16n8k16_bf16(d, a, b, c, loc);
+#endif
+}
+
+/// Loads N matrices of 8 x 8 values of 16 bits. Lanes 8 i to 8 i + 7 bring the addresses of the rows of matrix i, 16
+/// bytes each; r[i] of lane l becomes the pair at row l / 4, columns 2 (l % 4) and the next, of matrix i or, `trans`,
+/// of its transposed.
+ASHLAR_PTX void ldmatrix_x1(uint32_t (&r)[1], uint32_t address ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];\n" : "=r"(r[0]) : "r"(address) : "memory");
+#else
+  emulator::ldmatrix(r, 1, false, address, loc);
+#endif
+}
+ASHLAR_PTX void ldmatrix_x1_trans(uint32_t (&r)[1], uint32_t address ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];\n" : "=r"(r[0]) : "r"(address) : "memory");
+#else
+  emulator::ldmatrix(r, 1, true, address, loc);
+#endif
+}
+ASHLAR_PTX void ldmatrix_x2(uint32_t (&r)[2], uint32_t address ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];\n"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(address)
+               : "memory");
+#else
+  emulator::ldmatrix(r, 2, false, address, loc);
+#endif
+}
+ASHLAR_PTX void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];\n"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(address)
+               : "memory");
+#else
+  emulator::ldmatrix(r, 2, true, address, loc);
+#endif
+}
+ASHLAR_PTX void ldmatrix_x4(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+#else
+  emulator::ldmatrix(r, 4, false, address, loc);
+#endif
+}
+ASHLAR_PTX void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+#else
+  emulator::ldmatrix(r, 4, true, address, loc);
+#endif
+}
+
+/// Starts a copy of kBytes (4, 8 or 16) from global to shared memory, both aligned to it. Only `source_bytes` are read,
+/// the rest becomes zero: 0 reads nothing, whatever `from` is.
+template <int kBytes>
+ASHLAR_PTX void cp_async(uint32_t to, const void* from, int source_bytes ASHLAR_PTX_LOC) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+#if defined(__CUDACC__)
+  if constexpr (kBytes == 16) {  // past L1
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(source_bytes) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(to), "l"(from), "n"(kBytes), "r"(source_bytes)
+                 : "memory");
+  }
+#else
+  emulator::cp_async({.to = to, .from = from, .bytes = kBytes, .source_bytes = source_bytes}, loc);
+#endif
+}
+
+/// Closes this thread's group of copies.
+ASHLAR_PTX void cp_async_commit_group() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+#else
+  emulator::cp_async_commit_group();
+#endif
+}
+
+/// Waits until at most kPending of this thread's groups are on their way. Other threads see them after a barrier.
+template <int kPending>
+ASHLAR_PTX void cp_async_wait_group(ASHLAR_PTX_ONLY_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
+#else
+  emulator::cp_async_wait_group(kPending, loc);
+#endif
+}
+
+/// A barrier in shared memory (8 bytes, aligned to 8) whose phase ends when `arrivals` threads and all expected bytes
+/// have come.
+ASHLAR_PTX void mbarrier_init(uint32_t address, int arrivals ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address), "r"(arrivals) : "memory");
+#else
+  emulator::mbarrier_init(address, arrivals, loc);
+#endif
+}
+ASHLAR_PTX void mbarrier_arrive(uint32_t address ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address) : "memory");
+#else
+  emulator::mbarrier_arrive(address, loc);
+#endif
+}
+/// Waits until the phase of this parity (0 for the first) has ended.
+ASHLAR_PTX void mbarrier_wait_parity(uint32_t address, int parity ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  uint32_t done = 0;
+  while (done == 0) {
+#if __CUDA_ARCH__ >= 900
+#define ASHLAR_PTX_WAIT "mbarrier.try_wait.parity"  // sleeps for a while
+#else
+#define ASHLAR_PTX_WAIT "mbarrier.test_wait.parity"
+#endif
+    asm volatile(
+        "{\n"
+        ".reg .pred over;\n" ASHLAR_PTX_WAIT
+        ".shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over;\n"
+        "}\n"
+        : "=r"(done)
+        : "r"(address), "r"(parity)
+        : "memory");
+#undef ASHLAR_PTX_WAIT
+  }
+#else
+  emulator::mbarrier_wait_parity(address, parity, loc);
+#endif
+}
+
+/// Barrier `id` (1 to 15) between `threads` threads, whole warps: bar.sync waits for them, bar.arrive only counts.
+ASHLAR_PTX void bar_sync(int id, int threads ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+#else
+  emulator::named_barrier_sync(id, threads, loc);
+#endif
+}
+ASHLAR_PTX void bar_arrive(int id, int threads ASHLAR_PTX_LOC) {
+#if defined(__CUDACC__)
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+#else
+  emulator::named_barrier_arrive(id, threads, loc);
+#endif
+}
+
+/// 2 to the x, about 2 units in the last place; denormals are zero.
+ASHLAR_PTX float ex2(float x) {
+#if defined(__CUDACC__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return emulator::ex2(x);
+#endif
+}
+
+#undef ASHLAR_PTX
+#undef ASHLAR_PTX_LOC
+#undef ASHLAR_PTX_ONLY_LOC
+
+}  // namespace ashlar::ASHLAR_DEV
