@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
 
@@ -9,28 +8,26 @@
 
 namespace ashlar::ASHLAR_DEV {
 
-class Device;
-
 /// The backend of a GPU, or of an emulated one. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu.
 /// Not thread-safe: one thread drives it.
-class CudaBackend final : public Backend {
+class CudaBackend : public Backend {
  public:
   explicit CudaBackend(const DeviceOptions& options);
   ~CudaBackend() override;
 
   std::string description() const override;
   double measure_peak(DType dtype, double seconds) override;
-  int64_t num_gemms() const override;
-  Allocator& allocator(MemoryKind kind) override;
-  std::unique_ptr<Stream> make_stream() override;
-  std::unique_ptr<Event> make_event() override;
+  int64_t num_gemms() const override { return device_.num_gemms(); }
+  Allocator& allocator(MemoryKind kind) override { return device_.allocator(kind); }
+  std::unique_ptr<Stream> make_stream() override { return device_.make_stream(); }
+  std::unique_ptr<Event> make_event() override { return device_.make_event(); }
   void copy_to_host(ConstView device, void* host, Stream& stream) override;
   void copy_from_host(const void* host, MutView device, Stream& stream) override;
 
   DType logits_dtype(DType storage) const override { return storage; }
   int64_t loss_chunk_rows(int64_t N, int64_t V, DType storage) const override;
 
-  Device& device() { return *device_; }
+  Device& device() { return device_; }
 
  protected:
 #define ASHLAR_LAUNCH(name, Args) void launch(const Args& args, Stream& stream) override;
@@ -40,9 +37,9 @@ class CudaBackend final : public Backend {
  private:
   /// Scratch memory of one call: it belongs to the stream, and the next call's scratch on the same stream is the same
   /// memory. Grows in the first steps, then stays. Aligned to 256.
-  void* scratch(Stream& stream, int64_t bytes);
+  void* scratch(Stream& stream, int64_t bytes) { return device_.scratch(stream, bytes); }
 
-  std::unique_ptr<Device> device_;
+  Device device_;
 };
 
 }  // namespace ashlar::ASHLAR_DEV

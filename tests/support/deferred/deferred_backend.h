@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
-#include "tests/support/deferred/fields.h"
+#include "core/backend/fields.h"
 #include "tests/support/deferred/guarded_memory.h"
 
 namespace ashlar::testing {

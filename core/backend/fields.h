@@ -4,7 +4,7 @@
 
 #include "core/tensor/view.h"
 
-namespace ashlar::testing {
+namespace ashlar {
 
 namespace detail {
 
@@ -173,4 +173,4 @@ void for_each_view(const T& value, const Visit& visit) {
   }
 }
 
-}  // namespace ashlar::testing
+}  // namespace ashlar

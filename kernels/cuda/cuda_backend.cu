@@ -1,0 +1,62 @@
+#include "kernels/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/error.h"
+#include "kernels/cuda/dev/gemm.h"
+
+namespace ashlar::ASHLAR_DEV {
+
+CudaBackend::CudaBackend(const DeviceOptions& options) : device_(options) {}
+
+CudaBackend::~CudaBackend() = default;
+
+std::string CudaBackend::description() const { return device_.description(); }
+
+// The rate of a square product: of cublasLt on a GPU; of the host's loops that stand in for it on an emulated one,
+// where "percent of peak" says nothing about a GPU.
+double CudaBackend::measure_peak(DType dtype, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const std::unique_ptr<Stream> stream = make_stream();
+  Allocator& memory = allocator(MemoryKind::kWorkspace);
+  const int64_t n = kPeakExtent, bytes = n * n * size_of(dtype);
+  void* blocks[3];
+  for (void*& block : blocks) block = memory.allocate(bytes);
+  const auto view = [&](int i) { return MutView{blocks[i], dtype, n, n, n}; };
+  fill({.dst = view(0), .value = 0.5}, *stream);
+  fill({.dst = view(1), .value = 0.5}, *stream);
+  const auto run = [&] {
+    gemm(device_, {.a = view(0), .b = view(1), .c = view(2), .transpose_b = true}, *stream);
+    stream->synchronize();
+  };
+  run();
+  const Clock::time_point begin = Clock::now();
+  double best = 1e300, now = 0, before = 0;
+  do {
+    run();
+    now = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::min(best, now - before);
+    before = now;
+  } while (now < seconds);
+  for (void* block : blocks) memory.release(block);
+  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best;
+}
+
+// Few enough rows that logits stay near 1 GB, enough that the weight gradient's pass over [V, C] is cheap beside them.
+int64_t CudaBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
+  const int64_t rows = (int64_t{1} << 30) / (V * size_of(logits_dtype(storage)));
+  return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
+}
+
+void CudaBackend::copy_to_host(ConstView device, void* host, Stream& stream) {
+  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
+  device_.copy(host, device.data, device.size() * size_of(device.dtype), stream);
+}
+
+void CudaBackend::copy_from_host(const void* host, MutView device, Stream& stream) {
+  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
+  device_.copy(device.data, host, device.size() * size_of(device.dtype), stream);
+}
+
+}  // namespace ashlar::ASHLAR_DEV

@@ -1,0 +1,44 @@
+#include <memory>
+
+#include "kernels/cuda/emulated_backend.h"
+#include "kernels/cuda_host/device_memory.h"
+#include "tests/support/every_backend.h"
+#include "tests/support/long_form.h"
+#include "tests/support/test_memory.h"
+
+namespace ashlar::test {
+
+// The emulated device with five schedules of its threads, each with another order of its streams. Kernels are
+// deterministic: all must give the same bits. The first runs each call when it is made, so that released memory is NaN
+// at once.
+std::vector<BackendUnderTest> backends_under_test() {
+  std::vector<BackendUnderTest> all;
+  const auto add = [&](const char* name, const char* schedule, const char* order, uint64_t seed, int64_t one_in) {
+    all.push_back({.name = name, .bits = "emulated", .one_in = one_in, .make = [=] {
+                     return std::make_unique<emulated::EmulatedBackend>(
+                         emulated::DeviceOptions{.schedule = schedule, .stream_order = order, .seed = seed});
+                   }});
+  };
+  add("fifo", "fifo", "at_once", 1, 1);
+  add("lifo", "lifo", "random", 2, 1);
+  add("random3", "random", "random", 3, 1);
+  add("random4", "random", "random", 4, 1);
+  add("pct", "pct", "random", 5, 1);
+  return all;
+}
+
+namespace {
+
+// Memory that both sides may use, as CUDA's managed memory.
+emulator::DeviceMemory& test_memory() {
+  static const auto memory =
+      std::make_unique<emulator::DeviceMemory>(emulator::DeviceMemory::Options{.owner = "test memory"});
+  return *memory;
+}
+
+}  // namespace
+
+void* allocate_test_memory(int64_t bytes) { return test_memory().allocate(bytes); }
+void release_test_memory(void* block, int64_t /*bytes*/) { test_memory().release(block); }
+
+}  // namespace ashlar::test
