@@ -196,6 +196,14 @@ TEST(NoGlobals, LetsConstantsTypesAndFunctionsPass) {
   EXPECT_THAT(found("extern \"C\" {\nvoid f(int);\n}\nauto g() -> int;\n"), IsEmpty());
 }
 
+TEST(NoGlobals, LetsTheEmulatorFindItsBlock) {
+  const std::string pointer = "thread_local constinit Block* current_block = nullptr;\n";
+  EXPECT_THAT(lines_found(no_globals, "kernels/cuda_host/device_calls.cpp", pointer), IsEmpty());
+  EXPECT_THAT(lines_found(no_globals, "kernels/cuda_host/block.cpp", pointer), ElementsAre(1));
+  EXPECT_THAT(lines_found(no_globals, "kernels/cuda_host/device_calls.cpp", "thread_local Block* other = nullptr;\n"),
+              ElementsAre(1));
+}
+
 TEST(BlankNonCode, KeepsLinesAndCode) {
   EXPECT_EQ(blank_non_code("a \"b;\\\"c\" d // e\nf"), "a         d     \nf");
   EXPECT_EQ(blank_non_code("x = 'y'; n = 1'000;"), "x =    ; n = 1'000;");
