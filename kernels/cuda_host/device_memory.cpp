@@ -89,13 +89,13 @@ DeviceMemory::~DeviceMemory() {
 }
 
 void DeviceMemory::open() {
-  if (!open_) mprotect(base_, static_cast<size_t>(high_water_), PROT_READ | PROT_WRITE);
+  if (!open_ && high_water_ > 0) mprotect(base_, static_cast<size_t>(high_water_), PROT_READ | PROT_WRITE);
   open_ = true;
 }
 
 void DeviceMemory::close() {
   if (open_ && high_water_ > 0) mprotect(base_, static_cast<size_t>(high_water_), PROT_NONE);
-  open_ = high_water_ == 0;
+  open_ = false;
 }
 
 void DeviceMemory::fill_nan(int64_t offset, int64_t bytes) {

@@ -88,9 +88,8 @@ void VirtualGpu::launch(Grid grid, Stream& stream) {
   });
 }
 
-void VirtualGpu::queue(std::string_view name, std::function<void()> run, Stream& stream) {
-  const WorkQueues::Call& call = queues_.begin(name, index_of(stream));
-  queues_.push([this, run = std::move(run), name = call.name] {
+void VirtualGpu::push_work(std::function<void()> run) {
+  queues_.push([this, run = std::move(run), name = queues_.call().name] {
     run();
     memory_.check(name);
   });

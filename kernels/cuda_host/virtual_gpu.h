@@ -53,7 +53,16 @@ class VirtualGpu {
   /// Queues a kernel. Its faults come out of the wait that makes it run.
   void launch(Grid grid, Stream& stream);
   /// Queues what works on device memory like a kernel, but is none: a vendor's library, or another backend.
-  void queue(std::string_view name, std::function<void()> run, Stream& stream);
+  void queue(std::string_view name, std::function<void()> run, Stream& stream) {
+    queue(name, std::move(run), stream, [](const auto&) {});
+  }
+  /// The same for work that reads and writes what `visit` tells, as in `announce`.
+  template <typename Visit>
+  void queue(std::string_view name, std::function<void()> run, Stream& stream, const Visit& visit) {
+    queues_.begin(name, index_of(stream));
+    visit([this](const ConstView& view, bool writes) { accesses_.touch(view, writes); });
+    push_work(std::move(run));
+  }
   /// Queues a function of the host: it may neither touch device memory nor call the device.
   void host_function(std::string_view name, std::function<void()> run, Stream& stream);
   /// Copies bytes in the direction that the addresses say. Host memory belongs to the copy until the stream has passed
@@ -83,6 +92,7 @@ class VirtualGpu {
   class QueuedStream;
   class QueuedEvent;
 
+  void push_work(std::function<void()> run);
   bool is_async(const void* host, int64_t bytes) const;
 
   const Options options_;

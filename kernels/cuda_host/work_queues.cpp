@@ -61,6 +61,7 @@ WorkQueues::Entry& WorkQueues::append(int stream, Call call) {
 }
 
 const WorkQueues::Call& WorkQueues::begin(std::string_view name, int stream) {
+  if (observer_) observer_(stream, name);
   const int64_t number = num_calls_ + 1;
   Call call{.name = str_cat(name, " (call ", number, " on stream ", stream, ")"), .number = number};
   call_ = append(stream, std::move(call)).call;
@@ -89,7 +90,9 @@ WorkQueues::Mark WorkQueues::mark(int stream) const {
 }
 
 void WorkQueues::wait_for(int stream, const Mark& mark) {
-  if (mark.stream < 0 || mark.stream == stream) return;
+  if (mark.stream < 0) return;
+  if (observer_) observer_(stream, "wait");
+  if (mark.stream == stream) return;
   join(queue(stream).clock, mark.clock);
   append(stream, {.name = str_cat("wait for stream ", mark.stream)}).wait = mark;
 }

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ashlar::emulator {
@@ -83,6 +84,9 @@ class WorkQueues {
   /// The last calls queued, the newest first.
   std::string last_calls() const;
 
+  /// Told of each call as it is queued, by name, and of waits for other streams ("wait").
+  void observe(std::function<void(int stream, std::string_view name)> observer) { observer_ = std::move(observer); }
+
   /// Waits of the host that found work to be done, with what they waited for: "stream 0 at adamw (call 81 ...)".
   const std::vector<std::string>& host_waits() const { return host_waits_; }
   void forget_host_waits() { host_waits_.clear(); }
@@ -125,6 +129,7 @@ class WorkQueues {
   std::vector<Place> places_;  ///< of calls by number
   std::deque<std::string> last_;
   std::vector<std::string> host_waits_;
+  std::function<void(int, std::string_view)> observer_;
 };
 
 }  // namespace ashlar::emulator

@@ -114,4 +114,13 @@ void internal::queue_arithmetic(Stream& stream, const char* name, std::function<
   s.gpu().queue(name, std::move(run), s.inner());
 }
 
+void internal::announce(Device& device, const char* name, Stream& stream,
+                        const std::function<void(const std::function<void(const ConstView&, bool)>&)>& tell) {
+  DeviceStream& s = own(stream);
+  device.state().gpu.announce(name, s.inner(), [&](const auto& touch) {
+    tell(touch);
+    touch(s.scratch_view(), true);
+  });
+}
+
 }  // namespace ashlar::ASHLAR_DEV
