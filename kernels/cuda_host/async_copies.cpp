@@ -22,7 +22,7 @@ void Block::cp_async(const AsyncCopy& copy, Loc loc) {
 
 void Block::finish(const AsyncCopy& copy) {
   char* const to = shared_.pointer(copy.to);
-  std::memcpy(to, copy.from, copy.source_bytes);
+  if (copy.source_bytes > 0) std::memcpy(to, copy.from, copy.source_bytes);
   std::memset(to + copy.source_bytes, 0, copy.bytes - copy.source_bytes);
 }
 
