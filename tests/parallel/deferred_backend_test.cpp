@@ -184,7 +184,7 @@ TEST(DeferredBackend, FindsMemoryThatIsUsedAgainTooEarly) {
 TEST(DeferredBackendDeathTest, FindsAHostThatTouchesDeviceMemory) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string words =
-      "the host touches device memory that fill .call 1 on stream 0. writes; the last call queued";
+      "the host touches byte .* of deferred device, that fill .call 1 on stream 0. writes; the last calls queued";
   const auto data = [](Device& d) { return static_cast<volatile float*>(d.x.mut_view().data); };
   const auto dies = [&](const std::function<void(Device&)>& touch) {
     EXPECT_DEATH(
