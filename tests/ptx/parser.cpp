@@ -230,6 +230,7 @@ class Parser {
     f.entry = entry;
     f.variables = program_.module_variables_;
     registers_.clear();
+    num_registers_ = 0;
     labels_.clear();
     jumps_.clear();
     if (!entry && next_is('(')) f.results = parameter_list(f);
@@ -242,13 +243,13 @@ class Parser {
     }
     if (take(';')) return;  // a declaration
     need('{');
-    int depth = 1;
-    while (depth > 0) {
+    hidden_.assign(1, {});
+    while (!hidden_.empty()) {
       skip_blanks();
       if (take('{')) {
-        ++depth;
+        hidden_.emplace_back();
       } else if (take('}')) {
-        --depth;
+        leave_scope();
       } else if (next_is('.')) {
         declaration(f);
       } else {
@@ -260,7 +261,7 @@ class Parser {
       if (label == labels_.end()) throw input_error("ptx", program_.name_, ": no label '", name, "' in ", f.name);
       f.code[instruction].operands[operand].value = static_cast<uint64_t>(label->second);
     }
-    f.num_registers = static_cast<int>(registers_.size());
+    f.num_registers = static_cast<int>(num_registers_);
     program_.functions_.push_back(std::move(f));
   }
 
@@ -285,6 +286,23 @@ class Parser {
     return static_cast<int>(f.variables.size()) - 1;
   }
 
+  /// A name hides that of the scope around it.
+  void add_register(const std::string& name) {
+    const auto hidden = registers_.find(name);
+    hidden_.back().emplace_back(name, hidden == registers_.end() ? kNoRegister : hidden->second);
+    registers_[name] = num_registers_++;
+  }
+  void leave_scope() {
+    for (const auto& [name, before] : hidden_.back()) {
+      if (before == kNoRegister) {
+        registers_.erase(name);
+      } else {
+        registers_[name] = before;
+      }
+    }
+    hidden_.pop_back();
+  }
+
   void declaration(Function& f) {
     const size_t begin = at_;
     const std::string_view w = word();
@@ -295,9 +313,9 @@ class Parser {
         if (take('<')) {
           const uint64_t count = need_number();
           need('>');
-          for (uint64_t i = 0; i < count; ++i) registers_.emplace(name + std::to_string(i), registers_.size());
+          for (uint64_t i = 0; i < count; ++i) add_register(name + std::to_string(i));
         } else {
-          registers_.emplace(name, registers_.size());
+          add_register(name);
         }
       } while (take(','));
       return need(';');
@@ -433,7 +451,10 @@ class Parser {
   mutable int counted_lines_ = 1;
   bool extern_ = false;
   bool in_list_ = false;
-  std::map<std::string, size_t> registers_;
+  static constexpr size_t kNoRegister = ~size_t{0};
+  std::map<std::string, size_t> registers_;                          // what names mean now
+  std::vector<std::vector<std::pair<std::string, size_t>>> hidden_;  // of each open scope: what they meant before
+  size_t num_registers_ = 0;
   std::map<std::string, size_t> labels_;
   struct Jump {
     size_t instruction, operand;
