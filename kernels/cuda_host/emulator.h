@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "kernels/cuda_host/vector_types.h"
@@ -51,6 +52,16 @@ struct Grid {
 template <typename... Params, typename... Args>
 std::function<void()> bind(void (*kernel)(Params...), Args&&... args);
 
+/// What is called, for whoever runs something else in a kernel's place: its code as another compiler made it.
+struct KernelCall {
+  const void* function = nullptr;
+  std::vector<std::vector<std::byte>> arguments;  ///< the bytes of each
+};
+template <typename... Params, typename... Args>
+KernelCall describe(void (*kernel)(Params...), Args&&... args);
+/// What a thread of that call runs instead; empty: the kernel itself.
+using KernelSubstitute = std::function<std::function<void()>(const KernelCall&)>;
+
 /// Runs grids, one after the other. Owns the fibers' stacks and the shared memory, so keep one. Not thread-safe, but
 /// each thread of the host may have one of its own.
 class Machine {
@@ -93,6 +104,17 @@ struct BoundKernel {
 template <typename... Params, typename... Args>
 std::function<void()> bind(void (*kernel)(Params...), Args&&... args) {
   return internal::BoundKernel<Params...>{kernel, {static_cast<Params>(std::forward<Args>(args))...}};
+}
+
+template <typename... Params, typename... Args>
+KernelCall describe(void (*kernel)(Params...), Args&&... args) {
+  KernelCall call{reinterpret_cast<const void*>(kernel), {}};
+  const auto add = [&](const auto& value) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    call.arguments.emplace_back(bytes, bytes + sizeof(value));
+  };
+  (add(static_cast<const Params&>(static_cast<Params>(args))), ...);
+  return call;
 }
 
 }  // namespace ashlar::emulator

@@ -15,6 +15,7 @@ struct Device::State {
 
   emulator::VirtualGpu gpu;
   std::array<std::optional<emulator::DeviceAllocator>, kNumMemoryKinds> allocators;
+  emulator::KernelSubstitute substitute;
   int64_t num_gemms = 0;
 };
 

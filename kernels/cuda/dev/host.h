@@ -31,6 +31,9 @@ struct DeviceOptions {
   std::string schedule = "fifo";        ///< of a kernel's threads: fifo, lifo, random or pct
   std::string stream_order = "random";  ///< of what streams leave open: random, or at_once (each call as it is queued)
   uint64_t seed = 1;                    ///< of both
+#if !defined(__CUDACC__)
+  emulator::KernelSubstitute substitute = {};  ///< what runs in the place of kernels
+#endif
 };
 
 /// A device with its memory and streams. Not thread-safe: one thread drives it.
@@ -82,6 +85,8 @@ constexpr bool may_travel() {
 void launch_kernel(Stream& stream, const Launch& launch, const void* kernel, void** arguments);
 #else
 void launch_kernel(Stream& stream, const Launch& launch, std::function<void()> thread);
+/// The substitute of the stream's device, if there is one.
+const emulator::KernelSubstitute& substitute_of(Stream& stream);
 #endif
 
 }  // namespace internal
@@ -102,7 +107,11 @@ void run_kernel(Stream& stream, const Launch& launch, void (*kernel)(Params...),
       },
       values);
 #else
-  internal::launch_kernel(stream, launch, emulator::bind(kernel, std::forward<Args>(args)...));
+  std::function<void()> thread;
+  if (const auto& substitute = internal::substitute_of(stream))
+    thread = substitute(emulator::describe(kernel, args...));
+  if (!thread) thread = emulator::bind(kernel, std::forward<Args>(args)...);
+  internal::launch_kernel(stream, launch, std::move(thread));
 #endif
 }
 

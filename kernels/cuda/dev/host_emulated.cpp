@@ -28,7 +28,8 @@ Device::State::State(const DeviceOptions& options)
            .memory_bytes = options.max_memory_bytes,
            .seed = options.seed,
            .order = order_of(options.stream_order),
-           .schedule = {.policy = policy_of(options.schedule), .seed = options.seed}}) {
+           .schedule = {.policy = policy_of(options.schedule), .seed = options.seed}}),
+      substitute(options.substitute) {
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
     const bool pinned = static_cast<MemoryKind>(kind) == MemoryKind::kPinned;
     allocators[static_cast<size_t>(kind)].emplace(pinned ? gpu.pinned() : gpu.memory());
@@ -48,6 +49,7 @@ class DeviceStream final : public Stream {
   void* native() override { return inner_->native(); }
 
   emulator::VirtualGpu& gpu() { return state_.gpu; }
+  const emulator::KernelSubstitute& substitute() const { return state_.substitute; }
   Stream& inner() { return *inner_; }
   void* scratch(int64_t bytes) {
     if (bytes > scratch_bytes_) {
@@ -98,6 +100,8 @@ void Device::copy(void* to, const void* from, int64_t bytes, Stream& stream) {
 }
 
 void* Device::scratch(Stream& stream, int64_t bytes) { return own(stream).scratch(bytes); }
+
+const emulator::KernelSubstitute& internal::substitute_of(Stream& stream) { return own(stream).substitute(); }
 
 void internal::launch_kernel(Stream& stream, const Launch& launch, std::function<void()> thread) {
   DeviceStream& s = own(stream);
