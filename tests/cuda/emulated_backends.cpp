@@ -1,10 +1,8 @@
 #include <memory>
 
 #include "kernels/cuda/emulated_backend.h"
-#include "kernels/cuda_host/device_memory.h"
 #include "tests/support/every_backend.h"
 #include "tests/support/long_form.h"
-#include "tests/support/test_memory.h"
 
 namespace ashlar::test {
 
@@ -26,19 +24,5 @@ std::vector<BackendUnderTest> backends_under_test() {
   add("pct", "pct", "random", 5, 1);
   return all;
 }
-
-namespace {
-
-// Memory that both sides may use, as CUDA's managed memory.
-emulator::DeviceMemory& test_memory() {
-  static const auto memory =
-      std::make_unique<emulator::DeviceMemory>(emulator::DeviceMemory::Options{.owner = "test memory"});
-  return *memory;
-}
-
-}  // namespace
-
-void* allocate_test_memory(int64_t bytes) { return test_memory().allocate(bytes); }
-void release_test_memory(void* block, int64_t /*bytes*/) { test_memory().release(block); }
 
 }  // namespace ashlar::test

@@ -12,6 +12,8 @@
 #include "tests/support/every_backend.h"
 #include "tests/support/test_memory.h"
 
+#if defined(ASHLAR_PTX_DIR)
+
 namespace ashlar::test {
 
 namespace {
@@ -82,3 +84,5 @@ std::vector<BackendUnderTest> backends_under_test() {
 }
 
 }  // namespace ashlar::test
+
+#endif
