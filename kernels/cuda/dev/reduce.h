@@ -1,0 +1,102 @@
+#pragma once
+
+#include "kernels/cuda/dev/kernel.h"
+
+/// Sums and maxima over the threads of a warp, and over the threads that share a row. The order of the additions
+/// follows from the number of threads alone, so that results have the same bits in every run.
+namespace ashlar::ASHLAR_DEV {
+
+struct Add {
+  template <typename A>
+  __device__ __forceinline__ A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+/// Of a NaN and a number the number.
+struct Max {
+  __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ __forceinline__ double operator()(double a, double b) const { return fmax(a, b); }
+};
+
+/// Over `lanes` neighbouring lanes, a power of two up to 32; all of them get the same bits. The whole warp calls it.
+template <typename Op, typename A>
+__device__ __forceinline__ A warp_reduce(A value, Op op, int lanes = 32) {
+  for (int offset = lanes / 2; offset > 0; offset /= 2) value = op(value, __shfl_xor_sync(0xffffffffU, value, offset));
+  return value;
+}
+
+/// A block's threads, cut into groups of `lanes` that share a row each: a power of two up to 32, or whole warps.
+/// `index` is this thread's group, `rank` its place in it.
+template <typename A>
+class RowGroup {
+ public:
+  static constexpr int kValues = 2;             ///< numbers reduced at once
+  static constexpr int kShared = kValues * 64;  ///< elements of `shared`: one for each warp, in two buffers
+
+  __device__ RowGroup(int lanes_in, A* shared)
+      : lanes(lanes_in),
+        index(static_cast<int>(threadIdx.x) / lanes_in),
+        rank(static_cast<int>(threadIdx.x) % lanes_in),
+        count(static_cast<int>(blockDim.x) / lanes_in),
+        shared_(shared) {}
+
+  /// Each value over the group; every thread of it gets the result. All threads of the block call it.
+  template <typename Op, int K>
+  __device__ __forceinline__ void reduce(A (&values)[K], Op op) {
+    static_assert(K <= kValues);
+    ASHLAR_UNROLL
+    for (int k = 0; k < K; ++k) values[k] = warp_reduce(values[k], op, min(lanes, 32));
+    if (lanes <= 32) return;
+    // Two buffers in turn: whoever writes one again has passed the barrier behind which all had read it.
+    A* const buffer = shared_ + (use_second_ ? kValues * 32 : 0);
+    use_second_ = !use_second_;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    if (threadIdx.x % 32 == 0) {
+      ASHLAR_UNROLL
+      for (int k = 0; k < K; ++k) buffer[k * 32 + warp] = values[k];
+    }
+    __syncthreads();
+    const int first = index * (lanes / 32);
+    ASHLAR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      A result = buffer[k * 32 + first];
+      for (int w = 1; w < lanes / 32; ++w) result = op(result, buffer[k * 32 + first + w]);
+      values[k] = result;
+    }
+  }
+  template <typename Op>
+  __device__ __forceinline__ A reduce(A value, Op op) {
+    A values[1] = {value};
+    reduce(values, op);
+    return values[0];
+  }
+
+  const int lanes, index, rank, count;
+
+ private:
+  A* const shared_;
+  bool use_second_ = false;
+};
+
+/// Adds each value over the groups of a block, pairs of groups first; the sums are group 0's. `shared` has room for K
+/// values of half the threads. All threads of the block call it.
+template <typename A, int K>
+__device__ __forceinline__ void add_groups(A (&values)[K], int lanes, int index, int rank, int count, A* shared) {
+  int half = 1;
+  while (2 * half < count) half *= 2;
+  for (; half > 0 && count > 1; half /= 2) {
+    const int writers = (min(count, 2 * half) - half) * lanes;
+    if (index >= half && index < 2 * half) {
+      ASHLAR_UNROLL
+      for (int k = 0; k < K; ++k) shared[k * writers + (index - half) * lanes + rank] = values[k];
+    }
+    __syncthreads();
+    if (index + half < min(count, 2 * half)) {
+      ASHLAR_UNROLL
+      for (int k = 0; k < K; ++k) values[k] += shared[k * writers + index * lanes + rank];
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace ashlar::ASHLAR_DEV

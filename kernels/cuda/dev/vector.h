@@ -1,0 +1,257 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/base/bf16.h"
+#include "core/tensor/view.h"
+#include "kernels/cuda/dev/kernel.h"
+
+/// Rows of storage in a kernel: vectors of up to 16 bytes, conversions to and from the type of the arithmetic, and the
+/// rows themselves.
+namespace ashlar::ASHLAR_DEV {
+
+/// The type in which numbers of the given storage types are computed: double where one of them is double.
+template <typename... T>
+using AccumulateOf = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
+
+/// Elements of a vector: 16 bytes of the widest type. The narrower ones are moved in 8 or 4 bytes, so that a warp's
+/// vectors lie without gaps in every type.
+template <typename... T>
+inline constexpr int kWidth = 16 / static_cast<int>(std::max({sizeof(T)...}));
+
+namespace internal {
+
+// What one instruction moves. It may alias every type.
+template <int kBytes>
+struct Word;
+template <>
+struct __attribute__((may_alias, aligned(16))) Word<16> {
+  uint32_t x, y, z, w;
+};
+template <>
+struct __attribute__((may_alias, aligned(8))) Word<8> {
+  uint32_t x, y;
+};
+template <>
+struct __attribute__((may_alias, aligned(4))) Word<4> {
+  uint32_t x;
+};
+template <>
+struct __attribute__((may_alias, aligned(2))) Word<2> {
+  uint16_t x;
+};
+template <>
+struct __attribute__((may_alias, aligned(1))) Word<1> {
+  uint8_t x;
+};
+template <int kBytes>
+struct Words {
+  static constexpr int kCount = kBytes > 16 ? kBytes / 16 : 1;
+  using Word = internal::Word<kBytes / kCount>;
+  Word word[kCount];
+};
+
+}  // namespace internal
+
+__device__ __forceinline__ float widen(BF16 v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
+__device__ __forceinline__ float widen(float v) { return v; }
+__device__ __forceinline__ double widen(double v) { return v; }
+
+/// W elements in registers.
+template <typename T, int W>
+struct alignas(std::min<size_t>(16, sizeof(T) * W)) Vec {
+  T v[W];
+
+  __device__ __forceinline__ T get(int i) const { return v[i]; }
+  __device__ __forceinline__ void set(int i, T value) { v[i] = value; }
+  __device__ __forceinline__ auto wide(int i) const { return widen(v[i]); }
+};
+/// Two to a register: the compiler would give each a register of its own.
+template <int W>
+requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
+  uint32_t pair[W / 2];
+
+  __device__ __forceinline__ BF16 get(int i) const {
+    BF16 out;
+    out.bits = static_cast<uint16_t>(pair[i / 2] >> (i % 2 * 16));
+    return out;
+  }
+  /// Of a vector of zeros.
+  __device__ __forceinline__ void set(int i, BF16 value) { pair[i / 2] |= uint32_t{value.bits} << (i % 2 * 16); }
+  __device__ __forceinline__ float wide(int i) const {
+    return std::bit_cast<float>(i % 2 == 0 ? pair[i / 2] << 16 : pair[i / 2] & 0xffff0000U);
+  }
+};
+
+/// W elements at p, which is aligned to the vector or to 16 bytes.
+template <int W, typename T>
+__device__ __forceinline__ Vec<T, W> load(const T* p) {
+  using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
+  Words words;
+  ASHLAR_UNROLL
+  for (int i = 0; i < Words::kCount; ++i) words.word[i] = reinterpret_cast<const typename Words::Word*>(p)[i];
+  return std::bit_cast<Vec<T, W>>(words);
+}
+template <int W, typename T>
+__device__ __forceinline__ void store(T* p, const Vec<T, W>& vec) {
+  using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
+  const Words words = std::bit_cast<Words>(vec);
+  ASHLAR_UNROLL
+  for (int i = 0; i < Words::kCount; ++i) reinterpret_cast<typename Words::Word*>(p)[i] = words.word[i];
+}
+
+/// Keeps a vector as it is packed. Without it the compiler widens what a loop does not change before the loop, and
+/// holds it in twice the registers.
+template <typename T, int W>
+__device__ __forceinline__ void keep_packed(Vec<T, W>& vec) {
+#if defined(__CUDACC__)
+  static_assert(sizeof(vec) == 16);
+  auto word = std::bit_cast<internal::Word<16>>(vec);
+  asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+  vec = std::bit_cast<Vec<T, W>>(word);
+#else
+  static_cast<void>(vec);
+#endif
+}
+
+/// The first `count` elements of a vector one by one, zeros behind them; count may be below 0 or above W.
+template <int W, typename T>
+__device__ __forceinline__ Vec<T, W> load_part(const T* p, int count) {
+  Vec<T, W> vec{};
+  ASHLAR_UNROLL
+  for (int i = 0; i < W; ++i) {
+    if (i < count) vec.set(i, p[i]);
+  }
+  return vec;
+}
+template <int W, typename T>
+__device__ __forceinline__ void store_part(T* p, const Vec<T, W>& vec, int count) {
+  ASHLAR_UNROLL
+  for (int i = 0; i < W; ++i) {
+    if (i < count) p[i] = vec.get(i);
+  }
+}
+
+/// `count` elements by one instruction or one by one. With kVector count is W or more, or nothing.
+template <bool kVector, int W, typename T>
+__device__ __forceinline__ Vec<T, W> load_row(const T* p, int count) {
+  if constexpr (kVector) {
+    return count > 0 ? load<W>(p) : Vec<T, W>{};
+  } else {
+    return load_part<W>(p, count);
+  }
+}
+template <bool kVector, int W, typename T>
+__device__ __forceinline__ void store_row(T* p, const Vec<T, W>& vec, int count) {
+  if constexpr (kVector) {
+    if (count > 0) store(p, vec);
+  } else {
+    store_part(p, vec, count);
+  }
+}
+
+/// The same where the choice is made in the kernel: a vector where `vector` allows and count is W or more.
+template <int W, typename T>
+__device__ __forceinline__ Vec<T, W> load_some(const T* p, int count, bool vector) {
+  return vector && count >= W ? load<W>(p) : load_part<W>(p, count);
+}
+template <int W, typename T>
+__device__ __forceinline__ void store_some(T* p, const Vec<T, W>& vec, int count, bool vector) {
+  if (vector && count >= W) {
+    store(p, vec);
+  } else {
+    store_part(p, vec, count);
+  }
+}
+
+namespace internal {
+
+__host__ __device__ __forceinline__ BF16 to_bf16(float value) {
+#if defined(__CUDACC__)
+  BF16 out;
+  out.bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+  return out;
+#else
+  return BF16(value);
+#endif
+}
+/// Through an fp32 number rounded to odd: one rounding, not two.
+__host__ __device__ __forceinline__ BF16 to_bf16(double value) {
+  auto f = static_cast<float>(value);
+  const auto bits = std::bit_cast<uint32_t>(f);
+  const double back = f;
+  if (back != value && (bits & 0x7fffffffU) < 0x7f800000U && (bits & 1U) == 0) {
+    f = std::bit_cast<float>((value > back) == (value > 0) ? bits + 1 : bits - 1);
+  }
+  return to_bf16(f);
+}
+
+}  // namespace internal
+
+/// The nearest number of T: the one rounding of a store.
+template <typename T, typename A>
+__host__ __device__ __forceinline__ T narrow(A value) {
+  if constexpr (std::is_same_v<T, BF16>) {
+    return internal::to_bf16(value);
+  } else {
+    return static_cast<T>(value);
+  }
+}
+template <typename T, typename A, int W>
+__device__ __forceinline__ Vec<T, W> narrow(const A (&values)[W]) {
+  Vec<T, W> out{};
+#if defined(__CUDACC__)
+  if constexpr (std::is_same_v<T, BF16> && std::is_same_v<A, float> && W % 2 == 0) {  // two by one instruction
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; i += 2) {
+      const __nv_bfloat162 both = __floats2bfloat162_rn(values[i], values[i + 1]);
+      out.pair[i / 2] = reinterpret_cast<const uint32_t&>(both);
+    }
+  } else
+#endif
+  {
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) out.set(i, narrow<T>(values[i]));
+  }
+  return out;
+}
+
+template <typename A, typename T, int W>
+__device__ __forceinline__ void widen(const Vec<T, W>& vec, A (&values)[W]) {
+  ASHLAR_UNROLL
+  for (int i = 0; i < W; ++i) values[i] = static_cast<A>(vec.wide(i));
+}
+
+/// What a kernel keeps of a view: rows of T, `stride` elements apart. False where the view is absent.
+template <typename T>
+struct Rows {
+  T* data = nullptr;
+  int64_t stride = 0;
+
+  __device__ explicit operator bool() const { return data != nullptr; }
+  __device__ T* operator[](int64_t n) const { return data + n * stride; }
+};
+template <typename T>
+Rows<const T> rows_of(const ConstView& v) {
+  return {static_cast<const T*>(v.data), v.stride};
+}
+template <typename T>
+Rows<T> rows_of(const MutView& v) {
+  return {static_cast<T*>(v.data), v.stride};
+}
+
+/// Whether vectors of `width` elements lie aligned in every row of a view. An absent one does not mind.
+inline bool rows_aligned(const ConstView& v, int64_t width) {
+  const int64_t bytes = std::min<int64_t>(16, width * size_of(v.dtype));
+  return reinterpret_cast<uintptr_t>(v.data) % static_cast<uintptr_t>(bytes) == 0 &&
+         (v.rows <= 1 || v.stride * size_of(v.dtype) % bytes == 0);
+}
+template <typename... Views>
+bool rows_aligned_for(int64_t width, const Views&... views) {
+  return (rows_aligned(views, width) && ...);
+}
+
+}  // namespace ashlar::ASHLAR_DEV
