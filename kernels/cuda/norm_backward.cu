@@ -1,0 +1,371 @@
+// Gradients of LayerNorm and RMSNorm, whole and in parts.
+// Memory-bound: a storage element of dy, of x, and of dx where it is added to are read and one is written (6 or 8 B in
+// bf16) for 15 flops. A group of threads holds its rows in registers between the sums and dx, so that each is read
+// once; rows too wide for that take two kernels. Blocks go from row to row and keep gains and their share of dgamma and
+// dbeta in registers; the blocks' shares are added in a fixed order by a second kernel.
+
+#include "core/backend/norm.h"
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/norm_row.h"
+
+namespace ashlar::ASHLAR_DEV {
+namespace {
+
+/// What the backward kernels read and write.
+template <typename T>
+struct BackwardParams {
+  using A = AccumulateOf<T>;
+  Rows<const T> dy, x;
+  const T* gamma;
+  const A* mean;  ///< null: 0
+  const A* rstd;
+  Rows<T> dx;       ///< null: not wanted
+  A* partials;      ///< [blocks][2][cols]: each block's share of dgamma and dbeta, or null
+  A inverse_total;  ///< 1 / width of the whole row
+  bool layernorm, unit_offset, accumulate;
+  int64_t rows;
+  int cols;
+};
+
+/// A group of threads for each row: sum of h and of h * xhat, h = dy * g.
+template <typename T, bool kVector>
+__global__ void __launch_bounds__(kMaxRowLanes)
+    norm_backward_row_sums_kernel(BackwardParams<T> a, AccumulateOf<T>* sum_h, AccumulateOf<T>* sum_hx, int lanes) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
+  RowGroup<A> group(lanes, shared);
+  const A offset = a.gamma == nullptr || a.unit_offset ? A{1} : A{0};
+  for (int64_t first = int64_t{blockIdx.x} * group.count; first < a.rows; first += int64_t{gridDim.x} * group.count) {
+    const int64_t n = first + group.index;
+    A sums[2] = {0, 0};
+    if (n < a.rows) {
+      const A mean = a.mean != nullptr ? a.mean[n] : A{0};
+      for (int c = group.rank * W; c < a.cols; c += lanes * W) {
+        const int count = a.cols - c;
+        const Vec<T, W> dy = load_row<kVector, W>(a.dy[n] + c, count);
+        const Vec<T, W> x = load_row<kVector, W>(a.x[n] + c, count);
+        const Vec<T, W> gamma = a.gamma != nullptr ? load_row<kVector, W>(a.gamma + c, count) : Vec<T, W>{};
+        ASHLAR_UNROLL
+        for (int i = 0; i < W; ++i) {
+          const A h = dy.wide(i) * (gamma.wide(i) + offset);
+          sums[0] += h;
+          sums[1] = fused(h, x.wide(i) - mean, sums[1]);
+        }
+      }
+    }
+    group.reduce(sums, Add());
+    if (n >= a.rows || group.rank != 0) continue;
+    if (sum_h != nullptr) sum_h[n] = sums[0];
+    sum_hx[n] = sums[1] * a.rstd[n];
+  }
+}
+
+/// dx of one element, from h = dy * g and the row's sums over its width.
+template <typename A>
+__device__ __forceinline__ A dx_of(A h, A xhat, A mean_h, A mean_hx, A rstd) {
+  return rstd * fused(-xhat, mean_hx, h - mean_h);
+}
+
+/// Writes a block's share of dgamma and dbeta: [2][cols] of the block, from group 0's columns.
+template <bool kVector, typename A, int W>
+__device__ __forceinline__ void store_partials(A* partials, int64_t block, int cols, int c, const A* dgamma,
+                                               const A* dbeta) {
+  A* const out = partials + block * 2 * cols + c;
+  ASHLAR_UNROLL
+  for (int i = 0; i < W; ++i) {
+    if (i < cols - c) {
+      out[i] = dgamma[i];
+      out[cols + i] = dbeta[i];
+    }
+  }
+}
+
+/// A block takes a tile of columns down its rows: dx, and its share of dgamma and dbeta.
+template <typename T, bool kVector>
+__global__ void __launch_bounds__(ColumnTiles::kThreads)
+    norm_backward_apply_kernel(BackwardParams<T> a, const AccumulateOf<T>* sum_h, const AccumulateOf<T>* sum_hx,
+                               int lanes) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  ASHLAR_DYNAMIC_SHARED(A, shared);
+  const int groups = ColumnTiles::kThreads / lanes;
+  const int rank = static_cast<int>(threadIdx.x) % lanes, group = static_cast<int>(threadIdx.x) / lanes;
+  const int c = (static_cast<int>(blockIdx.x) * lanes + rank) * W, count = a.cols - c;
+  Vec<T, W> gamma{};
+  if (a.gamma != nullptr) gamma = load_row<kVector, W>(a.gamma + c, count);
+  const A offset = a.gamma == nullptr || a.unit_offset ? A{1} : A{0};
+  A grads[2 * W] = {};  // dgamma, dbeta
+  if (count > 0) {
+    for (int64_t n = int64_t{blockIdx.y} * groups + group; n < a.rows; n += int64_t{gridDim.y} * groups) {
+      const Vec<T, W> dy = load_row<kVector, W>(a.dy[n] + c, count);
+      const Vec<T, W> x = load_row<kVector, W>(a.x[n] + c, count);
+      Vec<T, W> old{};
+      if (a.dx && a.accumulate) old = load_row<kVector, W>(a.dx[n] + c, count);
+      const A mean = a.mean != nullptr ? a.mean[n] : A{0}, rstd = a.rstd[n];
+      const A mean_h = sum_h != nullptr ? sum_h[n] * a.inverse_total : A{0}, mean_hx = sum_hx[n] * a.inverse_total;
+      A out[W];
+      ASHLAR_UNROLL
+      for (int i = 0; i < W; ++i) {
+        const A dy_i = dy.wide(i), xhat = (x.wide(i) - mean) * rstd;
+        grads[i] = fused(dy_i, xhat, grads[i]);
+        grads[W + i] += dy_i;
+        out[i] = old.wide(i) + dx_of(dy_i * (gamma.wide(i) + offset), xhat, mean_h, mean_hx, rstd);
+      }
+      if (a.dx) store_row<kVector>(a.dx[n] + c, narrow<T>(out), count);
+    }
+  }
+  if (a.partials == nullptr) return;
+  add_groups(grads, lanes, group, rank, groups, shared);
+  if (group == 0) store_partials<kVector, A, W>(a.partials, blockIdx.y, a.cols, c, grads, grads + W);
+}
+
+// Backward in one pass.
+
+/// A block: groups of threads that each hold a row of dy, of x, and of dx where it is added to. For each row
+/// 1. loads the next one's  2. sums of h and h (x - mean)  3. dx, and the thread's share of dgamma and dbeta.
+/// 4. At the end the groups' shares are added and written as the block's.
+template <typename T, bool kVector>
+__global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardParams<T> a, int lanes) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  constexpr int kNumbers = kHeld<T> * W;
+  constexpr bool kAhead = sizeof(T) == 2 && kVector;  // others leave no registers for it
+  ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
+  ASHLAR_DYNAMIC_SHARED(A, exchange);
+  RowGroup<A> group(lanes, shared);
+  HeldGain<T, kVector> gain;
+  gain.load(a.gamma, a.unit_offset, a.cols, lanes, group.rank);
+  A grads[2 * kNumbers] = {};  // dgamma, dbeta
+  struct Inputs {
+    HeldRow<T, kVector> dy, x, old;
+    A mean = 0, rstd = 0;
+  };
+  const auto fetch = [&](Inputs& in, int64_t n) {
+    if (n >= a.rows) return;
+    in.dy.load(a.dy[n], a.cols, lanes, group.rank);
+    in.x.load(a.x[n], a.cols, lanes, group.rank);
+    if (kAhead && a.dx && a.accumulate) in.old.load(a.dx[n], a.cols, lanes, group.rank);
+    if (a.mean != nullptr) in.mean = a.mean[n];
+    in.rstd = a.rstd[n];
+  };
+  const int64_t step = int64_t{gridDim.x} * group.count;
+  const int64_t first = int64_t{blockIdx.x} * group.count;
+  Inputs in, next;
+  next.dy.fill(T{});
+  next.x.fill(T{});
+  next.old.fill(T{});
+  if (kAhead) fetch(next, first + group.index);
+  for (int64_t n = first; n < a.rows; n += step) {
+    const int64_t row = n + group.index;
+    // 1. the next row
+    in = next;
+    gain.gamma.keep_packed();
+    fetch(kAhead ? next : in, kAhead ? row + step : row);
+    // 2. sums; rstd multiplies the whole one
+    A sums[2] = {0, 0};
+    if (a.dx) {
+      ASHLAR_UNROLL
+      for (int p = 0; p < kHeld<T>; ++p) {
+        ASHLAR_UNROLL
+        for (int i = 0; i < W; ++i) {
+          const A h = in.dy.vec[p].wide(i) * gain(p, i);
+          sums[0] += h;
+          sums[1] = fused(h, in.x.vec[p].wide(i) - in.mean, sums[1]);
+        }
+      }
+      group.reduce(sums, Add());
+      in.dy.keep_packed();
+      in.x.keep_packed();
+    }
+    if (row >= a.rows) continue;
+    const A mean_h = a.layernorm ? sums[0] * a.inverse_total : A{0};
+    const A mean_hx = sums[1] * in.rstd * a.inverse_total;
+    // 3. apply
+    ASHLAR_UNROLL
+    for (int p = 0; p < kHeld<T>; ++p) {
+      const int c = in.x.column(p, lanes, group.rank);
+      if (!kAhead && a.dx && a.accumulate) in.old.vec[p] = load_row<kVector, W>(a.dx[row] + c, a.cols - c);
+      A out[W];
+      ASHLAR_UNROLL
+      for (int i = 0; i < W; ++i) {
+        const A dy = in.dy.vec[p].wide(i), xhat = (in.x.vec[p].wide(i) - in.mean) * in.rstd;
+        grads[p * W + i] = fused(dy, xhat, grads[p * W + i]);
+        grads[kNumbers + p * W + i] += dy;
+        out[i] = in.old.vec[p].wide(i) + dx_of(dy * gain(p, i), xhat, mean_h, mean_hx, in.rstd);
+      }
+      if (a.dx) store_row<kVector>(a.dx[row] + c, narrow<T>(out), a.cols - c);
+    }
+  }
+  // 4. the block's share
+  if (a.partials == nullptr) return;
+  add_groups(grads, lanes, group.index, group.rank, group.count, exchange);
+  if (group.index != 0) return;
+  ASHLAR_UNROLL
+  for (int p = 0; p < kHeld<T>; ++p) {
+    store_partials<kVector, A, W>(a.partials, blockIdx.x, a.cols, in.x.column(p, lanes, group.rank), grads + p * W,
+                                  grads + kNumbers + p * W);
+  }
+}
+
+/// dgamma (y = 0) or dbeta (y = 1) of 32 columns from the blocks' shares: 8 slices of them in order, then the slices.
+constexpr int kSlices = 8;
+template <typename A>
+__global__ void __launch_bounds__(32 * kSlices)
+    norm_add_partials_kernel(const A* partials, int64_t blocks, int64_t cols, A* dgamma, A* dbeta, bool accumulate) {
+  ASHLAR_SHARED(A, shared, [kSlices][32]);
+  A* const out = blockIdx.y == 0 ? dgamma : dbeta;
+  if (out == nullptr) return;
+  const auto lane = static_cast<int>(threadIdx.x % 32), slice = static_cast<int>(threadIdx.x / 32);
+  const int64_t c = int64_t{blockIdx.x} * 32 + lane;
+  A sum = 0;
+  if (c < cols) {
+#pragma unroll 8
+    for (int64_t b = slice; b < blocks; b += kSlices) sum += partials[(b * 2 + blockIdx.y) * cols + c];
+  }
+  shared[slice][lane] = sum;
+  __syncthreads();
+  if (slice != 0 || c >= cols) return;
+  for (int s = 1; s < kSlices; ++s) sum += shared[s][lane];
+  out[c] = accumulate ? out[c] + sum : sum;
+}
+
+// Launchers.
+
+template <typename T, typename Args>
+BackwardParams<T> backward_params(const Args& a, const ConstView& mean, bool unit_offset) {
+  using A = AccumulateOf<T>;
+  return {.dy = rows_of<T>(a.dy),
+          .x = rows_of<T>(a.x),
+          .gamma = static_cast<const T*>(a.gamma.data),
+          .mean = static_cast<const A*>(mean.data),
+          .rstd = static_cast<const A*>(a.rstd.data),
+          .dx = {},
+          .partials = nullptr,
+          .inverse_total = 0,
+          .layernorm = false,
+          .unit_offset = unit_offset,
+          .accumulate = false,
+          .rows = a.x.rows,
+          .cols = static_cast<int>(a.x.cols)};
+}
+
+template <typename T>
+void launch_row_sums(const BackwardParams<T>& p, bool vectors, AccumulateOf<T>* sum_h, AccumulateOf<T>* sum_hx,
+                     Stream& stream) {
+  const RowLayout layout = sums_layout<T>(p.cols);
+  with_flag(vectors, [&](auto vector) {
+    run_kernel(stream,
+               {.name = "norm_backward_row_sums",
+                .grid = layout.blocks(p.rows, 8 * kMultiprocessors),
+                .block = static_cast<unsigned>(layout.threads())},
+               norm_backward_row_sums_kernel<T, vector.value>, p, sum_h, sum_hx, layout.lanes);
+  });
+}
+
+template <typename A>
+void add_partials(const A* partials, int64_t blocks, const MutView& dgamma, const MutView& dbeta, int64_t cols,
+                  GradMode mode, Stream& stream) {
+  run_kernel(
+      stream,
+      {.name = "norm_add_partials", .grid = dim3(static_cast<unsigned>(div_up(cols, 32)), 2, 1), .block = 32 * kSlices},
+      norm_add_partials_kernel<A>, partials, blocks, cols, static_cast<A*>(dgamma.data), static_cast<A*>(dbeta.data),
+      mode == GradMode::kAccumulate);
+}
+
+}  // namespace
+
+void CudaBackend::launch(const NormBackwardRowSums& args, Stream& stream) {
+  if (args.x.rows == 0) return;
+  with_storage("norm_backward_row_sums", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulateOf<T>;
+    launch_row_sums(backward_params<T>(args, args.mean, args.unit_offset),
+                    norm_vectors(args.x.cols, kWidth<T>, args.x, args.dy, args.gamma), static_cast<A*>(args.sum_h.data),
+                    static_cast<A*>(args.sum_hx.data), stream);
+  });
+}
+
+void CudaBackend::launch(const NormBackwardApply& args, Stream& stream) {
+  if (args.x.cols == 0) return;
+  with_storage("norm_backward_apply", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulateOf<T>;
+    const bool want_params = args.param_mode != GradMode::kSkip && (args.dgamma || args.dbeta);
+    const ColumnTiles tiles = column_tiles(args.x.rows, args.x.cols, kWidth<T>);
+    BackwardParams<T> params = backward_params<T>(args, args.mean, args.unit_offset);
+    params.inverse_total = A{1} / static_cast<A>(args.c_total);
+    params.accumulate = args.dx_mode == GradMode::kAccumulate;
+    if (args.dx_mode != GradMode::kSkip) params.dx = rows_of<T>(args.dx);
+    if (want_params) {
+      params.partials =
+          static_cast<A*>(scratch(stream, int64_t{tiles.grid.y} * 2 * args.x.cols * static_cast<int64_t>(sizeof(A))));
+    }
+    if (params.dx.data == nullptr && !want_params) return;
+    with_flag(norm_vectors(args.x.cols, kWidth<T>, args.x, args.dy, args.dx, args.gamma), [&](auto vector) {
+      run_kernel(stream,
+                 {.name = "norm_backward_apply",
+                  .grid = tiles.grid,
+                  .block = ColumnTiles::kThreads,
+                  .shared_bytes = int64_t{kWidth<T>} * ColumnTiles::kThreads * static_cast<int64_t>(sizeof(A))},
+                 norm_backward_apply_kernel<T, vector.value>, params, static_cast<const A*>(args.sum_h.data),
+                 static_cast<const A*>(args.sum_hx.data), tiles.lanes);
+    });
+    if (!want_params) return;
+    add_partials(params.partials, tiles.grid.y, args.dgamma, args.dbeta, args.x.cols, args.param_mode, stream);
+  });
+}
+
+void CudaBackend::launch(const NormBackward& args, Stream& stream) {
+  if (args.x.cols == 0) return;
+  const bool layernorm = args.variant.type == NormType::kLayerNorm;
+  const ConstView mean = layernorm ? args.mean : ConstView{};
+  const bool want_params = args.param_mode != GradMode::kSkip && (args.dgamma || args.dbeta);
+  if (args.dx_mode == GradMode::kSkip && !want_params) return;
+  with_storage("norm_backward", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulateOf<T>;
+    const int64_t rows = args.x.rows, cols = args.x.cols;
+    const bool vectors = norm_vectors(cols, kWidth<T>, args.x, args.dy, args.dx, args.gamma);
+    BackwardParams<T> params = backward_params<T>(args, mean, args.variant.unit_offset);
+    params.layernorm = layernorm;
+    params.inverse_total = A{1} / static_cast<A>(cols);
+    params.accumulate = args.dx_mode == GradMode::kAccumulate;
+    if (args.dx_mode != GradMode::kSkip) params.dx = rows_of<T>(args.dx);
+    // Rows too wide to be held: their sums first, then the columns.
+    const bool wide = cols > kMaxHeldColumns<T>;
+    const RowLayout layout = row_layout(div_up(cols, kWidth<T>), kHeld<T>, kMaxRowLanes, kMaxRowLanes);
+    const ColumnTiles tiles = column_tiles(rows, cols, kWidth<T>);
+    const int64_t blocks = wide ? tiles.grid.y : layout.blocks(rows, kMultiprocessors);
+    const int64_t partials = want_params ? blocks * 2 * cols : 0;
+    A* const space =
+        static_cast<A*>(scratch(stream, (partials + (wide ? 2 * rows : 0)) * static_cast<int64_t>(sizeof(A))));
+    if (want_params) params.partials = space;
+    A* const sum_h = space + partials;
+    A* const sum_hx = sum_h + rows;
+    if (wide) launch_row_sums(params, vectors, sum_h, sum_hx, stream);
+    with_flag(vectors, [&](auto vector) {
+      if (wide) {
+        run_kernel(stream,
+                   {.name = "norm_backward_apply",
+                    .grid = tiles.grid,
+                    .block = ColumnTiles::kThreads,
+                    .shared_bytes = int64_t{kWidth<T>} * ColumnTiles::kThreads * static_cast<int64_t>(sizeof(A))},
+                   norm_backward_apply_kernel<T, vector.value>, params, layernorm ? sum_h : nullptr, sum_hx,
+                   tiles.lanes);
+      } else {
+        run_kernel(stream,
+                   {.name = "norm_backward",
+                    .grid = static_cast<unsigned>(blocks),
+                    .block = static_cast<unsigned>(layout.threads()),
+                    .shared_bytes = int64_t{kHeld<T> * kWidth<T>} * layout.threads() * static_cast<int64_t>(sizeof(A))},
+                   norm_backward_kernel<T, vector.value>, params, layout.lanes);
+      }
+    });
+    if (!want_params) return;
+    add_partials(params.partials, blocks, args.dgamma, args.dbeta, cols, args.param_mode, stream);
+  });
+}
+
+}  // namespace ashlar::ASHLAR_DEV

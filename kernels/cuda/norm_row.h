@@ -1,0 +1,174 @@
+#pragma once
+
+#include "kernels/cuda/dev/math.h"
+#include "kernels/cuda/dev/reduce.h"
+#include "kernels/cuda/dispatch.h"
+
+/// How norms share rows among threads, and the norm of one row by the group that holds it in registers.
+namespace ashlar::ASHLAR_DEV {
+
+/// Vectors of a row that a thread holds: 16 numbers of bf16 and fp32. Vector p of rank r is the row's p * lanes + r.
+template <typename T>
+inline constexpr int kHeld = sizeof(T) == 4 ? 4 : 2;
+inline constexpr int kMaxRowLanes = 512;
+/// Widest row that a group can hold: 8192 columns of bf16 and fp32, 2048 of fp64.
+template <typename T>
+inline constexpr int64_t kMaxHeldColumns = int64_t{kMaxRowLanes} * kHeld<T>* kWidth<T>;
+
+/// Columns of a row as one thread holds them, in storage type.
+template <typename T, bool kVector>
+struct HeldRow {
+  static constexpr int W = kWidth<T>;
+  Vec<T, W> vec[kHeld<T>];
+
+  __device__ __forceinline__ static int column(int p, int lanes, int rank) { return (p * lanes + rank) * W; }
+  __device__ __forceinline__ void load(const T* row, int cols, int lanes, int rank) {
+    ASHLAR_UNROLL
+    for (int p = 0; p < kHeld<T>; ++p) {
+      const int c = column(p, lanes, rank);
+      vec[p] = load_row<kVector, W>(row + c, cols - c);
+    }
+  }
+  __device__ __forceinline__ void keep_packed() {
+    ASHLAR_UNROLL
+    for (int p = 0; p < kHeld<T>; ++p) ASHLAR_DEV::keep_packed(vec[p]);
+  }
+  __device__ __forceinline__ void fill(T value) {
+    ASHLAR_UNROLL
+    for (int p = 0; p < kHeld<T>; ++p) {
+      vec[p] = Vec<T, W>{};
+      for (int i = 0; i < W; ++i) vec[p].set(i, value);
+    }
+  }
+};
+
+/// Gains as they multiply: gamma + offset, 1 where gamma is absent.
+template <typename T, bool kVector>
+struct HeldGain {
+  using A = AccumulateOf<T>;
+  HeldRow<T, kVector> gamma;
+  A offset = 0;
+
+  __device__ __forceinline__ void load(const T* data, bool unit_offset, int cols, int lanes, int rank) {
+    if (data != nullptr) {
+      gamma.load(data, cols, lanes, rank);
+      offset = unit_offset ? A{1} : A{0};
+    } else {
+      gamma.fill(narrow<T>(A{1}));
+    }
+  }
+  __device__ __forceinline__ A operator()(int p, int i) const { return gamma.vec[p].wide(i) + offset; }
+};
+
+/// What the norm of a row needs besides the row.
+template <typename T>
+struct NormParams {
+  using A = AccumulateOf<T>;
+  const T* gamma;
+  const T* beta;
+  Rows<T> y;
+  A* mean;  ///< null: rmsnorm
+  A* rstd;
+  A eps;
+  bool unit_offset;
+  int64_t rows;
+  int cols;
+};
+template <typename T>
+NormParams<T> norm_params(const NormForward& a) {
+  using A = AccumulateOf<T>;
+  return {.gamma = static_cast<const T*>(a.gamma.data),
+          .beta = static_cast<const T*>(a.beta.data),
+          .y = rows_of<T>(a.y),
+          .mean = a.variant.type == NormType::kLayerNorm ? static_cast<A*>(a.mean.data) : nullptr,
+          .rstd = static_cast<A*>(a.rstd.data),
+          .eps = static_cast<A>(a.variant.eps),
+          .unit_offset = a.variant.unit_offset,
+          .rows = a.x.rows,
+          .cols = static_cast<int>(a.x.cols)};
+}
+/// How norm_forward and residual_norm_forward share rows.
+template <typename T>
+RowLayout norm_layout(int64_t cols) {
+  return row_layout(div_up(cols, kWidth<T>), kHeld<T>, kMaxRowLanes, 256);
+}
+/// How kernels that sum over rows share them.
+template <typename T>
+RowLayout sums_layout(int64_t cols) {
+  return row_layout(div_up(cols, kWidth<T>), 4, kMaxRowLanes, 256);
+}
+
+/// Statistics that are given are applied by tiles of columns: a thread keeps its columns and goes down the rows, groups
+/// of rows beside each other.
+struct ColumnTiles {
+  static constexpr int kThreads = 256;
+  int lanes = 1;
+  dim3 grid;
+};
+inline ColumnTiles column_tiles(int64_t rows, int64_t cols, int64_t width) {
+  const int64_t vectors = std::max<int64_t>(1, div_up(cols, width));
+  const auto lanes = std::min<uint64_t>(ColumnTiles::kThreads, std::bit_ceil(static_cast<uint64_t>(vectors)));
+  ColumnTiles tiles{.lanes = static_cast<int>(lanes), .grid = dim3(1, 1, 1)};
+  tiles.grid.x = static_cast<unsigned>(div_up(vectors, tiles.lanes));
+  tiles.grid.y = num_blocks(div_up(rows, ColumnTiles::kThreads / tiles.lanes), kMultiprocessors);
+  return tiles;
+}
+
+/// Whether a kernel may take the row kernels' vectors: every vector whole and aligned.
+template <typename... Views>
+bool norm_vectors(int64_t cols, int64_t width, const Views&... views) {
+  return cols % width == 0 && rows_aligned_for(width, views...);
+}
+
+/// Norms the row that the group holds. All threads of the block call it; `row` at or beyond rows stores nothing.
+template <typename T, bool kVector>
+__device__ __forceinline__ void norm_held_row(const NormParams<T>& a, RowGroup<AccumulateOf<T>>& group,
+                                              HeldRow<T, kVector>& x, const HeldGain<T, kVector>& gain,
+                                              const HeldRow<T, kVector>& beta, int64_t row) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  // 1. mean
+  A mean = 0;
+  if (a.mean != nullptr) {
+    A sum = 0;
+    ASHLAR_UNROLL
+    for (int p = 0; p < kHeld<T>; ++p) {
+      ASHLAR_UNROLL
+      for (int i = 0; i < W; ++i) sum += x.vec[p].wide(i);
+    }
+    mean = group.reduce(sum, Add()) / static_cast<A>(a.cols);
+    x.keep_packed();
+  }
+  // 2. rstd
+  A squares = 0;
+  ASHLAR_UNROLL
+  for (int p = 0; p < kHeld<T>; ++p) {
+    const int count = a.cols - x.column(p, group.lanes, group.rank);
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) {
+      const A v = x.vec[p].wide(i) - mean;
+      if (i < count) squares += v * v;
+    }
+  }
+  const A rstd = A{1} / root(group.reduce(squares, Add()) / static_cast<A>(a.cols) + a.eps);
+  x.keep_packed();
+  if (row >= a.rows) return;
+  if (group.rank == 0) {
+    if (a.mean != nullptr) a.mean[row] = mean;
+    a.rstd[row] = rstd;
+  }
+  // 3. apply
+  T* const y = a.y[row];
+  ASHLAR_UNROLL
+  for (int p = 0; p < kHeld<T>; ++p) {
+    const int c = x.column(p, group.lanes, group.rank);
+    A out[W];
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) {
+      out[i] = fused((x.vec[p].wide(i) - mean) * rstd, gain(p, i), beta.vec[p].wide(i));
+    }
+    store_row<kVector>(y + c, narrow<T>(out), a.cols - c);
+  }
+}
+
+}  // namespace ashlar::ASHLAR_DEV
