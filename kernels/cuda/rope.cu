@@ -1,0 +1,177 @@
+// Rotary positions on the leading heads of each row.
+// Memory-bound: 2 storage elements moved (4 B in bf16) for 3 flops an element. A thread keeps the cosines and sines of
+// its pairs in registers over the row's heads. Both styles compute fma(a, cos, -(b sin)) and fma(b, cos, a sin), so
+// that a permutation of the rows of the projection turns one into the other without changing a bit.
+
+#include "core/backend/rope.h"
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/dev/math.h"
+#include "kernels/cuda/dispatch.h"
+
+namespace ashlar::ASHLAR_DEV {
+namespace {
+
+constexpr int64_t kMaxRopeDims = 1024;
+constexpr int kThreads = 256;
+
+template <typename T>
+struct RopeParams {
+  using A = AccumulateOf<T>;
+  Rows<const T> x;
+  Rows<T> y;
+  const int32_t* positions;
+  Rows<const A> cos, sin;
+  int64_t rows;
+  int heads, rotated_heads, head_dim, dims;
+  bool inverse, accumulate;
+  bool copy_rest;     ///< y is not x: what is not rotated is copied
+  int lanes;          ///< threads that share a row
+  int items;          ///< items of a head: vectors of pairs
+  int heads_at_once;  ///< lanes = items * heads_at_once, where the items are not more than a block's threads
+};
+
+/// Pairs of an item: with vectors, one of `a` and one of `b` in style half, one of both in style interleaved.
+template <typename T, RopeStyle kStyle, bool kVector>
+inline constexpr int kPairs = !kVector                     ? 1
+                              : kStyle == RopeStyle::kHalf ? kWidth<T>
+                                                           : kWidth<T> / 2;
+
+template <int W, typename T, typename A>
+__device__ __forceinline__ void put(T* y, A (&values)[W], bool accumulate) {
+  if (accumulate) {
+    const Vec<T, W> old = load<W>(y);
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) values[i] += old.wide(i);
+  }
+  store(y, narrow<T>(values));
+}
+
+/// y (+)= x for `count` units of W elements, `step` of them apart.
+template <int W, typename T>
+__device__ __forceinline__ void pass_through(const T* x, T* y, int first, int count, int step, bool accumulate) {
+  using A = AccumulateOf<T>;
+  for (int u = first; u < count; u += step) {
+    A values[W];
+    widen(load<W>(x + u * W), values);
+    put<W>(y + u * W, values, accumulate);
+  }
+}
+
+/// A block: groups of `lanes` threads for a row each; a thread takes one item of every heads_at_once-th head.
+/// 1. cosines and sines of the item  2. the heads  3. the heads that are not rotated
+template <typename T, RopeStyle kStyle, bool kVector>
+__global__ void __launch_bounds__(kThreads, 4) rope_kernel(RopeParams<T> r) {
+  using A = AccumulateOf<T>;
+  constexpr int kP = kPairs<T, kStyle, kVector>;
+  constexpr int kUnit = kVector ? kWidth<T> : 1;
+  const int groups = kThreads / r.lanes;
+  const int group = static_cast<int>(threadIdx.x) / r.lanes, rank = static_cast<int>(threadIdx.x) % r.lanes;
+  if (group >= groups) return;
+  const int half = r.dims / 2, rest = (r.head_dim - r.dims) / kUnit;
+  const int item_step = min(r.items, r.lanes), head = rank / item_step;
+  for (int64_t n = int64_t{blockIdx.x} * groups + group; n < r.rows; n += int64_t{gridDim.x} * groups) {
+    const T* const x = r.x[n];
+    T* const y = r.y[n];
+    for (int item = rank % item_step; item < r.items; item += item_step) {
+      const int m = item * kP;
+      // 1. tables
+      A cos[kP] = {}, sin[kP] = {};
+      if (m < half) {
+        widen(load<kP>(r.cos[r.positions[n]] + m), cos);
+        widen(load<kP>(r.sin[r.positions[n]] + m), sin);
+      }
+      ASHLAR_UNROLL
+      for (int i = 0; i < kP; ++i) sin[i] = r.inverse ? -sin[i] : sin[i];
+      // 2. heads
+      for (int h = head; h < r.rotated_heads; h += r.heads_at_once) {
+        const T* const x_h = x + h * r.head_dim;
+        T* const y_h = y + h * r.head_dim;
+        if (m < half) {
+          if constexpr (kStyle == RopeStyle::kHalf) {
+            const Vec<T, kP> first = load<kP>(x_h + m), second = load<kP>(x_h + half + m);
+            A a[kP], b[kP];
+            ASHLAR_UNROLL
+            for (int i = 0; i < kP; ++i) {
+              a[i] = fused(static_cast<A>(first.wide(i)), cos[i], -(second.wide(i) * sin[i]));
+              b[i] = fused(static_cast<A>(second.wide(i)), cos[i], first.wide(i) * sin[i]);
+            }
+            put<kP>(y_h + m, a, r.accumulate);
+            put<kP>(y_h + half + m, b, r.accumulate);
+          } else {
+            const Vec<T, 2 * kP> both = load<2 * kP>(x_h + 2 * m);
+            A out[2 * kP];
+            ASHLAR_UNROLL
+            for (int i = 0; i < kP; ++i) {
+              const A a = both.wide(2 * i), b = both.wide(2 * i + 1);
+              out[2 * i] = fused(a, cos[i], -(b * sin[i]));
+              out[2 * i + 1] = fused(b, cos[i], a * sin[i]);
+            }
+            put<2 * kP>(y_h + 2 * m, out, r.accumulate);
+          }
+        }
+        if (r.copy_rest) pass_through<kUnit>(x_h + r.dims, y_h + r.dims, item, rest, r.items, r.accumulate);
+      }
+    }
+    // 3. other heads
+    if (!r.copy_rest) continue;
+    const int done = r.rotated_heads * r.head_dim;
+    pass_through<kUnit>(x + done, y + done, rank, (r.heads * r.head_dim - done) / kUnit, r.lanes, r.accumulate);
+  }
+}
+
+template <typename T, RopeStyle kStyle>
+void launch_rope(const Rope& a, Stream& stream) {
+  using A = AccumulateOf<T>;
+  constexpr int64_t kTablePairs = kPairs<T, kStyle, true>;
+  const bool vectors = a.dims % (2 * kTablePairs) == 0 && a.dims % kWidth<T> == 0 && a.head_dim % kWidth<T> == 0 &&
+                       rows_aligned_for(kWidth<T>, a.x, a.y) && rows_aligned_for(kTablePairs, a.cos, a.sin);
+  with_flag(vectors, [&](auto vector) {
+    const int64_t pairs = kPairs<T, kStyle, vector.value>;
+    // Heads beside each other as long as the rows alone do not fill the device: each costs the tables once more.
+    const int64_t items = std::max<int64_t>(1, a.dims / 2 / pairs);
+    int64_t at_once = 1;
+    while (at_once < a.rotated_heads && 2 * at_once * items <= kThreads &&
+           a.x.rows * items * at_once < 512 * kMultiprocessors) {
+      at_once *= 2;
+    }
+    const int64_t lanes = std::min<int64_t>(kThreads, items * at_once);
+    const RopeParams<T> params{.x = rows_of<T>(a.x),
+                               .y = rows_of<T>(a.y),
+                               .positions = static_cast<const int32_t*>(a.positions.data),
+                               .cos = rows_of<A>(a.cos),
+                               .sin = rows_of<A>(a.sin),
+                               .rows = a.x.rows,
+                               .heads = static_cast<int>(a.heads),
+                               .rotated_heads = static_cast<int>(a.rotated_heads),
+                               .head_dim = static_cast<int>(a.head_dim),
+                               .dims = static_cast<int>(a.dims),
+                               .inverse = a.inverse,
+                               .accumulate = a.mode == GradMode::kAccumulate,
+                               .copy_rest = a.x.data != a.y.data,
+                               .lanes = static_cast<int>(lanes),
+                               .items = static_cast<int>(items),
+                               .heads_at_once = static_cast<int>(at_once)};
+    run_kernel(stream,
+               {.name = "rope",
+                .grid = num_blocks(div_up(a.x.rows, kThreads / lanes), 16 * kMultiprocessors),
+                .block = static_cast<unsigned>(kThreads)},
+               rope_kernel<T, kStyle, vector.value>, params);
+  });
+}
+
+}  // namespace
+
+void CudaBackend::launch(const Rope& args, Stream& stream) {
+  if (args.dims > kMaxRopeDims) {
+    throw input_error("rope", "dims = ", args.dims, " is not supported by the cuda backend; at most ", kMaxRopeDims);
+  }
+  if (args.x.size() == 0) return;
+  with_storage("rope", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    if (args.style == RopeStyle::kHalf) return launch_rope<T, RopeStyle::kHalf>(args, stream);
+    launch_rope<T, RopeStyle::kInterleaved>(args, stream);
+  });
+}
+
+}  // namespace ashlar::ASHLAR_DEV
