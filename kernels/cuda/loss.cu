@@ -1,0 +1,303 @@
+// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits.
+// Memory-bound: statistics read the logits once, keeping a running maximum and the sum of exponentials below it; the
+// gradient reads them once more and writes in place: 6 B an element in bf16, two exponentials. A block takes a row.
+
+#include "core/backend/loss.h"
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/dev/math.h"
+#include "kernels/cuda/dev/reduce.h"
+#include "kernels/cuda/dispatch.h"
+
+namespace ashlar::ASHLAR_DEV {
+namespace {
+
+constexpr int kMaxThreads = 512;
+constexpr int kReduceThreads = 512;
+
+/// LossShape as a kernel takes it.
+struct Slice {
+  const int32_t* targets;
+  int64_t vocab_begin;
+  int valid_cols, cols;
+  double logit_scale;
+
+  /// The column of row n's target in this slice, or -1.
+  __device__ __forceinline__ int target_column(int64_t n) const {
+    const int64_t target = targets[n], column = target - vocab_begin;
+    return target >= 0 && column >= 0 && column < valid_cols ? static_cast<int>(column) : -1;
+  }
+};
+
+/// exp of a number of at most 0 for logits of T: approximate for those that were rounded to bf16.
+template <typename T, typename A>
+__device__ __forceinline__ A exp_of(A x) {
+  return exponential<sizeof(T) == 2>(x);
+}
+
+/// The largest logit of some columns, and the sum of exp(z - max); max may be -inf.
+template <typename T>
+struct RunningSum {
+  using A = AccumulateOf<T>;
+  A max = -infinity<A>(), sum = 0;
+
+  /// What is subtracted: -inf itself would make NaN of -inf - -inf.
+  __device__ __forceinline__ static A shift_of(A max) { return max == -infinity<A>() ? A{0} : max; }
+  __device__ __forceinline__ void rescale(A new_max) {
+    sum *= exp_of<T>(max - shift_of(new_max));
+    max = new_max;
+  }
+};
+
+/// A block takes a row at a time. Each thread
+/// 1. maximum of its next vectors; what it has summed is rescaled to it  2. adds their exponentials
+/// and then the block  3. the maximum of all, to which each sum is rescaled  4. the sum.
+template <typename T, bool kVector>
+__global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
+    loss_row_stats_kernel(Rows<const T> logits, Slice slice, int64_t rows, AccumulateOf<T>* row_max,
+                          AccumulateOf<T>* row_sum, AccumulateOf<T>* target_logit) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  constexpr int kAhead = 4;
+  ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
+  const auto threads = static_cast<int>(blockDim.x);
+  RowGroup<A> group(threads, shared);
+  const A scale = static_cast<A>(slice.logit_scale);
+  for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
+    const T* const row = logits[n];
+    RunningSum<T> mine;
+    for (int first = group.rank * W; first < slice.valid_cols; first += kAhead * threads * W) {
+      // 1. maximum. max(z, max) drops a NaN; it comes back in the sum.
+      Vec<T, W> vec[kAhead];
+      A max = mine.max;
+      ASHLAR_UNROLL
+      for (int k = 0; k < kAhead; ++k) {
+        const int c = first + k * threads * W;
+        vec[k] = load_row<kVector, W>(row + c, c < slice.valid_cols ? slice.cols - c : 0);
+      }
+      ASHLAR_UNROLL
+      for (int k = 0; k < kAhead; ++k) {
+        const int count = slice.valid_cols - first - k * threads * W;
+        ASHLAR_UNROLL
+        for (int i = 0; i < W; ++i) {
+          if (i < count) max = Max()(max, static_cast<A>(vec[k].wide(i)) * scale);
+        }
+      }
+      mine.rescale(max);
+      // 2. sum
+      const A shift = mine.shift_of(max);
+      ASHLAR_UNROLL
+      for (int k = 0; k < kAhead; ++k) {
+        const int count = slice.valid_cols - first - k * threads * W;
+        ASHLAR_UNROLL
+        for (int i = 0; i < W; ++i) {
+          const A e = exp_of<T>(fused(static_cast<A>(vec[k].wide(i)), scale, -shift));
+          if (i < count) mine.sum += e;
+        }
+      }
+    }
+    // 3. the row's maximum
+    const A max = group.reduce(mine.max, Max());
+    mine.rescale(max);
+    // 4. the row's sum
+    const A sum = group.reduce(mine.sum, Add());
+    if (group.rank != 0) continue;
+    const int target = slice.target_column(n);
+    row_max[n] = max;
+    row_sum[n] = sum;
+    target_logit[n] = target < 0 ? A{0} : static_cast<A>(widen(row[target])) * scale;
+  }
+}
+
+template <typename A>
+__global__ void loss_rescale_kernel(const A* local_max, const A* global_max, A* row_sum, int64_t rows) {
+  const int64_t n = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  // Without a finite logit in this slice the sum is 0, or NaN: either stays.
+  if (n >= rows || local_max[n] == -infinity<A>()) return;
+  row_sum[n] = static_cast<A>(row_sum[n] * exp(static_cast<double>(local_max[n]) - static_cast<double>(global_max[n])));
+}
+
+/// One block: threads take rows in turn, their sums are added in a fixed order, and one thread adds the result.
+template <typename A>
+__global__ void __launch_bounds__(kReduceThreads)
+    loss_reduce_kernel(const A* row_max, const A* row_sum, const A* target_logit, const int32_t* targets, int64_t rows,
+                       double z_coef, LossStats* stats) {
+  ASHLAR_SHARED(double, shared, [RowGroup<double>::kShared]);
+  RowGroup<double> group(kReduceThreads, shared);
+  double losses[2] = {0, 0};             // loss, z_loss
+  double counts[2] = {0, 0};             // log_z, valid
+  double highest[2] = {-1e300, -1e300};  // of log_z, of a logit
+  for (int64_t n = threadIdx.x; n < rows; n += kReduceThreads) {
+    if (targets[n] < 0) continue;
+    const double max = row_max[n];
+    const double lse = max + log(static_cast<double>(row_sum[n]));
+    losses[0] += lse - target_logit[n];
+    losses[1] += z_coef * lse * lse;
+    counts[0] += lse;
+    counts[1] += 1;
+    highest[0] = Max()(highest[0], lse);
+    highest[1] = Max()(highest[1], max);
+  }
+  group.reduce(losses, Add());
+  group.reduce(counts, Add());
+  group.reduce(highest, Max());
+  if (threadIdx.x != 0) return;
+  stats->loss += losses[0];
+  stats->z_loss += losses[1];
+  stats->log_z += counts[0];
+  stats->valid += static_cast<int64_t>(counts[1]);
+  stats->max_log_z = Max()(stats->max_log_z, highest[0]);
+  stats->max_logit = Max()(stats->max_logit, highest[1]);
+}
+
+/// What a row's gradient needs, from one thread to its block.
+template <typename A>
+struct RowFactors {
+  A max, weight, at_target;
+};
+
+/// A block takes a row at a time:
+/// 1. one thread: unit * (1 + 2 z_coef lse) / row_sum, which multiplies every exponential
+/// 2. the same: the target's entry from its logit, before dlogits may overwrite it
+/// 3. all: the row, each vector read and then written by one thread.
+template <typename T, typename U, bool kVector>
+__global__ void __launch_bounds__(kMaxThreads)
+    loss_backward_kernel(Rows<const T> logits, Rows<U> dlogits, Slice slice, int64_t rows,
+                         const AccumulateOf<T>* row_max, const AccumulateOf<T>* row_sum, double z_coef,
+                         const StepScalars* scalars) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T, U>;
+  ASHLAR_SHARED(RowFactors<A>, factors, [2]);
+  const auto threads = static_cast<int>(blockDim.x), rank = static_cast<int>(threadIdx.x);
+  const double unit = slice.logit_scale * scalars->inv_valid_tokens;
+  const A scale = static_cast<A>(slice.logit_scale);
+  int turn = 0;
+  for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
+    U* const out = dlogits[n];
+    const T* const row = logits[n];
+    const bool counts = slice.targets[n] >= 0;
+    const int target = counts ? slice.target_column(n) : -1;
+    RowFactors<A> f{};
+    if (counts) {
+      // Two places in turn: whoever writes one again has passed the barrier behind which all had read it.
+      RowFactors<A>& slot = factors[turn];
+      turn = 1 - turn;
+      if (rank == 0) {
+        // 1. weight
+        const double max = row_max[n], sum = row_sum[n];
+        const double weight = unit * (1 + 2 * z_coef * (max + log(sum))) / sum;
+        // 2. the target
+        double at_target = 0;
+        if (target >= 0) at_target = weight * exp(widen(row[target]) * slice.logit_scale - max) - unit;
+        slot = {static_cast<A>(max), static_cast<A>(weight), static_cast<A>(at_target)};
+      }
+      __syncthreads();
+      f = slot;
+    }
+    // 3. the row
+    for (int c = rank * W; c < slice.cols; c += threads * W) {
+      const int count = slice.cols - c;
+      A values[W] = {};
+      if (counts && c < slice.valid_cols) {
+        const Vec<T, W> z = load_row<kVector, W>(row + c, count);
+        ASHLAR_UNROLL
+        for (int i = 0; i < W; ++i) {
+          const A e = exp_of<T>(fused(static_cast<A>(z.wide(i)), scale, -f.max));
+          values[i] = c + i == target ? f.at_target : c + i < slice.valid_cols ? e * f.weight : A{0};
+        }
+      }
+      store_row<kVector>(out + c, narrow<U>(values), count);
+    }
+  }
+}
+
+Slice slice_of(const LossShape& shape, const ConstView& logits) {
+  return {.targets = static_cast<const int32_t*>(shape.targets.data),
+          .vocab_begin = shape.vocab_begin,
+          .valid_cols = static_cast<int>(shape.valid_cols),
+          .cols = static_cast<int>(logits.cols),
+          .logit_scale = shape.logit_scale};
+}
+
+/// Threads of a block: a row's vectors, up to kMaxThreads.
+unsigned row_threads(int64_t cols, int64_t width) {
+  return static_cast<unsigned>(std::min<int64_t>(kMaxThreads, div_up(std::max<int64_t>(cols, 1), width * 32) * 32));
+}
+
+/// f(A()) with A the dtype of row statistics.
+template <typename F>
+void with_statistics(DType dtype, const F& f) {
+  if (dtype == DType::kFloat64) return f(double());
+  return f(float());
+}
+
+}  // namespace
+
+void CudaBackend::launch(const LossRowStats& args, Stream& stream) {
+  if (args.logits.rows == 0) return;
+  with_storage("loss_row_stats", args.logits.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulateOf<T>;
+    const bool vectors = args.logits.cols % kWidth<T> == 0 && rows_aligned(args.logits, kWidth<T>);
+    with_flag(vectors, [&](auto vector) {
+      run_kernel(stream,
+                 {.name = "loss_row_stats",
+                  .grid = num_blocks(args.logits.rows, 64 * kMultiprocessors),
+                  .block = row_threads(args.shape.valid_cols, kWidth<T>)},
+                 loss_row_stats_kernel<T, vector.value>, rows_of<T>(args.logits), slice_of(args.shape, args.logits),
+                 args.logits.rows, static_cast<A*>(args.row_max.data), static_cast<A*>(args.row_sum.data),
+                 static_cast<A*>(args.target_logit.data));
+    });
+  });
+}
+
+void CudaBackend::launch(const LossRescale& args, Stream& stream) {
+  const int64_t rows = args.row_sum.size();
+  if (rows == 0) return;
+  with_statistics(args.row_sum.dtype, [&](auto a) {
+    using A = decltype(a);
+    run_kernel(stream, {.name = "loss_rescale", .grid = static_cast<unsigned>(div_up(rows, 256)), .block = 256U},
+               loss_rescale_kernel<A>, static_cast<const A*>(args.local_max.data),
+               static_cast<const A*>(args.global_max.data), static_cast<A*>(args.row_sum.data), rows);
+  });
+}
+
+void CudaBackend::launch(const LossReduce& args, Stream& stream) {
+  const int64_t rows = args.row_max.size();
+  if (rows == 0) return;
+  with_statistics(args.row_max.dtype, [&](auto a) {
+    using A = decltype(a);
+    run_kernel(stream, {.name = "loss_reduce", .grid = 1U, .block = static_cast<unsigned>(kReduceThreads)},
+               loss_reduce_kernel<A>, static_cast<const A*>(args.row_max.data),
+               static_cast<const A*>(args.row_sum.data), static_cast<const A*>(args.target_logit.data),
+               static_cast<const int32_t*>(args.shape.targets.data), rows, args.z_coef,
+               static_cast<LossStats*>(args.stats.data));
+  });
+}
+
+void CudaBackend::launch(const LossBackward& args, Stream& stream) {
+  if (args.logits.size() == 0) return;
+  with_storage("loss_backward", args.logits.dtype, [&](auto t) {
+    with_storage("loss_backward", args.dlogits.dtype, [&](auto u) {
+      using T = decltype(t);
+      using U = decltype(u);
+      using A = AccumulateOf<T>;
+      if constexpr (std::is_same_v<A, AccumulateOf<U>>) {
+        constexpr int64_t kW = kWidth<T, U>;
+        const bool vectors = args.logits.cols % kW == 0 && rows_aligned_for(kW, args.logits, args.dlogits);
+        with_flag(vectors, [&](auto vector) {
+          run_kernel(stream,
+                     {.name = "loss_backward",
+                      .grid = num_blocks(args.logits.rows, 64 * kMultiprocessors),
+                      .block = row_threads(args.logits.cols, kW)},
+                     loss_backward_kernel<T, U, vector.value>, rows_of<T>(args.logits), rows_of<U>(args.dlogits),
+                     slice_of(args.shape, args.logits), args.logits.rows, static_cast<const A*>(args.row_max.data),
+                     static_cast<const A*>(args.row_sum.data), args.z_coef,
+                     static_cast<const StepScalars*>(args.scalars.data));
+        });
+      }
+    });
+  });
+}
+
+}  // namespace ashlar::ASHLAR_DEV
