@@ -1,10 +1,9 @@
 #include "core/backend/linear.h"
 
-#include <bit>
-
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/dev/gemm.h"
 #include "kernels/cuda/dev/kernel.h"
+#include "kernels/cuda/dev/vector.h"
 
 // The three products of a linear layer are one matrix product each (dev/gemm.h): 2*N*M*K flops, bound by the tensor
 // cores except for a handful of rows, where reading w bounds them. Column sums are a kernel of our own, in the
@@ -17,37 +16,38 @@ namespace {
 constexpr int kLanes = 32, kWarps = 8;
 constexpr int64_t kRowsOfBlock = 256;
 
-template <typename T>
-struct Sum {
-  using type = float;
-};
-template <>
-struct Sum<double> {
-  using type = double;
-};
-
-__device__ inline float widened(BF16 v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
-__device__ inline float widened(float v) { return v; }
-__device__ inline double widened(double v) { return v; }
-
-/// Sums of 32 columns over 256 rows, partial[block row, column].
-/// 1. each warp sums every eighth row, a lane a column  2. the first warp adds the eight sums in their order
+/// Sums of 32 vectors of columns over 256 rows: partial[block row, column].
+/// 1. each warp sums every eighth row, a lane a vector of columns  2. the first warp adds the eight sums in their order
 template <typename T, typename A>
-__global__ void column_partials(const T* x, int64_t rows, int64_t cols, int64_t stride, A* partial) {
-  ASHLAR_SHARED(A, sums, [kWarps][kLanes]);
+__global__ void column_partials(Rows<const T> x, int64_t rows, int64_t cols, bool vectors, A* partial) {
+  constexpr int W = kWidth<T>;
+  ASHLAR_SHARED(A, shared, [kWarps][W][kLanes]);
   const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
-  const int64_t col = int64_t{blockIdx.x} * kLanes + lane;
+  const int64_t col = (int64_t{blockIdx.x} * kLanes + lane) * W;
+  const int count = static_cast<int>(col + W <= cols ? W : cols - col);
   const int64_t first = int64_t{blockIdx.y} * kRowsOfBlock;
   const int64_t end = first + kRowsOfBlock < rows ? first + kRowsOfBlock : rows;
-  A sum = 0;
-  if (col < cols) {
-    for (int64_t r = first + warp; r < end; r += kWarps) sum += widened(x[r * stride + col]);
+
+  // 1. rows
+  A sums[W] = {};
+  if (count > 0) {
+    for (int64_t r = first + warp; r < end; r += kWarps) {
+      const auto row = load_some<W>(x[r] + col, count, vectors);
+      ASHLAR_UNROLL
+      for (int i = 0; i < W; ++i) sums[i] += row.wide(i);
+    }
   }
-  sums[warp][lane] = sum;
+  ASHLAR_UNROLL
+  for (int i = 0; i < W; ++i) shared[warp][i][lane] = sums[i];
   __syncthreads();
-  if (warp != 0 || col >= cols) return;
-  for (int w = 1; w < kWarps; ++w) sum += sums[w][lane];
-  partial[int64_t{blockIdx.y} * cols + col] = sum;
+
+  // 2. warps
+  if (warp != 0) return;
+  ASHLAR_UNROLL
+  for (int i = 0; i < W; ++i) {
+    for (int w = 1; w < kWarps; ++w) sums[i] += shared[w][i][lane];
+    if (i < count) partial[int64_t{blockIdx.y} * cols + col + i] = sums[i];
+  }
 }
 
 /// out[column] (+)= partials, in the order of their rows.
@@ -62,13 +62,13 @@ __global__ void add_partials(const A* partial, int64_t parts, int64_t cols, A* o
 
 template <typename T>
 void column_sums(Device& device, const ConstView& x, const MutView& out, bool accumulate, Stream& stream) {
-  using A = typename Sum<T>::type;
+  using A = AccumulateOf<T>;
   const unsigned parts = blocks_for(x.rows, kRowsOfBlock);
   A* const partial = static_cast<A*>(device.scratch(stream, int64_t{parts} * x.cols * static_cast<int64_t>(sizeof(A))));
   if (parts > 0) {
-    run_kernel(stream,
-               {.name = "column_partials", .grid = {blocks_for(x.cols, kLanes), parts}, .block = {kLanes, kWarps}},
-               column_partials<T, A>, x.as<T>(), x.rows, x.cols, x.stride, partial);
+    const unsigned across = blocks_for(x.cols, kLanes * kWidth<T>);
+    run_kernel(stream, {.name = "column_partials", .grid = {across, parts}, .block = {kLanes, kWarps}},
+               column_partials<T, A>, rows_of<T>(x), x.rows, x.cols, rows_aligned(x, kWidth<T>), partial);
   }
   run_kernel(stream, {.name = "add_partials", .grid = blocks_for(x.cols, 256), .block = 256}, add_partials<A>, partial,
              int64_t{parts}, x.cols, out.as<A>(), accumulate);

@@ -15,7 +15,7 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-constexpr int64_t kRows = 4, kCols = 16;  // of a tile, whose sums stay in registers
+constexpr int64_t kRows = 4, kCols = 8;  // of a tile, whose sums fit the sixteen registers of SSE2
 
 template <typename F>
 void with_dtype(DType dtype, const F& f) {
