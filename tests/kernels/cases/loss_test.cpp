@@ -373,23 +373,6 @@ TEST_F(LossTest, ASliceWithoutAFiniteLogitAddsNothing) {
   }
 }
 
-TEST_F(LossTest, LogitsInAnotherDtypeThanTheBackendWantsAreNamed) {
-  EXPECT_EQ(backends_.one().logits_dtype(DType::kBFloat16), DType::kFloat32);
-  const HostMatrix logits = random_matrix(DType::kBFloat16, 1, 4, 1);
-  const Integers targets = {0};
-  HostMatrix row(DType::kFloat32, 1, 1);
-  const auto call = [&] {
-    backends_.one().loss_row_stats({.logits = logits.view(),
-                                    .row_max = row.mut(),
-                                    .row_sum = row.mut(),
-                                    .target_logit = row.mut(),
-                                    .shape = {.targets = view_of(targets), .valid_cols = 4}},
-                                   backends_.stream());
-    backends_.finish();
-  };
-  EXPECT_THROW(call(), Error);
-}
-
 TEST_F(LossTest, UniformLogitsGiveTheLogarithmOfTheVocabulary) {
   const Case k{3, 50304, 50257, 1, 0};
   HostMatrix logits(DType::kFloat32, k.rows, k.cols);
