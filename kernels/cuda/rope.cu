@@ -37,14 +37,15 @@ inline constexpr int kPairs = !kVector                     ? 1
                               : kStyle == RopeStyle::kHalf ? kWidth<T>
                                                            : kWidth<T> / 2;
 
-template <int W, typename T, typename A>
+/// A pair that lies side by side may be misaligned where vectors are: it is moved one by one there.
+template <bool kVector, int W, typename T, typename A>
 __device__ __forceinline__ void put(T* y, A (&values)[W], bool accumulate) {
   if (accumulate) {
-    const Vec<T, W> old = load<W>(y);
+    const Vec<T, W> old = load_row<kVector, W>(y, W);
     ASHLAR_UNROLL
     for (int i = 0; i < W; ++i) values[i] += old.wide(i);
   }
-  store(y, narrow<T>(values));
+  store_row<kVector>(y, narrow<T>(values), W);
 }
 
 /// y (+)= x for `count` units of W elements, `step` of them apart.
@@ -54,7 +55,7 @@ __device__ __forceinline__ void pass_through(const T* x, T* y, int first, int co
   for (int u = first; u < count; u += step) {
     A values[W];
     widen(load<W>(x + u * W), values);
-    put<W>(y + u * W, values, accumulate);
+    put<true>(y + u * W, values, accumulate);
   }
 }
 
@@ -96,10 +97,10 @@ __global__ void __launch_bounds__(kThreads, 4) rope_kernel(RopeParams<T> r) {
               a[i] = fused(static_cast<A>(first.wide(i)), cos[i], -(second.wide(i) * sin[i]));
               b[i] = fused(static_cast<A>(second.wide(i)), cos[i], first.wide(i) * sin[i]);
             }
-            put<kP>(y_h + m, a, r.accumulate);
-            put<kP>(y_h + half + m, b, r.accumulate);
+            put<kVector>(y_h + m, a, r.accumulate);
+            put<kVector>(y_h + half + m, b, r.accumulate);
           } else {
-            const Vec<T, 2 * kP> both = load<2 * kP>(x_h + 2 * m);
+            const Vec<T, 2 * kP> both = load_row<kVector, 2 * kP>(x_h + 2 * m, 2 * kP);
             A out[2 * kP];
             ASHLAR_UNROLL
             for (int i = 0; i < kP; ++i) {
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 4) rope_kernel(RopeParams<T> r) {
               out[2 * i] = fused(a, cos[i], -(b * sin[i]));
               out[2 * i + 1] = fused(b, cos[i], a * sin[i]);
             }
-            put<2 * kP>(y_h + 2 * m, out, r.accumulate);
+            put<kVector>(y_h + 2 * m, out, r.accumulate);
           }
         }
         if (r.copy_rest) pass_through<kUnit>(x_h + r.dims, y_h + r.dims, item, rest, r.items, r.accumulate);
