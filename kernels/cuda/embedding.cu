@@ -106,7 +106,7 @@ void CudaBackend::launch(const EmbeddingForward& args, Stream& stream) {
 
 void CudaBackend::launch(const EmbeddingBackward& args, Stream& stream) {
   // A fresh gradient starts from zero, named or not.
-  if (args.mode == GradMode::kOverwrite) launch(Fill{.dst = args.dtable, .value = 0}, stream);
+  if (args.mode == GradMode::kOverwrite) CudaBackend::launch(Fill{.dst = args.dtable, .value = 0}, stream);
   if (args.dy.size() == 0) return;
   with_storage("embedding_backward", args.dy.dtype, [&](auto t) {
     using T = decltype(t);

@@ -55,8 +55,8 @@ void CudaBackend::launch(const ResidualNormForward& args, Stream& stream) {
   with_storage("residual_norm_forward", norm.x.dtype, [&](auto t) {
     using T = decltype(t);
     if (norm.x.cols > kMaxHeldColumns<T>) {
-      launch(residual, stream);
-      launch(norm, stream);
+      CudaBackend::launch(residual, stream);
+      CudaBackend::launch(norm, stream);
       return;
     }
     const RowLayout layout = norm_layout<T>(norm.x.cols);

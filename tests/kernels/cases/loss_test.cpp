@@ -13,9 +13,10 @@ struct Case {
   double logit_scale, z_coef;
 };
 
-constexpr std::array<Case, 8> kCases = {Case{1, 1, 1, 1, 0},       {3, 3, 2, 0.5, 0},        {5, 31, 31, 1, 1e-2},
-                                        {33, 257, 250, 2, 1e-4},   {3, 8197, 8193, 1, 1e-4}, {7, 1000, 993, 0.125, 0},
-                                        {2, 12300, 12300, 1, 0.3}, {129, 257, 257, 1, 1e-3}};
+constexpr std::array<Case, 10> kCases = {
+    Case{1, 1, 1, 1, 0},        {3, 3, 2, 0.5, 0},         {5, 31, 31, 1, 1e-2},      {33, 257, 250, 2, 1e-4},
+    {3, 8197, 8193, 1, 1e-4},   {7, 1000, 993, 0.125, 0},  {2, 12300, 12300, 1, 0.3}, {129, 257, 257, 1, 1e-3},
+    {6, 2064, 2053, 0.5, 1e-3}, {3, 17408, 17400, 1, 1e-4}};
 constexpr double kInvValidTokens = 1.0 / 37;
 
 /// One softmax over all columns, in double.
@@ -87,7 +88,7 @@ class LossTest : public ::testing::Test {
     const LossShape shape{
         .targets = view_of(targets), .vocab_begin = 0, .valid_cols = k.valid_cols, .logit_scale = k.logit_scale};
     Result r;
-    r.rows.assign(3, HostMatrix(logits.dtype(), 1, k.rows));
+    r.rows.assign(3, HostMatrix(accumulate_dtype(logits.dtype()), 1, k.rows));
     backend.loss_row_stats({.logits = logits.view(),
                             .row_max = r.rows[0].mut(),
                             .row_sum = r.rows[1].mut(),
@@ -121,83 +122,90 @@ class LossTest : public ::testing::Test {
     backends_.finish();
   }
 
+  void check_formula(DType from, DType dtype, const Case& k);
+
   EveryBackend backends_;
 };
 
+/// Statistics and gradient from logits of one dtype to dlogits of another, and in place where they are one.
+void LossTest::check_formula(DType from, DType dtype, const Case& k) {
+  const DType acc = accumulate_dtype(dtype);
+  SCOPED_TRACE(str_cat(name_of(from), " to ", name_of(dtype), " [", k.rows, ", ", k.cols, "] valid ", k.valid_cols));
+  const HostMatrix logits = make_logits(from, k);
+  const Integers targets = make_targets(k);
+  const Reference ref(logits, targets, k);
+  backends_.each(
+      [&](Backend& backend) {
+        const Result r = forward(backend, logits, targets, k);
+        Outputs out = r.rows;
+        HostMatrix stats(DType::kFloat64, 1, 6);
+        const double values[] = {r.stats->loss,      r.stats->z_loss,    r.stats->log_z,
+                                 r.stats->max_log_z, r.stats->max_logit, static_cast<double>(r.stats->valid)};
+        for (int64_t i = 0; i < 6; ++i) stats.set(i, values[i]);
+        out.push_back(stats);
+        out.emplace_back(dtype, k.rows, k.cols, 3);
+        backward(backend, logits, targets, k, r, out.back().mut());
+        if (dtype == from) {  // in place
+          out.push_back(logits);
+          backward(backend, out.back(), targets, k, r, out.back().mut());
+        }
+        return out;
+      },
+      [&](const Outputs& out) {
+        const auto at = [](const std::vector<double>& v) {
+          return [&v](int64_t, int64_t n) { return v[static_cast<size_t>(n)]; };
+        };
+        const auto size = [&](int64_t, int64_t n) {
+          return 1 + std::abs(ref.lse[static_cast<size_t>(n)]) + std::abs(ref.row_max[static_cast<size_t>(n)]);
+        };
+        expect_near(out[0], 1, at(ref.row_max), size, "row_max");
+        // Shifted logits of up to 20 in size: their rounding shows in the exponential.
+        expect_near(
+            out[1], k.cols,
+            [&](int64_t, int64_t n) {
+              return std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
+            },
+            [&](int64_t, int64_t n) {
+              return 8 * std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
+            },
+            "row_sum");
+        expect_near(out[2], 1, at(ref.z_target), size, "target_logit");
+        double expected[6] = {0, 0, 0, -1e300, -1e300, 0};
+        double magnitude = 1;
+        for (int64_t n = 0; n < k.rows; ++n) {
+          const auto i = static_cast<size_t>(n);
+          if (targets[i] < 0) continue;
+          expected[0] += ref.lse[i] - ref.z_target[i];
+          expected[1] += k.z_coef * ref.lse[i] * ref.lse[i];
+          expected[2] += ref.lse[i];
+          expected[3] = std::max(expected[3], ref.lse[i]);
+          expected[4] = std::max(expected[4], ref.row_max[i]);
+          expected[5] += 1;
+          magnitude += 4 * (std::abs(ref.lse[i]) + std::abs(ref.z_target[i]) + std::abs(ref.row_max[i]));
+        }
+        for (int i = 0; i < 6; ++i) {
+          EXPECT_NEAR(out[3].at(i), expected[i], i == 3 && expected[5] == 0 ? 0 : tolerance(acc, 1, magnitude))
+              << "statistic " << i;
+        }
+        for (size_t i = 4; i < out.size(); ++i) {
+          expect_near(
+              out[i], k.cols, [&](int64_t n, int64_t c) { return ref.dlogit(n, c); },
+              [&](int64_t n, int64_t c) {
+                if (ref.dlogit(n, c) == 0) return 0.0;  // padding and uncounted rows are exactly zero
+                const double weight = std::abs(k.logit_scale) * kInvValidTokens;
+                return 8 * weight *
+                       ((1 + 2 * k.z_coef * std::abs(ref.lse[static_cast<size_t>(n)])) * ref.p(n, c) +
+                        (c == targets[static_cast<size_t>(n)] ? 1 : 0));
+              },
+              "dlogits");
+        }
+      });
+}
+
 TEST_F(LossTest, IsTheFormula) {
   for (const DType dtype : kStorageDTypes) {
-    const DType acc = accumulate_dtype(dtype);
     for (const Case& k : kCases) {
-      SCOPED_TRACE(str_cat(name_of(dtype), " [", k.rows, ", ", k.cols, "] valid ", k.valid_cols));
-      const HostMatrix logits = make_logits(acc, k);
-      const Integers targets = make_targets(k);
-      const Reference ref(logits, targets, k);
-      backends_.each(
-          [&](Backend& backend) {
-            const Result r = forward(backend, logits, targets, k);
-            Outputs out = r.rows;
-            HostMatrix stats(DType::kFloat64, 1, 6);
-            const double values[] = {r.stats->loss,      r.stats->z_loss,    r.stats->log_z,
-                                     r.stats->max_log_z, r.stats->max_logit, static_cast<double>(r.stats->valid)};
-            for (int64_t i = 0; i < 6; ++i) stats.set(i, values[i]);
-            out.push_back(stats);
-            out.emplace_back(dtype, k.rows, k.cols, 3);
-            backward(backend, logits, targets, k, r, out.back().mut());
-            if (dtype == acc) {  // in place
-              out.push_back(logits);
-              backward(backend, out.back(), targets, k, r, out.back().mut());
-            }
-            return out;
-          },
-          [&](const Outputs& out) {
-            const auto at = [](const std::vector<double>& v) {
-              return [&v](int64_t, int64_t n) { return v[static_cast<size_t>(n)]; };
-            };
-            const auto size = [&](int64_t, int64_t n) {
-              return 1 + std::abs(ref.lse[static_cast<size_t>(n)]) + std::abs(ref.row_max[static_cast<size_t>(n)]);
-            };
-            expect_near(out[0], 1, at(ref.row_max), size, "row_max");
-            // Shifted logits of up to 20 in size: their rounding shows in the exponential.
-            expect_near(
-                out[1], k.cols,
-                [&](int64_t, int64_t n) {
-                  return std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
-                },
-                [&](int64_t, int64_t n) {
-                  return 8 * std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
-                },
-                "row_sum");
-            expect_near(out[2], 1, at(ref.z_target), size, "target_logit");
-            double expected[6] = {0, 0, 0, -1e300, -1e300, 0};
-            double magnitude = 1;
-            for (int64_t n = 0; n < k.rows; ++n) {
-              const auto i = static_cast<size_t>(n);
-              if (targets[i] < 0) continue;
-              expected[0] += ref.lse[i] - ref.z_target[i];
-              expected[1] += k.z_coef * ref.lse[i] * ref.lse[i];
-              expected[2] += ref.lse[i];
-              expected[3] = std::max(expected[3], ref.lse[i]);
-              expected[4] = std::max(expected[4], ref.row_max[i]);
-              expected[5] += 1;
-              magnitude += 4 * (std::abs(ref.lse[i]) + std::abs(ref.z_target[i]) + std::abs(ref.row_max[i]));
-            }
-            for (int i = 0; i < 6; ++i) {
-              EXPECT_NEAR(out[3].at(i), expected[i], i == 3 && expected[5] == 0 ? 0 : tolerance(acc, 1, magnitude))
-                  << "statistic " << i;
-            }
-            for (size_t i = 4; i < out.size(); ++i) {
-              expect_near(
-                  out[i], k.cols, [&](int64_t n, int64_t c) { return ref.dlogit(n, c); },
-                  [&](int64_t n, int64_t c) {
-                    if (ref.dlogit(n, c) == 0) return 0.0;  // padding and uncounted rows are exactly zero
-                    const double weight = std::abs(k.logit_scale) * kInvValidTokens;
-                    return 8 * weight *
-                           ((1 + 2 * k.z_coef * std::abs(ref.lse[static_cast<size_t>(n)])) * ref.p(n, c) +
-                            (c == targets[static_cast<size_t>(n)] ? 1 : 0));
-                  },
-                  "dlogits");
-            }
-          });
+      check_formula(accumulate_dtype(dtype), dtype, k);
       if (HasFatalFailure()) return;
     }
   }
@@ -369,6 +377,17 @@ TEST_F(LossTest, ASliceWithoutAFiniteLogitAddsNothing) {
         EXPECT_EQ(target.at(n), 0);
         EXPECT_TRUE(n == 2 && valid_cols > 0 ? std::isnan(sum.at(n)) : sum.at(n) == 0) << n << ": " << sum.at(n);
       }
+    }
+  }
+}
+
+// Where the backend keeps logits in storage dtype.
+TEST_F(LossTest, LogitsOfBf16AreTheFormula) {
+  if (backends_.one().logits_dtype(DType::kBFloat16) != DType::kBFloat16) return;
+  for (const DType to : {DType::kBFloat16, DType::kFloat32}) {
+    for (const Case& k : kCases) {
+      check_formula(DType::kBFloat16, to, k);
+      if (HasFatalFailure()) return;
     }
   }
 }

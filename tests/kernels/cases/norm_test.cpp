@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "tests/support/every_backend.h"
 
 namespace ashlar::test {
@@ -118,10 +120,13 @@ class NormTest : public ::testing::Test {
     return out;
   }
 
+  void check_forward(const Problem& p);
+  void check_backward(const Problem& p);
+
   template <typename F>
-  void for_each_problem(const F& f) {
+  void for_each_problem(const F& f, std::span<const Shape> shapes = kShapes) {
     for (const DType dtype : kStorageDTypes) {
-      for (const Shape shape : kShapes) {
+      for (const Shape shape : shapes) {
         for (const Options& options : kOptions) {
           SCOPED_TRACE(str_cat(name_of(dtype), " [", shape.rows, ", ", shape.cols, "] ",
                                options.type == NormType::kLayerNorm ? "layernorm" : "rmsnorm", " gamma ", options.gamma,
@@ -134,81 +139,97 @@ class NormTest : public ::testing::Test {
   }
 };
 
+void NormTest::check_forward(const Problem& p) {
+  backends_.each([&](Backend& backend) { return forward(backend, p); },
+                 [&](const Outputs& out) {
+                   const int64_t length = p.shape.cols;
+                   expect_near(
+                       out[0], length, [&](int64_t n, int64_t c) { return p.y(n, c); },
+                       [&](int64_t n, int64_t c) { return p.y_size(n, c); }, "y");
+                   if (p.layernorm()) {
+                     expect_near(
+                         out[1], length, [&](int64_t, int64_t n) { return p.mean[n]; },
+                         [&](int64_t, int64_t n) { return 3 + std::abs(p.mean[n]); }, "mean");
+                   }
+                   expect_near(
+                       out[2], length, [&](int64_t, int64_t n) { return p.rstd[n]; },
+                       [&](int64_t, int64_t n) { return p.rstd[n] * (2 + 10 * p.rstd[n]); }, "rstd");
+                 });
+}
+
 TEST_F(NormTest, ForwardIsTheFormula) {
-  for_each_problem([&](const Problem& p) {
-    backends_.each([&](Backend& backend) { return forward(backend, p); },
-                   [&](const Outputs& out) {
-                     const int64_t length = p.shape.cols;
-                     expect_near(
-                         out[0], length, [&](int64_t n, int64_t c) { return p.y(n, c); },
-                         [&](int64_t n, int64_t c) { return p.y_size(n, c); }, "y");
-                     if (p.layernorm()) {
-                       expect_near(
-                           out[1], length, [&](int64_t, int64_t n) { return p.mean[n]; },
-                           [&](int64_t, int64_t n) { return 3 + std::abs(p.mean[n]); }, "mean");
-                     }
-                     expect_near(
-                         out[2], length, [&](int64_t, int64_t n) { return p.rstd[n]; },
-                         [&](int64_t, int64_t n) { return p.rstd[n] * (2 + 10 * p.rstd[n]); }, "rstd");
-                   });
-  });
+  for_each_problem([&](const Problem& p) { check_forward(p); });
+}
+
+void NormTest::check_backward(const Problem& p) {
+  const DType acc = accumulate_dtype(p.dtype);
+  for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate, GradMode::kSkip}) {
+    const HostMatrix before_dx = random_matrix(p.dtype, p.shape.rows, p.shape.cols, 5, 2);
+    const HostMatrix before_param = random_matrix(acc, 1, p.shape.cols, 6);
+    const bool accumulate = mode == GradMode::kAccumulate;
+    const auto run = [&](Backend& backend) {
+      const Outputs statistics = forward(backend, p);
+      Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2), HostMatrix(acc, 1, p.shape.cols),
+                     HostMatrix(acc, 1, p.shape.cols)};
+      if (accumulate) out = {before_dx, before_param, before_param};
+      backend.norm_backward({.dy = p.dy.view(),
+                             .x = p.x.view(),
+                             .gamma = p.gamma.view(),
+                             .mean = p.layernorm() ? statistics[1].view() : ConstView{},
+                             .rstd = statistics[2].view(),
+                             .dx = mode == GradMode::kSkip ? MutView{} : out[0].mut(),
+                             .dgamma = p.options.gamma ? out[1].mut() : MutView{},
+                             .dbeta = p.options.beta ? out[2].mut() : MutView{},
+                             .dx_mode = mode,
+                             .param_mode = mode,
+                             .variant = p.options.variant()},
+                            backends_.stream());
+      backends_.finish();  // before the statistics go
+      return out;
+    };
+    backends_.each(run, [&](const Outputs& out) {
+      if (mode == GradMode::kSkip) {
+        EXPECT_TRUE(out[0] == HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2));
+        EXPECT_TRUE(out[1] == HostMatrix(acc, 1, p.shape.cols));
+        return;
+      }
+      const auto old_dx = [&](int64_t n, int64_t c) { return accumulate ? before_dx.at(n, c) : 0.0; };
+      const auto old_param = [&](int64_t c) { return accumulate ? before_param.at(c) : 0.0; };
+      expect_near(
+          out[0], p.shape.cols, [&](int64_t n, int64_t c) { return old_dx(n, c) + p.dx(n, c); },
+          [&](int64_t n, int64_t c) { return std::abs(old_dx(n, c)) + p.dx_size(n, c); }, "dx");
+      const int64_t length = p.shape.rows + p.shape.cols;
+      if (p.options.gamma) {
+        expect_near(
+            out[1], length, [&](int64_t, int64_t c) { return old_param(c) + p.dgamma(c); },
+            [&](int64_t, int64_t c) { return std::abs(old_param(c)) + p.dgamma_size(c); }, "dgamma");
+      } else {
+        EXPECT_TRUE(out[1] == (accumulate ? before_param : HostMatrix(acc, 1, p.shape.cols)));
+      }
+      if (p.options.beta) {
+        expect_near(
+            out[2], length, [&](int64_t, int64_t c) { return old_param(c) + p.dbeta(c); },
+            [&](int64_t, int64_t c) { return std::abs(old_param(c)) + p.dgamma_size(c) + std::abs(p.dbeta(c)); },
+            "dbeta");
+      }
+    });
+  }
 }
 
 TEST_F(NormTest, BackwardIsTheFormulaInEveryMode) {
-  for_each_problem([&](const Problem& p) {
-    const DType acc = accumulate_dtype(p.dtype);
-    for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate, GradMode::kSkip}) {
-      const HostMatrix before_dx = random_matrix(p.dtype, p.shape.rows, p.shape.cols, 5, 2);
-      const HostMatrix before_param = random_matrix(acc, 1, p.shape.cols, 6);
-      const bool accumulate = mode == GradMode::kAccumulate;
-      const auto run = [&](Backend& backend) {
-        const Outputs statistics = forward(backend, p);
-        Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2), HostMatrix(acc, 1, p.shape.cols),
-                       HostMatrix(acc, 1, p.shape.cols)};
-        if (accumulate) out = {before_dx, before_param, before_param};
-        backend.norm_backward({.dy = p.dy.view(),
-                               .x = p.x.view(),
-                               .gamma = p.gamma.view(),
-                               .mean = p.layernorm() ? statistics[1].view() : ConstView{},
-                               .rstd = statistics[2].view(),
-                               .dx = mode == GradMode::kSkip ? MutView{} : out[0].mut(),
-                               .dgamma = p.options.gamma ? out[1].mut() : MutView{},
-                               .dbeta = p.options.beta ? out[2].mut() : MutView{},
-                               .dx_mode = mode,
-                               .param_mode = mode,
-                               .variant = p.options.variant()},
-                              backends_.stream());
-        backends_.finish();  // before the statistics go
-        return out;
-      };
-      backends_.each(run, [&](const Outputs& out) {
-        if (mode == GradMode::kSkip) {
-          EXPECT_TRUE(out[0] == HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2));
-          EXPECT_TRUE(out[1] == HostMatrix(acc, 1, p.shape.cols));
-          return;
-        }
-        const auto old_dx = [&](int64_t n, int64_t c) { return accumulate ? before_dx.at(n, c) : 0.0; };
-        const auto old_param = [&](int64_t c) { return accumulate ? before_param.at(c) : 0.0; };
-        expect_near(
-            out[0], p.shape.cols, [&](int64_t n, int64_t c) { return old_dx(n, c) + p.dx(n, c); },
-            [&](int64_t n, int64_t c) { return std::abs(old_dx(n, c)) + p.dx_size(n, c); }, "dx");
-        const int64_t length = p.shape.rows + p.shape.cols;
-        if (p.options.gamma) {
-          expect_near(
-              out[1], length, [&](int64_t, int64_t c) { return old_param(c) + p.dgamma(c); },
-              [&](int64_t, int64_t c) { return std::abs(old_param(c)) + p.dgamma_size(c); }, "dgamma");
-        } else {
-          EXPECT_TRUE(out[1] == (accumulate ? before_param : HostMatrix(acc, 1, p.shape.cols)));
-        }
-        if (p.options.beta) {
-          expect_near(
-              out[2], length, [&](int64_t, int64_t c) { return old_param(c) + p.dbeta(c); },
-              [&](int64_t, int64_t c) { return std::abs(old_param(c)) + p.dgamma_size(c) + std::abs(p.dbeta(c)); },
-              "dbeta");
-        }
-      });
-    }
-  });
+  for_each_problem([&](const Problem& p) { check_backward(p); });
+}
+
+// Rows beyond what a block holds of one.
+TEST_F(NormTest, WideRows) {
+  constexpr std::array<Shape, 4> kWide = {Shape{5, 1040}, {2, 2051}, {3, 8208}, {1, 16385}};
+  for_each_problem(
+      [&](const Problem& p) {
+        if (p.options.unit_offset || !p.options.gamma) return;
+        check_forward(p);
+        check_backward(p);
+      },
+      kWide);
 }
 
 TEST_F(NormTest, DxMayAliasDy) {

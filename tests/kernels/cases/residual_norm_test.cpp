@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/every_backend.h"
 
 namespace ashlar::test {
@@ -18,10 +20,18 @@ class ResidualNormTest : public ::testing::Test {
   DeviceStruct<StepScalars> scalars_{{.philox_step = 77}};
 };
 
+/// And rows that no block holds.
+constexpr auto kShapesAndWide = [] {
+  std::array<Shape, kShapes.size() + 1> shapes{};
+  std::copy(kShapes.begin(), kShapes.end(), shapes.begin());
+  shapes.back() = {2, 8208};
+  return shapes;
+}();
+
 // The sum, and the norm of the sum as it was stored: by the formulas, and with the bits of the two calls.
 TEST_F(ResidualNormTest, IsTheSumAndItsNormWithTheRoundingsOfBoth) {
   for (const DType dtype : kStorageDTypes) {
-    for (const Shape s : kShapes) {
+    for (const Shape s : kShapesAndWide) {
       for (const NormType type : {NormType::kLayerNorm, NormType::kRmsNorm}) {
         for (const double p : {0.0, 0.25}) {
           SCOPED_TRACE(str_cat(name_of(dtype), " [", s.rows, ", ", s.cols, "] ", static_cast<int>(type), " p ", p));
