@@ -1,0 +1,122 @@
+// Registers, spills and shared memory of each kernel as ptxas reports them, against the table beside this file.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "core/base/strings.h"
+#include "tests/ptx/kernel_names.h"
+
+namespace ashlar::ptx {
+namespace {
+
+struct Resources {
+  int registers = 0;
+  int spilled_bytes = 0;
+  int shared_bytes = 0;
+
+  std::string text() const {
+    std::ostringstream out;
+    out << std::setw(4) << registers << std::setw(7) << spilled_bytes << std::setw(8) << shared_bytes;
+    return out.str();
+  }
+};
+/// "sm_80  norm_forward_kernel<float>" and its like
+using Table = std::map<std::string, Resources>;
+
+#if defined(ASHLAR_PTX_DIR)
+
+/// The name without what all kernels share.
+std::string short_name(const std::string& mangled) {
+  return std::regex_replace(source_name(mangled), std::regex("ashlar::(cuda::)?|\\(anonymous namespace\\)::"), "");
+}
+
+int number_before(const std::string& text, const std::string& word) {
+  std::smatch found;
+  return std::regex_search(text, found, std::regex("(\\d+) " + word)) ? std::stoi(found[1]) : 0;
+}
+
+/// Of what `ptxas -v` says: the name of a kernel, then its spills, then its registers.
+void read_report(const std::filesystem::path& path, const std::string& target, Table& table) {
+  std::ifstream file(path);
+  std::string kernel;
+  const std::regex name("Compiling entry function '([^']*)'");
+  for (std::string line; std::getline(file, line);) {
+    std::smatch found;
+    if (std::regex_search(line, found, name)) {
+      kernel = target + "  " + short_name(found[1]);
+    } else if (line.find("bytes spill stores") != std::string::npos) {
+      table[kernel].spilled_bytes =
+          number_before(line, "bytes spill stores") + number_before(line, "bytes spill loads");
+    } else if (line.find("Used ") != std::string::npos) {
+      table[kernel].registers = number_before(line, "registers");
+      table[kernel].shared_bytes = number_before(line, "bytes smem");
+    }
+  }
+}
+
+Table measured() {
+  Table table;
+  for (const auto& target : std::filesystem::directory_iterator(ASHLAR_PTX_DIR)) {
+    const std::string name = "sm_" + target.path().filename().string().substr(std::string("compute_").size());
+    for (const auto& file : std::filesystem::directory_iterator(target)) {
+      if (file.path().extension() == ".resources") read_report(file.path(), name, table);
+    }
+  }
+  return table;
+}
+
+Table written(const std::string& path) {
+  Table table;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    Resources r;
+    std::string name;
+    words >> r.registers >> r.spilled_bytes >> r.shared_bytes >> std::ws;
+    std::getline(words, name);
+    table[name] = r;
+  }
+  return table;
+}
+
+TEST(Resources, AreThoseOfTheTable) {
+  const std::string path = ASHLAR_SOURCE_DIR "/tests/ptx/resources.txt";
+  const Table now = measured(), table = written(path);
+  ASSERT_FALSE(now.empty());
+  std::ostringstream fresh;
+  for (const auto& [kernel, r] : now) fresh << r.text() << "  " << kernel << "\n";
+  std::string wrong;
+  for (const auto& [kernel, r] : now) {
+    const auto known = table.find(kernel);
+    if (known == table.end()) {
+      wrong += "  not in the table: " + kernel + "\n";
+    } else if (r.registers > known->second.registers || r.spilled_bytes > known->second.spilled_bytes ||
+               r.shared_bytes > known->second.shared_bytes) {
+      wrong += "  more than before: " + kernel + "\n   was " + known->second.text() + "\n    is " + r.text() + "\n";
+    }
+  }
+  for (const auto& [kernel, r] : table) {
+    if (now.find(kernel) == now.end()) wrong += "  no such kernel any more: " + kernel + "\n";
+  }
+  const std::string copy = ASHLAR_PTX_DIR "_resources.txt";
+  std::ofstream(copy) << "# registers, bytes spilled, bytes of static shared memory; sm, kernel. Written by tests/ptx/"
+                         "resources_test.cpp.\n"
+                      << fresh.str();
+  EXPECT_EQ(wrong, "") << "if that is meant: cp " << copy << " " << path;
+}
+
+// What spills goes to memory once for each time that it is needed: twice as slow is nothing unusual.
+TEST(Resources, NothingSpills) {
+  for (const auto& [kernel, r] : measured()) EXPECT_EQ(r.spilled_bytes, 0) << kernel;
+}
+
+#endif
+
+}  // namespace
+}  // namespace ashlar::ptx
