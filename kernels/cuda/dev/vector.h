@@ -86,10 +86,27 @@ requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
   }
 };
 
+namespace internal {
+
+/// A GPU ends the kernel at an address that is not aligned; a host would not mind.
+template <typename Word>
+__device__ __forceinline__ void check_aligned(const void* p) {
+#if !defined(__CUDACC__)
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(Word) != 0) {
+    emulator::fault("a vector at an address that is not a multiple of its size", emulator::Loc::here());
+  }
+#else
+  static_cast<void>(p);
+#endif
+}
+
+}  // namespace internal
+
 /// W elements at p, which is aligned to the vector or to 16 bytes.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load(const T* p) {
   using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
+  internal::check_aligned<typename Words::Word>(p);
   Words words;
   ASHLAR_UNROLL
   for (int i = 0; i < Words::kCount; ++i) words.word[i] = reinterpret_cast<const typename Words::Word*>(p)[i];
@@ -98,6 +115,7 @@ __device__ __forceinline__ Vec<T, W> load(const T* p) {
 template <int W, typename T>
 __device__ __forceinline__ void store(T* p, const Vec<T, W>& vec) {
   using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
+  internal::check_aligned<typename Words::Word>(p);
   const Words words = std::bit_cast<Words>(vec);
   ASHLAR_UNROLL
   for (int i = 0; i < Words::kCount; ++i) reinterpret_cast<typename Words::Word*>(p)[i] = words.word[i];
