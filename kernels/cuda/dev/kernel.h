@@ -17,6 +17,8 @@
   extern __shared__ __align__(128) unsigned char ashlar_dynamic_shared_block[]; \
   T* const name = reinterpret_cast<T*>(ashlar_dynamic_shared_block)
 #define ASHLAR_UNROLL _Pragma("unroll")
+/// Where unrolling would only cost registers.
+#define ASHLAR_NO_UNROLL _Pragma("unroll 1")
 
 #else
 
@@ -35,5 +37,6 @@
 #define ASHLAR_DYNAMIC_SHARED(T, name) \
   T* const name = static_cast<T*>(::ashlar::emulator::dynamic_shared(::ashlar::emulator::Loc::here()))
 #define ASHLAR_UNROLL
+#define ASHLAR_NO_UNROLL
 
 #endif

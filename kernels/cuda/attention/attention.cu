@@ -1,0 +1,145 @@
+// Attention: the backend's entry points. What the arrays of a call are to kernels, which kernels serve it, and in which
+// order they are queued. The kernels are in the other files of this folder.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/cuda_backend.h"
+
+namespace ashlar::ASHLAR_DEV {
+namespace attention {
+namespace {
+
+/// A view as rows of heads. `batch` is the distance of samples in elements.
+template <typename T, typename View>
+HeadRows<T> head_rows(const View& view, int64_t batch, const AttentionShape& s) {
+  int64_t distances = view.stride | (s.B > 1 ? batch : 0) | (view.cols > s.D ? s.D : 0);
+  distances =
+      distances * static_cast<int64_t>(sizeof(T)) | static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data));
+  return {.data = static_cast<T*>(view.data),
+          .batch = batch,
+          .row = view.stride,
+          .align = 1 << std::min(4, std::countr_zero(static_cast<uint64_t>(distances)))};
+}
+
+Problem problem_of(const AttentionShape& s) {
+  if (s.D > kMaxWidth) {
+    throw input_error("attention", "expected head_dim to be at most ", kMaxWidth, ", got ", s.D,
+                      "; choose another model.head_dim");
+  }
+  Problem p{.B = static_cast<int>(s.B),
+            .T_q = static_cast<int>(s.T_q),
+            .T_kv = static_cast<int>(s.T_kv),
+            .H = static_cast<int>(s.H),
+            .G = static_cast<int>(s.G),
+            .D = static_cast<int>(s.D),
+            .q_start = s.q_start,
+            .kv_start = s.kv_start,
+            .scale = s.variant.scale,
+            .doc_start = static_cast<const int32_t*>(s.doc_start.data),
+            .dropout = {}};
+  const DropoutArgs& d = s.dropout;
+  if (!d.active()) return p;
+  p.dropout = {.threshold = static_cast<uint32_t>(std::ceil(d.p * 0x1p24)),  // uniform(word) >= p, exactly
+               .site = d.site,
+               .seed = d.seed,
+               .keep_scale = 1 / (1 - d.p),
+               .scalars = static_cast<const StepScalars*>(d.scalars.data),
+               .first_sample = d.first_sample,
+               .heads = d.heads,
+               .head0 = d.head0,
+               .sequence_length = d.sequence_length};
+  return p;
+}
+
+template <typename S>
+void forward(const AttentionForward& a, const Problem& p, Stream& stream) {
+  if (p.B == 0 || p.T_q == 0) return;
+  const AttentionShape& s = a.shape;
+  const ForwardArrays<S> arrays{.q = head_rows<const S>(a.q, s.q_batch_stride, s),
+                                .k = head_rows<const S>(a.k, s.kv_batch_stride, s),
+                                .v = head_rows<const S>(a.v, s.kv_batch_stride, s),
+                                .out = head_rows<S>(a.out, s.T_q * a.out.stride, s),
+                                .lse = static_cast<AccumulateOf<S>*>(a.lse.data)};
+  if constexpr (std::is_same_v<S, BF16>) {
+    if (p.D <= kMaxTileWidth) return forward_bf16(p, arrays, stream);
+  }
+  forward_simt(p, arrays, stream);
+}
+
+/// Scratch of a backward call: delta, then the first keys of tiles of queries.
+struct BackwardScratch {
+  int64_t delta_bytes, tile_keys_bytes;
+
+  BackwardScratch(const AttentionBackward& a, const Problem& p, int64_t size)
+      : delta_bytes(a.delta ? 0 : (int64_t{p.B} * p.H * p.T_q * size + 15) / 16 * 16),
+        tile_keys_bytes(p.doc_start ? int64_t{p.B} * blocks_for(p.T_q, kQueryTile) * int64_t{sizeof(int2)} : 0) {}
+};
+
+template <typename S>
+void backward(const AttentionBackward& a, const Problem& p, std::byte* scratch, Stream& stream) {
+  using A = AccumulateOf<S>;
+  const AttentionShape& s = a.shape;
+  BackwardArrays<S> arrays{.dout = head_rows<const S>(a.dout, s.T_q * a.dout.stride, s),
+                           .q = head_rows<const S>(a.q, s.q_batch_stride, s),
+                           .k = head_rows<const S>(a.k, s.kv_batch_stride, s),
+                           .v = head_rows<const S>(a.v, s.kv_batch_stride, s),
+                           .lse = static_cast<const A*>(a.lse.data),
+                           .delta = static_cast<const A*>(a.delta.data),
+                           .dq = head_rows<S>(a.dq, s.q_batch_stride, s),
+                           .dk = head_rows<S>(a.dk, s.kv_batch_stride, s),
+                           .dv = head_rows<S>(a.dv, s.kv_batch_stride, s),
+                           .tile_keys = nullptr,
+                           .accumulate = a.mode == GradMode::kAccumulate ? 1 : 0};
+  if (p.B > 0 && p.T_q > 0) {
+    const BackwardScratch sizes(a, p, sizeof(A));
+    if (!a.delta) {
+      A* const made = reinterpret_cast<A*>(scratch);
+      delta(p, head_rows<const S>(a.out, s.T_q * a.out.stride, s), arrays.dout, made, stream);
+      arrays.delta = made;
+    }
+    if (p.doc_start != nullptr && a.dk) {
+      int2* const keys = reinterpret_cast<int2*>(scratch + sizes.delta_bytes);
+      query_tile_keys(p, keys, stream);
+      arrays.tile_keys = keys;
+    }
+  }
+  const bool keys = a.dk && p.B > 0 && p.T_kv > 0, queries = a.dq && p.B > 0 && p.T_q > 0;
+  if constexpr (std::is_same_v<S, BF16>) {
+    if (p.D <= kMaxTileWidth) {
+      if (keys) backward_keys_bf16(p, arrays, stream);
+      if (queries) backward_queries_bf16(p, arrays, stream);
+      return;
+    }
+  }
+  if (keys) backward_keys_simt(p, arrays, stream);
+  if (queries) backward_queries_simt(p, arrays, stream);
+}
+
+}  // namespace
+}  // namespace attention
+
+void CudaBackend::launch(const AttentionForward& args, Stream& stream) {
+  const attention::Problem p = attention::problem_of(args.shape);
+  switch (args.q.dtype) {
+    case DType::kBFloat16: return attention::forward<BF16>(args, p, stream);
+    case DType::kFloat64: return attention::forward<double>(args, p, stream);
+    default: return attention::forward<float>(args, p, stream);
+  }
+}
+
+void CudaBackend::launch(const AttentionBackward& args, Stream& stream) {
+  if (!args.dq && !args.dk) return;
+  const attention::Problem p = attention::problem_of(args.shape);
+  const attention::BackwardScratch sizes(args, p, size_of(accumulate_dtype(args.q.dtype)));
+  auto* const memory = static_cast<std::byte*>(scratch(stream, sizes.delta_bytes + sizes.tile_keys_bytes));
+  switch (args.q.dtype) {
+    case DType::kBFloat16: return attention::backward<BF16>(args, p, memory, stream);
+    case DType::kFloat64: return attention::backward<double>(args, p, memory, stream);
+    default: return attention::backward<float>(args, p, memory, stream);
+  }
+}
+
+}  // namespace ashlar::ASHLAR_DEV

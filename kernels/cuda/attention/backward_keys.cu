@@ -1,0 +1,240 @@
+// Attention backward on tensor cores, the pass that makes dk and dv. With P the probabilities, made again from the
+// scores and lse, M dropout's factors and delta = sum_d out dout:
+//   dv = (P M)^T dout      dS = P (M dout v^T - delta)      dk = scale dS^T q
+// Dao 2023 (arXiv:2307.08691), algorithm 2. Scores are made transposed, [key, query], so that P^T and dS^T are left
+// factors of the next product where they stand, in registers. Sums run over the query heads of the KV head, then over
+// their queries, both ascending.
+// What one block does, for one sample, one KV head and a tile of keys, each warp with keys of its own:
+//   1. the list of query tiles that see one of its keys;
+//   2. k, v and the first tile of q, dout, lse and delta to shared memory, asynchronously;
+//   3. for each query head and tile of queries: wait for it, start bringing the next one into the other half of the
+//      buffer;
+//      a. s = k q^T and v dout^T;
+//      b. P^T = exp(s - lse), 0 where a query does not see a key; dropout; dS^T; both rounded to bf16;
+//      c. dv += (P M)^T dout and dk += dS^T q;
+//   4. dk, times scale, and dv, overwritten or added, rounded once.
+// Where a row of dk and dv has more than 128 columns, two blocks share the work of 3c and 4.
+
+#include "kernels/cuda/attention/dropout.h"
+#include "kernels/cuda/attention/fragments.h"
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/visible.h"
+#include "kernels/cuda/dev/host.h"
+
+namespace ashlar::ASHLAR_DEV::attention {
+namespace {
+
+template <int kWidth, int kRowTilesOfWarp, int kQueriesOfTile>
+struct KeysPlan {
+  static constexpr int kD = kWidth;
+  static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 keys each, of a warp
+  static constexpr int kQueries = kQueriesOfTile;    ///< of a tile
+  static constexpr int kThreads = 128;
+  static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< keys of a block
+  static constexpr int kParts = kD > 128 ? 2 : 1;               ///< blocks that share the columns of dk and dv
+  static constexpr int kStage = 2 * Tile<kD>::elements(kQueries);
+  static constexpr int64_t kSharedBytes =
+      2 * (Tile<kD>::elements(kRows) + kStage) * int64_t{sizeof(BF16)} + 4 * kQueries * int64_t{sizeof(float)};
+};
+
+/// The query tiles of one block: index i is tile first + i % tiles of query head i / tiles of the group.
+template <typename Plan>
+struct QueryTiles {
+  int first, tiles, end;
+  const int2* keys;  ///< of this sample's tiles of kQueryTile queries, null without documents
+  int num_keys;
+  int j, last_key;  ///< keys of the block
+
+  __device__ QueryTiles(const Problem& p, const BackwardArrays<BF16>& arrays, int64_t b, int j_first)
+      : num_keys((p.T_q + kQueryTile - 1) / kQueryTile), j(j_first), last_key(min(j_first + Plan::kRows, p.T_kv) - 1) {
+    const int64_t first_query = max(p.kv_start + j - p.q_start, int64_t{0});  // that may see key j
+    first = static_cast<int>(min(first_query, int64_t{p.T_q}) / Plan::kQueries);
+    tiles = (p.T_q + Plan::kQueries - 1) / Plan::kQueries - first;
+    end = tiles * p.group();
+    keys = p.doc_start != nullptr ? arrays.tile_keys + b * num_keys : nullptr;
+  }
+
+  __device__ int query(int i) const { return (first + i % tiles) * Plan::kQueries; }
+  __device__ int head(int i) const { return i / tiles; }
+  /// The smallest and the largest first key of the tile's queries.
+  __device__ int2 first_keys(int i) const {
+    if (keys == nullptr) return {0, 0};
+    const int at = query(i) / kQueryTile;
+    int2 both = keys[at];
+    for (int n = 1; n < Plan::kQueries / kQueryTile && at + n < num_keys; ++n) {
+      both.x = min(both.x, keys[at + n].x);
+      both.y = max(both.y, keys[at + n].y);
+    }
+    return both;
+  }
+  /// The first index from i on whose documents reach the block's keys.
+  __device__ int next(int i) const {
+    while (i < end && first_keys(i).x > last_key) ++i;
+    return i;
+  }
+};
+
+template <typename Plan, bool kDropout>
+__global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, BackwardArrays<BF16> arrays) {
+  constexpr int kD = Plan::kD, kQueries = Plan::kQueries, kRowTiles = Plan::kRowTiles, kColumns = kQueries / 8;
+  constexpr int kWidth = kD / Plan::kParts;  // of this block's columns of dk and dv
+  ASHLAR_DYNAMIC_SHARED(BF16, shared);
+  const Lane lane;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
+  const int64_t b = blockIdx.z, g = blockIdx.y;
+  const int j = static_cast<int>(blockIdx.x) / Plan::kParts * Plan::kRows;  // early keys are seen by most queries
+  const int first_column = static_cast<int>(blockIdx.x) % Plan::kParts * kWidth;
+
+  // 1. who sees
+  const QueryTiles<Plan> tiles(p, arrays, b, j);
+
+  // 2. the first copies
+  const Tile<kD> k_tile(shared), v_tile(shared + Tile<kD>::elements(Plan::kRows));
+  BF16* const stages = shared + 2 * Tile<kD>::elements(Plan::kRows);
+  float* const statistics = reinterpret_cast<float*>(stages + 2 * Plan::kStage);  // [2][lse, delta][kQueries]
+  const auto load_queries = [&](int i, int stage) {
+    BF16* const to = stages + stage * Plan::kStage;
+    const int64_t h = g * p.group() + tiles.head(i);
+    const int t = tiles.query(i);
+    load_tile<kQueries, Plan::kThreads>(Tile<kD>(to), arrays.q.head(b, h, p.D), arrays.q.row, arrays.q.align, t, p.T_q,
+                                        p.D);
+    load_tile<kQueries, Plan::kThreads>(Tile<kD>(to + Tile<kD>::elements(kQueries)), arrays.dout.head(b, h, p.D),
+                                        arrays.dout.row, arrays.dout.align, t, p.T_q, p.D);
+    static_assert(2 * kQueries <= Plan::kThreads);
+    const int thread = threadIdx.x, row = t + thread % kQueries;
+    if (thread >= 2 * kQueries) return;
+    const float* const from = (thread < kQueries ? arrays.lse : arrays.delta) + (b * p.H + h) * p.T_q;
+    cp_async<4>(shared_address(statistics + stage * 2 * kQueries + thread), row < p.T_q ? from + row : from,
+                row < p.T_q ? 4 : 0);
+  };
+  int i = tiles.next(0);
+  if (i < tiles.end) {
+    load_tile<Plan::kRows, Plan::kThreads>(k_tile, arrays.k.head(b, g, p.D), arrays.k.row, arrays.k.align, j, p.T_kv,
+                                           p.D);
+    load_tile<Plan::kRows, Plan::kThreads>(v_tile, arrays.v.head(b, g, p.D), arrays.v.row, arrays.v.align, j, p.T_kv,
+                                           p.D);
+    load_queries(i, 0);
+    cp_async_commit_group();
+  }
+
+  const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the keys
+  const float scale_log2 = fabsf(static_cast<float>(p.scale)) * kLog2E;
+  const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
+  Accumulator<kWidth / 8> dk[kRowTiles], dv[kRowTiles];
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) {
+    clear<kWidth / 8>(dk[m]);
+    clear<kWidth / 8>(dv[m]);
+  }
+
+  // 3. over the queries
+  for (int stage = 0; i < tiles.end; stage ^= 1) {
+    cp_async_wait_group<0>();
+    __syncthreads();  // the tile is there for all, and all are done with the one before, whose place is filled next
+    const int now = i;
+    i = tiles.next(now + 1);
+    if (i < tiles.end) load_queries(i, stage ^ 1);
+    cp_async_commit_group();
+    const Tile<kD> q_tile(stages + stage * Plan::kStage);
+    const Tile<kD> dout_tile(stages + stage * Plan::kStage + Tile<kD>::elements(kQueries));
+    const float* const lse = statistics + stage * 2 * kQueries;
+    const float* const delta = lse + kQueries;
+    const int t = tiles.query(now);
+
+    // a. scores and dout v^T, both [key, query]
+    Accumulator<kColumns> s[kRowTiles], ds[kRowTiles];
+    multiply_rows<kRowTiles, kColumns>(s, k_tile, warp_row, q_tile, flip, lane);
+    multiply_rows<kRowTiles, kColumns>(ds, v_tile, warp_row, dout_tile, 0, lane);
+
+    // b. probabilities and the gradients of the scores
+    const bool open = tiles.first_keys(now).y <= j && j + Plan::kRows - 1 <= last_key(p, t);
+    KeptQueries<kRowTiles, kColumns> kept;
+    if constexpr (kDropout) {
+      const HeadDropout dropout(p, b, g * p.group() + tiles.head(now));
+      kept = KeptQueries<kRowTiles, kColumns>(dropout, t, j + warp_row, lane);
+    }
+    ASHLAR_UNROLL
+    for (int n = 0; n < kColumns; ++n) {
+      ASHLAR_UNROLL
+      for (int x = 0; x < 2; ++x) {
+        const int column = 8 * n + 2 * lane.q + x;
+        const float lse_log2 = lse[column] * kLog2E;
+        uint32_t keep = 0;
+        if constexpr (kDropout) keep = kept.column(n, x, lane);
+        KeyRange range{0, p.T_kv - 1};
+        if (!open) range = key_range(p, b, t + column);
+        ASHLAR_UNROLL
+        for (int m = 0; m < kRowTiles; ++m) {
+          ASHLAR_UNROLL
+          for (int half = 0; half < 2; ++half) {
+            float& probability = s[m][n][2 * half + x];
+            float& gradient = ds[m][n][2 * half + x];
+            const int key = 16 * m + 8 * half;  // this lane's, less g
+            probability = ex2(fmaf(probability, scale_log2, -lse_log2));
+            if (!open && !range.contains(j + warp_row + lane.g + key)) probability = gradient = 0;
+            if constexpr (kDropout) {
+              const float factor = (keep >> key & 1U) != 0 ? keep_scale : 0.0F;
+              gradient = probability * (factor * gradient - delta[column]);
+              probability *= factor;
+            } else {
+              gradient = probability * (gradient - delta[column]);
+            }
+          }
+        }
+      }
+    }
+
+    // c. dv and dk
+    add_weighted_rows<kRowTiles, kColumns, kWidth / 8>(dv, s, dout_tile, first_column, lane);
+    add_weighted_rows<kRowTiles, kColumns, kWidth / 8>(dk, ds, q_tile, first_column, lane);
+  }
+
+  // 4. the gradients
+  const auto scale = static_cast<float>(p.scale);
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) {
+    StoreRows out{.to = arrays.dk.head(b, g, p.D),
+                  .row_stride = arrays.dk.row,
+                  .align = arrays.dk.align,
+                  .row = j + warp_row + 16 * m,
+                  .limit = p.T_kv,
+                  .first = first_column,
+                  .D = p.D,
+                  .accumulate = arrays.accumulate != 0};
+    store_rows<kWidth / 8>(
+        dk[m], [&](int) { return scale; }, k_tile, warp_row + 16 * m, out, lane);
+    out.to = arrays.dv.head(b, g, p.D);
+    out.row_stride = arrays.dv.row;
+    out.align = arrays.dv.align;
+    store_rows<kWidth / 8>(
+        dv[m], [&](int) { return 1.0F; }, v_tile, warp_row + 16 * m, out, lane);
+  }
+}
+
+template <typename Plan, bool kDropout>
+void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+  const Launch launch{.name = "attention_backward_keys",
+                      .grid = dim3(blocks_for(p.T_kv, Plan::kRows) * Plan::kParts, p.G, p.B),
+                      .block = dim3(Plan::kThreads),
+                      .shared_bytes = Plan::kSharedBytes};
+  run_kernel(stream, launch, keys_kernel<Plan, kDropout>, p, arrays);
+}
+
+/// The bits of dropout take registers, so its tiles may have to be smaller.
+template <typename Plan, typename DropoutPlan = Plan>
+void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+  p.dropout.scalars ? launch<DropoutPlan, true>(p, arrays, stream) : launch<Plan, false>(p, arrays, stream);
+}
+
+}  // namespace
+
+void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+  if (p.D <= 16) return launch<KeysPlan<16, 2, 64>>(p, arrays, stream);
+  if (p.D <= 32) return launch<KeysPlan<32, 2, 64>>(p, arrays, stream);
+  if (p.D <= 64) return launch<KeysPlan<64, 2, 32>, KeysPlan<64, 1, 64>>(p, arrays, stream);
+  if (p.D <= 96) return launch<KeysPlan<96, 1, 64>>(p, arrays, stream);
+  if (p.D <= 128) return launch<KeysPlan<128, 1, 32>>(p, arrays, stream);
+  return launch<KeysPlan<256, 1, 32>>(p, arrays, stream);
+}
+
+}  // namespace ashlar::ASHLAR_DEV::attention

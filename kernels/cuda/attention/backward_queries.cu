@@ -1,0 +1,171 @@
+// Attention backward on tensor cores, the pass that makes dq. With P the probabilities, made again from the scores and
+// lse, M dropout's factors and delta = sum_d out dout:
+//   dS = P (M dout v^T - delta)      dq = scale dS k
+// Dao 2023 (arXiv:2307.08691), algorithm 2, the sum over keys of line 15. There one loop gives dq, dk and dv, and dq is
+// summed by atomics in any order; here dq has a loop of its own, so that every sum has one order: 7 products for a pair
+// of tiles instead of 5.
+// What one block does, for one sample, one query head and a tile of queries, each warp with rows of its own:
+//   1. the range of key tiles that one of its queries sees;
+//   2. q, dout and the first tile of k and v to shared memory, asynchronously; lse and delta to registers;
+//   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
+//      a. s = q k^T and dout v^T;
+//      b. P = exp(s - lse), 0 where a query does not see a key; dropout; dS, rounded to bf16;
+//      c. dq += dS k;
+//   4. dq, times scale, overwritten or added, rounded once.
+
+#include "kernels/cuda/attention/dropout.h"
+#include "kernels/cuda/attention/fragments.h"
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/visible.h"
+#include "kernels/cuda/dev/host.h"
+
+namespace ashlar::ASHLAR_DEV::attention {
+namespace {
+
+template <int kWidth, int kRowTilesOfWarp, int kKeysOfTile>
+struct QueriesPlan {
+  static constexpr int kD = kWidth;
+  static constexpr int kRowTiles = kRowTilesOfWarp;
+  static constexpr int kKeys = kKeysOfTile;
+  static constexpr int kThreads = 128;
+  static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;
+  static constexpr int kStage = 2 * Tile<kD>::elements(kKeys);
+  static constexpr int64_t kSharedBytes = 2 * (Tile<kD>::elements(kRows) + kStage) * int64_t{sizeof(BF16)};
+};
+
+template <typename Plan, bool kDropout>
+__global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, BackwardArrays<BF16> arrays) {
+  constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
+  ASHLAR_DYNAMIC_SHARED(BF16, shared);
+  const Lane lane;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
+  const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
+  const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
+
+  // 1. what is seen
+  const TileRange tiles = visible_tiles<kKeys>(p, b, t, min(t + Plan::kRows, p.T_q));
+
+  // 2. the first copies
+  const Tile<kD> q_tile(shared), dout_tile(shared + Tile<kD>::elements(Plan::kRows));
+  BF16* const stages = shared + 2 * Tile<kD>::elements(Plan::kRows);
+  const BF16 *const k = arrays.k.head(b, g, p.D), *const v = arrays.v.head(b, g, p.D);
+  const auto load_keys = [&](int tile) {
+    BF16* const stage = stages + tile % 2 * Plan::kStage;
+    load_tile<kKeys, Plan::kThreads>(Tile<kD>(stage), k, arrays.k.row, arrays.k.align, tile * kKeys, p.T_kv, p.D);
+    load_tile<kKeys, Plan::kThreads>(Tile<kD>(stage + Tile<kD>::elements(kKeys)), v, arrays.v.row, arrays.v.align,
+                                     tile * kKeys, p.T_kv, p.D);
+  };
+  if (tiles.begin < tiles.end) {
+    load_tile<Plan::kRows, Plan::kThreads>(q_tile, arrays.q.head(b, h, p.D), arrays.q.row, arrays.q.align, t, p.T_q,
+                                           p.D);
+    load_tile<Plan::kRows, Plan::kThreads>(dout_tile, arrays.dout.head(b, h, p.D), arrays.dout.row, arrays.dout.align,
+                                           t, p.T_q, p.D);
+    load_keys(tiles.begin);
+    cp_async_commit_group();
+  }
+  KeyRange seen[kRowTiles][2];
+  float lse_log2[kRowTiles][2], delta[kRowTiles][2];
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) {
+    ASHLAR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = t + warp_row + 16 * m + 8 * half + lane.g;
+      const int64_t at = (b * p.H + h) * p.T_q + row;
+      seen[m][half] = key_range(p, b, row);
+      lse_log2[m][half] = row < p.T_q ? arrays.lse[at] * kLog2E : 0.0F;
+      delta[m][half] = row < p.T_q ? arrays.delta[at] : 0.0F;
+    }
+  }
+
+  const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the queries
+  const float scale_log2 = fabsf(static_cast<float>(p.scale)) * kLog2E;
+  const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
+  const int warp_last_key = last_key(p, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
+  HeadDropout dropout;
+  if constexpr (kDropout) dropout = HeadDropout(p, b, h);
+  Accumulator<kD / 8> dq[kRowTiles];
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) clear<kD / 8>(dq[m]);
+
+  // 3. over the keys
+  for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+    cp_async_wait_group<0>();
+    __syncthreads();  // the tile is there for all, and all are done with the one before, whose place is filled next
+    if (tile + 1 < tiles.end) load_keys(tile + 1);
+    cp_async_commit_group();
+    const Tile<kD> k_tile(stages + tile % 2 * Plan::kStage);
+    const Tile<kD> v_tile(stages + tile % 2 * Plan::kStage + Tile<kD>::elements(kKeys));
+    const int j = tile * kKeys;
+    if (j > warp_last_key) continue;  // the warps before the last are done earlier
+
+    // a. scores and dout v^T
+    Accumulator<kColumns> s[kRowTiles], ds[kRowTiles];
+    multiply_rows<kRowTiles, kColumns>(s, q_tile, warp_row, k_tile, flip, lane);
+    multiply_rows<kRowTiles, kColumns>(ds, dout_tile, warp_row, v_tile, 0, lane);
+
+    // b. probabilities and the gradients of the scores
+    ASHLAR_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      KeptKeys<kColumns> kept;
+      if constexpr (kDropout) kept = KeptKeys<kColumns>(dropout, t + warp_row + 16 * m, j, lane);
+      ASHLAR_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const KeyRange range = seen[m][half];
+        const bool open = range.first <= j && j + kKeys - 1 <= range.last;
+        ASHLAR_UNROLL
+        for (int n = 0; n < kColumns; ++n) {
+          ASHLAR_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            const float probability = ex2(fmaf(s[m][n][2 * half + i], scale_log2, -lse_log2[m][half]));
+            float& x = ds[m][n][2 * half + i];
+            if constexpr (kDropout) x = kept.contains(half, n, i) ? x * keep_scale : 0.0F;
+            x = probability * (x - delta[m][half]);
+            if (!open && !range.contains(j + 8 * n + 2 * lane.q + i)) x = 0;
+          }
+        }
+      }
+    }
+
+    // c. dq
+    add_weighted_rows<kRowTiles, kColumns, kD / 8>(dq, ds, k_tile, 0, lane);
+  }
+
+  // 4. the gradient
+  const auto scale = static_cast<float>(p.scale);
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) {
+    store_rows<kD / 8>(
+        dq[m], [&](int) { return scale; }, q_tile, warp_row + 16 * m,
+        {.to = arrays.dq.head(b, h, p.D),
+         .row_stride = arrays.dq.row,
+         .align = arrays.dq.align,
+         .row = t + warp_row + 16 * m,
+         .limit = p.T_q,
+         .first = 0,
+         .D = p.D,
+         .accumulate = arrays.accumulate != 0},
+        lane);
+  }
+}
+
+template <typename Plan>
+void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+  const Launch launch{.name = "attention_backward_queries",
+                      .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
+                      .block = dim3(Plan::kThreads),
+                      .shared_bytes = Plan::kSharedBytes};
+  run_kernel(stream, launch, p.dropout.scalars ? queries_kernel<Plan, true> : queries_kernel<Plan, false>, p, arrays);
+}
+
+}  // namespace
+
+void backward_queries_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+  if (p.D <= 16) return launch<QueriesPlan<16, 2, 64>>(p, arrays, stream);
+  if (p.D <= 32) return launch<QueriesPlan<32, 2, 64>>(p, arrays, stream);
+  if (p.D <= 64) return launch<QueriesPlan<64, 2, 32>>(p, arrays, stream);
+  if (p.D <= 96) return launch<QueriesPlan<96, 1, 64>>(p, arrays, stream);
+  if (p.D <= 128) return launch<QueriesPlan<128, 1, 64>>(p, arrays, stream);
+  return launch<QueriesPlan<256, 1, 32>>(p, arrays, stream);
+}
+
+}  // namespace ashlar::ASHLAR_DEV::attention

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "core/base/philox.h"
+#include "kernels/cuda/attention/fragments.h"
+
+/// The masks of dropout on probabilities: those of DropoutArgs, word for word, as bits.
+namespace ashlar::ASHLAR_DEV::attention {
+
+/// Dropout of one sample and one query head.
+class HeadDropout {
+ public:
+  HeadDropout() = default;
+  __device__ HeadDropout(const Problem& p, int64_t b, int64_t h)
+      : threshold_(p.dropout.threshold),
+        site_(p.dropout.site),
+        step_(static_cast<uint32_t>(p.dropout.scalars->philox_step)),
+        seed_(p.dropout.seed),
+        row_(static_cast<uint64_t>(p.dropout.sequence_length)) {
+    const Dropout& d = p.dropout;
+    const int64_t head = (d.first_sample + b) * d.heads + d.head0 + h;
+    first_ = static_cast<uint64_t>((head * d.sequence_length + p.q_start) * d.sequence_length + p.kv_start);
+  }
+
+  /// Bit i: the probability of query t and key j + i is kept, i < kCount (a multiple of 4 to 32). A call of Philox
+  /// decides four neighbours; where their first index is no multiple of 4, one call more covers them.
+  template <int kCount>
+  __device__ uint32_t keep_bits(int t, int j) const {
+    const uint64_t e = first_ + static_cast<uint64_t>(t) * row_ + static_cast<uint64_t>(j);
+    const uint64_t block = e / 4;
+    const int skipped = static_cast<int>(e % 4);
+    uint32_t bits = block_bits(block) >> skipped;
+    ASHLAR_UNROLL
+    for (int i = 1; i < kCount / 4; ++i) bits |= block_bits(block + i) << (4 * i - skipped);
+    if (skipped != 0) bits |= block_bits(block + kCount / 4) << (kCount - skipped);
+    return bits;
+  }
+
+ private:
+  __device__ uint32_t block_bits(uint64_t block) const {
+    const Philox::Counter words =
+        Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site_, step_},
+                      {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
+    uint32_t bits = 0;
+    ASHLAR_UNROLL
+    for (int i = 0; i < 4; ++i) bits |= static_cast<uint32_t>((words[i] >> 8) >= threshold_) << i;
+    return bits;
+  }
+
+  uint32_t threshold_ = 0, site_ = 0, step_ = 0;
+  uint64_t seed_ = 0;
+  uint64_t row_ = 0;    ///< indices of one query
+  uint64_t first_ = 0;  ///< index of query 0 and key 0 of the call
+};
+
+/// The bits of probabilities [16, 8 kColumns] of queries t + g and t + g + 8, keys from j on, as a lane of a product
+/// holds them. Each of the four lanes of a group draws half a row.
+template <int kColumns>
+class KeptKeys {
+ public:
+  KeptKeys() = default;
+  __device__ KeptKeys(const HeadDropout& dropout, int t, int j, const Lane& lane) {
+    const uint32_t mine = dropout.keep_bits<kBits>(t + lane.g + lane.q / 2 * 8, j + lane.q % 2 * kBits);
+    ASHLAR_UNROLL
+    for (int source = 0; source < 4; ++source) {
+      bits_[source / 2][source % 2] = __shfl_sync(0xffffffffU, mine, 4 * lane.g + source) >> (2 * lane.q);
+    }
+  }
+
+  /// Of query t + g + 8 half and key j + 8 n + 2 q + i.
+  __device__ bool contains(int half, int n, int i) const {
+    return (bits_[half][8 * n / kBits] >> (8 * n % kBits + i) & 1U) != 0;
+  }
+
+ private:
+  static constexpr int kBits = 4 * kColumns;
+  uint32_t bits_[2][2] = {};  ///< of row g + 8 half: the first and the second half of the columns, from 2 q on
+};
+
+/// The bits of probabilities [16 kRowTiles keys, 8 kColumns queries], keys from j on, queries from t on: the other way
+/// round, as the pass over keys multiplies them. A lane draws all keys of the queries t + lane, t + lane + 32 ...
+template <int kRowTiles, int kColumns>
+class KeptQueries {
+ public:
+  KeptQueries() = default;
+  __device__ KeptQueries(const HeadDropout& dropout, int t, int j, const Lane& lane) {
+    ASHLAR_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      drawn_[i] = dropout.keep_bits<16 * kRowTiles>(t + 32 * i + lane.index, j);
+    }
+  }
+
+  /// The bits of query t + 8 n + 2 q + i; bit 0 is key j + g. The whole warp calls it.
+  __device__ uint32_t column(int n, int i, const Lane& lane) const {
+    return __shfl_sync(0xffffffffU, drawn_[n / 4], n % 4 * 8 + 2 * lane.q + i) >> lane.g;
+  }
+
+ private:
+  static constexpr int kWords = kColumns / 4;
+  uint32_t drawn_[kWords] = {};
+};
+
+}  // namespace ashlar::ASHLAR_DEV::attention

@@ -1,0 +1,223 @@
+// Attention forward on tensor cores, bf16 storage, fp32 softmax:
+//   s = scale q k^T      m = max_j s      l = sum_j exp(s - m)      out = sum_j exp(s - m) M v / l      lse = m + log l
+// with M dropout's factors. Dao 2023 (arXiv:2307.08691), algorithm 1. No T x T matrix in memory. From memory a block
+// reads its queries once and each visible tile of keys and values once; it is bound by tensor cores, next by exp2.
+// What one block does, for one sample, one query head and a tile of queries, each warp with rows of its own:
+//   1. the range of key tiles that one of its queries sees;
+//   2. queries and the first tile of keys and values to shared memory, asynchronously;
+//   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
+//      a. s = q k^T, from shared memory to registers;
+//      b. keys that a query does not see get -inf, where the tile has such;
+//      c. online softmax: the new maximum, exp2, l and out rescaled by exp2(old maximum - new);
+//      d. dropout zeroes some of the probabilities, after they are summed;
+//      e. out += p v, p rounded to bf16;
+//   4. out / l and lse; a query that sees no key has out 0 and lse -inf.
+
+#include "kernels/cuda/attention/dropout.h"
+#include "kernels/cuda/attention/fragments.h"
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/visible.h"
+#include "kernels/cuda/dev/host.h"
+
+namespace ashlar::ASHLAR_DEV::attention {
+namespace {
+
+template <int kWidth, int kRowTilesOfWarp, int kKeysOfTile>
+struct ForwardPlan {
+  static constexpr int kD = kWidth;                  ///< columns of a tile, D rounded up
+  static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 queries each, of a warp
+  static constexpr int kKeys = kKeysOfTile;          ///< of a tile
+  static constexpr int kThreads = 128;
+  static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< queries of a block
+  static constexpr int kStage = 2 * Tile<kD>::elements(kKeys);  ///< a tile of keys and one of values
+  static constexpr int64_t kSharedBytes = (Tile<kD>::elements(kRows) + 2 * kStage) * int64_t{sizeof(BF16)};
+};
+
+/// The softmax of one tile's scores of a lane's rows g and g + 8.
+struct OnlineSoftmax {
+  float max[2] = {-INFINITY, -INFINITY};  ///< of the scores so far, before scaling
+  float sum[2] = {0, 0};                  ///< of this lane's columns
+
+  /// Scores become exp(scale * (score - max)); returns what earlier sums must be multiplied by. scale > 0.
+  template <int kColumns>
+  __device__ float2 apply(Accumulator<kColumns>& s, float scale_log2) {
+    float rescale[2];
+    ASHLAR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float largest = max[half];
+      ASHLAR_UNROLL
+      for (int n = 0; n < kColumns; ++n) largest = fmaxf(largest, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+      const float shift = largest == -INFINITY ? 0.0F : largest * scale_log2;  // no key yet: exp2(-inf - 0) is 0
+      rescale[half] = ex2(fmaf(max[half], scale_log2, -shift));
+      max[half] = largest;
+      sum[half] *= rescale[half];
+      ASHLAR_UNROLL
+      for (int n = 0; n < kColumns; ++n) {
+        ASHLAR_UNROLL
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          s[n][i] = ex2(fmaf(s[n][i], scale_log2, -shift));
+          sum[half] += s[n][i];
+        }
+      }
+    }
+    return {rescale[0], rescale[1]};
+  }
+};
+
+template <typename Plan, bool kDropout>
+__global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, ForwardArrays<BF16> arrays) {
+  constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
+  ASHLAR_DYNAMIC_SHARED(BF16, shared);
+  const Lane lane;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
+  const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
+  const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
+
+  // 1. what is seen
+  const TileRange tiles = visible_tiles<kKeys>(p, b, t, min(t + Plan::kRows, p.T_q));
+  KeyRange seen[kRowTiles][2];
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) {
+    ASHLAR_UNROLL
+    for (int half = 0; half < 2; ++half) seen[m][half] = key_range(p, b, t + warp_row + 16 * m + 8 * half + lane.g);
+  }
+
+  // 2. the first copies
+  const Tile<kD> q_tile(shared);
+  BF16* const stages = shared + Tile<kD>::elements(Plan::kRows);
+  const BF16 *const q = arrays.q.head(b, h, p.D), *const k = arrays.k.head(b, g, p.D),
+                    *const v = arrays.v.head(b, g, p.D);
+  const auto load_keys = [&](int tile) {
+    BF16* const stage = stages + tile % 2 * Plan::kStage;
+    load_tile<kKeys, Plan::kThreads>(Tile<kD>(stage), k, arrays.k.row, arrays.k.align, tile * kKeys, p.T_kv, p.D);
+    load_tile<kKeys, Plan::kThreads>(Tile<kD>(stage + Tile<kD>::elements(kKeys)), v, arrays.v.row, arrays.v.align,
+                                     tile * kKeys, p.T_kv, p.D);
+  };
+  if (tiles.begin < tiles.end) {
+    load_tile<Plan::kRows, Plan::kThreads>(q_tile, q, arrays.q.row, arrays.q.align, t, p.T_q, p.D);
+    load_keys(tiles.begin);
+    cp_async_commit_group();
+  }
+
+  // A scale below zero negates the queries; a scale of zero must not turn -inf into NaN.
+  const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;
+  const float scale = fmaxf(fabsf(static_cast<float>(p.scale)), 1e-30F);
+  const int warp_last_key = last_key(p, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
+  HeadDropout dropout;
+  if constexpr (kDropout) dropout = HeadDropout(p, b, h);
+  Accumulator<kD / 8> out[kRowTiles];
+  OnlineSoftmax softmax[kRowTiles];
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) clear<kD / 8>(out[m]);
+
+  // 3. over the keys
+  for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+    cp_async_wait_group<0>();
+    __syncthreads();  // the tile is there for all, and all are done with the one before, whose place is filled next
+    if (tile + 1 < tiles.end) load_keys(tile + 1);
+    cp_async_commit_group();
+    const Tile<kD> k_tile(stages + tile % 2 * Plan::kStage);
+    const Tile<kD> v_tile(stages + tile % 2 * Plan::kStage + Tile<kD>::elements(kKeys));
+    const int j = tile * kKeys;
+    if (j > warp_last_key) continue;  // the warps before the last are done earlier
+
+    // a. scores
+    Accumulator<kColumns> s[kRowTiles];
+    multiply_rows<kRowTiles, kColumns>(s, q_tile, warp_row, k_tile, flip, lane);
+    ASHLAR_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      // b. the mask
+      ASHLAR_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const KeyRange range = seen[m][half];
+        if (range.first <= j && j + kKeys - 1 <= range.last) continue;
+        ASHLAR_UNROLL
+        for (int n = 0; n < kColumns; ++n) {
+          ASHLAR_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            if (!range.contains(j + 8 * n + 2 * lane.q + i)) s[m][n][2 * half + i] = -INFINITY;
+          }
+        }
+      }
+      // c. online softmax
+      const float2 rescale = softmax[m].apply(s[m], scale * kLog2E);
+      ASHLAR_UNROLL
+      for (int n = 0; n < kD / 8; ++n) {
+        out[m][n][0] *= rescale.x;
+        out[m][n][1] *= rescale.x;
+        out[m][n][2] *= rescale.y;
+        out[m][n][3] *= rescale.y;
+      }
+      // d. dropout
+      if constexpr (kDropout) {
+        const KeptKeys<kColumns> kept(dropout, t + warp_row + 16 * m, j, lane);
+        ASHLAR_UNROLL
+        for (int n = 0; n < kColumns; ++n) {
+          ASHLAR_UNROLL
+          for (int i = 0; i < 4; ++i) s[m][n][i] = kept.contains(i / 2, n, i % 2) ? s[m][n][i] : 0.0F;
+        }
+      }
+    }
+    // e. values
+    add_weighted_rows<kRowTiles, kColumns, kD / 8>(out, s, v_tile, 0, lane);
+  }
+
+  // 4. results
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) {
+    float factor[2];
+    ASHLAR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float sum = softmax[m].sum[half];
+      sum += __shfl_xor_sync(0xffffffffU, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffU, sum, 2);
+      const int row = t + warp_row + 16 * m + 8 * half + lane.g;
+      const bool empty = seen[m][half].first > seen[m][half].last;
+      factor[half] = empty ? 0.0F : static_cast<float>(p.dropout.keep_scale) / sum;
+      if (lane.q == 0 && row < p.T_q) {
+        arrays.lse[(b * p.H + h) * p.T_q + row] = empty ? -INFINITY : fmaf(softmax[m].max[half], scale, logf(sum));
+      }
+    }
+    store_rows<kD / 8>(
+        out[m], [&](int half) { return factor[half]; }, q_tile, warp_row + 16 * m,
+        {.to = arrays.out.head(b, h, p.D),
+         .row_stride = arrays.out.row,
+         .align = arrays.out.align,
+         .row = t + warp_row + 16 * m,
+         .limit = p.T_q,
+         .first = 0,
+         .D = p.D,
+         .accumulate = false},
+        lane);
+  }
+}
+
+template <typename Plan, bool kDropout>
+void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
+  const Launch launch{.name = "attention_forward",
+                      .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
+                      .block = dim3(Plan::kThreads),
+                      .shared_bytes = Plan::kSharedBytes};
+  run_kernel(stream, launch, forward_kernel<Plan, kDropout>, p, arrays);
+}
+
+/// The bits of dropout take registers, so its tiles may have to be smaller.
+template <typename Plan, typename DropoutPlan = Plan>
+void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
+  p.dropout.scalars ? launch<DropoutPlan, true>(p, arrays, stream) : launch<Plan, false>(p, arrays, stream);
+}
+
+}  // namespace
+
+void forward_bf16(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
+  if (p.D <= 16) return launch<ForwardPlan<16, 2, 64>>(p, arrays, stream);
+  if (p.D <= 32) return launch<ForwardPlan<32, 2, 64>>(p, arrays, stream);
+  if (p.D <= 64) return launch<ForwardPlan<64, 2, 64>, ForwardPlan<64, 2, 32>>(p, arrays, stream);
+  if (p.D <= 96) return launch<ForwardPlan<96, 2, 32>>(p, arrays, stream);
+  if (p.D <= 128) return launch<ForwardPlan<128, 2, 32>>(p, arrays, stream);
+  return launch<ForwardPlan<256, 1, 32>>(p, arrays, stream);
+}
+
+}  // namespace ashlar::ASHLAR_DEV::attention

@@ -1,0 +1,179 @@
+#pragma once
+
+#include "kernels/cuda/attention/tile.h"
+
+/// Matrix products of a warp on tiles in shared memory, and where their numbers live.
+///
+/// mma.m16n8k16 multiplies a [16, 16] by b [16, 8] into d [16, 8]. With g = lane / 4 and q = lane % 4 a lane holds
+///   a: rows g and g + 8, columns 2q, 2q + 1, 2q + 8, 2q + 9
+///   b: rows 2q, 2q + 1, 2q + 8, 2q + 9, column g
+///   d: rows g and g + 8 (elements 0, 1 and 2, 3), columns 2q and 2q + 1
+/// so two neighbouring d, rounded to bf16, are one a: a product's result is the next one's left factor without leaving
+/// the registers. ldmatrix hands lane (g, q) the pair (g, 2q) of an 8 x 8 matrix, or of its transposed, whose rows lie
+/// anywhere.
+namespace ashlar::ASHLAR_DEV::attention {
+
+inline constexpr float kLog2E = 1.44269504F;
+
+/// The columns of [16, 8 kColumns] numbers, fp32.
+template <int kColumns>
+using Accumulator = float[kColumns][4];
+
+struct Lane {
+  int index, g, q;
+
+  __device__ Lane() : index(threadIdx.x % 32), g(index / 4), q(index % 4) {}
+};
+
+template <int kColumns>
+__device__ __forceinline__ void clear(Accumulator<kColumns>& x) {
+  ASHLAR_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    ASHLAR_UNROLL
+    for (int i = 0; i < 4; ++i) x[n][i] = 0;
+  }
+}
+
+/// Two numbers rounded to bf16, as a fragment holds them.
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const float both[2] = {low, high};
+  return std::bit_cast<uint32_t>(narrow<BF16>(both));
+}
+
+/// a = rows [row, row + 16), columns [16 k, 16 k + 16) of a tile. Matrices: upper left, lower left, upper right, lower
+/// right.
+template <int kD>
+__device__ __forceinline__ void load_left(uint32_t (&a)[4], const Tile<kD>& tile, int row, int k, const Lane& lane) {
+  ldmatrix_x4(a, tile.chunk_address(row + lane.index % 16, 2 * k + lane.index / 16));
+}
+
+/// b0, b1 = the transposed of rows [row, row + 8) and [row + 8, row + 16), columns [16 k, 16 k + 16): right factors of
+/// a product with the tile's transposed.
+template <int kD>
+__device__ __forceinline__ void load_right_transposed(uint32_t (&b0)[2], uint32_t (&b1)[2], const Tile<kD>& tile,
+                                                      int row, int k, const Lane& lane) {
+  uint32_t b[4];
+  ldmatrix_x4(b, tile.chunk_address(row + lane.index % 8 + lane.index / 16 * 8, 2 * k + lane.index / 8 % 2));
+  b0[0] = b[0], b0[1] = b[1], b1[0] = b[2], b1[1] = b[3];
+}
+
+/// b0, b1 = rows [row, row + 16) of columns [16 n, 16 n + 8) and [16 n + 8, 16 n + 16): right factors of a product with
+/// the tile.
+template <int kD>
+__device__ __forceinline__ void load_right(uint32_t (&b0)[2], uint32_t (&b1)[2], const Tile<kD>& tile, int row, int n,
+                                           const Lane& lane) {
+  uint32_t b[4];
+  ldmatrix_x4_trans(b, tile.chunk_address(row + lane.index % 16, 2 * n + lane.index / 16));
+  b0[0] = b[0], b0[1] = b[1], b1[0] = b[2], b1[1] = b[3];
+}
+
+/// c[m] = the product of rows [row + 16 m, ...) of `left` with the first 8 kColumns rows of `right`, transposed.
+/// `flip` is exclusive-ored into the left factors: 0x80008000 negates them.
+template <int kRowTiles, int kColumns, int kD>
+__device__ __forceinline__ void multiply_rows(Accumulator<kColumns> (&c)[kRowTiles], const Tile<kD>& left, int row,
+                                              const Tile<kD>& right, uint32_t flip, const Lane& lane) {
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) clear<kColumns>(c[m]);
+  ASHLAR_UNROLL
+  for (int k = 0; k < kD / 16; ++k) {
+    uint32_t a[kRowTiles][4];
+    ASHLAR_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      load_left(a[m], left, row + 16 * m, k, lane);
+      ASHLAR_UNROLL
+      for (int i = 0; i < 4; ++i) a[m][i] ^= flip;
+    }
+    ASHLAR_UNROLL
+    for (int n = 0; n < kColumns; n += 2) {
+      uint32_t b0[2], b1[2];
+      load_right_transposed(b0, b1, right, 8 * n, k, lane);
+      ASHLAR_UNROLL
+      for (int m = 0; m < kRowTiles; ++m) {
+        mma_m16n8k16(c[m][n], a[m], b0, c[m][n]);
+        mma_m16n8k16(c[m][n + 1], a[m], b1, c[m][n + 1]);
+      }
+    }
+  }
+}
+
+/// c[m] += weights[m], rounded to bf16, times the first 8 kTerms rows of `right`, columns [first, first + 8 kColumns).
+template <int kRowTiles, int kTerms, int kColumns, int kD>
+__device__ __forceinline__ void add_weighted_rows(Accumulator<kColumns> (&c)[kRowTiles],
+                                                  const Accumulator<kTerms> (&weights)[kRowTiles],
+                                                  const Tile<kD>& right, int first, const Lane& lane) {
+  ASHLAR_UNROLL
+  for (int k = 0; k < kTerms; k += 2) {
+    uint32_t a[kRowTiles][4];
+    ASHLAR_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      a[m][0] = pack(weights[m][k][0], weights[m][k][1]);
+      a[m][1] = pack(weights[m][k][2], weights[m][k][3]);
+      a[m][2] = pack(weights[m][k + 1][0], weights[m][k + 1][1]);
+      a[m][3] = pack(weights[m][k + 1][2], weights[m][k + 1][3]);
+    }
+    ASHLAR_UNROLL
+    for (int n = 0; n < kColumns; n += 2) {
+      uint32_t b0[2], b1[2];
+      load_right(b0, b1, right, 8 * k, first / 16 + n / 2, lane);
+      ASHLAR_UNROLL
+      for (int m = 0; m < kRowTiles; ++m) {
+        mma_m16n8k16(c[m][n], a[m], b0, c[m][n]);
+        mma_m16n8k16(c[m][n + 1], a[m], b1, c[m][n + 1]);
+      }
+    }
+  }
+}
+
+/// Where a warp's 16 rows of results go: rows [row, row + 16) of the output, as far as `limit`, columns [first, D).
+struct StoreRows {
+  BF16* to;  ///< row 0 of the head
+  int64_t row_stride;
+  int align;
+  int row, limit;
+  int first, D;
+  bool accumulate;  ///< added to what is there
+};
+
+/// Writes factor(half) * c, half 0 the rows g and 1 the rows g + 8: one rounding, 16 bytes a lane. They pass through
+/// rows [stage_row, stage_row + 16) of a tile which only this warp has read.
+template <int kColumns, int kD, typename Factor>
+__device__ __forceinline__ void store_rows(const Accumulator<kColumns>& c, const Factor& factor, const Tile<kD>& stage,
+                                           int stage_row, const StoreRows& out, const Lane& lane) {
+  constexpr int kSlots = 16 * kColumns;
+  __syncwarp();  // all lanes have read what they wanted of the rows
+  if (out.accumulate) {
+    ASHLAR_UNROLL
+    for (int i = lane.index; i < kSlots; i += 32) {
+      const int r = i / kColumns, column = i % kColumns;
+      const int count = out.row + r < out.limit ? out.D - out.first - column * kChunk : 0;
+      const BF16* const from = out.to + (out.row + r) * out.row_stride + out.first + column * kChunk;
+      store(stage.chunk(stage_row + r, column), load_some<kChunk>(count > 0 ? from : out.to, count, out.align == 16));
+    }
+    __syncwarp();
+  }
+  ASHLAR_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    ASHLAR_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      BF16* const pair = stage.chunk(stage_row + lane.g + 8 * half, n) + 2 * lane.q;
+      float values[2] = {factor(half) * c[n][2 * half], factor(half) * c[n][2 * half + 1]};
+      if (out.accumulate) {
+        const Vec<BF16, 2> before = load<2>(pair);
+        values[0] += before.wide(0);
+        values[1] += before.wide(1);
+      }
+      store(pair, narrow<BF16>(values));
+    }
+  }
+  __syncwarp();
+  ASHLAR_UNROLL
+  for (int i = lane.index; i < kSlots; i += 32) {
+    const int r = i / kColumns, column = i % kColumns;
+    const int count = out.row + r < out.limit ? out.D - out.first - column * kChunk : 0;
+    if (count <= 0) continue;
+    BF16* const to = out.to + (out.row + r) * out.row_stride + out.first + column * kChunk;
+    store_some(to, load<kChunk>(stage.chunk(stage_row + r, column)), count, out.align == 16);
+  }
+}
+
+}  // namespace ashlar::ASHLAR_DEV::attention

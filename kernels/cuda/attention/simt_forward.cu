@@ -1,0 +1,129 @@
+// Attention forward without tensor cores: fp32 and fp64 storage, and bf16 where head_dim is beyond the tiles of
+// forward.cu. The formula and the steps are those of forward.cu, the products are plain fused multiply-adds in the
+// accumulate type:
+//   1. the range of key tiles that one of the block's 64 queries sees;
+//   2. for each tile of 64 keys:
+//      a. s = scale q k^T, from slices of 32 columns in shared memory;
+//      b. keys that a query does not see get -inf;
+//      c. online softmax: the new maximum, exp, l and out rescaled;
+//      d. dropout zeroes some of the probabilities, after they are summed;
+//      e. out += p v, p through shared memory;
+//   3. out / l and lse.
+// A block makes at most 128 columns (64 in fp64) of out; wider heads take several blocks, each with all of the softmax.
+
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/simt_tile.h"
+#include "kernels/cuda/attention/visible.h"
+#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/dev/reduce.h"
+
+namespace ashlar::ASHLAR_DEV::attention {
+namespace {
+
+__device__ float logarithm(float x) { return logf(x); }
+__device__ double logarithm(double x) { return log(x); }
+
+template <typename S>
+__global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, ForwardArrays<S> arrays) {
+  using A = AccumulateOf<S>;
+  ASHLAR_DYNAMIC_SHARED(SimtShared<A>, shared);
+  const SimtThread thread;
+  const int parts = (p.D + kSimtWidth<A> - 1) / kSimtWidth<A>;
+  const int first_column = static_cast<int>(blockIdx.x) % parts * kSimtWidth<A>;
+  const int t = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / parts) * kSimtTile;
+  const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
+  const auto scale = static_cast<A>(p.scale);
+
+  // 1. what is seen
+  const TileRange tiles = visible_tiles<kSimtTile>(p, b, t, min(t + kSimtTile, p.T_q));
+  KeyRange seen[4];
+  A row_max[4], row_sum[4], out[4][kSimtColumns<A>];
+  ASHLAR_UNROLL
+  for (int r = 0; r < 4; ++r) {
+    seen[r] = key_range(p, b, t + 4 * thread.y + r);
+    row_max[r] = -infinity<A>();
+    row_sum[r] = 0;
+    ASHLAR_UNROLL
+    for (int s = 0; s < kSimtColumns<A>; ++s) out[r][s] = 0;
+  }
+  const bool drops = p.dropout.scalars != nullptr;
+  const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
+  const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q);
+
+  // 2. over the keys
+  for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+    const int j = tile * kSimtTile;
+    if (drops) simt_draw(dropout, t, j, *shared, thread);
+
+    // a. scores
+    A s[4][4];
+    simt_scores(s, q, SimtRows<S>(arrays.k, b, g, p.D, j, p.T_kv), p.D, *shared, thread);
+    ASHLAR_UNROLL
+    for (int r = 0; r < 4; ++r) {
+      // b. the mask
+      A largest = row_max[r];
+      ASHLAR_UNROLL
+      for (int c = 0; c < 4; ++c) {
+        s[r][c] = seen[r].contains(j + thread.x + 16 * c) ? scale * s[r][c] : -infinity<A>();
+        largest = Max()(largest, s[r][c]);
+      }
+      // c. online softmax
+      largest = warp_reduce(largest, Max(), 16);
+      const A shift = largest == -infinity<A>() ? A{0} : largest;  // no key yet: exp(-inf - 0) is 0
+      const A rescale = exponential(row_max[r] - shift);
+      row_max[r] = largest;
+      row_sum[r] *= rescale;
+      ASHLAR_UNROLL
+      for (int c = 0; c < 4; ++c) {
+        s[r][c] = exponential(s[r][c] - shift);
+        row_sum[r] += s[r][c];
+        // d. dropout
+        if (drops && !simt_kept(*shared, 4 * thread.y + r, thread.x + 16 * c)) s[r][c] = 0;
+      }
+      ASHLAR_UNROLL
+      for (int c = 0; c < kSimtColumns<A>; ++c) out[r][c] *= rescale;
+    }
+    // e. values
+    simt_add_weighted(out, s, SimtRows<S>(arrays.v, b, g, p.D, j, p.T_kv), first_column, p.D, *shared, thread);
+  }
+
+  // 3. results
+  A factor[4];
+  ASHLAR_UNROLL
+  for (int r = 0; r < 4; ++r) {
+    const A sum = warp_reduce(row_sum[r], Add(), 16);
+    const int row = t + 4 * thread.y + r;
+    const bool empty = seen[r].first > seen[r].last;
+    factor[r] = empty ? A{0} : static_cast<A>(p.dropout.keep_scale) / sum;
+    if (thread.x == 0 && first_column == 0 && row < p.T_q) {
+      arrays.lse[(b * p.H + h) * p.T_q + row] = empty ? -infinity<A>() : row_max[r] + logarithm(sum);
+    }
+  }
+  simt_store<S>(
+      out, [&](int r) { return factor[r]; },
+      {.head = arrays.out.head(b, h, p.D),
+       .row_stride = arrays.out.row,
+       .first = t,
+       .limit = p.T_q,
+       .first_column = first_column,
+       .D = p.D,
+       .accumulate = false},
+      thread);
+}
+
+}  // namespace
+
+template <typename S>
+void forward_simt(const Problem& p, const ForwardArrays<S>& arrays, Stream& stream) {
+  const Launch launch{
+      .name = "attention_forward",
+      .grid = dim3(blocks_for(p.T_q, kSimtTile) * blocks_for(p.D, kSimtWidth<AccumulateOf<S>>), p.H, p.B),
+      .block = dim3(kSimtThreads),
+      .shared_bytes = sizeof(SimtShared<AccumulateOf<S>>)};
+  run_kernel(stream, launch, simt_forward_kernel<S>, p, arrays);
+}
+template void forward_simt(const Problem&, const ForwardArrays<BF16>&, Stream&);
+template void forward_simt(const Problem&, const ForwardArrays<float>&, Stream&);
+template void forward_simt(const Problem&, const ForwardArrays<double>&, Stream&);
+
+}  // namespace ashlar::ASHLAR_DEV::attention

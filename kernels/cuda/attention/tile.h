@@ -1,0 +1,82 @@
+#pragma once
+
+#include "kernels/cuda/attention/problem.h"
+#include "kernels/cuda/dev/ptx.h"
+#include "kernels/cuda/dev/vector.h"
+
+/// Tiles of bf16 rows in shared memory, their way in from global memory and out to it.
+namespace ashlar::ASHLAR_DEV::attention {
+
+inline constexpr int kChunk = 8;  ///< numbers of the 16 bytes that move together
+
+/// kRows rows of kD numbers without padding. The chunks of a row are permuted so that the same chunk of 8 neighbouring
+/// rows, what ldmatrix reads at once, lies in 8 different groups of banks, and so do 8 neighbouring chunks of the tile,
+/// what is written at once.
+template <int kD>
+struct Tile {
+  static constexpr int kChunks = kD / kChunk;
+
+  BF16* data;
+  uint32_t address;  ///< of data, as instructions take it
+
+  __device__ explicit Tile(BF16* begin) : data(begin), address(shared_address(begin)) {}
+
+  static constexpr int elements(int rows) { return rows * kD; }
+  /// Where chunk c of a row lies, in chunks. 128 bytes hold one row of 8 chunks, 2 of 4 or 4 of 2.
+  __device__ static int slot(int row, int c) {
+    static_assert(kChunks % 4 == 0 || kChunks == 2);
+    constexpr int kTurn = kChunks % 8 == 0 ? 0 : kChunks % 4 == 0 ? 1 : 2;
+    constexpr int kMask = kChunks % 8 == 0 ? 7 : kChunks % 4 == 0 ? 3 : 1;
+    return row * kChunks + (c ^ ((row >> kTurn) & kMask));
+  }
+  __device__ uint32_t chunk_address(int row, int c) const { return address + slot(row, c) * 16; }
+  __device__ BF16* chunk(int row, int c) const { return data + slot(row, c) * kChunk; }
+};
+
+/// Up to 8 numbers of a row to shared memory, by the widest copies that `align` allows. No instruction takes odd rows;
+/// they pass through registers.
+__device__ inline void copy_chunk(uint32_t to_address, BF16* to, const BF16* from, int count, int align) {
+  const int bytes = 2 * count;
+  if (align == 8) {
+    ASHLAR_UNROLL
+    for (int x = 0; x < 16; x += 8) cp_async<8>(to_address + x, from + x / 2, min(max(bytes - x, 0), 8));
+  } else if (align == 4) {
+    ASHLAR_UNROLL
+    for (int x = 0; x < 16; x += 4) cp_async<4>(to_address + x, from + x / 2, min(max(bytes - x, 0), 4));
+  } else {
+    store(to, load_part<kChunk>(from, count));
+  }
+}
+
+/// Starts to bring rows [first, first + kRows) of one head into a tile; rows from `limit` on and columns from D on
+/// become zero. All kThreads threads call it; the rows are there after the group of copies has been waited for and a
+/// barrier. `head` is row 0.
+template <int kRows, int kThreads, int kD>
+__device__ __forceinline__ void load_tile(const Tile<kD>& tile, const BF16* head, int64_t row_stride, int align,
+                                          int first, int limit, int D) {
+  // Each pass brings a few whole rows; where they are a multiple of 8, a thread's places lie equally far apart.
+  constexpr int kChunks = Tile<kD>::kChunks;
+  constexpr int kPass = kThreads / kChunks >= 8 ? kThreads / kChunks / 8 * 8 : kThreads / kChunks;
+  static_assert(kRows % kPass == 0 || kRows < kPass);
+  const int thread = threadIdx.x, r = thread / kChunks, c = thread % kChunks;
+  if (r >= (kRows < kPass ? kRows : kPass)) return;
+  const int columns = min(max(D - c * kChunk, 0), kChunk);
+  const BF16* from = head + (first + r) * row_stride + c * kChunk;
+  if (align == 16) {
+    ASHLAR_UNROLL
+    for (int pass = 0; pass < kRows; pass += kPass) {
+      const int count = first + r + pass < limit ? columns : 0;
+      cp_async<16>(tile.chunk_address(r + pass, c), count > 0 ? from : head, 2 * count);
+      from += kPass * row_stride;
+    }
+  } else {
+    ASHLAR_NO_UNROLL
+    for (int pass = 0; pass < kRows; pass += kPass) {
+      const int count = first + r + pass < limit ? columns : 0;
+      copy_chunk(tile.chunk_address(r + pass, c), tile.chunk(r + pass, c), count > 0 ? from : head, count, align);
+      from += kPass * row_stride;
+    }
+  }
+}
+
+}  // namespace ashlar::ASHLAR_DEV::attention
