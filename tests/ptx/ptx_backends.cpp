@@ -73,7 +73,12 @@ std::vector<BackendUnderTest> backends_under_test() {
     const std::filesystem::path folder = std::filesystem::path(ASHLAR_PTX_DIR) / target;
     if (!std::filesystem::exists(folder)) continue;
     const auto kernels = std::make_shared<PtxKernels>(folder);
-    all.push_back({.name = target, .bits = target, .one_in = 11, .make = [kernels] {
+    all.push_back({.name = target,
+                   .bits = target,
+                   .one_in = 11,
+                   .bf16_probabilities = true,
+                   .any_head_dim = true,
+                   .make = [kernels] {
                      return std::make_unique<emulated::EmulatedBackend>(emulated::DeviceOptions{
                          .schedule = "fifo",
                          .stream_order = "at_once",

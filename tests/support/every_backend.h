@@ -18,10 +18,12 @@ using Outputs = std::vector<HostMatrix>;
 
 /// One backend that the suites of kernels run on.
 struct BackendUnderTest {
-  std::string name;            ///< letters, digits and underscores
-  std::string bits;            ///< backends with the same text here must give the same bits
-  bool products_only = false;  ///< differs from others in matrix products alone
-  int64_t one_in = 1;          ///< of the short form's problems it gets one in so many; of the long form's all
+  std::string name;                 ///< letters, digits and underscores
+  std::string bits;                 ///< backends with the same text here must give the same bits
+  bool products_only = false;       ///< differs from others in matrix products alone
+  int64_t one_in = 1;               ///< of the short form's problems it gets one in so many; of the long form's all
+  bool bf16_probabilities = false;  ///< bf16 attention multiplies them as tensor cores do: rounded to bf16
+  bool any_head_dim = false;        ///< attention takes all to 512, not only multiples of 4 to 256
   std::function<std::unique_ptr<Backend>()> make;
 };
 inline void PrintTo(const BackendUnderTest& b, std::ostream* out) { *out << b.name; }

@@ -1,0 +1,230 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <vector>
+
+#include "core/tensor/tensor.h"
+#include "tests/kernels/cases/attention_reference.h"
+#include "tests/support/every_backend.h"
+
+/// Problems of attention with their arrays, to be run on a backend and compared with the reference.
+namespace ashlar::testing {
+
+struct AttentionCase {
+  int64_t B = 1, T_q = 1, T_kv = 1, H = 1, G = 1, D = 4;
+  int64_t q_start = 0, kv_start = 0;
+  double p = 0;
+  bool documents = false;
+  double scale = 0;   // 0: 1/sqrt(D)
+  int64_t align = 1;  // rows begin at multiples of so many elements
+};
+
+inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
+  return out << "B" << c.B << " T_q" << c.T_q << " T_kv" << c.T_kv << " H" << c.H << " G" << c.G << " D" << c.D
+             << " q_start" << c.q_start << " kv_start" << c.kv_start << " p" << c.p << " documents" << c.documents
+             << " align" << c.align;
+}
+
+/// The arrays of one call in storage dtype S: q, k, v (and their gradients) lie in one fused row when the queries are
+/// the keys' own tokens, else apart; rows are longer than what is used, and the rest must stay as it is.
+template <typename S>
+struct AttentionCall {
+  using A = std::conditional_t<std::is_same_v<S, double>, double, float>;
+  static constexpr DType kStorage = DTypeOf<S>::value;
+  static constexpr float kUntouched = 77;
+
+  explicit AttentionCall(const AttentionCase& c, unsigned seed = 1) : config(c), random(seed) {
+    AttentionShape& s = shape;
+    s = {.B = c.B,
+         .T_q = c.T_q,
+         .T_kv = c.T_kv,
+         .H = c.H,
+         .G = c.G,
+         .D = c.D,
+         .q_start = c.q_start,
+         .kv_start = c.kv_start};
+    s.variant.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D));
+    fused = c.T_q == c.T_kv && c.q_start == c.kv_start;
+    q_stride = aligned(c.H * c.D + (fused ? 2 * c.G * c.D + 5 : 3));
+    kv_stride = fused ? q_stride : aligned(2 * c.G * c.D + 1);
+    s.q_batch_stride = (c.T_q + 2) * q_stride;
+    s.kv_batch_stride = fused ? s.q_batch_stride : (c.T_kv + 3) * kv_stride;
+    if (c.p > 0) {
+      scalars->philox_step = 9;
+      s.dropout = {
+          .p = c.p, .seed = 5, .site = 3, .scalars = scalars.view(), .first_sample = 2, .head0 = 1, .heads = c.H + 3};
+      s.dropout.sequence_length = std::max(c.q_start + c.T_q, c.kv_start + c.T_kv) + 3;
+    }
+    if (c.documents) {
+      for (int64_t n = 0; n < c.B * c.T_q; ++n) {
+        const int64_t i = c.q_start + n % c.T_q;
+        docs.push_back(static_cast<int32_t>(i < 7 ? 0 : i < 40 ? 7 : i < 90 ? i - i % 13 : 66));
+      }
+      s.doc_start = test::view_of(docs);
+    }
+    fill(qs, c.B * s.q_batch_stride);
+    fill(kvs, fused ? 0 : c.B * s.kv_batch_stride);
+    fill(dout, c.B * c.T_q * out_stride());
+    out.assign(dout.size(), S(kUntouched));
+    lse.assign(static_cast<size_t>(c.B * c.H * c.T_q), A(0));
+    dqs.assign(qs.size(), S(kUntouched));
+    dkvs.assign(kvs.size(), S(kUntouched));
+  }
+  AttentionCall(const AttentionCall&) = delete;
+
+  void fill(test::DeviceVector<S>& values, int64_t n) {
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < n; ++i) values.push_back(S(normal(random)));
+  }
+  int64_t aligned(int64_t stride) const { return (stride + config.align - 1) / config.align * config.align; }
+  int64_t out_stride() const { return aligned(config.H * config.D + 1); }
+  int64_t k_offset() const { return fused ? config.H * config.D : 0; }
+  int64_t v_offset() const { return k_offset() + config.G * config.D; }
+  test::DeviceVector<S>& kv_store() { return fused ? qs : kvs; }
+  test::DeviceVector<S>& dkv_store() { return fused ? dqs : dkvs; }
+  MutView view(test::DeviceVector<S>& store, int64_t offset, int64_t rows, int64_t cols, int64_t stride) {
+    return {.data = store.data() + offset, .dtype = kStorage, .rows = rows, .cols = cols, .stride = stride};
+  }
+  MutView q_view(test::DeviceVector<S>& x) { return view(x, 0, config.B * config.T_q, config.H * config.D, q_stride); }
+  MutView kv_view(test::DeviceVector<S>& x, int64_t offset) {
+    return view(x, offset, config.B * config.T_kv, config.G * config.D, kv_stride);
+  }
+  MutView out_view(test::DeviceVector<S>& x) {
+    return view(x, 0, config.B * config.T_q, config.H * config.D, out_stride());
+  }
+  MutView stat_view(test::DeviceVector<A>& x) {
+    return {.data = x.data(), .dtype = DTypeOf<A>::value, .rows = 1, .cols = std::ssize(x), .stride = std::ssize(x)};
+  }
+
+  AttentionForward forward_args() {
+    return {.q = q_view(qs),
+            .k = kv_view(kv_store(), k_offset()),
+            .v = kv_view(kv_store(), v_offset()),
+            .out = out_view(out),
+            .lse = stat_view(lse),
+            .shape = shape};
+  }
+  AttentionBackward backward_args(GradMode mode) {
+    return {.dout = out_view(dout),
+            .q = q_view(qs),
+            .k = kv_view(kv_store(), k_offset()),
+            .v = kv_view(kv_store(), v_offset()),
+            .out = out_view(out),
+            .lse = stat_view(lse),
+            .dq = q_view(dqs),
+            .dk = kv_view(dkv_store(), k_offset()),
+            .dv = kv_view(dkv_store(), v_offset()),
+            .mode = mode,
+            .shape = shape};
+  }
+  void forward() { forward(forward_args()); }
+  void forward(const AttentionForward& args) {
+    run([&](Backend& backend, Stream& stream) { backend.attention_forward(args, stream); });
+  }
+  void backward(GradMode mode = GradMode::kOverwrite) { backward(backward_args(mode)); }
+  void backward(const AttentionBackward& args) {
+    run([&](Backend& backend, Stream& stream) { backend.attention_backward(args, stream); });
+  }
+  template <typename Use>
+  void run(const Use& use) {
+    const std::unique_ptr<Backend> backend = under_test.make();
+    const std::unique_ptr<Stream> stream = backend->make_stream();
+    {  // scratch holds garbage
+      const Tensor scratch =
+          Tensor::allocate(backend->allocator(MemoryKind::kWorkspace), DType::kUInt8, {int64_t{1} << 20});
+      backend->fill({.dst = scratch.mut_view(), .value = 0xff}, *stream);
+      stream->synchronize();
+    }
+    use(*backend, *stream);
+    stream->synchronize();
+  }
+
+  /// Rows of a strided store as contiguous doubles.
+  std::vector<double> gather(const test::DeviceVector<S>& x, int64_t offset, int64_t batch_stride, int64_t stride,
+                             int64_t rows, int64_t cols) const {
+    std::vector<double> y;
+    for (int64_t b = 0; b < config.B; ++b) {
+      for (int64_t t = 0; t < rows; ++t) {
+        for (int64_t c = 0; c < cols; ++c) {
+          y.push_back(static_cast<double>(static_cast<A>(x[offset + b * batch_stride + t * stride + c])));
+        }
+      }
+    }
+    return y;
+  }
+  std::vector<double> q_rows(const test::DeviceVector<S>& x) const {
+    return gather(x, 0, shape.q_batch_stride, q_stride, config.T_q, config.H * config.D);
+  }
+  std::vector<double> kv_rows(const test::DeviceVector<S>& x, int64_t offset) const {
+    return gather(x, offset, shape.kv_batch_stride, kv_stride, config.T_kv, config.G * config.D);
+  }
+  std::vector<double> out_rows(const test::DeviceVector<S>& x) const {
+    return gather(x, 0, config.T_q * out_stride(), out_stride(), config.T_q, config.H * config.D);
+  }
+  AttentionReference reference() {
+    return {
+        .shape = shape, .q = q_rows(qs), .k = kv_rows(kv_store(), k_offset()), .v = kv_rows(kv_store(), v_offset())};
+  }
+  /// What the forward and the backward pass have written.
+  bool same_bits(const AttentionCall& other) const {
+    const auto same = [](const auto& a, const auto& b) {
+      return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
+    };
+    return same(out, other.out) && same(lse, other.lse) && same(dqs, other.dqs) && same(dkvs, other.dkvs);
+  }
+  /// Everything between the rows is as it was.
+  void expect_gaps_untouched(const test::DeviceVector<S>& x, int64_t stride, int64_t used) const {
+    for (int64_t n = 0; n * stride < std::ssize(x); ++n) {
+      for (int64_t c = used; c < stride; ++c) {
+        ASSERT_EQ(static_cast<A>(x[n * stride + c]), A(kUntouched)) << "row " << n << " column " << c;
+      }
+    }
+  }
+
+  AttentionCase config;
+  test::BackendUnderTest under_test = test::backends_under_test().front();
+  std::mt19937 random;
+  AttentionShape shape;
+  test::DeviceStruct<StepScalars> scalars;
+  test::Integers docs;
+  bool fused = false;
+  int64_t q_stride = 0, kv_stride = 0;
+  test::DeviceVector<S> qs, kvs, dout, out, dqs, dkvs;
+  test::DeviceVector<A> lse;
+};
+
+/// Rounding bounds: u a unit roundoff of the arithmetic, `size` the sum of absolute terms. A score errs by at most
+/// (D + 4) u of its size and exp2 turns that into a relative error; the sum adds a u a term. Tensor cores multiply
+/// probabilities and their gradients as bf16, which is one more rounding of each term.
+template <typename S>
+struct AttentionBound {
+  double unit, store, operand;
+  double relative;
+  AttentionBound(const AttentionReference& r, int64_t terms, const test::BackendUnderTest& under_test) {
+    const bool fp64 = std::is_same_v<S, double>;
+    unit = fp64 ? 0x1p-53 : 0x1p-24;
+    store = std::is_same_v<S, BF16> ? 0x1p-8 : unit;
+    const auto D = static_cast<double>(r.shape.D);
+    const double score =
+        2 * (D + 4) * r.score_size + 4 * (r.score_size + std::log(1.0 + static_cast<double>(r.shape.T_kv)));
+    operand = std::is_same_v<S, BF16> && under_test.bf16_probabilities ? store : 0;
+    relative = unit * (2 * score + 2 * D + static_cast<double>(r.shape.T_kv + terms) + 16);
+  }
+  void expect(const std::vector<double>& got, const std::vector<double>& want, const std::vector<double>& size,
+              const char* name) const {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double bound = (relative + operand) * size[i] + store * (1 + relative) * std::abs(want[i]) + 1e-37;
+      ASSERT_LE(std::abs(got[i] - want[i]), bound) << name << "[" << i << "] want " << want[i] << " got " << got[i];
+    }
+  }
+};
+
+}  // namespace ashlar::testing
