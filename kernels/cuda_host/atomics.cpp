@@ -9,6 +9,7 @@ namespace {
 template <typename T, typename Change>
 T change(T* address, Change new_value, Loc loc) {
   if (reinterpret_cast<uintptr_t>(address) % sizeof(T) != 0) current_block().fault("misaligned atomic", loc);
+  current_block().atomic(address, sizeof(T), loc);
   const T old = *address;
   *address = new_value(old);
   return old;
@@ -16,7 +17,7 @@ T change(T* address, Change new_value, Loc loc) {
 
 }  // namespace
 
-void thread_fence(Loc) {}
+void thread_fence(Loc /*loc*/) { current_block().fence(); }
 
 template <typename T>
 T atomic_add(T* address, T value, Loc loc) {

@@ -6,6 +6,8 @@ namespace ashlar::emulator {
 
 // Counts the running thread. The last one lets the others go on.
 void Block::arrive(Barrier& barrier, const char* what, int expected, bool wait_too, Loc loc) {
+  const bool named = &barrier != &barriers_[0];
+  if (watch_ != nullptr && named) watch_->races().release(running_, barrier.past);
   if (barrier.arrived == 0) {
     barrier.loc = loc;
     barrier.expected = expected;
@@ -20,6 +22,13 @@ void Block::arrive(Barrier& barrier, const char* what, int expected, bool wait_t
   barrier.last_count = barrier.arrived;
   barrier.votes = 0;
   barrier.arrived = 0;
+  if (watch_ != nullptr && named) {
+    if (wait_too) watch_->races().acquire(running_, barrier.past);
+    for (const int thread : barrier.waiting) watch_->races().acquire(thread, barrier.past);
+    barrier.past = {};
+  } else if (watch_ != nullptr) {
+    watch_->races().sync_block();
+  }
   for (const int thread : barrier.waiting) make_ready(thread);
   barrier.waiting.clear();
   let_others_run(loc);

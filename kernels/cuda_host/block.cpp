@@ -13,10 +13,8 @@ void Block::begin_grid(const Grid& grid, const Schedule& schedule) {
   const int num_threads = static_cast<int>(grid.block.count());
   threads_.resize(num_threads);
   warps_.resize(num_threads / 32);
-  for (int i = 0; i < num_threads; ++i) {
-    const auto n = static_cast<unsigned>(i);
-    threads_[i].index = {n % grid.block.x, n / grid.block.x % grid.block.y, n / (grid.block.x * grid.block.y)};
-  }
+  for (int i = 0; i < num_threads; ++i) threads_[i].index = index_in(grid.block, i);
+  if (watch_ != nullptr) watch_->begin_launch(grid);
 }
 
 void Block::end_grid() {
@@ -25,9 +23,7 @@ void Block::end_grid() {
 }
 
 void Block::run(int64_t number) {
-  const dim3& grid = grid_->grid;
-  index_ = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
-            static_cast<unsigned>(number / (int64_t{grid.x} * grid.y))};
+  index_ = index_in(grid_->grid, number);
   shared_.begin_block(grid_->shared_bytes);
   for (Thread& thread : threads_) {
     thread.state = State::kNotBegun;
@@ -43,8 +39,10 @@ void Block::run(int64_t number) {
     barrier.arrived = 0;
     barrier.votes = 0;
     barrier.waiting.clear();
+    barrier.past = {};
   }
   mbarriers_.clear();
+  if (watch_ != nullptr) watch_->begin_block();
   alive_ = static_cast<int>(threads_.size());
   scheduler_.begin_block(alive_, policy_, random_);
 
@@ -64,6 +62,7 @@ void Block::run(int64_t number) {
     }
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
+  if (watch_ != nullptr) watch_->end_block();
 }
 
 Fiber* Block::spare_fiber() {
@@ -187,9 +186,13 @@ std::string Block::thread_text(int thread) const {
   return str_cat("thread (", index.x, ",", index.y, ",", index.z, ")");
 }
 
+Error Block::error(const std::string& place, const std::string& text) const {
+  return Error(str_cat("[", grid_->name, " block (", index_.x, ",", index_.y, ",", index_.z, ") ",
+                       thread_text(running_), place.empty() ? "" : ", ", place, "] ", text));
+}
+
 void Block::fault(const std::string& text, Loc loc) const {
-  throw Error(str_cat("[", grid_->name, " block (", index_.x, ",", index_.y, ",", index_.z, ") ", thread_text(running_),
-                      loc.file == nullptr ? "" : str_cat(", ", loc.text()), "] ", text));
+  throw error(loc.file == nullptr ? std::string() : loc.text(), text);
 }
 
 }  // namespace ashlar::emulator

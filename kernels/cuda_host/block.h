@@ -11,6 +11,7 @@
 #include "kernels/cuda_host/device_calls.h"
 #include "kernels/cuda_host/emulator.h"
 #include "kernels/cuda_host/fiber.h"
+#include "kernels/cuda_host/memory_watch.h"
 #include "kernels/cuda_host/scheduler.h"
 #include "kernels/cuda_host/shared_memory.h"
 
@@ -29,11 +30,19 @@ class Block {
   void run(int64_t number);
   void end_grid();
 
+  /// Judges and counts accesses to memory; null for none.
+  void set_watch(MemoryWatch* watch) { watch_ = watch; }
+  /// An access of instrumented code. Its fault does not come back to that code, which has no way for exceptions.
+  void watched_access(const MemoryWatch::Access& access, const void* return_address);
+
+  int running() const { return running_; }
+  bool stack_contains(const void* address) const { return threads_[running_].fiber->contains(address); }
   uint3 thread_index() const { return threads_[running_].index; }
   uint3 block_index() const { return index_; }
   const Grid& grid() const { return *grid_; }
   int lane() const { return running_ % 32; }
   SharedMemory& shared() { return shared_; }
+  const SharedMemory& shared() const { return shared_; }
 
   [[noreturn]] void fault(const std::string& text, Loc loc) const;
 
@@ -50,6 +59,11 @@ class Block {
   void mbarrier_init(uint32_t address, int arrivals, Loc loc);
   void mbarrier_arrive(uint32_t address, int arrivals, int64_t bytes, Loc loc);
   void mbarrier_wait(uint32_t address, int parity, Loc loc);
+  void fence();
+  void atomic(const void* address, int64_t bytes, Loc loc);
+  /// A row of a matrix, for the lane that brought its address.
+  void ldmatrix_row(uint32_t address, int lane, Loc loc);
+  void ldmatrix_passes(const std::array<uint32_t, 8>& rows);
 
  private:
   enum class State : uint8_t { kNotBegun, kRunnable, kWaiting, kEnded };
@@ -75,6 +89,7 @@ class Block {
     int votes = 0;
     int last_votes = 0;  // of the round that ended
     int last_count = 0;
+    ThreadClocks::Message past;
   };
   struct PendingCall {
     WarpOperands operands;
@@ -91,6 +106,7 @@ class Block {
     int64_t bytes = 0;  // expected less come
     int phase = 0;      // parity of the one that runs
     std::vector<int> waiting;
+    ThreadClocks::Message past, last_past;  // of the phase that runs, of the one that ended
   };
 
   // Scheduling.
@@ -108,9 +124,11 @@ class Block {
   void arrive(Barrier& barrier, const char* what, int expected, bool wait_too, Loc loc);
   void check_warp_call(const WarpCall& call, const Warp& warp, Loc loc) const;
   void fault_if_divergent(const WarpCall& call, const PendingCall& pending, Loc loc) const;
-  void finish(const AsyncCopy& copy);
+  void finish(const StartedCopy& copy);
   Mbarrier& mbarrier_at(uint32_t address, Loc loc);
-  void end_phase_if_complete(Mbarrier& barrier);
+  Error error(const std::string& place, const std::string& text) const;
+  void check_copy(const AsyncCopy& copy, Loc loc);
+  void watch_access(const MemoryWatch::Access& access, int thread, Loc loc);
 
   const Grid* grid_ = nullptr;
   Policy policy_ = Policy::kFifo;
@@ -122,6 +140,7 @@ class Block {
   std::vector<Warp> warps_;
   std::array<Barrier, 16> barriers_;  // 0 is __syncthreads
   std::map<uint32_t, Mbarrier> mbarriers_;
+  MemoryWatch* watch_ = nullptr;
   int running_ = 0;
   int alive_ = 0;
   std::exception_ptr error_;

@@ -49,6 +49,7 @@ struct WarpCall {
   uint32_t mask = 0;
   const char* name = "";  ///< for errors
   bool aligned = false;   ///< all 32 lanes must take part
+  bool orders = false;    ///< what a lane did before it has happened before what the others do after it
   const void* in = nullptr;
   void* out = nullptr;
   void (*compute)(const WarpOperands&) = nullptr;
@@ -59,7 +60,15 @@ void sync_warp(uint32_t mask, Loc loc);
 uint32_t ballot(uint32_t mask, int value, Loc loc);
 enum class Reduction { kAdd, kMin, kMax, kMinSigned, kMaxSigned, kAnd, kOr, kXor };
 uint32_t reduce(Reduction reduction, uint32_t mask, uint32_t value, Loc loc);
-[[noreturn]] void fault_shuffle_source(int source, Loc loc);
+/// Each lane of the mask takes the bytes that lane `source` brings.
+struct Shuffle {
+  uint32_t mask;
+  const void* in;
+  void* out;
+  int64_t bytes;
+  int source;
+};
+void shuffle(const Shuffle& shuffle, Loc loc);
 
 // Shared memory.
 

@@ -1,7 +1,10 @@
 #include "kernels/cuda_host/emulator.h"
 
+#include <optional>
+
 #include "core/base/strings.h"
 #include "kernels/cuda_host/block.h"
+#include "kernels/cuda_host/memory_watch.h"
 
 namespace ashlar::emulator {
 namespace {
@@ -41,10 +44,25 @@ class Running {
 
 struct Machine::State {
   Block block;
+  std::optional<MemoryWatch> watch;
+  const std::map<std::string, Traffic> none = {};
 };
 
 Machine::Machine() : state_(std::make_unique<State>()) {}
 Machine::~Machine() = default;
+
+void Machine::watch(WatchOptions options) {
+  state_->watch.emplace(std::move(options));
+  state_->block.set_watch(&*state_->watch);
+}
+
+const std::map<std::string, Traffic>& Machine::traffic() const {
+  return state_->watch ? state_->watch->traffic().by_kernel() : state_->none;
+}
+
+void Machine::clear_traffic() {
+  if (state_->watch) state_->watch->traffic().clear();
+}
 
 void Machine::run(const Grid& grid, const Schedule& schedule) {
   check(grid);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "kernels/cuda_host/traffic.h"
 #include "kernels/cuda_host/vector_types.h"
 
 /// Runs CUDA kernels on the host: blocks one after the other, the threads of a block as fibers on the thread that
@@ -62,6 +64,17 @@ KernelCall describe(void (*kernel)(Params...), Args&&... args);
 /// What a thread of that call runs instead; empty: the kernel itself.
 using KernelSubstitute = std::function<std::function<void()>(const KernelCall&)>;
 
+/// What a machine is told of the memory around its kernels, to judge accesses of those that are compiled with
+/// ASHLAR_INSTRUMENTED (and `-fsanitize=thread`, which calls us at each access).
+struct WatchOptions {
+  /// Whether kernels may touch all of these bytes. Without it they may touch all memory.
+  std::function<bool(const void* address, int64_t bytes)> is_device_memory = {};
+  /// More about a place that they may not touch, for the error.
+  std::function<std::string(const void* address)> describe = {};
+  /// Whether a launch (Grid::launch) is over before a later one begins. Without it every one is.
+  std::function<bool(int64_t earlier, int64_t later)> ordered = {};
+};
+
 /// Runs grids, one after the other. Owns the fibers' stacks and the shared memory, so keep one. Not thread-safe, but
 /// each thread of the host may have one of its own.
 class Machine {
@@ -73,6 +86,13 @@ class Machine {
 
   /// Returns when all threads of all blocks have ended. Throws Error.
   void run(const Grid& grid, const Schedule& schedule = {});
+
+  /// From now on accesses of instrumented kernels are judged and counted: a race, an access out of bounds or to memory
+  /// of the host, or a misaligned one is an Error.
+  void watch(WatchOptions options);
+  /// By kernel, what was counted since the last clear_traffic.
+  const std::map<std::string, Traffic>& traffic() const;
+  void clear_traffic();
 
  private:
   struct State;

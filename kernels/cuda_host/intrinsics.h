@@ -91,25 +91,10 @@ inline void __threadfence_block(emulator::Loc loc = emulator::Loc::here()) { emu
 namespace internal {
 
 template <typename T>
-struct ShuffleInput {
-  T value;
-  int source;
-};
-
-template <typename T>
 T shuffle(unsigned mask, T value, int source, emulator::Loc loc) {
   static_assert(std::is_trivially_copyable_v<T>);
-  const ShuffleInput<T> in{value, source};
   T out = value;
-  const auto compute = [](const emulator::WarpOperands& lanes) {
-    for (int lane = 0; lane < warpSize; ++lane) {
-      if ((lanes.mask >> lane & 1) == 0) continue;
-      const int from = static_cast<const ShuffleInput<T>*>(lanes.in[lane])->source;
-      if ((lanes.mask >> from & 1) == 0) emulator::fault_shuffle_source(from, lanes.loc);
-      *static_cast<T*>(lanes.out[lane]) = static_cast<const ShuffleInput<T>*>(lanes.in[from])->value;
-    }
-  };
-  emulator::warp_call({.mask = mask, .name = "a shuffle", .in = &in, .out = &out, .compute = +compute}, loc);
+  emulator::shuffle({.mask = mask, .in = &value, .out = &out, .bytes = sizeof(T), .source = source}, loc);
   return out;
 }
 

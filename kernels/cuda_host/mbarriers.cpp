@@ -1,4 +1,6 @@
 // mbarrier: phases that end when all arrivals and all expected bytes have come.
+#include <utility>
+
 #include "core/base/strings.h"
 #include "kernels/cuda_host/block.h"
 
@@ -18,7 +20,8 @@ void Block::mbarrier_init(uint32_t address, int arrivals, Loc loc) {
   }
   Mbarrier& barrier = mbarriers_[address];
   if (!barrier.waiting.empty()) fault(str_cat(barrier.waiting.size(), " threads wait at this mbarrier"), loc);
-  barrier = {.arrivals = arrivals, .missing = arrivals, .bytes = 0, .phase = 0, .waiting = {}};
+  barrier = {};
+  barrier.arrivals = barrier.missing = arrivals;
 }
 
 void Block::mbarrier_arrive(uint32_t address, int arrivals, int64_t bytes, Loc loc) {
@@ -26,10 +29,12 @@ void Block::mbarrier_arrive(uint32_t address, int arrivals, int64_t bytes, Loc l
   if (barrier.missing < arrivals) {
     fault(str_cat("more arrivals at an mbarrier than the ", barrier.arrivals, " of its phase"), loc);
   }
+  if (watch_ != nullptr) watch_->races().release(running_, barrier.past);
   barrier.bytes += bytes;
   barrier.missing -= arrivals;
   if (barrier.missing > 0 || barrier.bytes != 0) return;
   barrier.phase ^= 1;
+  barrier.last_past = std::exchange(barrier.past, {});
   barrier.missing = barrier.arrivals;
   for (const int thread : barrier.waiting) make_ready(thread);
   barrier.waiting.clear();
@@ -42,6 +47,7 @@ void Block::mbarrier_wait(uint32_t address, int parity, Loc loc) {
     barrier.waiting.push_back(running_);
     wait("a wait for an mbarrier", loc);
   }
+  if (watch_ != nullptr) watch_->races().acquire(running_, barrier.last_past);
 }
 
 }  // namespace ashlar::emulator

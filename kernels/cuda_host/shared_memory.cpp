@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "kernels/cuda_host/sanitizer.h"
 
 namespace ashlar::emulator {
@@ -66,6 +67,18 @@ void* SharedMemory::add(const void* key, int64_t bytes, int64_t align) {
 bool SharedMemory::allocated(uint32_t address, int64_t bytes) const {
   const auto within = [&](const Variable& v) { return address >= v.begin && address + bytes <= v.begin + v.bytes; };
   return within(dynamic_) || std::any_of(variables_.begin(), variables_.end(), within);
+}
+
+std::string SharedMemory::describe(uint32_t address) const {
+  const Variable* below = dynamic_.bytes > 0 && dynamic_.begin <= address ? &dynamic_ : nullptr;
+  for (const Variable& variable : variables_) {
+    if (variable.begin <= address && (below == nullptr || variable.begin > below->begin)) below = &variable;
+  }
+  if (below == nullptr) return "before all variables";
+  const char* const kind = below == &dynamic_ ? "the dynamic memory" : "a variable";
+  const int64_t offset = address - below->begin;
+  if (offset < below->bytes) return str_cat("from byte ", offset, " of ", kind, " of ", below->bytes, " bytes on");
+  return str_cat(offset - below->bytes, " bytes past the end of ", kind, " of ", below->bytes, " bytes");
 }
 
 }  // namespace ashlar::emulator

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace ashlar::emulator {
@@ -37,7 +38,8 @@ class SharedMemory {
   char* pointer(uint32_t address) const { return base_ + address; }
   /// Whether [address, address + bytes) lies within one variable.
   bool allocated(uint32_t address, int64_t bytes) const;
-  const char* base() const { return base_; }
+  /// `4 bytes past the end of a variable of 128 bytes`
+  std::string describe(uint32_t address) const;
 
   static constexpr int64_t kArenaBytes = 1 << 20;
 

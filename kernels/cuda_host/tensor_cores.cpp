@@ -1,4 +1,5 @@
 // mma.sync and ldmatrix: which lane holds which element is that of the figures in the PTX ISA's chapters on them.
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -59,10 +60,14 @@ void load_matrices(const WarpOperands& lanes) {
   const LoadInput first = *static_cast<const LoadInput*>(lanes.in[0]);
   for (int matrix = 0; matrix < first.matrices; ++matrix) {
     uint16_t values[8][8];
+    std::array<uint32_t, 8> addresses;
     for (int row = 0; row < 8; ++row) {
       const auto* in = static_cast<const LoadInput*>(lanes.in[matrix * 8 + row]);
       std::memcpy(values[row], block.shared_pointer(in->address, 16, 16, lanes.loc), 16);
+      block.ldmatrix_row(in->address, matrix * 8 + row, lanes.loc);
+      addresses[row] = in->address;
     }
+    block.ldmatrix_passes(addresses);
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, column = lane % 4 * 2;
       const uint32_t low = first.transposed ? values[column][row] : values[row][column];

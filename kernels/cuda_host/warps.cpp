@@ -73,6 +73,7 @@ void Block::warp_call(const WarpCall& call, Loc loc) {
     return;
   }
   if (call.compute != nullptr) call.compute(operands);
+  if (watch_ != nullptr && call.orders) watch_->races().sync_warp(running_ / 32, call.mask);
   if (at + 1 < std::ssize(warp.calls)) std::swap(warp.calls[at], warp.calls.back());
   warp.calls.pop_back();
   const int first = running_ / 32 * 32;
@@ -82,10 +83,28 @@ void Block::warp_call(const WarpCall& call, Loc loc) {
   if (call.mask != self) let_others_run(loc);
 }
 
-void sync_warp(uint32_t mask, Loc loc) { current_block().warp_call({.mask = mask, .name = "__syncwarp"}, loc); }
+void sync_warp(uint32_t mask, Loc loc) {
+  current_block().warp_call({.mask = mask, .name = "__syncwarp", .orders = true}, loc);
+}
 
-void fault_shuffle_source(int source, Loc loc) {
-  current_block().fault(str_cat("a shuffle reads lane ", source, ", which its mask leaves out"), loc);
+namespace {
+
+void take_from_sources(const WarpOperands& lanes) {
+  for (int lane = 0; lane < 32; ++lane) {
+    if ((lanes.mask >> lane & 1) == 0) continue;
+    const auto* const own = static_cast<const Shuffle*>(lanes.in[lane]);
+    if ((lanes.mask >> own->source & 1) == 0) {
+      current_block().fault(str_cat("a shuffle reads lane ", own->source, ", which its mask leaves out"), lanes.loc);
+    }
+    std::memcpy(own->out, static_cast<const Shuffle*>(lanes.in[own->source])->in, own->bytes);
+  }
+}
+
+}  // namespace
+
+void shuffle(const Shuffle& shuffle, Loc loc) {
+  current_block().warp_call({.mask = shuffle.mask, .name = "a shuffle", .in = &shuffle, .compute = take_from_sources},
+                            loc);
 }
 
 uint32_t ballot(uint32_t mask, int value, Loc loc) {

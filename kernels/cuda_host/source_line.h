@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/cuda_host/loc.h"
+
+namespace ashlar::emulator {
+
+/// Places in the code of kernels that touch memory, as small numbers: return addresses of watched accesses, and the
+/// places of intrinsics.
+class Sites {
+ public:
+  uint32_t of(const void* return_address);
+  uint32_t of(Loc loc);
+  /// `norm.cu:41`; where functions were inlined into one another, `vector.h:12 in norm.cu:41`. Return addresses are
+  /// looked up in the line table of the program by addr2line; without it, or without -g, the address.
+  const std::string& text(uint32_t site);
+
+ private:
+  struct Site {
+    const void* return_address = nullptr;
+    Loc loc;
+    std::string text;  // as soon as somebody asked
+  };
+  std::vector<Site> sites_;
+  std::unordered_map<const void*, uint32_t> by_address_;
+  std::unordered_map<const char*, std::unordered_map<int, uint32_t>> by_loc_;
+};
+
+}  // namespace ashlar::emulator
