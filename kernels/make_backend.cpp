@@ -1,6 +1,7 @@
 #include "kernels/make_backend.h"
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/emulated_backend.h"
 
 namespace ashlar::kernels {
 
@@ -11,7 +12,12 @@ std::unique_ptr<Backend> make_backend(const BackendConfig& config) {
                                                              .max_isa = config.max_isa,
                                                              .arena_cap_bytes = config.max_memory_bytes});
   }
-  throw input_error("run.device", "expected \"cpu\", got \"", config.device, "\"; this program has no other backend");
+  if (config.device == "emulated") {
+    return std::make_unique<emulated::EmulatedBackend>(
+        emulated::DeviceOptions{.max_memory_bytes = config.max_memory_bytes});
+  }
+  throw input_error("run.device", "expected \"cpu\" or \"emulated\", got \"", config.device,
+                    "\"; this program has no other backend");
 }
 
 int usable_cores() { return cpu::detect_cpu().cores; }

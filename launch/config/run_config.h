@@ -25,8 +25,8 @@
 /// or load_config() for both steps. The keys, their defaults and ranges are in schema.h.
 namespace ashlar::config {
 
-enum class Device : uint8_t { kCpu };
-inline constexpr EnumName<Device> kDeviceNames[] = {{Device::kCpu, "cpu"}};
+enum class Device : uint8_t { kCpu, kEmulated };
+inline constexpr EnumName<Device> kDeviceNames[] = {{Device::kCpu, "cpu"}, {Device::kEmulated, "emulated"}};
 constexpr std::span<const EnumName<Device>> names_of(Device) { return kDeviceNames; }
 
 enum class HangAction : uint8_t { kStop, kReport };

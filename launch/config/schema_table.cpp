@@ -105,8 +105,9 @@ constexpr KeySpec kSchema[] = {
      .doc = "Model keys that may differ from those of run.init_from. Shapes of weights must still agree."},
     {.section = "run", .key = "device", .member = MEMBER(run.device),
      .type = kWord, .fallback = "cpu",
-     .unsupported = "cuda|emulated",
-     .doc = "What computes: the processor, an NVIDIA GPU, or the GPU kernels emulated on the processor."},
+     .unsupported = "cuda",
+     .doc = "What computes: the processor, an NVIDIA GPU, or the GPU kernels emulated on the processor (to test them: "
+            "hundreds of times slower)."},
     {.section = "run", .key = "dtype", .member = MEMBER(run.dtype),
      .type = kWord, .fallback = "bf16", .words = "bf16|fp32|fp64", .fixed = true,
      .doc = "Storage of weights and activations. Sums, moments and main gradients are fp32 (fp64 in fp64 runs)."},

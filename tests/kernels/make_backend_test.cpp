@@ -38,6 +38,13 @@ TEST(MakeBackend, InstructionSetsOfOneProcessDoNotDisturbEachOther) {
   EXPECT_FALSE(of_best == of_baseline);
 }
 
+TEST(MakeBackend, MakesTheEmulatedDevice) {
+  const auto backend = kernels::make_backend({.device = "emulated", .max_memory_bytes = 1 << 20});
+  EXPECT_THAT(backend->description(), ::testing::StartsWith("emulated device"));
+  EXPECT_FALSE(backend->make_stream()->synchronous());
+  EXPECT_THROW(backend->allocator(MemoryKind::kParameters).allocate(2 << 20), Error);
+}
+
 TEST(MakeBackend, TellsItsPeakAndRefusesWhatItDoesNotHave) {
   const auto backend = kernels::make_backend({.threads = 1});
   EXPECT_GT(backend->measure_peak(DType::kFloat32, 1e-3), 1e8);
@@ -50,7 +57,7 @@ TEST(MakeBackend, TellsItsPeakAndRefusesWhatItDoesNotHave) {
     }
     return "accepted";
   };
-  EXPECT_THAT(message({.device = "cuda"}), ::testing::HasSubstr("expected \"cpu\", got \"cuda\""));
+  EXPECT_THAT(message({.device = "cuda"}), ::testing::HasSubstr("expected \"cpu\" or \"emulated\", got \"cuda\""));
   EXPECT_THAT(message({.threads = -1}), ::testing::HasSubstr("got -1"));
   EXPECT_THAT(message({.max_isa = "avx1024"}), ::testing::HasSubstr("avx1024"));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
@@ -87,6 +88,34 @@ TEST(Configs, ATinyTwinOfEachLearnsAndResumes) {
       EXPECT_NE(again.out.find("step-00000006 at step 6"), std::string::npos) << again.out;
       EXPECT_EQ(run.exact_metrics(dir), rows);
     }
+  }
+}
+
+// The program trains with the CUDA kernels, emulated: the losses and gradient norms of the processor, and a run moves
+// from one to the other.
+TEST(Configs, ATinyTwinTrainsOnTheEmulatedDevice) {
+  const RunFixture run;
+  const fs::path file = ASHLAR_SOURCE_DIR "/configs/quickstart.toml";
+  const std::string text = run_shell("cat " + shell_quote(file.string())).out;
+  // Of bf16 a roundoff for either run.
+  for (const auto& [dtype, bound] : {std::pair{"fp32", 2e-5}, {"bf16", 0x1p-7}}) {
+    SCOPED_TRACE(dtype);
+    const std::string words = str_cat("train ", twin(file, text, dtype), " train.steps=6 checkpoint.every=3");
+    const std::string cpu = str_cat("cpu-", dtype), emulated = str_cat("emulated-", dtype);
+    const ShellResult expected = run.ashlar(str_cat(words, " run.dir=", cpu));
+    ASSERT_EQ(expected.code, 0) << expected.err;
+    const ShellResult got = run.ashlar(str_cat(words, " run.device=emulated run.dir=", emulated));
+    ASSERT_EQ(got.code, 0) << got.err;
+    EXPECT_NE(got.out.find("emulated device 0"), std::string::npos) << got.out;
+    EXPECT_EQ(run.metric(emulated, "loss").size(), 6u);
+    run.expect_same_metrics(emulated, cpu, bound);
+    EXPECT_NE(run.exact_metrics(emulated), run.exact_metrics(cpu)) << "other kernels have other roundings";
+    // On from the processor's checkpoint.
+    fs::remove_all(run.dir() / cpu / "checkpoints/step-00000006");
+    const ShellResult moved = run.ashlar(str_cat(words, " run.device=emulated run.dir=", cpu));
+    ASSERT_EQ(moved.code, 0) << moved.err;
+    EXPECT_NE(moved.out.find("step-00000003 at step 3"), std::string::npos) << moved.out;
+    run.expect_same_metrics(cpu, emulated, bound);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "core/optim/grad_clip.h"
 #include "launch/training/engine.h"
 #include "parallel/comm/host.h"
+#include "parallel/comm/staged_comm.h"
 #include "tests/layouts/compare.h"
 #include "tests/parallel/model_fixture.h"
 
@@ -170,14 +171,40 @@ void expect_within(const std::string& name, const std::vector<double>& got, cons
     ASSERT_NEAR(got[i], expected[i], bounds[i]) << name << ", element " << i << " of this rank's part";
 }
 
+/// Micro-batches in the memory of a device.
+class OnDevice {
+ public:
+  OnDevice(Backend& backend, Stream& stream, std::span<const pipeline::MicroBatch> batches)
+      : batches_(batches.begin(), batches.end()) {
+    for (pipeline::MicroBatch& batch : batches_) {
+      model::BatchView& v = batch.view;
+      for (ConstView* view : {&v.ids, &v.targets, &v.positions, &v.doc_start, &v.order, &v.position_order}) {
+        if (!*view) continue;
+        memory_.push_back(
+            Tensor::allocate(backend.allocator(MemoryKind::kActivations), view->dtype, Shape{view->size()}));
+        backend.write(view->data, memory_.back().mut_view(), stream);
+        view->data = memory_.back().view().data;
+      }
+    }
+  }
+  std::span<const pipeline::MicroBatch> batches() const { return batches_; }
+
+ private:
+  std::vector<pipeline::MicroBatch> batches_;
+  std::vector<Tensor> memory_;
+};
+
 /// The comparison, in the order of a step. `exact`: only layers are divided.
 class Comparison {
  public:
   Comparison(comm::Communicator& ranks, const LayoutCase& c)
       : case_(c),
-        exact_(c.mesh.tensor == 1 && c.mesh.data == 1),
+        exact_(c.mesh.tensor == 1 && c.mesh.data == 1 && c.device == "cpu"),
         bound_(c.dtype == DType::kFloat64 ? 1e-11 : 2e-5),
-        mesh_(ranks, c.mesh, model::kv_sharing_ranks(c.config, c.mesh.tensor)),
+        backend_(kernels::make_backend({.device = c.device, .threads = 1})),
+        stream_(backend_->make_stream()),
+        device_comm_(comm::make_device_comm(ranks, *backend_)),
+        mesh_(device_comm_ ? *device_comm_ : ranks, c.mesh, model::kv_sharing_ranks(c.config, c.mesh.tensor)),
         one_(c),
         stats_(one_.run(kStep, true, true)),
         norm_(one_.gradient_norm()),
@@ -195,7 +222,8 @@ class Comparison {
                  .virtual_stages = c.virtual_stages,
                  .bucket_elems = c.bucket_elems,
                  .after_action = [this](const pipeline::Action& a) { done_.push_back(a); }}),
-        mine_(one_.of_replica(mesh_.at().data)) {
+        on_device_(*backend_, *stream_, one_.of_replica(mesh_.at().data)),
+        mine_(on_device_.batches()) {
     double squares = 0;
     for (const auto& [name, values] : gradients_) squares += norm_of(values) * norm_of(values);
     all_ = std::sqrt(squares);
@@ -337,15 +365,17 @@ class Comparison {
   const LayoutCase& case_;
   const bool exact_;
   const double bound_;
+  const std::unique_ptr<Backend> backend_;
+  const std::unique_ptr<Stream> stream_;
+  const std::unique_ptr<comm::Communicator> device_comm_;
   mesh::Mesh mesh_;
-  const std::unique_ptr<Backend> backend_ = kernels::make_backend({.threads = 1});
-  const std::unique_ptr<Stream> stream_ = backend_->make_stream();
   OneRank one_;
   LossStats stats_;
   double norm_, all_ = 0;
   std::map<std::string, std::vector<double>> gradients_;
   pipeline::ActionList done_;
   training::Engine engine_;
+  const OnDevice on_device_;
   std::span<const pipeline::MicroBatch> mine_;
   training::StepResult result_;
 };

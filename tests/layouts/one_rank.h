@@ -26,15 +26,16 @@ struct LayoutCase {
   int64_t bucket_elems = 700;
   optim::OptimizerOptions optimizer;
   double lr = 0.01;
-  double clip = 0.3;          ///< as a share of the gradient norm
-  int64_t further_steps = 0;  ///< of training, after the first update
-  uint64_t seed = 7;          ///< of weights and tokens
+  double clip = 0.3;           ///< as a share of the gradient norm
+  int64_t further_steps = 0;   ///< of training, after the first update
+  uint64_t seed = 7;           ///< of weights and tokens
+  std::string device = "cpu";  ///< of the layout; the one rank is always on the CPU
 };
 
 /// Expects the layout on `ranks` (all of mesh.ranks()) to compute what one rank does that runs the whole model
 /// micro-batch after micro-batch: losses and statistics, every gradient, the norm, a clipped update, the loss behind it
-/// and those of further steps. To the bit where only layers are divided; else gradients before clipping within 1e-11 in
-/// fp64 and 2e-5 in fp32, what follows from them within what that allows.
+/// and those of further steps. To the bit where only layers of the CPU are divided; else gradients before clipping
+/// within 1e-11 in fp64 and 2e-5 in fp32, what follows from them within what that allows.
 void expect_numbers_of_one_rank(comm::Communicator& ranks, const LayoutCase& c);
 
 }  // namespace ashlar::testing
