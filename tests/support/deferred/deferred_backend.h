@@ -50,6 +50,7 @@ class DeferredBackend final : public Backend {
   void forget_host_waits() { gpu_.queues().forget_host_waits(); }
   /// Of every allocation and release since the last call: equal when the addresses repeat.
   uint64_t take_address_hash() { return gpu_.memory().take_hash(); }
+  emulator::VirtualGpu& gpu() { return gpu_; }
   int64_t num_calls() const { return gpu_.queues().num_calls(); }
   /// Told of each call on the first stream as it is queued, by name, and of its waits for others ("wait").
   void observe(std::function<void(const std::string& name)> observer);
