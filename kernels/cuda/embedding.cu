@@ -47,7 +47,7 @@ constexpr int kAhead = 4;
 /// 2. adds the run's rows of dy in order, kAhead of them loaded together
 /// 3. adds the sum to the table's row.
 template <typename T>
-__global__ void __launch_bounds__(Pieces::kThreads)
+__global__ void __launch_bounds__(Pieces::kThreads, 4)
     embedding_backward_kernel(Pieces pieces, const int32_t* ids, const int32_t* order, Rows<const T> dy,
                               Rows<AccumulateOf<T>> dtable, int64_t first_id, int64_t table_rows,
                               AccumulateOf<T> scale) {
