@@ -113,9 +113,18 @@ __global__ void __launch_bounds__(Pieces::kThreads)
     normal_pair(words[0], words[1], normals[0], normals[1]);
     normal_pair(words[2], words[3], normals[2], normals[3]);
     const int64_t c = static_cast<int64_t>(4 * block - start);
+    T* const out = dst[row] + c;
+    double scaled[4];
+    ASHLAR_UNROLL
+    for (int i = 0; i < 4; ++i) scaled[i] = normals[i] * a.scale;
+    constexpr uintptr_t kAligned = alignof(Vec<T, 4>);
+    if (c >= 0 && c + 4 <= cols && reinterpret_cast<uintptr_t>(out) % kAligned == 0) {
+      store(out, narrow<T>(scaled));
+      continue;
+    }
     ASHLAR_UNROLL
     for (int i = 0; i < 4; ++i) {
-      if (c + i >= 0 && c + i < cols) dst[row][c + i] = narrow<T>(normals[i] * a.scale);
+      if (c + i >= 0 && c + i < cols) out[i] = narrow<T>(scaled[i]);
     }
   }
 }

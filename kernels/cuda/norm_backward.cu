@@ -21,7 +21,7 @@ struct BackwardParams {
   const A* mean;  ///< null: 0
   const A* rstd;
   Rows<T> dx;       ///< null: not wanted
-  A* partials;      ///< [blocks][2][cols]: each block's share of dgamma and dbeta, or null
+  A* partials;      ///< [blocks][2][slots]: each block's share of dgamma and dbeta, or null
   A inverse_total;  ///< 1 / width of the whole row
   bool layernorm, unit_offset, accumulate;
   int64_t rows;
@@ -68,17 +68,26 @@ __device__ __forceinline__ A dx_of(A h, A xhat, A mean_h, A mean_hx, A rstd) {
   return rstd * fused(-xhat, mean_hx, h - mean_h);
 }
 
-/// Writes a block's share of dgamma and dbeta: [2][cols] of the block, from group 0's columns.
-template <bool kVector, typename A, int W>
-__device__ __forceinline__ void store_partials(A* partials, int64_t block, int cols, int c, const A* dgamma,
-                                               const A* dbeta) {
-  A* const out = partials + block * 2 * cols + c;
+/// Where a block leaves its share of dgamma and then of dbeta: `slots` numbers each, in the order of threads and not of
+/// columns, so that neighbours write side by side. Slot (p * W + i) * lanes + rank is column (p * lanes + rank) * W +
+/// i.
+struct Slots {
+  int lanes, width;
+  int64_t count;
+
+  __device__ __forceinline__ int64_t column(int64_t slot) const {
+    const int64_t rank = slot % lanes, p = slot / lanes / width, i = slot / lanes % width;
+    return (p * lanes + rank) * width + i;
+  }
+};
+template <typename A, int W>
+__device__ __forceinline__ void store_partials(A* partials, const Slots& slots, int64_t block, int p, int rank,
+                                               const A* dgamma, const A* dbeta) {
+  A* const out = partials + block * 2 * slots.count + int64_t{p} * W * slots.lanes + rank;
   ASHLAR_UNROLL
   for (int i = 0; i < W; ++i) {
-    if (i < cols - c) {
-      out[i] = dgamma[i];
-      out[cols + i] = dbeta[i];
-    }
+    out[i * slots.lanes] = dgamma[i];
+    out[slots.count + i * slots.lanes] = dbeta[i];
   }
 }
 
@@ -118,7 +127,9 @@ __global__ void __launch_bounds__(ColumnTiles::kThreads)
   }
   if (a.partials == nullptr) return;
   add_groups(grads, lanes, group, rank, groups, shared);
-  if (group == 0) store_partials<kVector, A, W>(a.partials, blockIdx.y, a.cols, c, grads, grads + W);
+  if (group != 0) return;
+  store_partials<A, W>(a.partials, {lanes, W, int64_t{gridDim.x} * W * lanes}, blockIdx.y, static_cast<int>(blockIdx.x),
+                       rank, grads, grads + W);
 }
 
 // Backward in one pass.
@@ -204,29 +215,32 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
   if (group.index != 0) return;
   ASHLAR_UNROLL
   for (int p = 0; p < kHeld<T>; ++p) {
-    store_partials<kVector, A, W>(a.partials, blockIdx.x, a.cols, in.x.column(p, lanes, group.rank), grads + p * W,
-                                  grads + kNumbers + p * W);
+    store_partials<A, W>(a.partials, {lanes, W, int64_t{kNumbers} * lanes}, blockIdx.x, p, group.rank, grads + p * W,
+                         grads + kNumbers + p * W);
   }
 }
 
-/// dgamma (y = 0) or dbeta (y = 1) of 32 columns from the blocks' shares: 8 slices of them in order, then the slices.
+/// dgamma (y = 0) or dbeta (y = 1) of 32 slots from the blocks' shares: 8 slices of them in order, then the slices.
 constexpr int kSlices = 8;
 template <typename A>
 __global__ void __launch_bounds__(32 * kSlices)
-    norm_add_partials_kernel(const A* partials, int64_t blocks, int64_t cols, A* dgamma, A* dbeta, bool accumulate) {
+    norm_add_partials_kernel(const A* partials, int64_t blocks, Slots slots, int64_t cols, A* dgamma, A* dbeta,
+                             bool accumulate) {
   ASHLAR_SHARED(A, shared, [kSlices][32]);
   A* const out = blockIdx.y == 0 ? dgamma : dbeta;
   if (out == nullptr) return;
   const auto lane = static_cast<int>(threadIdx.x % 32), slice = static_cast<int>(threadIdx.x / 32);
-  const int64_t c = int64_t{blockIdx.x} * 32 + lane;
+  const int64_t slot = int64_t{blockIdx.x} * 32 + lane;
+  const int64_t c = slots.column(slot);
+  const bool mine = slot < slots.count && c < cols;
   A sum = 0;
-  if (c < cols) {
+  if (mine) {
 #pragma unroll 8
-    for (int64_t b = slice; b < blocks; b += kSlices) sum += partials[(b * 2 + blockIdx.y) * cols + c];
+    for (int64_t b = slice; b < blocks; b += kSlices) sum += partials[(b * 2 + blockIdx.y) * slots.count + slot];
   }
   shared[slice][lane] = sum;
   __syncthreads();
-  if (slice != 0 || c >= cols) return;
+  if (slice != 0 || !mine) return;
   for (int s = 1; s < kSlices; ++s) sum += shared[s][lane];
   out[c] = accumulate ? out[c] + sum : sum;
 }
@@ -264,14 +278,19 @@ void launch_row_sums(const BackwardParams<T>& p, bool vectors, AccumulateOf<T>* 
   });
 }
 
+Slots tile_slots(const ColumnTiles& tiles, int width) {
+  return {tiles.lanes, width, int64_t{tiles.grid.x} * width * tiles.lanes};
+}
+
 template <typename A>
-void add_partials(const A* partials, int64_t blocks, const MutView& dgamma, const MutView& dbeta, int64_t cols,
-                  GradMode mode, Stream& stream) {
-  run_kernel(
-      stream,
-      {.name = "norm_add_partials", .grid = dim3(static_cast<unsigned>(div_up(cols, 32)), 2, 1), .block = 32 * kSlices},
-      norm_add_partials_kernel<A>, partials, blocks, cols, static_cast<A*>(dgamma.data), static_cast<A*>(dbeta.data),
-      mode == GradMode::kAccumulate);
+void add_partials(const A* partials, int64_t blocks, const Slots& slots, const MutView& dgamma, const MutView& dbeta,
+                  int64_t cols, GradMode mode, Stream& stream) {
+  run_kernel(stream,
+             {.name = "norm_add_partials",
+              .grid = dim3(static_cast<unsigned>(div_up(slots.count, 32)), 2, 1),
+              .block = 32 * kSlices},
+             norm_add_partials_kernel<A>, partials, blocks, slots, cols, static_cast<A*>(dgamma.data),
+             static_cast<A*>(dbeta.data), mode == GradMode::kAccumulate);
 }
 
 }  // namespace
@@ -298,9 +317,10 @@ void CudaBackend::launch(const NormBackwardApply& args, Stream& stream) {
     params.inverse_total = A{1} / static_cast<A>(args.c_total);
     params.accumulate = args.dx_mode == GradMode::kAccumulate;
     if (args.dx_mode != GradMode::kSkip) params.dx = rows_of<T>(args.dx);
+    const Slots slots = tile_slots(tiles, kWidth<T>);
     if (want_params) {
       params.partials =
-          static_cast<A*>(scratch(stream, int64_t{tiles.grid.y} * 2 * args.x.cols * static_cast<int64_t>(sizeof(A))));
+          static_cast<A*>(scratch(stream, tiles.grid.y * 2 * slots.count * static_cast<int64_t>(sizeof(A))));
     }
     if (params.dx.data == nullptr && !want_params) return;
     with_flag(norm_vectors(args.x.cols, kWidth<T>, args.x, args.dy, args.dx, args.gamma), [&](auto vector) {
@@ -313,7 +333,7 @@ void CudaBackend::launch(const NormBackwardApply& args, Stream& stream) {
                  static_cast<const A*>(args.sum_hx.data), tiles.lanes);
     });
     if (!want_params) return;
-    add_partials(params.partials, tiles.grid.y, args.dgamma, args.dbeta, args.x.cols, args.param_mode, stream);
+    add_partials(params.partials, tiles.grid.y, slots, args.dgamma, args.dbeta, args.x.cols, args.param_mode, stream);
   });
 }
 
@@ -338,7 +358,9 @@ void CudaBackend::launch(const NormBackward& args, Stream& stream) {
     const RowLayout layout = row_layout(div_up(cols, kWidth<T>), kHeld<T>, kMaxRowLanes, kMaxRowLanes);
     const ColumnTiles tiles = column_tiles(rows, cols, kWidth<T>);
     const int64_t blocks = wide ? tiles.grid.y : layout.blocks(rows, kMultiprocessors);
-    const int64_t partials = want_params ? blocks * 2 * cols : 0;
+    const Slots slots = wide ? tile_slots(tiles, kWidth<T>)
+                             : Slots{layout.lanes, kWidth<T>, int64_t{kHeld<T> * kWidth<T>} * layout.lanes};
+    const int64_t partials = want_params ? blocks * 2 * slots.count : 0;
     A* const space =
         static_cast<A*>(scratch(stream, (partials + (wide ? 2 * rows : 0)) * static_cast<int64_t>(sizeof(A))));
     if (want_params) params.partials = space;
@@ -364,7 +386,7 @@ void CudaBackend::launch(const NormBackward& args, Stream& stream) {
       }
     });
     if (!want_params) return;
-    add_partials(params.partials, blocks, args.dgamma, args.dbeta, cols, args.param_mode, stream);
+    add_partials(params.partials, blocks, slots, args.dgamma, args.dbeta, cols, args.param_mode, stream);
   });
 }
 
