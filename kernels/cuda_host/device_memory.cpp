@@ -29,7 +29,7 @@ constexpr int kNumSlots = 256;
 /// At the start of the window, from the first device memory of a process to its end. A signal handler is given nothing
 /// but an address, so what it needs is found by address.
 struct Directory {
-  const DeviceMemory* owners[kNumSlots];
+  DeviceMemory* owners[kNumSlots];
   struct sigaction before;  ///< what a fault did before us
 };
 Directory& directory() { return *reinterpret_cast<Directory*>(kWindow); }
@@ -40,9 +40,20 @@ bool in_window(const void* at) {
 }
 
 void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  if (const DeviceMemory* memory = DeviceMemory::of(info->si_addr)) {
-    // The fault is the program's own, at a known place: what allocates may be called.
-    const std::string text = str_cat("[device memory] the host touches ", memory->describe(info->si_addr), "\n");
+  // The fault is the program's own, and a bug: what allocates may be called.
+  const DeviceMemory* const memory = DeviceMemory::of(info->si_addr);
+  const std::string running = DeviceMemory::running();
+  std::string text;
+  if (memory != nullptr) {
+    text = str_cat(running.empty() ? "the host" : running, " touches ", memory->describe(info->si_addr));
+  } else if (!running.empty() && info->si_code == SI_KERNEL) {
+    text = str_cat(running, " makes a misaligned access, or one to an impossible address");
+  } else if (!running.empty()) {
+    text = str_cat(running, " touches address ", absl::Hex(reinterpret_cast<uintptr_t>(info->si_addr)),
+                   " (hexadecimal), where no memory is");
+  }
+  if (!text.empty()) {
+    text = str_cat("[device memory] ", text, "\n");
     static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
   }
   sigaction(SIGSEGV, &directory().before, nullptr);  // the instruction faults again
@@ -206,6 +217,20 @@ void DeviceMemory::check(std::string_view after) {
     throw Bug(str_cat("[device memory] ", after, " writes ", describe(bad)));
   }
   if (!was_open) close();
+}
+
+void DeviceMemory::check_all(std::string_view after) {
+  for (DeviceMemory* memory : directory().owners)
+    if (memory != nullptr && memory->open_) memory->check(after);
+}
+
+std::string DeviceMemory::running() {
+  for (const DeviceMemory* memory : directory().owners) {
+    if (memory == nullptr || !memory->options_.running) continue;
+    std::string name = memory->options_.running();
+    if (!name.empty()) return name;
+  }
+  return "";
 }
 
 uint64_t DeviceMemory::take_hash() { return std::exchange(hash_, 0); }

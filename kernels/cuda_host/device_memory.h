@@ -11,7 +11,7 @@ namespace ashlar::emulator {
 
 /// Memory of a device: an address range of its own, in a window that holds nothing else, so that an address says whose
 /// it is. The host may touch it only while it is open; a touch while it is closed ends the process with one line that
-/// says what is known about the place.
+/// says what is known about the place. So does work of a device at an address that nothing lies at.
 /// Blocks are aligned to 256, first fit, so that the same calls give the same addresses. Around them lie gaps of NaN
 /// that nobody may write (check) and that the address sanitizer knows, where it is there. Fresh and released memory is
 /// NaN as well, as soon as no queued work uses it; memory written after its release is found when it is handed out
@@ -23,6 +23,7 @@ class DeviceMemory {
     int64_t max_bytes = 0;                                  ///< 0 = the address range is the limit (64 GiB)
     std::function<std::string(const void*)> describe = {};  ///< more about a place, for errors
     std::function<bool(const void*, int64_t)> in_use = {};  ///< whether queued work uses a range
+    std::function<std::string()> running = {};              ///< the work that runs now, for errors; empty: none
   };
 
   explicit DeviceMemory(Options options);
@@ -43,9 +44,13 @@ class DeviceMemory {
 
   /// Throws a Bug that names the block and `after` if a gap has been written to.
   void check(std::string_view after);
+  /// The same for all memory of the process that is open, and so may have been written to.
+  static void check_all(std::string_view after);
 
   /// The memory whose range holds the address; null for the host's.
   static const DeviceMemory* of(const void* at);
+  /// The work that some device runs now; empty: none.
+  static std::string running();
   /// Whether all of it lies in one block that is handed out.
   bool holds(const void* at, int64_t bytes) const;
   /// "byte 12 of block 3 (400 bytes) of device 0", "8 bytes past the end of ...", and what `describe` adds.

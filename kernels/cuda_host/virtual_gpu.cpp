@@ -58,7 +58,8 @@ VirtualGpu::VirtualGpu(Options options)
       memory_({.owner = options_.name.c_str(),
                .max_bytes = options_.memory_bytes,
                .describe = [this](const void* at) { return accesses_.known_of(at); },
-               .in_use = [this](const void* at, int64_t bytes) { return accesses_.in_use(at, bytes); }}),
+               .in_use = [this](const void* at, int64_t bytes) { return accesses_.in_use(at, bytes); },
+               .running = [this] { return queues_.running() == nullptr ? std::string() : queues_.running()->name; }}),
       pinned_(
           {.owner = "pinned memory", .max_bytes = 0, .describe = {}, .in_use = [this](const void* at, int64_t bytes) {
              return accesses_.in_use(at, bytes);
@@ -84,14 +85,14 @@ void VirtualGpu::launch(Grid grid, Stream& stream) {
   grid.launch = call.number;
   queues_.push([this, grid = std::move(grid), name = call.name] {
     machine_.run(grid, options_.schedule);
-    memory_.check(name);
+    DeviceMemory::check_all(name);
   });
 }
 
 void VirtualGpu::push_work(std::function<void()> run) {
   queues_.push([this, run = std::move(run), name = queues_.call().name] {
     run();
-    memory_.check(name);
+    DeviceMemory::check_all(name);
   });
 }
 

@@ -79,8 +79,8 @@ class WorkQueues {
   /// Whether it has run.
   bool done(int stream, uint64_t time) const { return queues_[static_cast<size_t>(stream)].run >= time; }
   bool idle() const;
-  /// The call that runs now; null while none does.
-  const Call* running() const { return running_ ? &running_call_ : nullptr; }
+  /// The work that the device runs now; null while it runs none, or a function of the host.
+  const Call* running() const { return running_ && !in_host_function_ ? &running_call_ : nullptr; }
   /// The last calls queued, the newest first.
   std::string last_calls() const;
 

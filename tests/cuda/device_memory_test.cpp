@@ -144,6 +144,38 @@ TEST(DeviceMemory, RunsOutWithALineForTheUser) {
   }
 }
 
+TEST(DeviceMemoryDeathTest, FindsWritesOfWorkBeyondOtherMemory) {
+  if (kSanitized) GTEST_SKIP() << "the address sanitizer ends the process at the write";
+  DeviceMemory managed({.owner = "test memory"});
+  auto* const x = static_cast<float*>(managed.allocate(5 * sizeof(float)));
+  VirtualGpu gpu({});
+  const std::unique_ptr<Stream> stream = gpu.make_stream();
+  gpu.queue(
+      "fill", [x] { std::fill_n(x, 6, 1.0F); }, *stream);
+  EXPECT_THAT(bug_of([&] { stream->synchronize(); }),
+              HasSubstr("fill (call 1 on stream 0) writes byte 0 past the end of block 1 (20 bytes) of test memory"));
+}
+
+TEST(DeviceMemoryDeathTest, NamesWorkThatGoesAstray) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto dies = [](const std::function<void(char*)>& stray, const std::string& words) {
+    EXPECT_DEATH(
+        {
+          VirtualGpu gpu({});
+          const std::unique_ptr<Stream> stream = gpu.make_stream();
+          auto* const x = static_cast<char*>(gpu.memory().allocate(64));
+          gpu.queue(
+              "stray", [&] { stray(x); }, *stream);
+          stream->synchronize();
+        },
+        words);
+  };
+  static constexpr volatile uintptr_t wild = 16;  // the compiler knows no better
+  dies([](char*) { *reinterpret_cast<volatile int*>(wild) = 1; }, "stray .call 1 on stream 0. touches address 10 ");
+  dies([](char* x) { static_cast<volatile char*>(x)[1 << 20] = 1; },
+       "stray .call 1 on stream 0. touches memory that is not handed out of device 0");
+}
+
 /// A device with queued work on a block of memory.
 struct Busy {
   VirtualGpu gpu{{.name = "device 0", .seed = 3}};
