@@ -223,7 +223,9 @@ void CudaBackend::launch(const RandomFill& args, Stream& stream) {
   with_storage("random_fill", args.dst.dtype, [&](auto t) {
     using T = decltype(t);
     const int64_t rows = args.dst.rows, cols = args.dst.cols;
-    const int64_t blocks_a_row = div_up(cols + 3, 4);  // a row may begin in the middle of one
+    // A row may begin in the middle of a block, and then has one more.
+    const bool whole = args.global_cols % 4 == 0 && args.col_begin % 4 == 0;
+    const int64_t blocks_a_row = div_up(whole ? cols : cols + 3, 4);
     run_kernel(stream,
                {.name = "random_fill",
                 .grid = num_blocks(div_up(rows * blocks_a_row, Pieces::kThreads), 16 * kMultiprocessors),

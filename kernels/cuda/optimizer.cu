@@ -13,7 +13,7 @@ namespace ashlar::ASHLAR_DEV {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kPart = 4096;  // elements of the packed state that a block takes at a time
+constexpr int64_t kPart = 8192;  // elements of the packed state that a block takes at a time
 
 /// Hyper-parameters as the kernel takes them; `prepared` makes of them and of a step the numbers that one segment's
 /// elements are updated with.
