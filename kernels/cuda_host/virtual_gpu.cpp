@@ -65,6 +65,14 @@ VirtualGpu::VirtualGpu(Options options)
              return accesses_.in_use(at, bytes);
            }}) {
   memory_.close();
+  if (!options_.watched) return;
+  machine_.watch({.is_device_memory = is_device_memory,
+                  .describe =
+                      [](const void* at) {
+                        const DeviceMemory* const owner = DeviceMemory::of(at);
+                        return owner == nullptr ? std::string("memory of the host") : owner->describe(at);
+                      },
+                  .ordered = [this](int64_t earlier, int64_t later) { return queues_.ordered(earlier, later); }});
 }
 
 VirtualGpu::~VirtualGpu() = default;

@@ -31,6 +31,8 @@ class VirtualGpu {
     /// Copies from and to host memory that is not pinned are queued like the others; CUDA copies such a source at the
     /// call and waits for such a target.
     bool all_host_memory_is_pinned = false;
+    /// Judge each access of kernels that are compiled for it (Machine::watch).
+    bool watched = false;
   };
 
   explicit VirtualGpu(Options options);
@@ -85,6 +87,8 @@ class VirtualGpu {
   }
 
   int64_t num_launches() const { return num_launches_; }
+  /// What kernels asked of memory, where they are watched; the caller may clear it.
+  Machine& machine() { return machine_; }
   /// Which of a device's streams it is.
   static int index_of(Stream& stream);
 

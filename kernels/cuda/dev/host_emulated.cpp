@@ -8,6 +8,12 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
+#if defined(ASHLAR_INSTRUMENTED)
+constexpr bool kWatched = true;
+#else
+constexpr bool kWatched = false;
+#endif
+
 emulator::Policy policy_of(const std::string& word) {
   for (const auto policy :
        {emulator::Policy::kFifo, emulator::Policy::kLifo, emulator::Policy::kRandom, emulator::Policy::kPct})
@@ -28,7 +34,8 @@ Device::State::State(const DeviceOptions& options)
            .memory_bytes = options.max_memory_bytes,
            .seed = options.seed,
            .order = order_of(options.stream_order),
-           .schedule = {.policy = policy_of(options.schedule), .seed = options.seed}}),
+           .schedule = {.policy = policy_of(options.schedule), .seed = options.seed},
+           .watched = kWatched}),
       substitute(options.substitute) {
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
     const bool pinned = static_cast<MemoryKind>(kind) == MemoryKind::kPinned;
