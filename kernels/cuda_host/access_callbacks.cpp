@@ -10,7 +10,7 @@ using Width = MemoryWatch::Width;
 
 void watch(const void* address, int64_t bytes, Kind kind, Width width, const void* return_address) {
   Block* const block = internal::current_block;
-  if (block == nullptr) return;
+  if (block == nullptr || block->stack_contains(address)) return;
   block->watched_access({.address = address, .bytes = bytes, .kind = kind, .width = width}, return_address);
 }
 

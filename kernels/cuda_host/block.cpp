@@ -48,10 +48,10 @@ void Block::run(int64_t number) {
 
   Fiber host;
   host_ = &host;
-  running_ = scheduler_.take();
   Fiber* const first = spare_fiber();
-  threads_[running_].fiber = first;
-  threads_[running_].state = State::kRunnable;
+  const int thread = scheduler_.take();
+  threads_[thread].state = State::kRunnable;
+  set_running(thread, first);
   Fiber::switch_to(host, *first);
   host_ = nullptr;
   if (error_ != nullptr) {
@@ -63,6 +63,12 @@ void Block::run(int64_t number) {
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
   if (watch_ != nullptr) watch_->end_block();
+}
+
+void Block::set_running(int thread, Fiber* fiber) {
+  running_ = thread;
+  threads_[thread].fiber = fiber;
+  stack_ = fiber->stack();
 }
 
 Fiber* Block::spare_fiber() {
@@ -91,13 +97,12 @@ void Block::work() {
     }
     if (error_ != nullptr) Fiber::leave_for_good(*self, *host_);
     if (next >= 0 && threads_[next].state == State::kNotBegun) {
-      running_ = next;
-      threads_[next].fiber = self;
       threads_[next].state = State::kRunnable;
+      set_running(next, self);
       continue;
     }
     spare_.push_back(self);
-    if (next >= 0) running_ = next;
+    if (next >= 0) set_running(next, threads_[next].fiber);
     Fiber::switch_to(*self, next >= 0 ? *threads_[next].fiber : *host_);
   }
 }
@@ -153,7 +158,7 @@ void Block::go_on() {
     thread.fiber = spare_fiber();
     thread.state = State::kRunnable;
   }
-  running_ = next;
+  set_running(next, thread.fiber);
   Fiber::switch_to(*threads_[self].fiber, *thread.fiber);
 }
 

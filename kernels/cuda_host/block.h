@@ -36,7 +36,9 @@ class Block {
   void watched_access(const MemoryWatch::Access& access, const void* return_address);
 
   int running() const { return running_; }
-  bool stack_contains(const void* address) const { return threads_[running_].fiber->contains(address); }
+  bool stack_contains(const void* address) const {
+    return static_cast<size_t>(static_cast<const char*>(address) - stack_) < Fiber::kStackBytes;
+  }
   uint3 thread_index() const { return threads_[running_].index; }
   uint3 block_index() const { return index_; }
   const Grid& grid() const { return *grid_; }
@@ -117,6 +119,7 @@ class Block {
   void let_others_run(Loc loc);          // unless the policy is kFifo
   void make_ready(int thread);
   void go_on();  // runs whichever thread is next
+  void set_running(int thread, Fiber* fiber);
   Fiber* spare_fiber();
   std::string deadlock_text() const;
   std::string thread_text(int thread) const;
@@ -141,6 +144,7 @@ class Block {
   std::array<Barrier, 16> barriers_;  // 0 is __syncthreads
   std::map<uint32_t, Mbarrier> mbarriers_;
   MemoryWatch* watch_ = nullptr;
+  const char* stack_ = nullptr;  // of the running thread
   int running_ = 0;
   int alive_ = 0;
   std::exception_ptr error_;

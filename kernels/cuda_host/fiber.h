@@ -33,9 +33,8 @@ class Fiber {
   /// The same for a `from` that is restarted before it is entered again.
   [[noreturn]] static void leave_for_good(Fiber& from, Fiber& to);
 
-  bool contains(const void* pointer) const {
-    return pointer >= stack_ && pointer < static_cast<const char*>(stack_) + kStackBytes;
-  }
+  /// The lowest address of the stack; null for the one that ran before there were fibers.
+  const char* stack() const { return static_cast<const char*>(stack_); }
 
  private:
   static void switch_stacks(Fiber& from, Fiber& to, bool abandon);

@@ -49,7 +49,6 @@ void MemoryWatch::begin_launch(const Grid& grid) {
 
 std::optional<MemoryWatch::Fault> MemoryWatch::access(const Block& block, const Access& access,
                                                       const void* return_address) {
-  if (block.stack_contains(access.address)) return std::nullopt;
   const Space space = space_of(block, access);
   if (space == Space::kConstant) return std::nullopt;
   const uint32_t site = sites_.of(return_address);

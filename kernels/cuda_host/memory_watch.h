@@ -39,7 +39,7 @@ class MemoryWatch {
     std::string place;
     std::string text;
   };
-  /// An access of compiled code, by the thread that runs.
+  /// An access of compiled code, by the thread that runs; not to its own stack.
   std::optional<Fault> access(const Block& block, const Access& access, const void* return_address);
   /// An access of an intrinsic, by the thread of that number. Counted where it is asked for.
   std::optional<Fault> access(const Block& block, const Access& access, int thread, Loc loc);

@@ -1,6 +1,7 @@
 #include "kernels/cuda_host/race_detector.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ashlar::emulator {
 namespace {
@@ -33,8 +34,7 @@ void RaceDetector::begin_block() {
   std::fill(shared_.begin(), shared_.begin() + shared_end_, Cell{});
   shared_end_ = 0;
   for (auto& writes : last_writes_) writes = {};
-  sets_.clear();
-  sets_epoch_ = clocks_.epoch();
+  new_sets();
   if (fenced_) fences_.assign(num_threads, {});
   fenced_ = false;
   for (Acquired& acquired : acquired_) acquired.clear();
@@ -176,22 +176,21 @@ uint32_t RaceDetector::write_record(const Access& access) {
 // The set with this reader in it. Sets are shared between bytes: the same readers in the same order are the same set.
 // A reader that knows of all members replaces them.
 uint32_t RaceDetector::reader(uint32_t set, const Access& access) {
-  if (sets_epoch_ != clocks_.epoch()) {
-    sets_.clear();
-    sets_epoch_ = clocks_.epoch();
-  }
+  if (sets_clock_epoch_ != clocks_.epoch()) new_sets();
   const uint32_t time = clocks_.time(access.thread);
   if (set != 0 && records_[set].thread == access.thread && records_[set].time == time) return set;
-  const auto [found, added] = sets_.try_emplace({.set = set, .time = time, .thread = access.thread}, 0);
-  if (!added) return found->second;
+  Added& added = find_added(set, time, access.thread);
+  if (added.epoch == sets_epoch_) return added.result;
+  added = {.set = set, .time = time, .epoch = sets_epoch_, .thread = access.thread, .result = set};
+  ++num_added_;
   bool member_already = false, knows_all = true;
   for (uint32_t member = set; member != 0; member = records_[member].before) {
     const Record& record = records_[member];
     member_already = member_already || (record.thread == access.thread && record.time == time);
     knows_all = knows_all && clocks_.knows(access.thread, record.thread, record.epoch, record.time);
   }
-  if (member_already) return found->second = set;
-  found->second = static_cast<uint32_t>(records_.size());
+  if (member_already) return set;
+  added.result = static_cast<uint32_t>(records_.size());
   records_.push_back({.block = block_,
                       .epoch = clocks_.epoch(),
                       .time = time,
@@ -199,7 +198,29 @@ uint32_t RaceDetector::reader(uint32_t set, const Access& access) {
                       .before = knows_all ? 0 : set,
                       .thread = static_cast<uint16_t>(access.thread),
                       .atomic = false});
-  return found->second;
+  return added.result;
+}
+
+void RaceDetector::new_sets() {
+  ++sets_epoch_;
+  sets_clock_epoch_ = clocks_.epoch();
+  num_added_ = 0;
+}
+
+// Where it is, or where it may be put.
+RaceDetector::Added& RaceDetector::find_added(uint32_t set, uint32_t time, int thread) {
+  if (2 * num_added_ > added_.size()) {
+    const std::vector<Added> before = std::exchange(added_, std::vector<Added>(2 * added_.size()));
+    for (const Added& added : before) {
+      if (added.epoch == sets_epoch_) find_added(added.set, added.time, added.thread) = added;
+    }
+  }
+  const uint64_t mixed = (uint64_t{set} << 32 | time << 10 | static_cast<uint32_t>(thread)) * 0x9e3779b97f4a7c15ULL;
+  for (size_t at = mixed >> 32;; ++at) {
+    Added& added = added_[at & (added_.size() - 1)];
+    if (added.epoch != sets_epoch_) return added;
+    if (added.set == set && added.time == time && added.thread == thread) return added;
+  }
 }
 
 RaceDetector::Race RaceDetector::race_with(const Record& record, Kind kind) const {

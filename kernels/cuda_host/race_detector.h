@@ -123,19 +123,18 @@ class RaceDetector {
     bool atomic = false;
   };
   std::vector<std::array<LastWrite, 4>> last_writes_;  // by thread
-  struct SetKey {
-    uint32_t set;
-    uint32_t time;
-    int thread;
-    bool operator==(const SetKey&) const = default;
+  // Readers that were added to sets in this epoch: a hash table that a new epoch empties at once.
+  struct Added {
+    uint32_t set = 0, time = 0, epoch = 0;  // epoch as counted by sets_epoch_, 0 for none
+    int thread = 0;
+    uint32_t result = 0;
   };
-  struct SetHash {
-    size_t operator()(const SetKey& k) const {
-      return (uint64_t{k.set} << 32 | k.time << 10 | static_cast<uint32_t>(k.thread)) * 0x9e3779b97f4a7c15ULL >> 16;
-    }
-  };
-  std::unordered_map<SetKey, uint32_t, SetHash> sets_;  // of this epoch
+  Added& find_added(uint32_t set, uint32_t time, int thread);
+  void new_sets();
+  std::vector<Added> added_ = std::vector<Added>(1 << 12);
+  size_t num_added_ = 0;
   uint32_t sets_epoch_ = 0;
+  uint32_t sets_clock_epoch_ = 0;  // of clocks_
 
   std::vector<Fence> fences_;  // by thread, of this block
   bool fenced_ = false;

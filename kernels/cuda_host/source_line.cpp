@@ -42,7 +42,7 @@ std::vector<std::string> lines_of(const void* address) {
 
 }  // namespace
 
-uint32_t Sites::of(const void* return_address) {
+uint32_t Sites::look_up(const void* return_address) {
   const auto [found, added] = by_address_.try_emplace(return_address, static_cast<uint32_t>(sites_.size()));
   if (added) sites_.push_back({.return_address = return_address, .loc = {}, .text = {}});
   return found->second;

@@ -1,6 +1,7 @@
 #include "kernels/cuda_host/traffic.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ashlar::emulator {
 namespace {
@@ -35,6 +36,22 @@ void TrafficCounter::begin_launch(const char* kernel, int num_threads) {
   ++now_->launches;
   num_threads_ = num_threads;
   places_.clear();
+  pool_.resize(1);
+  free_.clear();
+}
+
+uint32_t TrafficCounter::open_instruction(Kind kind) {
+  uint32_t instruction = 0;
+  if (free_.empty()) {
+    instruction = static_cast<uint32_t>(pool_.size());
+    pool_.emplace_back();
+  } else {
+    instruction = free_.back();
+    free_.pop_back();
+  }
+  pool_[instruction].kind = kind;
+  pool_[instruction].lanes = 0;
+  return instruction;
 }
 
 void TrafficCounter::count(const Access& access) {
@@ -42,37 +59,36 @@ void TrafficCounter::count(const Access& access) {
   Place& place = places_[access.site];
   if (place.times.empty()) {
     place.times.resize(num_threads_);
-    place.instructions.resize(num_threads_ / 32);
+    place.open.resize(num_threads_ / 32);
   }
   const uint32_t time = place.times[access.thread]++;
-  std::vector<Instruction>& instructions = place.instructions[access.thread / 32];
-  if (time >= instructions.size()) instructions.resize(time + 1);
-  Instruction& instruction = instructions[time];
-  instruction.kind = access.kind;
-  instruction.lanes.push_back({.address = access.address,
-                               .bytes = static_cast<uint16_t>(access.bytes),
-                               .lane = static_cast<uint8_t>(access.thread % 32)});
-  if (instruction.lanes.size() == 32) {
-    finish(instruction);
-    instruction.lanes = {};
-  }
+  std::vector<uint32_t>& open = place.open[access.thread / 32];
+  if (time >= open.size()) open.resize(time + 1);
+  if (open[time] == 0) open[time] = open_instruction(access.kind);
+  Instruction& instruction = pool_[open[time]];
+  const int lane = access.thread % 32;
+  instruction.lanes |= 1U << lane;
+  instruction.bytes[lane] = static_cast<uint8_t>(access.bytes);
+  instruction.addresses[lane] = access.address;
+  if (instruction.lanes == 0xffffffffU) finish(std::exchange(open[time], 0));
 }
 
 void TrafficCounter::end_block() {
   for (Place& place : places_) {
-    for (std::vector<Instruction>& instructions : place.instructions) {
-      for (const Instruction& instruction : instructions) {
-        if (!instruction.lanes.empty()) finish(instruction);
+    for (std::vector<uint32_t>& open : place.open) {
+      for (const uint32_t instruction : open) {
+        if (instruction != 0) finish(instruction);
       }
-      instructions.clear();
+      open.clear();
     }
     std::fill(place.times.begin(), place.times.end(), 0);
   }
 }
 
-void TrafficCounter::finish(const Instruction& instruction) {
+void TrafficCounter::finish(uint32_t number) {
+  const Instruction& instruction = pool_[number];
   int64_t bytes = 0;
-  for (const Lane& lane : instruction.lanes) bytes += lane.bytes;
+  for (int lane = 0; lane < 32; ++lane) bytes += (instruction.lanes >> lane & 1) != 0 ? instruction.bytes[lane] : 0;
   switch (instruction.kind) {
     case Kind::kRead:
       now_->read_bytes += bytes;
@@ -85,15 +101,20 @@ void TrafficCounter::finish(const Instruction& instruction) {
     case Kind::kSharedRead:
     case Kind::kSharedWrite: finish_shared(instruction); break;
   }
+  free_.push_back(number);
 }
 
 void TrafficCounter::finish_global(const Instruction& instruction, int64_t& sectors, int64_t& ideal) const {
-  std::vector<std::pair<uintptr_t, uintptr_t>> ranges;  // begin, end
-  ranges.reserve(instruction.lanes.size());
-  for (const Lane& lane : instruction.lanes) ranges.emplace_back(lane.address, lane.address + lane.bytes);
-  std::sort(ranges.begin(), ranges.end());
+  std::array<std::pair<uintptr_t, uintptr_t>, 32> ranges;  // begin, end
+  int count = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    if ((instruction.lanes >> lane & 1) == 0) continue;
+    ranges[count++] = {instruction.addresses[lane], instruction.addresses[lane] + instruction.bytes[lane]};
+  }
+  if (!std::is_sorted(ranges.begin(), ranges.begin() + count)) std::sort(ranges.begin(), ranges.begin() + count);
   uintptr_t bytes = 0, next_byte = 0, next_sector = 0;
-  for (const auto& [begin, end] : ranges) {
+  for (int i = 0; i < count; ++i) {
+    const auto [begin, end] = ranges[i];
     const uintptr_t from = std::max(begin, next_byte);
     if (from < end) bytes += end - from;
     next_byte = std::max(next_byte, end);
@@ -106,21 +127,27 @@ void TrafficCounter::finish_global(const Instruction& instruction, int64_t& sect
 
 // 32 lanes of up to 4 bytes pass together, 16 of 8, 8 of 16. A bank gives one word of 4 bytes a pass, to all that ask.
 void TrafficCounter::finish_shared(const Instruction& instruction) {
-  int64_t widest = 4;
-  for (const Lane& lane : instruction.lanes) widest = std::max<int64_t>(widest, lane.bytes);
-  const int lanes_a_pass = std::max<int>(static_cast<int>(128 / widest), 1);
+  int widest = 4;
+  for (int lane = 0; lane < 32; ++lane) {
+    if ((instruction.lanes >> lane & 1) != 0) widest = std::max<int>(widest, instruction.bytes[lane]);
+  }
+  const int lanes_a_pass = std::max(128 / widest, 1);
+  std::array<uintptr_t, 64> words;  // that differ; two for a lane where 4 bytes lie across two
   for (int first = 0; first < 32; first += lanes_a_pass) {
-    std::array<std::vector<uintptr_t>, kBanks> words;
-    for (const Lane& lane : instruction.lanes) {
-      if (lane.lane < first || lane.lane >= first + lanes_a_pass) continue;
-      for (uintptr_t word = lane.address / kBank; word <= (lane.address + lane.bytes - 1) / kBank; ++word) {
-        std::vector<uintptr_t>& bank = words[word % kBanks];
-        if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
+    int count = 0;
+    std::array<int, kBanks> in_bank{};
+    int passes = 0;
+    for (int lane = first; lane < std::min(first + lanes_a_pass, 32); ++lane) {
+      if ((instruction.lanes >> lane & 1) == 0) continue;
+      const uintptr_t begin = instruction.addresses[lane], last = begin + instruction.bytes[lane] - 1;
+      for (uintptr_t word = begin / kBank; word <= last / kBank; ++word) {
+        int& bank = in_bank[word % kBanks];
+        if (bank > 0 && std::find(words.begin(), words.begin() + count, word) != words.begin() + count) continue;
+        words[count++] = word;
+        passes = std::max(passes, ++bank);
       }
     }
-    size_t passes = 0;
-    for (const std::vector<uintptr_t>& bank : words) passes = std::max(passes, bank.size());
-    now_->shared_passes += static_cast<int64_t>(passes);
+    now_->shared_passes += passes;
     now_->ideal_shared_passes += static_cast<int64_t>(passes > 0);
   }
 }

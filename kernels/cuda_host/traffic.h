@@ -51,22 +51,20 @@ class TrafficCounter {
   void clear() { by_kernel_.clear(); }
 
  private:
-  struct Lane {
-    uintptr_t address;
-    uint16_t bytes;
-    uint8_t lane;
-  };
   struct Instruction {
     Kind kind;
-    std::vector<Lane> lanes;
+    uint32_t lanes = 0;  // that have come by
+    std::array<uint8_t, 32> bytes;
+    std::array<uintptr_t, 32> addresses;
   };
   // Of one place in the code.
   struct Place {
-    std::vector<uint32_t> times;                         // by thread: how often it came by
-    std::vector<std::vector<Instruction>> instructions;  // by warp and time
+    std::vector<uint32_t> times;              // by thread: how often it came by
+    std::vector<std::vector<uint32_t>> open;  // by warp and time: which of the pool, 0 for none
   };
 
-  void finish(const Instruction& instruction);
+  uint32_t open_instruction(Kind kind);
+  void finish(uint32_t instruction);
   void finish_global(const Instruction& instruction, int64_t& sectors, int64_t& ideal) const;
   void finish_shared(const Instruction& instruction);
 
@@ -74,6 +72,8 @@ class TrafficCounter {
   Traffic* now_ = nullptr;
   int num_threads_ = 0;
   std::vector<Place> places_;  // by site
+  std::vector<Instruction> pool_{1};
+  std::vector<uint32_t> free_;
 };
 
 }  // namespace ashlar::emulator
