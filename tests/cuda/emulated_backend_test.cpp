@@ -81,6 +81,31 @@ TEST(EmulatedBackend, KeepsTheScratchOfAStreamAndGrowsIt) {
   EXPECT_EQ(f.backend.allocator(MemoryKind::kWorkspace).used_bytes(), 1000);
 }
 
+// What was a stream's scratch memory is given to others only when the stream's work is done with it.
+TEST(EmulatedBackend, WaitsBeforeItGivesScratchAway) {
+  for (const bool destroyed : {false, true}) {
+    Fixture f;
+    const MutView x = f.x.mut_view(), dbias{f.y.mut_view().data, DType::kFloat32, 1, 60, 60};
+    f.backend.linear_backward_weight({.dy = MutView{x.data, DType::kFloat32, 5, 60, 60},
+                                      .x = MutView{x.data, DType::kFloat32, 5, 60, 60},
+                                      .dw = {},
+                                      .dbias = dbias,
+                                      .mode = GradMode::kOverwrite},
+                                     *f.a);
+    void* const scratch = f.backend.device().scratch(*f.a, 1);
+    const Tensor behind = f.tensor();
+    if (destroyed) {
+      f.a.reset();
+    } else {
+      f.backend.device().scratch(*f.a, 100000);
+    }
+    const Tensor again = Tensor::allocate(f.backend.allocator(MemoryKind::kActivations), DType::kFloat32, Shape{60});
+    ASSERT_EQ(again.view().data, scratch);
+    EXPECT_NO_THROW(f.backend.fill({.dst = again.mut_view(), .value = 1}, *f.b));
+    f.b->synchronize();
+  }
+}
+
 TEST(EmulatedBackend, FindsCallsThatNothingOrders) {
   {
     Fixture f;

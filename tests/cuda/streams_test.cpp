@@ -307,6 +307,8 @@ TEST(MissingEdges, AreNamedWithBothCalls) {
   Fixture f;
   touches(f, "left", columns(f.x, 0, 4), true, *f.a);
   EXPECT_NO_THROW(touches(f, "right", columns(f.x, 4, 4), true, *f.b)) << "columns beside each other are apart";
+  f.fill(f.y, *f.a);
+  EXPECT_NO_THROW(f.fill(f.z, *f.b)) << "and neighbours on one page";
 }
 
 TEST(MissingEdges, AreFoundWhereAnEventOrdersTheWrongThing) {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdio>
+#include <exception>
 #include <unordered_map>
 
 #include "kernels/cuda/dev/emulated_state.h"
@@ -48,7 +50,13 @@ class DeviceStream final : public Stream {
  public:
   explicit DeviceStream(Device::State& state) : state_(state), inner_(state.gpu.make_stream()) {}
   ~DeviceStream() override {
-    if (scratch_ != nullptr) workspace().release(scratch_);
+    if (scratch_ == nullptr) return;
+    try {
+      inner_->synchronize();  // queued work uses what is given back
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    workspace().release(scratch_);
   }
   void synchronize() override { inner_->synchronize(); }
   void record(Event& event) override { inner_->record(event); }
