@@ -54,8 +54,8 @@ struct SimtShared {
   uint32_t kept[kSimtTile * 4];  ///< dropout: 16 keys each of one query
 };
 
-/// c[r][s] = the product of row 4 y + r of `left` and row x + 16 s of `right`. All threads call it; it begins and ends
-/// with a barrier of its own around all use of the shared memory.
+/// c[r][s] = the product of row 4 y + r of `left` and row x + 16 s of `right`. All threads call it; it begins with a
+/// barrier. Rows past the last are passed over as far as that is the same for a thread's neighbours: short sequences.
 template <typename S, typename A>
 __device__ void simt_scores(A (&c)[4][4], const SimtRows<S>& left, const SimtRows<S>& right, int D,
                             SimtShared<A>& shared, const SimtThread& thread) {
@@ -65,6 +65,7 @@ __device__ void simt_scores(A (&c)[4][4], const SimtRows<S>& left, const SimtRow
     ASHLAR_UNROLL
     for (int s = 0; s < 4; ++s) c[r][s] = 0;
   }
+  const int strips = left.first + 4 * thread.y < left.limit ? (right.limit - right.first + 15) / 16 : 0;
   ASHLAR_NO_UNROLL
   for (int first = 0; first < D; first += kSimtTerms) {
     __syncthreads();  // what lay here has been read
@@ -74,18 +75,18 @@ __device__ void simt_scores(A (&c)[4][4], const SimtRows<S>& left, const SimtRow
       shared.factors[1][r * kStride + d] = right.template at<A>(r, first + d, D);
     }
     __syncthreads();
-    const int terms = min(kSimtTerms, D - first);
+    const int terms = strips > 0 ? min(kSimtTerms, D - first) : 0;
     ASHLAR_NO_UNROLL
     for (int d = 0; d < terms; ++d) {
-      A a[4], b[4];
+      A a[4];
       ASHLAR_UNROLL
       for (int r = 0; r < 4; ++r) a[r] = shared.factors[0][(4 * thread.y + r) * kStride + d];
       ASHLAR_UNROLL
-      for (int s = 0; s < 4; ++s) b[s] = shared.factors[1][(thread.x + 16 * s) * kStride + d];
-      ASHLAR_UNROLL
-      for (int r = 0; r < 4; ++r) {
+      for (int s = 0; s < 4; ++s) {
+        if (s >= strips) break;
+        const A b = shared.factors[1][(thread.x + 16 * s) * kStride + d];
         ASHLAR_UNROLL
-        for (int s = 0; s < 4; ++s) c[r][s] += a[r] * b[s];
+        for (int r = 0; r < 4; ++r) c[r][s] += a[r] * b;
       }
     }
   }
