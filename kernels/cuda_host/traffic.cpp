@@ -55,8 +55,11 @@ uint32_t TrafficCounter::open_instruction(Kind kind) {
 }
 
 void TrafficCounter::count(const Access& access) {
-  if (access.site >= places_.size()) places_.resize(access.site + 1);
-  Place& place = places_[access.site];
+  // A cp.async reads and writes at one place; a lane that has nothing to read only writes.
+  const bool shared = access.kind == Kind::kSharedRead || access.kind == Kind::kSharedWrite;
+  const size_t at = 2 * size_t{access.site} + (shared ? 1 : 0);
+  if (at >= places_.size()) places_.resize(at + 1);
+  Place& place = places_[at];
   if (place.times.empty()) {
     place.times.resize(num_threads_);
     place.open.resize(num_threads_ / 32);

@@ -71,7 +71,7 @@ class TrafficCounter {
   std::map<std::string, Traffic> by_kernel_;
   Traffic* now_ = nullptr;
   int num_threads_ = 0;
-  std::vector<Place> places_;  // by site
+  std::vector<Place> places_;  // by site, global and shared memory apart
   std::vector<Instruction> pool_{1};
   std::vector<uint32_t> free_;
 };

@@ -302,6 +302,17 @@ void copy_async_strided(const float* from, int64_t stride, float* out) {
   out[threadIdx.x] = staged[threadIdx.x].x;
 }
 
+void copy_async_part(const float* from, uint32_t lanes, float* out) {
+  ASHLAR_SHARED(float4, staged, [2][32]);
+  for (int i = 0; i < 2; ++i) {
+    const bool mine = (lanes >> threadIdx.x & 1U) != 0;
+    cp_async<16>(shared_address(&staged[i][threadIdx.x]), from + threadIdx.x * 4, mine || i == 1 ? 16 : 0);
+  }
+  cp_async_commit_group();
+  cp_async_wait_group<0>();
+  out[threadIdx.x] = static_cast<float>(lanes);
+}
+
 #define ASHLAR_BOTH(kernel, ...)           \
   template void kernel<true>(__VA_ARGS__); \
   template void kernel<false>(__VA_ARGS__);

@@ -70,5 +70,6 @@ template <typename T>
 void shared_strided(int stride, float* out);
 void matrices_of_stride(int stride, uint32_t* out);
 void copy_async_strided(const float* from, int64_t stride, float* out);
+void copy_async_part(const float* from, uint32_t lanes, float* out);
 
 }  // namespace ashlar::instrumented

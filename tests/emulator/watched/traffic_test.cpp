@@ -99,6 +99,14 @@ TEST_F(TrafficOf, CopiesAreCounted) {
   EXPECT_EQ(apart.read_sectors, 32);
 }
 
+TEST_F(TrafficOf, LanesWithNothingToCopyOnlyWrite) {
+  auto* from = device<float>(32 * 4);
+  const Traffic traffic = count({}, copy_async_part, from, uint32_t{0x0f0f3355}, device<float>(32));
+  EXPECT_EQ(traffic.read_bytes, (16 + 32) * 16);
+  EXPECT_EQ(traffic.bank_conflicts(), 0);
+  EXPECT_EQ(traffic.shared_passes, 8);
+}
+
 TEST_F(TrafficOf, AtomicsAreCounted) {
   auto* in = device<int>(64);
   std::fill_n(in, 64, 3);
