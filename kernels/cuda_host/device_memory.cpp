@@ -43,14 +43,15 @@ void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
   // The fault is the program's own, and a bug: what allocates may be called.
   const DeviceMemory* const memory = DeviceMemory::of(info->si_addr);
   const std::string running = DeviceMemory::running();
+  const std::string address = str_cat("address 0x", absl::Hex(reinterpret_cast<uintptr_t>(info->si_addr)));
   std::string text;
   if (memory != nullptr) {
-    text = str_cat(running.empty() ? "the host" : running, " touches ", memory->describe(info->si_addr));
+    text = str_cat(running.empty() ? "the host" : running, " touches ", memory->describe(info->si_addr), " (", address,
+                   ")");
   } else if (!running.empty() && info->si_code == SI_KERNEL) {
     text = str_cat(running, " makes a misaligned access, or one to an impossible address");
   } else if (!running.empty()) {
-    text = str_cat(running, " touches address ", absl::Hex(reinterpret_cast<uintptr_t>(info->si_addr)),
-                   " (hexadecimal), where no memory is");
+    text = str_cat(running, " touches ", address, ", where no memory is");
   }
   if (!text.empty()) {
     text = str_cat("[device memory] ", text, "\n");

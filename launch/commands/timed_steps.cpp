@@ -9,6 +9,7 @@
 #include "launch/training/evaluation.h"
 #include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
+#include "parallel/comm/staged_comm.h"
 #include "parallel/model/flops.h"
 
 namespace ashlar::launch {
@@ -69,7 +70,8 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
       backend_(kernels::make_backend(
           {.device = std::string(name_of(config.run.device)), .threads = static_cast<int>(config.run.threads)})),
       stream_(backend_->make_stream()),
-      mesh_(bootstrap.world(), training::shape_of(config.mesh),
+      device_comm_(comm::make_device_comm(bootstrap.world(), *backend_)),
+      mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh),
             model::kv_sharing_ranks(config.model, config.mesh.tensor)),
       engine_(*backend_, *stream_, mesh_, training::engine_options(config)),
       slots_(global_batch_ / (config.train.micro_batch * config.mesh.data)) {
@@ -106,6 +108,7 @@ void TimedSteps::step(bool timed) {
   engine_.check_finite(result, steps_);
   engine_.update(steps_, 1e-4);
   engine_.wait_param_sync();
+  stream_->synchronize();
   const double end = now_ms();
   if (timed) ranks.engine()->observe(std::move(before));
   ++steps_;

@@ -59,6 +59,7 @@ class TimedSteps {
   const int64_t global_batch_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<comm::Communicator> device_comm_;  ///< null where host memory is the device's
   mesh::Mesh mesh_;
   training::Engine engine_;
   std::vector<training::DeviceBatch> slots_;

@@ -171,7 +171,8 @@ TEST(DeviceMemoryDeathTest, NamesWorkThatGoesAstray) {
         words);
   };
   static constexpr volatile uintptr_t wild = 16;  // the compiler knows no better
-  dies([](char*) { *reinterpret_cast<volatile int*>(wild) = 1; }, "stray .call 1 on stream 0. touches address 10 ");
+  dies([](char*) { *reinterpret_cast<volatile int*>(wild) = 1; },
+       "stray .call 1 on stream 0. touches address 0x10, where no memory is");
   dies([](char* x) { static_cast<volatile char*>(x)[1 << 20] = 1; },
        "stray .call 1 on stream 0. touches memory that is not handed out of device 0");
 }
@@ -238,7 +239,7 @@ TEST(DeviceMemoryDeathTest, EndsTheProcessWhereTheHostTouchesIt) {
         b.stream->synchronize();  // its call has run: it is the device's all the same
         read(b, 0);
       },
-      "the host touches byte 0 ");
+      "the host touches byte 0 .*address 0x20");
   dies(
       [&](Busy& b) {
         b.gpu.host_function(

@@ -106,6 +106,15 @@ TEST(EmulatedBackend, WaitsBeforeItGivesScratchAway) {
   }
 }
 
+TEST(EmulatedBackend, KnowsThatACallUsesItsScratch) {
+  Fixture f;
+  const MutView x{f.x.mut_view().data, DType::kFloat32, 5, 60, 60},
+      dbias{f.y.mut_view().data, DType::kFloat32, 1, 60, 60};
+  f.backend.linear_backward_weight({.dy = x, .x = x, .dw = {}, .dbias = dbias, .mode = GradMode::kOverwrite}, *f.a);
+  const MutView scratch{f.backend.device().scratch(*f.a, 1), DType::kFloat32, 1, 60, 60};
+  EXPECT_THROW(f.backend.fill({.dst = scratch, .value = 1}, *f.b), Bug);
+}
+
 TEST(EmulatedBackend, FindsCallsThatNothingOrders) {
   {
     Fixture f;

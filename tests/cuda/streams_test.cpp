@@ -234,6 +234,7 @@ TEST(Copies, ReadPinnedMemoryWhenTheyRun) {
   std::fill_n(host, kN, 3.0F);
   f.from_host(host, f.x, *f.a);
   float* const back = f.pinned();
+  std::fill_n(back, kN, 5.0F);
   f.to_host(f.x, back, *f.a);
   EXPECT_TRUE(std::isnan(back[5])) << "for those who do not wait";
   EXPECT_TRUE(f.gpu.queues().host_waits().empty());

@@ -71,7 +71,8 @@ class LinearOn : public ::testing::TestWithParam<std::tuple<BackendUnderTest, DT
 struct Size {
   int64_t n, k, m;
 };
-constexpr Size kSizes[] = {{1, 48, 97}, {29, 48, 97}, {29, 97, 48}, {64, 33, 130}, {3, 500, 65}, {130, 31, 1}, {300, 3, 270}};
+constexpr Size kSizes[] = {{1, 48, 97},  {29, 48, 97}, {29, 97, 48}, {64, 33, 130},
+                           {3, 500, 65}, {130, 31, 1}, {300, 3, 270}};
 
 TEST_P(LinearOn, ForwardIsXTimesWTransposedPlusBias) {
   for (const auto& [n, k, m] : kSizes) {
