@@ -167,15 +167,15 @@ TEST_F(ManyRowsTest, RotationByAQuarterTurn) {
   }
 }
 
-TEST_F(ManyRowsTest, LossOfTwoEqualLogits) {
-  constexpr int64_t kRows = 9001;
-  HostMatrix logits(DType::kBFloat16, kRows, 2), max(DType::kFloat32, 1, kRows), sum = max, target = max;
+TEST_F(ManyRowsTest, LossOfEqualLogits) {
+  constexpr int64_t kRows = 9001, kCols = 64;
+  HostMatrix logits(DType::kBFloat16, kRows, kCols), max(DType::kFloat32, 1, kRows), sum = max, target = max;
   Integers targets(kRows);
   for (int64_t n = 0; n < kRows; ++n) {
-    for (int64_t c = 0; c < 2; ++c) logits.set(n, c, static_cast<double>(n % 9));
+    for (int64_t c = 0; c < kCols; ++c) logits.set(n, c, static_cast<double>(n % 9));
     targets[static_cast<size_t>(n)] = static_cast<int32_t>(n % 3) - 1;
   }
-  const LossShape shape{.targets = view_of(targets), .valid_cols = 2};
+  const LossShape shape{.targets = view_of(targets), .valid_cols = kCols};
   DeviceStruct<LossStats> stats;
   const DeviceStruct<StepScalars> scalars({.inv_valid_tokens = 0.25});
   backend_.loss_row_stats({.logits = logits.view(),
@@ -202,12 +202,14 @@ TEST_F(ManyRowsTest, LossOfTwoEqualLogits) {
   for (int64_t n = 0; n < kRows; ++n) {
     const int32_t t = targets[static_cast<size_t>(n)];
     ASSERT_EQ(max.at(n), static_cast<double>(n % 9)) << n;
-    ASSERT_EQ(sum.at(n), 2) << n;
+    ASSERT_EQ(sum.at(n), kCols) << n;
     valid += t >= 0 ? 1 : 0;
-    for (int64_t c = 0; c < 2; ++c) ASSERT_EQ(logits.at(n, c), t < 0 ? 0 : c == t ? -0.125 : 0.125) << n;
+    for (int64_t c = 0; c < kCols; ++c) {
+      ASSERT_EQ(logits.at(n, c), t < 0 ? 0 : c == t ? -0.25 * 63 / 64 : 0.25 / 64) << n;
+    }
   }
   EXPECT_EQ(stats->valid, valid);
-  EXPECT_NEAR(stats->loss, static_cast<double>(valid) * std::log(2.0), 1e-9 * static_cast<double>(valid));
+  EXPECT_NEAR(stats->loss, static_cast<double>(valid) * std::log(64.0), 1e-9 * static_cast<double>(valid));
 }
 
 TEST_F(ManyRowsTest, PartsOfAnUpdateAndChunksOfANorm) {
