@@ -1,16 +1,20 @@
 #include "kernels/cuda_host/device_memory.h"
 
+#include <execinfo.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
 #include "core/base/error.h"
 #include "kernels/cuda_host/sanitizer.h"
+#include "kernels/cuda_host/source_line.h"
 
 namespace ashlar::emulator {
 
@@ -39,7 +43,34 @@ bool in_window(const void* at) {
   return address >= kWindow + kSlotBytes && address < kWindow + kNumSlots * kSlotBytes;
 }
 
-void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
+const void* instruction_of(const void* context) {
+  const auto* const machine = &static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<const void*>(machine->gregs[REG_RIP]);
+#else
+  return reinterpret_cast<const void*>(machine->pc);
+#endif
+}
+
+// The source line of an instruction, or of the innermost caller that has one: memcpy has none.
+std::string line_of(const void* instruction) {
+  const auto sites = std::make_unique<Sites>();
+  const auto line = [&](const void* return_address) {
+    std::string text = sites->text(sites->of(return_address));
+    return text.find("no line is known") == std::string::npos ? text : "";
+  };
+  std::string text = line(static_cast<const char*>(instruction) + 1);
+  void* frames[24];
+  const int n = backtrace(frames, 24);
+  bool callers = false;
+  for (int i = 0; i < n && text.empty(); ++i) {
+    if (callers) text = line(frames[i]);
+    callers = callers || frames[i] == instruction;
+  }
+  return text.empty() ? "a place without a known line" : text;
+}
+
+void on_fault(int /*signal*/, siginfo_t* info, void* context) {
   // The fault is the program's own, and a bug: what allocates may be called.
   const DeviceMemory* const memory = DeviceMemory::of(info->si_addr);
   const std::string running = DeviceMemory::running();
@@ -54,7 +85,7 @@ void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
     text = str_cat(running, " touches ", address, ", where no memory is");
   }
   if (!text.empty()) {
-    text = str_cat("[device memory] ", text, "\n");
+    text = str_cat("[device memory] ", text, ", in ", line_of(instruction_of(context)), "\n");
     static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
   }
   sigaction(SIGSEGV, &directory().before, nullptr);  // the instruction faults again
@@ -270,7 +301,7 @@ std::string DeviceMemory::describe(const void* at) const {
 
 bool is_device_memory(const void* at, int64_t bytes) {
   const DeviceMemory* memory = DeviceMemory::of(at);
-  return memory != nullptr && memory->holds(at, bytes);
+  return memory != nullptr && memory->for_kernels() && memory->holds(at, bytes);
 }
 
 }  // namespace ashlar::emulator

@@ -19,8 +19,9 @@ namespace ashlar::emulator {
 class DeviceMemory {
  public:
   struct Options {
-    const char* owner = "device";                           ///< for errors: "device 0", "test memory"
-    int64_t max_bytes = 0;                                  ///< 0 = the address range is the limit (64 GiB)
+    const char* owner = "device";  ///< for errors: "device 0", "test memory"
+    bool for_kernels = true;       ///< false: pinned memory of the host, which lies here for its checks
+    int64_t max_bytes = 0;         ///< 0 = the address range is the limit (64 GiB)
     std::function<std::string(const void*)> describe = {};  ///< more about a place, for errors
     std::function<bool(const void*, int64_t)> in_use = {};  ///< whether queued work uses a range
     std::function<std::string()> running = {};              ///< the work that runs now, for errors; empty: none
@@ -51,6 +52,7 @@ class DeviceMemory {
   static const DeviceMemory* of(const void* at);
   /// The work that some device runs now; empty: none.
   static std::string running();
+  bool for_kernels() const { return options_.for_kernels; }
   /// Whether all of it lies in one block that is handed out.
   bool holds(const void* at, int64_t bytes) const;
   /// "byte 12 of block 3 (400 bytes) of device 0", "8 bytes past the end of ...", and what `describe` adds.
@@ -84,7 +86,7 @@ class DeviceMemory {
   bool open_ = true;
 };
 
-/// Whether a kernel may touch the bytes: all of them in one block of device memory that is handed out.
+/// Whether a kernel may touch the bytes: all of them in one block that is handed out, of a device or managed.
 bool is_device_memory(const void* at, int64_t bytes);
 
 }  // namespace ashlar::emulator

@@ -60,10 +60,11 @@ VirtualGpu::VirtualGpu(Options options)
                .describe = [this](const void* at) { return accesses_.known_of(at); },
                .in_use = [this](const void* at, int64_t bytes) { return accesses_.in_use(at, bytes); },
                .running = [this] { return queues_.running() == nullptr ? std::string() : queues_.running()->name; }}),
-      pinned_(
-          {.owner = "pinned memory", .max_bytes = 0, .describe = {}, .in_use = [this](const void* at, int64_t bytes) {
-             return accesses_.in_use(at, bytes);
-           }}) {
+      pinned_({.owner = "pinned memory",
+               .for_kernels = false,
+               .max_bytes = 0,
+               .describe = {},
+               .in_use = [this](const void* at, int64_t bytes) { return accesses_.in_use(at, bytes); }}) {
   memory_.close();
   if (!options_.watched) return;
   machine_.watch({.is_device_memory = is_device_memory,

@@ -84,6 +84,14 @@ TEST(DeviceMemory, KnowsWhatIsHandedOut) {
   EXPECT_EQ(memory.describe(a + 1), "memory that is not handed out of device 7");
 }
 
+TEST(DeviceMemory, IsNotThePinnedMemoryOfTheHost) {
+  VirtualGpu gpu({});
+  void* const pinned = gpu.pinned().allocate(64);
+  EXPECT_FALSE(is_device_memory(pinned, 4));
+  EXPECT_TRUE(gpu.pinned().holds(pinned, 64));
+  EXPECT_TRUE(is_device_memory(gpu.memory().allocate(64), 64));
+}
+
 TEST(DeviceMemory, TellsDevicesApart) {
   DeviceMemory one({}), two({});
   void* const a = one.allocate(64);
@@ -183,6 +191,7 @@ struct Busy {
   std::unique_ptr<Stream> stream = gpu.make_stream();
   float* x = static_cast<float*>(gpu.memory().allocate(64 * sizeof(float)));
   MutView view{x, DType::kFloat32, 1, 64, 64};
+  float host[64] = {};
 
   void fill(float value) {
     gpu.queue(
@@ -233,13 +242,15 @@ TEST(DeviceMemoryDeathTest, EndsTheProcessWhereTheHostTouchesIt) {
         static_cast<volatile float*>(b.x)[2] = 3;
       },
       "the host touches byte 8 .* that fill .call 1 on stream 0. writes");
+  dies([&](Busy& b) { std::memcpy(b.host, b.x, sizeof(b.host)); },
+       "the host touches byte 0 .*, in .*device_memory_test.cpp:");
   dies(
       [&](Busy& b) {
         b.fill(1);
         b.stream->synchronize();  // its call has run: it is the device's all the same
         read(b, 0);
       },
-      "the host touches byte 0 .*address 0x20");
+      "the host touches byte 0 .*address 0x20.*, in .*device_memory_test.cpp:");
   dies(
       [&](Busy& b) {
         b.gpu.host_function(
