@@ -38,10 +38,6 @@ void warp_barrier(Thread& t, const Instruction& i) { emulator::sync_warp(t.get<u
 
 // shfl.sync.mode d[|p], a, b, c, mask
 enum class Shuffle { kUp, kDown, kButterfly, kIndex };
-struct ShuffleIn {
-  uint32_t value;
-  int source;
-};
 template <Shuffle kMode>
 void shuffle(Thread& t, const Instruction& i) {
   const size_t first = i.operands.size() - 4;
@@ -69,23 +65,14 @@ void shuffle(Thread& t, const Instruction& i) {
       valid = source <= high;
       break;
   }
-  const ShuffleIn in{t.get<uint32_t>(i.operands[first]), static_cast<int>(valid ? source : lane)};
+  const auto value = t.get<uint32_t>(i.operands[first]);
   uint32_t out = 0;
-  emulator::warp_call({.mask = t.get<uint32_t>(i.operands[first + 3]),
-                       .name = "shfl.sync",
-                       .in = &in,
-                       .out = &out,
-                       .compute =
-                           [](const emulator::WarpOperands& warp) {
-                             for (int l = 0; l < 32; ++l) {
-                               if ((warp.mask >> l & 1) == 0) continue;
-                               const int from = static_cast<const ShuffleIn*>(warp.in[l])->source;
-                               if ((warp.mask >> from & 1) == 0) emulator::fault_shuffle_source(from, warp.loc);
-                               *static_cast<uint32_t*>(warp.out[l]) =
-                                   static_cast<const ShuffleIn*>(warp.in[from])->value;
-                             }
-                           }},
-                      t.loc());
+  emulator::shuffle({.mask = t.get<uint32_t>(i.operands[first + 3]),
+                     .in = &value,
+                     .out = &out,
+                     .bytes = sizeof(out),
+                     .source = static_cast<int>(valid ? source : lane)},
+                    t.loc());
   t.set<uint32_t>(i.operands[0], out);
   if (first == 2) t.set<uint64_t>(i.operands[1], valid);
 }
