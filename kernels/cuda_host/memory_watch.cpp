@@ -111,8 +111,9 @@ std::string MemoryWatch::judge(const Block& block, const Access& access, Space s
     return str_cat(what(), " of memory that is not the device's",
                    options_.describe ? ": " + options_.describe(access.address) : std::string());
   }
-  const bool power_of_two = (access.bytes & (access.bytes - 1)) == 0;
-  if (access.width == Width::kWhole && power_of_two && address % static_cast<uintptr_t>(access.bytes) != 0) {
+  const auto below = static_cast<uintptr_t>(access.bytes - 1);
+  const bool power_of_two = (static_cast<uintptr_t>(access.bytes) & below) == 0;
+  if (access.width == Width::kWhole && power_of_two && (address & below) != 0) {
     return str_cat("misaligned: ", what(), " at an address that is no multiple of them");
   }
   const RaceDetector::Access seen{

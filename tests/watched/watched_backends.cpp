@@ -10,7 +10,7 @@ namespace ashlar::test {
 std::vector<BackendUnderTest> backends_under_test() {
   return {{.name = "watched",
            .bits = "emulated",
-           .one_in = 1,
+           .one_in = 3,
            .bf16_probabilities = true,
            .any_head_dim = true,
            .make = [] {
