@@ -81,7 +81,8 @@ inline void __syncwarp(unsigned mask = 0xffffffffU, emulator::Loc loc = emulator
   emulator::sync_warp(mask, loc);
 }
 inline void __threadfence(emulator::Loc loc = emulator::Loc::here()) { emulator::thread_fence(loc); }
-inline void __threadfence_block(emulator::Loc loc = emulator::Loc::here()) { emulator::thread_fence(loc); }
+/// Orders nothing that __syncthreads and __syncwarp do not: between blocks it means nothing.
+inline void __threadfence_block() {}
 [[noreturn]] inline void __trap(emulator::Loc loc = emulator::Loc::here()) {
   emulator::fault("__trap was called", loc);
 }

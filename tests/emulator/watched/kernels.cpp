@@ -207,6 +207,7 @@ void sum_by_last_block(const float* in, float* partial, unsigned* ticket, float*
   } else if (threadIdx.x == 0) {
     partial[blockIdx.x] = in[blockIdx.x];  // [last block: write]
     if (kFencing == Fencing::kByFirstThread) __threadfence();
+    if (kFencing == Fencing::kOfBlockOnly) __threadfence_block();
   }
   if (threadIdx.x == 0) is_last[0] = atomicAdd(ticket, 1U) == gridDim.x - 1;
   __syncthreads();
@@ -334,6 +335,7 @@ ASHLAR_BOTH(read_from_other_block, float*, float*)
 ASHLAR_BOTH(histogram, const int*, unsigned*, unsigned*)
 #undef ASHLAR_BOTH
 template void sum_by_last_block<Fencing::kNone>(const float*, float*, unsigned*, float*);
+template void sum_by_last_block<Fencing::kOfBlockOnly>(const float*, float*, unsigned*, float*);
 template void sum_by_last_block<Fencing::kByFirstThread>(const float*, float*, unsigned*, float*);
 template void sum_by_last_block<Fencing::kByAll>(const float*, float*, unsigned*, float*);
 template void sum_by_last_block<Fencing::kInWarp>(const float*, float*, unsigned*, float*);

@@ -43,7 +43,7 @@ template <bool kRight>
 void blocks_write_one_place(float* out);
 template <bool kRight>
 void read_from_other_block(float* values, float* out);
-enum class Fencing { kNone, kByFirstThread, kByAll, kInWarp };
+enum class Fencing { kNone, kOfBlockOnly, kByFirstThread, kByAll, kInWarp };
 template <Fencing kFencing>
 void sum_by_last_block(const float* in, float* partial, unsigned* ticket, float* out);
 template <bool kRight>
