@@ -147,7 +147,8 @@ __device__ __forceinline__ void store_rows(const Accumulator<kColumns>& c, const
       const int r = i / kColumns, column = i % kColumns;
       const int count = out.row + r < out.limit ? out.D - out.first - column * kChunk : 0;
       const BF16* const from = out.to + (out.row + r) * out.row_stride + out.first + column * kChunk;
-      store(stage.chunk(stage_row + r, column), load_some<kChunk>(count > 0 ? from : out.to, count, out.align == 16));
+      store_shared(stage.chunk(stage_row + r, column),
+                   load_some<kChunk>(count > 0 ? from : out.to, count, out.align == 16));
     }
     __syncwarp();
   }
@@ -162,7 +163,7 @@ __device__ __forceinline__ void store_rows(const Accumulator<kColumns>& c, const
         values[0] += before.wide(0);
         values[1] += before.wide(1);
       }
-      store(pair, narrow<BF16>(values));
+      store_shared(pair, narrow<BF16>(values));
     }
   }
   __syncwarp();

@@ -44,7 +44,7 @@ __device__ inline void copy_chunk(uint32_t to_address, BF16* to, const BF16* fro
     ASHLAR_UNROLL
     for (int x = 0; x < 16; x += 4) cp_async<4>(to_address + x, from + x / 2, min(max(bytes - x, 0), 4));
   } else {
-    store(to, load_part<kChunk>(from, count));
+    store_shared(to, load_part<kChunk>(from, count));
   }
 }
 

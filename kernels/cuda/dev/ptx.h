@@ -207,6 +207,26 @@ ASHLAR_PTX float ex2(float x) {
 #endif
 }
 
+/// Stores a word of up to 16 bytes, 32 bits a member, to global memory by one instruction. Left to itself the compiler
+/// takes it apart again where stores follow a branch.
+template <typename Word>
+ASHLAR_PTX void store_global(Word* to, const Word& word) {
+#if defined(__CUDACC__)
+  const auto address = __cvta_generic_to_global(to);
+  if constexpr (sizeof(Word) == 16) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};\n" ::"l"(address), "r"(word.x), "r"(word.y), "r"(word.z),
+                 "r"(word.w)
+                 : "memory");
+  } else if constexpr (sizeof(Word) == 8) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};\n" ::"l"(address), "r"(word.x), "r"(word.y) : "memory");
+  } else {
+    *to = word;
+  }
+#else
+  *to = word;
+#endif
+}
+
 #undef ASHLAR_PTX
 #undef ASHLAR_PTX_LOC
 #undef ASHLAR_PTX_ONLY_LOC

@@ -8,6 +8,7 @@
 #include "core/base/bf16.h"
 #include "core/tensor/view.h"
 #include "kernels/cuda/dev/kernel.h"
+#include "kernels/cuda/dev/ptx.h"
 
 /// Rows of storage in a kernel: vectors of up to 16 bytes, conversions to and from the type of the arithmetic, and the
 /// rows themselves.
@@ -112,10 +113,17 @@ __device__ __forceinline__ Vec<T, W> load(const T* p) {
   for (int i = 0; i < Words::kCount; ++i) words.word[i] = reinterpret_cast<const typename Words::Word*>(p)[i];
   return std::bit_cast<Vec<T, W>>(words);
 }
+/// To global memory.
 template <int W, typename T>
 __device__ __forceinline__ void store(T* p, const Vec<T, W>& vec) {
   using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
-  internal::check_aligned<typename Words::Word>(p);
+  const Words words = std::bit_cast<Words>(vec);
+  ASHLAR_UNROLL
+  for (int i = 0; i < Words::kCount; ++i) store_global(reinterpret_cast<typename Words::Word*>(p) + i, words.word[i]);
+}
+template <int W, typename T>
+__device__ __forceinline__ void store_shared(T* p, const Vec<T, W>& vec) {
+  using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
   const Words words = std::bit_cast<Words>(vec);
   ASHLAR_UNROLL
   for (int i = 0; i < Words::kCount; ++i) reinterpret_cast<typename Words::Word*>(p)[i] = words.word[i];
