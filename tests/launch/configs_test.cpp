@@ -93,7 +93,7 @@ TEST(Configs, ATinyTwinOfEachLearnsAndResumes) {
 
 // The program trains with the CUDA kernels, emulated: the losses and gradient norms of the processor, and a run moves
 // from one to the other.
-TEST(Configs, ATinyTwinTrainsOnTheEmulatedDevice) {
+TEST(Configs, ATinyTwinTrainsSlowlyOnTheEmulatedDevice) {
   const RunFixture run;
   const fs::path file = ASHLAR_SOURCE_DIR "/configs/quickstart.toml";
   const std::string text = run_shell("cat " + shell_quote(file.string())).out;

@@ -189,7 +189,8 @@ TEST(Deferred, EveryMeshHasTheBitsOfTheCpu) {
 }
 
 /// Nor does the host wait, or memory move, in a step of the CUDA backend.
-TEST(Deferred, AStepOfTheEmulatedDeviceWaitsForNothing) {
+TEST(Deferred, ASlowStepOfTheEmulatedDeviceWaitsForNothing) {
+  if (bootstrap().world().size() > 4 && !long_form()) GTEST_SKIP() << "on more than four ranks in the long form";
   for (const mesh::MeshShape& shape : meshes(bootstrap().world().size())) {
     if (shape.ranks() != bootstrap().world().size() || shape.pipeline > 2) continue;
     SCOPED_TRACE(name_of(shape));

@@ -44,13 +44,13 @@ void expect_gradients_of_the_cpu(int64_t stages) {
   }
 }
 
-TEST(Emulated, OneStageHasTheGradientsOfTheCpu) { expect_gradients_of_the_cpu(1); }
-TEST(Emulated, TwoStagesHaveTheGradientsOfTheCpu) { expect_gradients_of_the_cpu(2); }
-TEST(Emulated, FourStagesHaveTheGradientsOfTheCpu) {
+TEST(Emulated, SlowOneStageHasTheGradientsOfTheCpu) { expect_gradients_of_the_cpu(1); }
+TEST(Emulated, SlowTwoStagesHaveTheGradientsOfTheCpu) { expect_gradients_of_the_cpu(2); }
+TEST(Emulated, SlowFourStagesHaveTheGradientsOfTheCpu) {
   if (bootstrap().world().size() > 4 && !long_form()) GTEST_SKIP() << "on more than four ranks in the long form";
   expect_gradients_of_the_cpu(4);
 }
-TEST(Emulated, EightStagesHaveTheGradientsOfTheCpu) {
+TEST(Emulated, SlowEightStagesHaveTheGradientsOfTheCpu) {
   if (!long_form()) GTEST_SKIP() << "in the long form";
   expect_gradients_of_the_cpu(8);
 }
