@@ -16,9 +16,10 @@ struct AttentionVariant {
 /// q.data + b*q_batch_stride + t*q.stride + h*D; k and v alike with kv_batch_stride.
 /// scores s = scale * q.k [softcap*tanh(s/softcap)] [- alibi_h*(i-j)] [+ t5[bucket][h]], i = q_start + t_q and
 /// j = kv_start + t_kv absolute positions; key j is seen iff j <= i, j >= doc_start (of row (b,t_q)), i - j < window.
-/// Softmax in the accumulate dtype, dropout on the probabilities.
-/// Not supported yet (an input_error that names the field): softcap, alibi, t5, window.
-/// Source: Vaswani et al. 2017; blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1.
+/// Softmax in the accumulate dtype, dropout on the probabilities. Tensor cores multiply probabilities, and the
+/// gradients of scores, rounded to the storage dtype. Not supported yet (an input_error that names the field): softcap,
+/// alibi, t5, window. Source: Vaswani et al. 2017; blocked online softmax as Dao et al. 2022 (arXiv:2205.14135)
+/// algorithm 1.
 struct AttentionShape {
   AttentionVariant variant;
   int64_t B = 0, T_q = 0, T_kv = 0;

@@ -12,26 +12,36 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// A warp for each row (b, t, h), heads next to each other as they lie in memory.
+constexpr int kDeltaRows = 8;  // of a warp: their sums fill a sector of 32 bytes
+
+/// A warp for 8 neighbouring queries of one head, `lanes` (4 to 32) for each row, as many rows at a time as fit.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
-    delta_kernel(Problem p, HeadRows<const S> out, HeadRows<const S> dout, AccumulateOf<S>* delta) {
+    delta_kernel(Problem p, HeadRows<const S> out, HeadRows<const S> dout, AccumulateOf<S>* delta, int lanes) {
   using A = AccumulateOf<S>;
   constexpr int W = kWidth<S>;
-  const int64_t row = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
-  if (row >= int64_t{p.B} * p.T_q * p.H) return;
-  const int lane = threadIdx.x % 32;
-  const int64_t h = row % p.H, t = row / p.H % p.T_q, b = row / p.H / p.T_q;
-  const S *const x = out.head(b, h, p.D) + t * out.row, *const y = dout.head(b, h, p.D) + t * dout.row;
+  const int groups = (p.T_q + kDeltaRows - 1) / kDeltaRows;
+  const int64_t warp = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
+  if (warp >= int64_t{p.B} * p.H * groups) return;
+  const int lane = threadIdx.x % 32, rows = 32 / lanes;
+  const int64_t h = warp % p.H, b = warp / p.H / groups;  // heads of one row lie side by side
+  const int first = static_cast<int>(warp / p.H % groups) * kDeltaRows;
   const bool vector = out.align == 16 && dout.align == 16;
-  A sum = 0;
-  for (int d = lane * W; d < p.D; d += 32 * W) {
-    const Vec<S, W> u = load_some<W>(x + d, p.D - d, vector), v = load_some<W>(y + d, p.D - d, vector);
-    ASHLAR_UNROLL
-    for (int i = 0; i < W; ++i) sum += u.wide(i) * v.wide(i);
+  A mine = 0;
+  for (int begin = 0; begin < kDeltaRows; begin += rows) {
+    const int t = first + begin + lane / lanes;
+    A sum = 0;
+    for (int d = lane % lanes * W; d < p.D && t < p.T_q; d += lanes * W) {
+      const Vec<S, W> x = load_some<W>(out.head(b, h, p.D) + t * out.row + d, p.D - d, vector);
+      const Vec<S, W> y = load_some<W>(dout.head(b, h, p.D) + t * dout.row + d, p.D - d, vector);
+      ASHLAR_UNROLL
+      for (int i = 0; i < W; ++i) sum += x.wide(i) * y.wide(i);
+    }
+    sum = warp_reduce(sum, Add(), lanes);
+    sum = __shfl_sync(0xffffffffU, sum, lane % rows * lanes);  // of row begin + lane % rows
+    if (lane / rows == begin / rows) mine = sum;
   }
-  sum = warp_reduce(sum, Add());
-  if (lane == 0) delta[(b * p.H + h) * p.T_q + t] = sum;
+  if (lane < kDeltaRows && first + lane < p.T_q) delta[(b * p.H + h) * p.T_q + first + lane] = mine;
 }
 
 /// A warp for each tile of 32 queries.
@@ -52,10 +62,12 @@ __global__ void __launch_bounds__(kThreads) query_tile_keys_kernel(Problem p, in
 
 template <typename S>
 void delta(const Problem& p, HeadRows<const S> out, HeadRows<const S> dout, AccumulateOf<S>* delta, Stream& stream) {
+  int lanes = 32 / kDeltaRows;
+  while (lanes < 32 && lanes * kWidth<S> < p.D) lanes *= 2;
   const Launch launch{.name = "attention_delta",
-                      .grid = dim3(blocks_for(int64_t{p.B} * p.T_q * p.H, kThreads / 32)),
+                      .grid = dim3(blocks_for(int64_t{p.B} * p.H * blocks_for(p.T_q, kDeltaRows), kThreads / 32)),
                       .block = dim3(kThreads)};
-  run_kernel(stream, launch, delta_kernel<S>, p, out, dout, delta);
+  run_kernel(stream, launch, delta_kernel<S>, p, out, dout, delta, lanes);
 }
 template void delta(const Problem&, HeadRows<const BF16>, HeadRows<const BF16>, float*, Stream&);
 template void delta(const Problem&, HeadRows<const float>, HeadRows<const float>, float*, Stream&);
