@@ -230,7 +230,7 @@ void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream
 
 void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
   if (p.D <= 16) return launch<KeysPlan<16, 2, 64>>(p, arrays, stream);
-  if (p.D <= 32) return launch<KeysPlan<32, 2, 64>>(p, arrays, stream);
+  if (p.D <= 32) return launch<KeysPlan<32, 2, 64>, KeysPlan<32, 1, 64>>(p, arrays, stream);
   if (p.D <= 64) return launch<KeysPlan<64, 2, 32>, KeysPlan<64, 1, 64>>(p, arrays, stream);
   if (p.D <= 96) return launch<KeysPlan<96, 1, 64>>(p, arrays, stream);
   if (p.D <= 128) return launch<KeysPlan<128, 1, 32>>(p, arrays, stream);

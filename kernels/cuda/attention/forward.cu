@@ -215,7 +215,7 @@ void forward_bf16(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& s
   if (p.D <= 16) return launch<ForwardPlan<16, 2, 64>>(p, arrays, stream);
   if (p.D <= 32) return launch<ForwardPlan<32, 2, 64>>(p, arrays, stream);
   if (p.D <= 64) return launch<ForwardPlan<64, 2, 64>, ForwardPlan<64, 2, 32>>(p, arrays, stream);
-  if (p.D <= 96) return launch<ForwardPlan<96, 2, 32>>(p, arrays, stream);
+  if (p.D <= 96) return launch<ForwardPlan<96, 2, 32>, ForwardPlan<96, 1, 64>>(p, arrays, stream);
   if (p.D <= 128) return launch<ForwardPlan<128, 2, 32>>(p, arrays, stream);
   return launch<ForwardPlan<256, 1, 32>>(p, arrays, stream);
 }
