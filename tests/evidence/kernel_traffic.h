@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/evidence/watched_device.h"
+
+namespace ashlar::evidence {
+
+/// A kernel on one problem: what it must move by its formula, and what it moved.
+struct KernelRow {
+  std::string kernel;             ///< its launch's name
+  std::string problem;            ///< the shape
+  std::string formula;            ///< in words
+  int64_t read = 0, written = 0;  ///< bytes, by the formula
+  Measured measured;
+
+  double read_ratio() const;
+  double write_ratio() const;
+};
+
+/// Norms, elementwise kernels, rotary positions, embedding, loss, update, norm of gradients: bf16, aligned rows.
+std::vector<KernelRow> measure_row_kernels();
+/// Attention in bf16 with two query heads on a KV head, for heads of 64 and 128.
+std::vector<KernelRow> measure_attention();
+
+}  // namespace ashlar::evidence

@@ -1,0 +1,158 @@
+#include "tests/evidence/roofline.h"
+
+#include <array>
+#include <numeric>
+
+#include "parallel/model/flops.h"
+
+namespace ashlar::evidence {
+namespace {
+
+constexpr double kStorage = 2, kSector = 32;   // bytes
+constexpr int64_t kLaunchesBesideBlocks = 20;  // embedding, head, loss in chunks, norm and update: counted, rounded up
+
+int by_head_dim(const model::ModelConfig& c) { return c.head_dim <= 64 ? 0 : 1; }
+
+model::ModelConfig qwen(int64_t width, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t layers, bool tied) {
+  model::ModelConfig c;
+  c.d_model = width;
+  c.n_layers = layers;
+  c.n_heads = heads;
+  c.n_kv_heads = kv_heads;
+  c.head_dim = width / heads;
+  c.d_ff = ffn;
+  c.vocab_size = tied ? 151936 : 152064;
+  c.tied = tied;
+  c.bias.qkv = true;
+  c.rope.dims = c.head_dim;
+  return c;
+}
+
+model::ModelConfig gpt2() {
+  model::ModelConfig c;
+  c.d_model = 768;
+  c.n_layers = 12;
+  c.n_heads = c.n_kv_heads = 12;
+  c.head_dim = 64;
+  c.d_ff = 3072;
+  c.vocab_size = 50257;
+  c.vocab_pad_to = 128;
+  c.tied = true;
+  c.norm.variant.type = NormType::kLayerNorm;
+  c.norm.affine = model::NormAffine::kScaleBias;
+  c.bias = {.qkv = true, .attn_out = true, .ffn = true, .lm_head = false};
+  c.ffn = {.act = Activation::kGeluTanh, .gated = false};
+  c.pos = {.type = model::PosType::kLearned, .max_positions = 1024};
+  return c;
+}
+
+/// Forward and both gradients of a product of `tokens` rows, k terms and m columns: over k, over m, over the tokens.
+double seconds_of_product(double tokens, double k, double m, const Rates& rates) {
+  const double flops = 2 * tokens * k * m;
+  double seconds = 0;
+  for (const double terms : {k, m, tokens}) seconds += flops * (terms + rates.products_half_k) / terms / rates.products;
+  return seconds;
+}
+
+}  // namespace
+
+Rates own_attention() {
+  // FA2 on an H100 at T 1024, causal: forward 229 and 260, forward and backward together 192 and 221.
+  return {.name = "own attention",
+          .attention_forward = {229e12, 260e12},
+          .attention_backward = {180e12, 208e12},
+          .backward_products = 7};
+}
+
+Rates cudnn_attention() {
+  // cuDNN at T 1024: forward causal 288 and 410; backward 348 and 408 without a mask, FA2's share of it with one.
+  return {.name = "cuDNN's attention",
+          .attention_forward = {288e12, 410e12},
+          .attention_backward = {348e12 * 180 / 238, 408e12 * 208 / 260},
+          .backward_products = 5};
+}
+
+std::vector<Shape> shapes() {
+  return {{.name = "GPT-2 124M", .model = gpt2()},
+          {.name = "Qwen2.5 0.5B", .model = qwen(896, 14, 2, 4864, 24, true), .rival = 149.5e3},
+          {.name = "Qwen2.5 1.5B", .model = qwen(1536, 12, 2, 8960, 28, true), .rival = 58.9e3},
+          {.name = "Qwen2.5 3B", .model = qwen(2048, 16, 2, 11008, 36, true), .rival = 30.9e3},
+          {.name = "Qwen2.5 7B", .model = qwen(3584, 28, 4, 18944, 28, false), .rival = 13.86e3}};
+}
+
+std::map<std::string, double> block_bytes_of_a_token(const model::ModelConfig& c) {
+  const auto C = static_cast<double>(c.d_model), Q = static_cast<double>(c.q_width());
+  const auto KV = static_cast<double>(c.kv_width()), F = static_cast<double>(c.d_ff);
+  const auto H = static_cast<double>(c.n_heads), dims = static_cast<double>(c.rope.dims);
+  const bool layer_norm = c.norm.variant.type == NormType::kLayerNorm;
+  const bool serial = c.block.topology == model::Topology::kSerial;
+  const double statistics = kSector * (layer_norm ? 2 : 1), joined = serial ? 1 : 0;
+  const double norms = 1 + (serial || c.block.parallel_norms == 2 ? 1 : 0);
+  std::map<std::string, double> bytes;
+  bytes["norm_forward"] = (norms - joined) * (2 * C * kStorage + statistics);
+  if (serial) bytes["residual_norm_forward"] = 4 * C * kStorage + statistics;
+  bytes["residual_forward"] = (serial ? 3 : 4) * C * kStorage;
+  bytes["norm_backward"] = norms * (4 * C * kStorage + 2 * statistics);
+  if (c.rope.dims > 0) bytes["rope"] = 2 * (2 * (Q + KV) * kStorage + dims * 4 * 2 + kSector);
+  if (c.ffn.gated) bytes["activation_forward"] = 3 * F * kStorage;
+  bytes["activation_backward"] = (c.ffn.gated ? 5 : 3) * F * kStorage;
+  const double ffn_in = (c.ffn.gated ? 2 : 1) * F;
+  const bool fused = !serial && c.block.parallel_norms == 1;  // one product in, with one bias
+  const double biases_in = fused ? (c.bias.qkv || c.bias.ffn ? Q + 2 * KV + ffn_in : 0)
+                                 : (c.bias.qkv ? Q + 2 * KV : 0) + (c.bias.ffn ? ffn_in : 0);
+  const double biases_out = (c.bias.attn_out ? C : 0) + (c.bias.ffn ? C : 0);
+  bytes["column_partials"] = (biases_in + biases_out) * kStorage;
+  bytes["attention_delta"] = 2 * Q * kStorage + 4 * H;
+  std::erase_if(bytes, [](const auto& kernel) { return kernel.second == 0; });
+  return bytes;
+}
+
+Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a_block) {
+  const model::ModelConfig& c = shape.model;
+  const auto L = static_cast<double>(c.n_layers), C = static_cast<double>(c.d_model), F = static_cast<double>(c.d_ff);
+  const auto V = static_cast<double>(c.vocab_padded()), Q = static_cast<double>(c.q_width());
+  const auto KV = static_cast<double>(c.kv_width()), P = static_cast<double>(model::count_parameters(c).total());
+  const auto tokens = static_cast<double>(shape.T * shape.micro_batch);
+  const double micro_batches = static_cast<double>(shape.sequences) / static_cast<double>(shape.micro_batch);
+  const double step_tokens = tokens * micro_batches;
+  const model::FlopsPerToken flops = model::flops_per_token(c, shape.T);
+
+  Prediction p;
+  const auto add = [&](const std::string& what, double seconds_of_micro_batch, double flops_of_token = 0) {
+    p.lines.push_back({what, seconds_of_micro_batch * micro_batches, flops_of_token * step_tokens / rates.peak});
+  };
+  // 1. what multiplies
+  add("products of blocks",
+      L * (seconds_of_product(tokens, C, Q + 2 * KV, rates) + seconds_of_product(tokens, Q, C, rates) +
+           seconds_of_product(tokens, C, c.ffn.gated ? 2 * F : F, rates) + seconds_of_product(tokens, F, C, rates)),
+      flops.matmul - 6 * C * V);
+  add("products of the head", seconds_of_product(tokens, C, V, rates), 6 * C * V);
+  const double product = tokens * L * 2 * Q * static_cast<double>(shape.T) / 2;  // flops of q k^T, half of it seen
+  const int d = by_head_dim(c);
+  add("attention", product * (2 / rates.attention_forward[d] + rates.backward_products / rates.attention_backward[d]),
+      flops.attention_causal);
+  // 2. what moves bytes
+  std::map<std::string, double> lines;
+  for (const auto& [kernel, bytes] : block_bytes_of_a_token(c)) {
+    if (kernel.find("norm") != std::string::npos || kernel == "residual_forward") lines["norms, residual"] += bytes;
+    if (kernel.starts_with("activation")) lines["activations"] += bytes;
+    if (kernel == "rope") lines["rotary positions"] += bytes;
+    if (kernel == "column_partials" || kernel == "attention_delta") lines["sums of biases, delta"] += bytes;
+  }
+  for (const auto& [what, bytes] : lines) add(what, L * bytes * tokens / rates.copy);
+  add("loss: two reads, one write", 3 * V * kStorage * tokens / rates.copy);
+  add("embedding, last norm", 16 * C * kStorage * tokens / rates.copy);
+  add("main gradients, added to", 8 * P / rates.copy);
+  add("gaps between launches",
+      rates.launch_gap * (L * static_cast<double>(launches_of_a_block) + kLaunchesBesideBlocks));
+  // 3. once a step: master, m, v read and written, gradient read twice (norm, update), weight written
+  p.lines.push_back({"update and norm", 34 * P / rates.copy, 0});
+
+  p.seconds = std::accumulate(p.lines.begin(), p.lines.end(), 0.0,
+                              [](double sum, const Line& line) { return sum + line.seconds; });
+  p.tokens_per_second = step_tokens / p.seconds;
+  p.share_of_peak = flops.total_causal() * p.tokens_per_second / rates.peak;
+  return p;
+}
+
+}  // namespace ashlar::evidence

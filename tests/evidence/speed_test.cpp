@@ -1,0 +1,297 @@
+// kernels/cuda/SPEED.md: what can be told of speed without a GPU, made here and compared with the file in the tree.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+
+#include "parallel/model/flops.h"
+#include "tests/evidence/block_work.h"
+#include "tests/evidence/kernel_traffic.h"
+#include "tests/evidence/occupancy.h"
+#include "tests/evidence/roofline.h"
+
+namespace ashlar::evidence {
+namespace {
+
+constexpr int64_t kTokens = 128;  // of the narrow models' step
+
+std::string number(double value, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << value;
+  return out.str();
+}
+
+/// Measured once for all tests.
+struct Evidence {
+  std::vector<KernelRow> kernels = measure_row_kernels();
+  std::map<std::string, BlockKernel> gpt2 = work_of_a_block(narrow_gpt2(), kTokens);
+  std::map<std::string, BlockKernel> serial = work_of_a_block(narrow_qwen(model::Topology::kSerial), kTokens);
+  std::map<std::string, BlockKernel> parallel = work_of_a_block(narrow_qwen(model::Topology::kParallel), kTokens);
+
+  Evidence() {
+    for (KernelRow& row : measure_attention()) kernels.push_back(std::move(row));
+  }
+  static const Evidence& get() {
+    static const Evidence evidence;
+    return evidence;
+  }
+};
+
+/// Of a row's kernel on a multiprocessor.
+struct Residency {
+  int registers = 0, warps = 0;
+  int64_t shared_bytes = 0;
+};
+Residency residency_of(const KernelRow& row) {
+  static const std::map<std::string, CompiledKernel> compiled = compiled_kernels();
+  const auto found = compiled.find(row.measured.instance);
+  if (found == compiled.end()) {
+    ADD_FAILURE() << "tests/ptx/resources.txt has no kernel \"" << row.measured.instance << "\"";
+    return {};
+  }
+  const int64_t shared = found->second.shared_bytes + row.measured.shared_bytes;
+  return {.registers = found->second.registers,
+          .warps = resident_warps({found->second.registers, row.measured.threads, shared}),
+          .shared_bytes = shared};
+}
+
+std::string table_of_bytes() {
+  std::ostringstream out;
+  out << "| kernel | problem | reads; writes | read | written | of the formula | sectors | conflicts |\n"
+         "|---|---|---|---|---|---|---|---|\n";
+  for (const KernelRow& row : Evidence::get().kernels) {
+    const emulator::Traffic& t = row.measured.traffic;
+    out << "| `" << row.kernel << "` | " << row.problem << " | " << row.formula << " | " << row.read << " | "
+        << row.written << " | " << number(row.read_ratio(), 3) << ", " << number(row.write_ratio(), 3) << " | "
+        << number(t.sector_ratio(), 3) << " | " << t.bank_conflicts() << " |\n";
+  }
+  return out.str();
+}
+
+std::string table_of_occupancy() {
+  std::ostringstream out;
+  out << "| kernel | problem | threads a block | registers | shared bytes | warps of 64 |\n|---|---|---|---|---|---|\n";
+  for (const KernelRow& row : Evidence::get().kernels) {
+    const Residency r = residency_of(row);
+    out << "| `" << row.measured.instance << "` | " << row.problem << " | " << row.measured.threads << " | "
+        << r.registers << " | " << r.shared_bytes << " | " << r.warps << " |\n";
+  }
+  return out.str();
+}
+
+std::string table_of_launches() {
+  const Evidence& e = Evidence::get();
+  std::map<std::string, int64_t> names;
+  for (const auto* block : {&e.gpt2, &e.serial, &e.parallel})
+    for (const auto& [kernel, work] : *block) names[kernel] += work.launches;
+  std::ostringstream out;
+  const auto cell = [&](const std::map<std::string, BlockKernel>& block, const std::string& kernel) {
+    const auto found = block.find(kernel);
+    out << " | " << (found == block.end() ? 0 : found->second.launches);
+  };
+  out << "| kernel | GPT-2 | Qwen2.5, serial | its widths, parallel |\n|---|---|---|---|\n";
+  for (const auto& [kernel, count] : names) {
+    out << "| `" << kernel << "`";
+    for (const auto* block : {&e.gpt2, &e.serial, &e.parallel}) cell(*block, kernel);
+    out << " |\n";
+  }
+  out << "| **all** | **" << launches_of(e.gpt2) << "** | **" << launches_of(e.serial) << "** | **"
+      << launches_of(e.parallel) << "** |\n";
+  return out.str();
+}
+
+int64_t launches_for(const Shape& shape) {
+  return launches_of(shape.model.ffn.gated ? Evidence::get().serial : Evidence::get().gpt2);
+}
+
+std::string tables_of_steps() {
+  std::ostringstream out;
+  const std::vector<Shape> all = shapes();
+  out << "| | tokens/s | of peak | with cuDNN's attention | and products at 780 TFLOP/s | LLM.Q, measured |\n"
+         "|---|---|---|---|---|---|\n";
+  Rates fast = cudnn_attention();
+  fast.products = 780e12;
+  for (const Shape& shape : all) {
+    out << "| " << shape.name;
+    const auto cell = [&](const Prediction& p) {
+      out << " | " << number(p.tokens_per_second / 1e3, 1) << "K | " << number(100 * p.share_of_peak, 1) << "%";
+    };
+    cell(predict(shape, own_attention(), launches_for(shape)));
+    for (const Rates& rates : {cudnn_attention(), fast}) {
+      const Prediction p = predict(shape, rates, launches_for(shape));
+      out << " | " << number(p.tokens_per_second / 1e3, 1) << "K, " << number(100 * p.share_of_peak, 1) << "%";
+    }
+    if (shape.rival > 0) {
+      const double share =
+          shape.rival * model::flops_per_token(shape.model, shape.T).total_causal() / own_attention().peak;
+      out << " | " << number(shape.rival / 1e3, 1) << "K, " << number(100 * share, 1) << "% |\n";
+    } else {
+      out << " | |\n";
+    }
+  }
+  out << "\nShare of the step that each line loses, own attention; what is left is the share of the peak:\n\n| |";
+  for (const Shape& shape : all) out << " " << shape.name << " |";
+  out << "\n|---|---|---|---|---|---|\n";
+  std::map<std::string, size_t> order;
+  std::vector<std::string> names;
+  std::vector<std::map<std::string, double>> losses;
+  for (const Shape& shape : all) {
+    const Prediction p = predict(shape, own_attention(), launches_for(shape));
+    losses.emplace_back();
+    for (const Line& line : p.lines) {
+      if (std::find(names.begin(), names.end(), line.what) == names.end()) names.push_back(line.what);
+      losses.back()[line.what] = 100 * (line.seconds - line.ideal) / p.seconds;
+    }
+  }
+  for (const std::string& what : names) {
+    out << "| " << what << " |";
+    for (auto& loss : losses) out << " " << (loss.contains(what) ? number(loss[what], 1) : std::string()) << " |";
+    out << "\n";
+  }
+  return out.str();
+}
+
+std::string speed_md() {
+  std::ostringstream out;
+  out << R"(# Speed, as far as it can be told without a GPU
+
+Made by `tests/evidence` (`speed_test.cpp`), which compares this file with what it makes; do not edit it. No GPU has
+run any of this: bytes, sectors and launches are counted by the emulator (`kernels/cuda_host`), registers come from
+ptxas, rates from what others have published.
+
+## Bytes
+
+bf16, aligned rows, one launch. Bytes by the formula; what was moved (sectors of 32 bytes) as a share of it, read and
+written, at most 1.05; sectors as a share of the fewest that hold the bytes asked for, at most 1.1; bank conflicts.
+
+)" << table_of_bytes()
+      << R"(
+## Warps
+
+That a multiprocessor of compute capability 9.0 holds at a time, by threads, registers (sm_90a, `tests/ptx/resources.txt`)
+and shared memory of a block.
+
+)" << table_of_occupancy()
+      << R"(
+## Launches
+
+Of one block in a training step, forward and backward: a step of two blocks less a step of one, both really made on the
+emulated device. `gemm` are the products, of cublasLt on a GPU.
+
+)" << table_of_launches()
+      << R"(
+## Steps
+
+Predicted by roofline for one H100 SXM, bf16, T 1024, 512 sequences a step in micro-batches of 16, fp32 master and
+moments, no recomputation. 7B holds 18 bytes a parameter and needs an H200 for it; the rates here are an H100's. Share
+of 989.4 TFLOP/s by model flops with causal attention (`parallel/model/flops.h`).
+
+What it rests on: products 700 TFLOP/s sustained (cublasLt makes 769 to 798 in bursts and loses 5 to 12% to power),
+k / (k + 128) of it for products over k terms (500 to 650 at k 768); copies 3.0 TB/s (90% of 3.35, QuACK's norms);
+attention as FlashAttention-2 on an H100 at T 1024 (forward 229 and 260 TFLOP/s with heads of 64 and 128, backward 180
+and 208), ours with 7 products backward where FA2 has 5; cuDNN's forward 288 and 410, backward 263 and 326; 1.5 us
+between two launches. Bytes are the formulas of `roofline.cpp`, which the test holds within 5% of what a narrow block
+moves. LLM.Q's figures are its own (benchmarks/H100x1.md, b77d969; its master and moments are bf16).
+
+)" << tables_of_steps();
+  return out.str();
+}
+
+TEST(Speed, BytesSectorsAndBankConflictsOfEachKernel) {
+  for (const KernelRow& row : Evidence::get().kernels) {
+    SCOPED_TRACE(row.kernel + ", " + row.problem);
+    EXPECT_LE(row.read_ratio(), 1.05);
+    EXPECT_LE(row.write_ratio(), 1.05);
+    // A formula far above the truth would hide what a kernel wastes.
+    EXPECT_GE(row.read_ratio() * static_cast<double>(row.read) + row.write_ratio() * static_cast<double>(row.written),
+              0.8 * static_cast<double>(row.read + row.written));
+    EXPECT_LE(row.measured.traffic.sector_ratio(), 1.1);
+    EXPECT_EQ(row.measured.traffic.bank_conflicts(), 0);
+    EXPECT_GE(residency_of(row).warps, 4);  // one for each scheduler
+  }
+}
+
+/// The formulas behind the predicted steps, against what a block really moves.
+TEST(Speed, APredictedBlockMovesTheBytesOfARealOne) {
+  const auto compare = [](const model::ModelConfig& config, const std::map<std::string, BlockKernel>& measured) {
+    const std::map<std::string, double> formula = block_bytes_of_a_token(config);
+    double bytes = 0;
+    for (const auto& [kernel, of_a_token] : formula) {
+      ASSERT_TRUE(measured.contains(kernel)) << kernel;
+      bytes += of_a_token * kTokens;
+    }
+    // A step's rows share the gains that a group of threads holds; so few rows have a group each.
+    const bool layer_norm = config.norm.variant.type == NormType::kLayerNorm;
+    const int64_t norms = config.block.topology == model::Topology::kSerial ? 2 : 1;
+    bytes += static_cast<double>(norms * (layer_norm ? 3 : 2) * config.d_model * 2 * kTokens);
+    double moved = 0, unnamed = 0;
+    for (const auto& [kernel, work] : measured) {
+      // Their time is that of their products.
+      if (kernel == "gemm" || kernel == "attention_forward" || kernel.starts_with("attention_backward")) continue;
+      (formula.contains(kernel) ? moved : unnamed) += static_cast<double>(work.bytes);
+    }
+    EXPECT_NEAR(moved / bytes, 1, 0.05);
+    EXPECT_LE(unnamed / bytes, 0.05) << "kernels that the formulas do not name";
+  };
+  {
+    SCOPED_TRACE("GPT-2");
+    compare(narrow_gpt2(), Evidence::get().gpt2);
+  }
+  {
+    SCOPED_TRACE("serial");
+    compare(narrow_qwen(model::Topology::kSerial), Evidence::get().serial);
+  }
+  {
+    SCOPED_TRACE("parallel");
+    compare(narrow_qwen(model::Topology::kParallel), Evidence::get().parallel);
+  }
+}
+
+TEST(Speed, LinesOfAPredictionAddUp) {
+  for (const Shape& shape : shapes()) {
+    const Prediction p = predict(shape, own_attention(), 30);
+    double lost = 0;
+    for (const Line& line : p.lines) {
+      EXPECT_GE(line.seconds, line.ideal) << shape.name << ": " << line.what;
+      lost += (line.seconds - line.ideal) / p.seconds;
+    }
+    EXPECT_NEAR(lost + p.share_of_peak, 1, 1e-9) << shape.name;
+  }
+}
+
+// Rivals' published shares, from their published rates: our count of flops is theirs.
+TEST(Speed, FlopsAreCountedAsTheRivalCountsThem) {
+  const std::vector<Shape> all = shapes();
+  const double published[] = {0, 0.468, 0.566, 0.593, 0.603};
+  for (size_t i = 1; i < all.size(); ++i) {
+    EXPECT_NEAR(all[i].rival * model::flops_per_token(all[i].model, all[i].T).total_causal() / 989.4e12, published[i],
+                0.004)
+        << all[i].name;
+  }
+}
+
+TEST(Speed, OccupancyIsThatOfTheProgrammingGuide) {
+  EXPECT_EQ(resident_warps({.registers = 32, .threads = 256, .shared_bytes = 0}), 64);
+  EXPECT_EQ(resident_warps({.registers = 64, .threads = 256, .shared_bytes = 0}), 32);
+  EXPECT_EQ(resident_warps({.registers = 255, .threads = 128, .shared_bytes = 0}), 8);
+  EXPECT_EQ(resident_warps({.registers = 33, .threads = 256, .shared_bytes = 0}), 48);  // 40 a thread are given
+  EXPECT_EQ(resident_warps({.registers = 32, .threads = 32, .shared_bytes = 0}), 32);   // 32 blocks
+  EXPECT_EQ(resident_warps({.registers = 32, .threads = 128, .shared_bytes = 99 * 1024}), 8);
+  EXPECT_EQ(resident_warps({.registers = 32, .threads = 128, .shared_bytes = 100 * 1024 + 1}), 8);
+  EXPECT_EQ(resident_warps({.registers = 32, .threads = 128, .shared_bytes = 113 * 1024 + 1}), 4);
+}
+
+TEST(Speed, TheFileSaysWhatIsMadeHere) {
+  const std::string path = ASHLAR_SOURCE_DIR "/kernels/cuda/SPEED.md", made = speed_md();
+  std::ifstream file(path);
+  const std::string written{std::istreambuf_iterator<char>(file), {}};
+  const std::string copy = ASHLAR_BINARY "_SPEED.md";
+  std::ofstream(copy) << made;
+  EXPECT_TRUE(made == written) << "kernels/cuda/SPEED.md is out of date; if the change is meant: cp " << copy << " "
+                               << path << " (then read what it says)";
+}
+
+}  // namespace
+}  // namespace ashlar::evidence
