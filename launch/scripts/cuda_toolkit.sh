@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
-# Puts a CUDA compiler into a folder, from NVIDIA's pip wheels: no driver, no GPU and no root needed. --help tells more.
+# Puts a CUDA compiler, or headers that build with one, into a folder, from NVIDIA's pip wheels: no driver, no GPU and no root needed. --help tells more.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/launch/scripts/common.sh"
 
 usage() {
   cat <<'END'
-launch/scripts/cuda_toolkit.sh DIR [--libraries]
+launch/scripts/cuda_toolkit.sh DIR [--libraries | --cudnn-frontend]
 
 Installs nvcc 13.0 with its headers and static runtime into DIR (105 MB to fetch, 270 MB on disk). A folder that this
 script has filled before keeps what it has, also when more cannot be fetched; any other that is not empty is refused.
 
   --libraries   also cuBLASLt, NCCL and cuDNN with their headers (2 GB on disk in all)
+  --cudnn-frontend
+                only the headers of cuDNN's C++ frontend (12 MB to fetch), for a machine that has the toolkit and cuDNN;
+                CUDNN_FRONTEND=DIR then tells the build
   --help        this text
 
 Needs python3 with pip (Debian: python3-pip).
 END
 }
 
-dir= libraries=0
+dir= libraries=0 frontend=0
 while [ $# -gt 0 ]; do
   case $1 in
     --libraries) libraries=1 ;;
+    --cudnn-frontend) frontend=1 ;;
     -h | --help) usage && exit 0 ;;
     -*) fail 2 "unknown argument '$1'; --help lists what there is" ;;
     *)
@@ -36,8 +40,13 @@ done
 # One release throughout: headers of one and a compiler of another may disagree in silence.
 wheels=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl)
 wanted=("${wheels[@]/%/==13.0.*}")
+frontend_wheel='nvidia-cudnn-frontend==1.32.*'
 if [ "$libraries" -eq 1 ]; then
-  wanted+=('nvidia-cublas==13.0.*' 'nvidia-nccl-cu13==2.28.*' 'nvidia-cudnn-cu13==9.*' 'nvidia-cudnn-frontend')
+  wanted+=('nvidia-cublas==13.0.*' 'nvidia-nccl-cu13==2.28.*' 'nvidia-cudnn-cu13==9.*' "$frontend_wheel")
+fi
+if [ "$frontend" -eq 1 ]; then
+  [ "$libraries" -eq 0 ] || fail 2 "--libraries brings what --cudnn-frontend does; give one of them"
+  wanted=("$frontend_wheel")
 fi
 
 # What the folder holds; the libraries are asked for behind the compiler, so that with them is more than without.
@@ -68,7 +77,7 @@ for wheel in "$new"/.wheels/nvidia/*/ "$new"/.wheels/; do
     if [ -d "$wheel$part" ]; then cp -al "$wheel$part" "$new/"; fi
   done
 done
-ln -sfn lib "$new/lib64"
+[ ! -d "$new/lib" ] || ln -sfn lib "$new/lib64"
 for library in "$new"/lib/*.so.*; do
   [ -e "$library" ] || continue
   name=${library##*/}
@@ -78,10 +87,11 @@ needed=(bin/nvcc bin/ptxas nvvm/bin/cicc include/cuda_runtime.h lib64/libcudart_
 if [ "$libraries" -eq 1 ]; then
   needed+=(include/{cublasLt,nccl,cudnn,cudnn_frontend}.h lib64/lib{cublasLt,nccl,cudnn}.so)
 fi
+[ "$frontend" -eq 0 ] || needed=(include/cudnn_frontend.h)
 for file in "${needed[@]}"; do
   [ -e "$new/$file" ] || fail 70 "the wheels brought no $file; look into $log"
 done
-"$new/bin/nvcc" --version | tail -n 2
+[ "$frontend" -eq 1 ] || "$new/bin/nvcc" --version | tail -n 2
 printf '%s' "${wanted[*]}" >"$new/.complete"
 rm -rf "$dir"
 mv "$new" "$dir"

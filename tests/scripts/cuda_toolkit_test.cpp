@@ -32,9 +32,12 @@ printf '#!/bin/sh\necho compiler 13.0\n' >"$to/bin/nvcc"
 chmod +x "$to/bin/nvcc"
 touch "$to/bin/ptxas" "$to/include/cuda_runtime.h" "$to/lib/libcudart.so.13" "$to/lib/libcudart_static.a"
 [ -n "${without_cicc:-}" ] || touch "$to/nvvm/bin/cicc"
-case $all in *cublas*)
+case $all in *cudnn-frontend*)
   mkdir "$2/include"
-  touch "$to"/include/{cublasLt,nccl,cudnn}.h "$to"/lib/lib{cublasLt,nccl,cudnn}.so.1 "$2/include/cudnn_frontend.h" ;;
+  touch "$2/include/cudnn_frontend.h" ;;
+esac
+case $all in *cublas*)
+  touch "$to"/include/{cublasLt,nccl,cudnn}.h "$to"/lib/lib{cublasLt,nccl,cudnn}.so.1 ;;
 esac
 )");
   }
@@ -80,6 +83,18 @@ TEST_F(CudaToolkit, ASecondRunFetchesNothingAndLibrariesAreFetchedOnce) {
   const std::string both = calls();
   EXPECT_EQ(install(shell_quote(toolkit().string())).code, 0);
   EXPECT_EQ(calls(), both) << "with libraries is more than without";
+}
+
+TEST_F(CudaToolkit, TheFrontendAloneIsHeadersAndNoCompiler) {
+  const ShellResult result = install(shell_quote(toolkit().string()) + " --cudnn-frontend");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(std::filesystem::exists(toolkit() / "include" / "cudnn_frontend.h"));
+  EXPECT_THAT(calls(), HasSubstr("nvidia-cudnn-frontend==1.32.*"));
+  EXPECT_THAT(calls(), Not(HasSubstr("nvcc")));
+  EXPECT_THAT(install(shell_quote(toolkit().string()) + " --cudnn-frontend").out, HasSubstr("is complete"));
+  const ShellResult both = install(shell_quote(toolkit().string()) + " --cudnn-frontend --libraries");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, HasSubstr("give one of them"));
 }
 
 TEST_F(CudaToolkit, WhatIsThereStaysWhenMoreCannotBeFetched) {

@@ -1,0 +1,21 @@
+// In the place of cudnn_graphs.cpp and cudnn_functions.cpp where cuDNN's frontend was not found when this was built.
+#include "core/base/error.h"
+#include "kernels/cuda/attention/cudnn_attention.h"
+
+namespace ashlar::cudnn {
+
+namespace {
+
+Error absent() {
+  return input_error("cuDNN",
+                     "expected a program that was built with cuDNN's frontend, got one without; install "
+                     "nvidia-cudnn-frontend and cuDNN's headers (launch/scripts/cuda_toolkit.sh DIR "
+                     "--libraries) and build again, or set train.attention = \"own\"");
+}
+
+}  // namespace
+
+std::unique_ptr<AttentionPlanner> make_planner(int) { throw absent(); }
+std::unique_ptr<AttentionPlanner> make_planner(std::string_view, int) { throw absent(); }
+
+}  // namespace ashlar::cudnn

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/backend/attention.h"
+#include "core/device/stream.h"
+#include "kernels/cuda/attention/cudnn_contract.h"
+
+/// What is asked of cuDNN's attention. One file (cudnn_graphs.cpp) answers, through cuDNN's C++ frontend.
+namespace ashlar::cudnn {
+
+/// Where the rows of a tensor lie: row t of sample b begins b * batch + t * row elements from its first.
+struct Rows {
+  int64_t batch = 0, row = 0;
+  bool operator==(const Rows&) const = default;
+};
+
+/// What a plan is made for: equal cases are served by one plan. Causal, T queries and T keys, heads of a row side by
+/// side; query head h reads KV head floor(h*G/H).
+struct AttentionCase {
+  int64_t B = 0, T = 0, H = 0, G = 0, D = 0;
+  double scale = 1;
+  Rows q, k, v, out;
+  bool backward = false;
+  Rows dout, dq, dk, dv;  ///< of the backward only
+  bool operator==(const AttentionCase&) const = default;
+};
+
+AttentionCase case_of(const AttentionForward& args);
+AttentionCase case_of(const AttentionBackward& args);
+
+/// The memory of one call; lse is [B, H, T] fp32. A forward reads q, k, v and writes out, lse; a backward reads all of
+/// them and dout, and writes dq, dk, dv.
+struct AttentionArrays {
+  void *q, *k, *v, *out, *lse;
+  void *dout = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+
+AttentionArrays arrays_of(const AttentionForward& args);
+AttentionArrays arrays_of(const AttentionBackward& args);
+
+/// A kernel of cuDNN for one case: the same bits each time it runs.
+class AttentionPlan {
+ public:
+  virtual ~AttentionPlan() = default;
+  virtual int64_t workspace_bytes() const = 0;
+  /// Queued. `workspace` is device memory of workspace_bytes(), aligned to 256.
+  virtual void run(const AttentionArrays& arrays, void* workspace, Stream& stream) = 0;
+};
+
+/// What makes plans: cuDNN on one device.
+class AttentionPlanner {
+ public:
+  virtual ~AttentionPlanner() = default;
+  virtual Library library() const = 0;
+  /// Throws an input_error with cuDNN's words where it has no deterministic kernel for the case.
+  virtual std::unique_ptr<AttentionPlan> make(const AttentionCase& wanted) = 0;
+};
+
+/// cuDNN on the thread's current CUDA device, of compute capability `sm` (90 is 9.0). Throws an input_error that says
+/// what is missing and how to get it: the library, or, in a program that was built where cuDNN's frontend was not
+/// found, that.
+std::unique_ptr<AttentionPlanner> make_planner(int sm);
+/// cuDNN for a device that need not be there: its plans tell their workspaces but cannot run. `properties` is cuDNN's
+/// own description of a device in JSON (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+std::unique_ptr<AttentionPlanner> make_planner(std::string_view properties, int sm);
+
+}  // namespace ashlar::cudnn

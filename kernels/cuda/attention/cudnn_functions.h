@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+/// The functions of libcudnn.so.9, found when the program runs. cudnn_functions.cpp defines every cudnn* function that
+/// cuDNN's frontend calls, under its own name, and hands the call on: the frontend needs no library to link, and the
+/// program starts on machines without cuDNN.
+namespace ashlar::cudnn {
+
+/// Loads cuDNN: libcudnn.so.9, or the file that ASHLAR_CUDNN names. Throws an input_error that says how to get it. The
+/// cudnn* functions throw the same if they are called without it.
+void load_library();
+int64_t library_version();  ///< 91900 is 9.19.0
+const std::string& library_path();
+
+}  // namespace ashlar::cudnn
