@@ -12,7 +12,7 @@ constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
 constexpr int64_t kReadAhead = int64_t{1} << 20;
 
 /// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
-void read_piece(const io::InputFile& file, int64_t offset, int64_t n, std::string& out) {
+void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) {
   out.resize(static_cast<size_t>(n));
   out.resize(static_cast<size_t>(file.read_at_most(offset, std::as_writable_bytes(std::span(out)))));
 }
@@ -24,7 +24,7 @@ struct Loaded {
 };
 
 /// Bytes of every line that starts in [block.begin, block.end): they may reach past its end.
-Loaded load_lines(const io::InputFile& file, const Block& block) {
+Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& block) {
   Loaded loaded;
   // The byte before the block tells whether a line starts at its first byte.
   const int64_t look = std::max<int64_t>(0, block.begin - 1);
@@ -43,7 +43,7 @@ Loaded load_lines(const io::InputFile& file, const Block& block) {
     const size_t newline = more.find('\n');
     loaded.bytes.append(more, 0, newline == std::string::npos ? more.size() : newline + 1);
     if (static_cast<int64_t>(loaded.bytes.size()) > kMaxLineBytes) {
-      throw input_error("data build", file.path().string(), ": a line is longer than ", kMaxLineBytes,
+      throw input_error("data build", shown, ": a line is longer than ", kMaxLineBytes,
                         " bytes; is this JSON with one object a line?");
     }
   }
@@ -52,18 +52,36 @@ Loaded load_lines(const io::InputFile& file, const Block& block) {
   return loaded;
 }
 
+Error changed(const SourceFile& source) {
+  return input_error("data build", source.shown, " changed while it was read: ", source.bytes,
+                     " bytes at first; run the build again when it is at rest");
+}
+
 bool blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
 }  // namespace
 
 int64_t BlockReader::read(const Block& block, const Check& check, const Visit& visit) const {
-  return sources_.files[block.file].json_lines ? read_lines(block, check, visit) : read_text(block, check, visit);
+  const SourceFile& source = sources_.files[block.file];
+  if (source.tokens) return read_tokens(block, check, visit);
+  return source.json_lines ? read_lines(block, check, visit) : read_text(block, check, visit);
 }
 
 Digest BlockReader::digest(const Block& block) const {
   const SourceFile& source = sources_.files[block.file];
-  if (source.json_lines) return digest_of(load_lines(io::InputFile(source.path), block).bytes);
   Digest digest;
+  if (source.json_lines || source.tokens) {
+    const std::shared_ptr<SourceBytes> file = open(block.file);
+    if (source.json_lines) {
+      digest = digest_of(load_lines(*file, source.shown, block).bytes);
+    } else {
+      std::string bytes;
+      read_piece(*file, block.begin, block.end - block.begin, bytes);
+      digest = digest_of(bytes);
+    }
+    done(block, *file);
+    return digest;
+  }
   read_text(
       block, [&](const Digest& d) { digest = d; }, [](const DocumentPiece&) {});
   return digest;
@@ -72,17 +90,17 @@ Digest BlockReader::digest(const Block& block) const {
 int64_t BlockReader::read_text(const Block& block, const Check& check, const Visit& visit) const {
   constexpr int64_t kCutContext = 4;
   const SourceFile& source = sources_.files[block.file];
-  const io::InputFile file(source.path);
+  const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
-  read_piece(file, block.begin, block.end - block.begin + kCutContext, bytes);
+  read_piece(*file, block.begin, block.end - block.begin + kCutContext, bytes);
+  done(block, *file);
   const bool last = block.end == source.bytes;
   const auto nominal = static_cast<size_t>(block.end - block.begin);
   if (last ? bytes.size() != nominal : bytes.size() < nominal) {
-    throw input_error("data build", source.shown, " changed while it was read: ", source.bytes,
-                      " bytes at first; run the build again when it is at rest");
+    throw changed(source);
   }
-  const size_t start = block.begin == 0 ? 0 : first_cut(cut_rule_, bytes);
-  const size_t stop = last ? nominal : nominal + first_cut(cut_rule_, std::string_view(bytes).substr(nominal));
+  const size_t start = block.begin == 0 ? 0 : first_cut(rules_.cut_rule, bytes);
+  const size_t stop = last ? nominal : nominal + first_cut(rules_.cut_rule, std::string_view(bytes).substr(nominal));
   const std::string_view text = std::string_view(bytes).substr(start, std::max(start, stop) - start);
   check(digest_of(text));
   try {
@@ -95,8 +113,9 @@ int64_t BlockReader::read_text(const Block& block, const Check& check, const Vis
 
 int64_t BlockReader::read_lines(const Block& block, const Check& check, const Visit& visit) const {
   const SourceFile& source = sources_.files[block.file];
-  const io::InputFile file(source.path);
-  const Loaded loaded = load_lines(file, block);
+  const std::shared_ptr<SourceBytes> file = open(block.file);
+  const Loaded loaded = load_lines(*file, source.shown, block);
+  done(block, *file);
   const std::string_view all = loaded.bytes;
   check(digest_of(all));
   std::string text;
@@ -108,7 +127,7 @@ int64_t BlockReader::read_lines(const Block& block, const Check& check, const Vi
     at = stop + 1;
     if (blank(line)) continue;
     try {
-      read_json_field(line, text_field_, text);
+      read_json_field(line, rules_.text_field, text);
     } catch (const TextError& e) {
       throw place_error(source, offset + static_cast<int64_t>(e.offset), e.reason);
     }
@@ -121,18 +140,92 @@ int64_t BlockReader::read_lines(const Block& block, const Check& check, const Vi
     } catch (const TextError& e) {
       // The offset is in the text after its escapes are undone; the line is what helps.
       throw place_error(source, offset,
-                        str_cat("field \"", text_field_, "\", byte ", e.offset, " of the text: ", e.reason));
+                        str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason));
     }
   }
   return empty;
 }
 
+/// Documents end with each end-of-document id, or where the index says, and with the file.
+int64_t BlockReader::read_tokens(const Block& block, const Check& check, const Visit& visit) const {
+  const SourceFile& source = sources_.files[block.file];
+  const TokenLayout& layout = *source.tokens;
+  const int64_t size = bytes_of(layout.type);
+  // The id before the block tells whether a document begins with its first.
+  const int64_t look = block.begin > 0 && layout.index.empty() ? size : 0;
+  const std::shared_ptr<SourceBytes> file = open(block.file);
+  std::string bytes;
+  read_piece(*file, block.begin - look, block.end - block.begin + look, bytes);
+  done(block, *file);
+  if (static_cast<int64_t>(bytes.size()) != block.end - block.begin + look) throw changed(source);
+  const std::string_view own = std::string_view(bytes).substr(static_cast<size_t>(look));
+  check(digest_of(own));
+  const int64_t first = block.begin / size, last = block.end / size;
+  std::vector<int32_t> ids;
+  if (const auto outside = append_ids(own, layout.type, rules_.vocab_size, ids)) {
+    const int64_t token = first + outside->index;
+    throw input_error("data build", source.shown, ": token ", token, " (byte ", layout.offset + token * size,
+                      ") is id ", outside->id, ", outside the vocabulary of ", rules_.vocab_size,
+                      "; name the tokenizer that made this file (", layout.form, ", ", name_of(layout.type),
+                      ") with --tokenizer");
+  }
+  bool begins = block.begin == 0;
+  std::vector<int64_t> ends;  // counted from the block's first id
+  if (layout.index.empty()) {
+    std::vector<int32_t> before;
+    append_ids(std::string_view(bytes).substr(0, static_cast<size_t>(look)), layout.type, rules_.vocab_size, before);
+    begins = begins || (!before.empty() && before[0] == rules_.eod_id);
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] == rules_.eod_id) ends.push_back(static_cast<int64_t>(i) + 1);
+    if (block.end == source.bytes && (ends.empty() || ends.back() < last - first)) ends.push_back(last - first);
+  } else {
+    const std::shared_ptr<const MegatronIndex> index = index_of(block.file);
+    begins = begins || !index->starts(first - 1, first).empty();
+    for (const int64_t start : index->starts(first, last)) ends.push_back(start - first);
+  }
+  int64_t at = 0;
+  const auto piece = [&](int64_t end, bool whole) {
+    visit({.ids = std::span(ids).subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)),
+           .has_ids = true,
+           .begins = begins,
+           .ends = whole});
+    at = end;
+    begins = whole;
+  };
+  for (const int64_t end : ends) piece(end, true);
+  if (at < last - first) piece(last - first, false);
+  return 0;
+}
+
+std::shared_ptr<SourceBytes> BlockReader::open(int64_t file) const {
+  const SourceFile& source = sources_.files[file];
+  if (source.packing == Packing::kNone) return std::make_shared<SourceBytes>(source);
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<SourceBytes>& bytes = packed_[file];
+  if (bytes == nullptr) bytes = std::make_shared<SourceBytes>(source);
+  return bytes;
+}
+
+void BlockReader::done(const Block& block, SourceBytes& bytes) const {
+  if (sources_.files[block.file].packing == Packing::kNone || !bytes.release(block.begin, block.end)) return;
+  const std::lock_guard lock(mutex_);
+  packed_.erase(block.file);
+}
+
+std::shared_ptr<const MegatronIndex> BlockReader::index_of(int64_t file) const {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const MegatronIndex>& index = indexes_[file];
+  if (index == nullptr) index = std::make_shared<MegatronIndex>(sources_.files[file].tokens->index);
+  return index;
+}
+
 Error BlockReader::place_error(const SourceFile& source, int64_t offset, const std::string& reason) const {
   int64_t line = 1;
-  const io::InputFile file(source.path);
+  SourceBytes file(source);
   std::string bytes;
   for (int64_t at = 0; at < offset; at += kReadAhead) {
     read_piece(file, at, std::min(kReadAhead, offset - at), bytes);
+    file.release(at, std::min(offset, at + kReadAhead));
     line += std::count(bytes.begin(), bytes.end(), '\n');
   }
   const char* hint = source.json_lines ? "" : " (the bytes tokenizer takes any file)";

@@ -26,9 +26,11 @@ int64_t BuildPlan::part_start(Part part, int64_t i) const {
 std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes) {
   std::vector<Block> blocks;
   for (size_t f = 0; f < sources.files.size(); ++f) {
-    const int64_t bytes = sources.files[f].bytes;
-    for (int64_t at = 0; at < bytes; at += block_bytes) {
-      blocks.push_back({.file = static_cast<int64_t>(f), .begin = at, .end = std::min(bytes, at + block_bytes)});
+    const SourceFile& file = sources.files[f];
+    const int64_t bytes = file.bytes;
+    const int64_t step = block_bytes - (file.tokens ? block_bytes % bytes_of(file.tokens->type) : 0);  // whole ids
+    for (int64_t at = 0; at < bytes; at += step) {
+      blocks.push_back({.file = static_cast<int64_t>(f), .begin = at, .end = std::min(bytes, at + step)});
     }
   }
   return blocks;

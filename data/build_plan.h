@@ -12,8 +12,9 @@
 
 namespace ashlar::data {
 
-/// A piece of an input file, the unit of parallel work: bytes [begin, end) nominally. The text that starts in it is its
-/// own: for text up to the next allowed cut, for JSONL every line that starts in it.
+/// A piece of an input file, the unit of parallel work: bytes [begin, end) nominally, of what a compressed file holds,
+/// of a file of tokens those of its ids. The text that starts in it is its own: for text up to the next allowed cut,
+/// for JSONL every line that starts in it.
 struct Block {
   int64_t file = 0;
   int64_t begin = 0, end = 0;
@@ -48,7 +49,7 @@ struct BuildPlan {
   int64_t part_start(Part part, int64_t i) const;
 };
 
-/// Cuts files into blocks of `block_bytes`.
+/// Cuts files into blocks of `block_bytes`, those of tokens between ids.
 std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes);
 
 /// What counting a block finds: tokens of each document or piece of one, ends included.

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
+#include "core/io/checksum.h"
 #include "core/io/posix_file.h"
 #include "data/block_reader.h"
 #include "data/build_claim.h"
@@ -49,6 +50,8 @@ class Builder {
     if (options_.progress) options_.progress({phase, bytes, sources_.bytes});
   }
   std::string fingerprint() const;
+  void check_tokens() const;
+  DocumentRules document_rules(const CorpusScan& scan) const;
   void compare_with_finished(const Manifest& old);
   bool take_up_plan();
   void make_plan();
@@ -80,8 +83,42 @@ class Builder {
 std::string Builder::fingerprint() const {
   std::string text = str_cat("build 2 ", options_.tokenizer, " ", std::bit_cast<uint64_t>(options_.validation), " ",
                              options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes);
-  for (const SourceFile& f : sources_.files) text += str_cat(" ", f.bytes, f.json_lines ? " lines" : "");
+  for (const SourceFile& f : sources_.files) {
+    text += str_cat(" ", f.bytes, f.json_lines ? " lines" : "");
+    if (f.tokens) text += str_cat(" ", name_of(f.tokens->type));
+    if (f.tokens && !f.tokens->index.empty()) text += str_cat(" index ", io::sum_file(f.tokens->index).crc32);
+  }
   return digest_of(text).hex();
+}
+
+/// Files of tokens need a vocabulary that is known, and a type that can hold its ids.
+void Builder::check_tokens() const {
+  const auto first = std::find_if(sources_.files.begin(), sources_.files.end(),
+                                  [](const SourceFile& file) { return file.tokens.has_value(); });
+  if (first == sources_.files.end()) return;
+  if (options_.tokenizer == "characters") {
+    throw input_error("data build", first->shown, " holds ids of tokens (", first->tokens->form, ", ",
+                      name_of(first->tokens->type), "), and the characters tokenizer learns its vocabulary from text;",
+                      " name the tokenizer that made the file with --tokenizer");
+  }
+  const int64_t vocabulary = make_corpus_scan(options_.tokenizer)->finish()->vocab_size();
+  for (const SourceFile& file : sources_.files) {
+    if (!file.tokens || largest_of(file.tokens->type) >= vocabulary - 1 || bytes_of(file.tokens->type) < 2) continue;
+    throw input_error("data build", file.shown, " holds ids of ", name_of(file.tokens->type), " (", file.tokens->form,
+                      "), which has no room for the vocabulary of ", vocabulary, " of --tokenizer ", options_.tokenizer,
+                      ": the file is of another tokenizer, or of another type (--format uint32)");
+  }
+}
+
+DocumentRules Builder::document_rules(const CorpusScan& scan) const {
+  DocumentRules rules{.cut_rule = scan.cut_rule(), .text_field = options_.text_field};
+  const bool tokens = std::any_of(sources_.files.begin(), sources_.files.end(),
+                                  [](const SourceFile& file) { return file.tokens.has_value(); });
+  if (!tokens) return rules;
+  const std::unique_ptr<Tokenizer> tokenizer = scan.finish();
+  rules.vocab_size = tokenizer->vocab_size();
+  rules.eod_id = tokenizer->eod_id();
+  return rules;
 }
 
 Digest digest_of_all(const std::vector<Digest>& blocks) { return digest_of(std::as_bytes(std::span(blocks))); }
@@ -94,7 +131,7 @@ void Builder::compare_with_finished(const Manifest& old) {
   if (old.old_form()) refuse("of the old form, which does not tell the text that it was made of");
   if (old.source_fingerprint != fingerprint_) refuse("made of other inputs or options");
   const std::vector<Block> blocks = cut_into_blocks(sources_, options_.block_bytes);
-  const BlockReader reader(sources_, make_corpus_scan(options_.tokenizer)->cut_rule(), options_.text_field);
+  const BlockReader reader(sources_, document_rules(*make_corpus_scan(options_.tokenizer)));
   std::vector<Digest> digests;
   int64_t done = 0;
   ordered_parallel(
@@ -124,7 +161,7 @@ void Builder::make_plan() {
   plan_.blocks = cut_into_blocks(sources_, options_.block_bytes);
   std::vector<std::unique_ptr<CorpusScan>> scans;
   for (int w = 0; w < threads_; ++w) scans.push_back(make_corpus_scan(options_.tokenizer));
-  const BlockReader reader(sources_, scans[0]->cut_rule(), options_.text_field);
+  const BlockReader reader(sources_, document_rules(*scans[0]));
   PlanBuilder builder(plan_, options_.validation);
   int64_t done = 0;
   const auto count = [&](int64_t i, int worker) {
@@ -132,14 +169,17 @@ void Builder::make_plan() {
     CorpusScan& scan = *scans[worker];
     BlockCount counted;
     const bool last = block.end == sources_.files[block.file].bytes;
-    if (scan.one_token_per_byte() && !sources_.files[block.file].json_lines) {
+    const SourceFile& source = sources_.files[block.file];
+    if (scan.one_token_per_byte() && !source.json_lines && !source.tokens) {
       counted.pieces.push_back({.tokens = block.end - block.begin + (last ? 1 : 0), .ends = last});
       return counted;
     }
     counted.empty_documents = reader.read(
         block, [&](const Digest& digest) { counted.digest = digest; },
         [&](const DocumentPiece& piece) {
-          counted.pieces.push_back({.tokens = scan.add(piece.text) + (piece.ends ? 1 : 0), .ends = piece.ends});
+          const int64_t tokens =
+              piece.has_ids ? static_cast<int64_t>(piece.ids.size()) : scan.add(piece.text) + (piece.ends ? 1 : 0);
+          counted.pieces.push_back({.tokens = tokens, .ends = piece.ends});
         });
     return counted;
   };
@@ -218,6 +258,10 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, const Par
     document += piece.ends ? 1 : 0;
     if (!tail && !needed[p]) return;
     if (piece.begins) out.starts[p].push_back(static_cast<int64_t>(out.tokens[p].size()));
+    if (piece.has_ids) {
+      out.tokens[p].insert(out.tokens[p].end(), piece.ids.begin(), piece.ids.end());
+      return;
+    }
     tokenizer_->encode(piece.text, out.tokens[p]);
     if (piece.ends) out.tokens[p].push_back(eod);
   });
@@ -252,7 +296,10 @@ void Builder::write_parts() {
   }
   const int64_t missing = writers[0].tokens_missing() + writers[1].tokens_missing();
   check_space(missing * (wide ? 4 : 2) + missing / 50 + (plan_.documents < 4096 ? 1 : 8) * int64_t{262'144});
-  const BlockReader reader(sources_, tokenizer_->cut_rule(), options_.text_field);
+  const BlockReader reader(sources_, {.cut_rule = tokenizer_->cut_rule(),
+                                      .text_field = options_.text_field,
+                                      .vocab_size = tokenizer_->vocab_size(),
+                                      .eod_id = tokenizer_->eod_id()});
   int64_t done = 0;
   std::vector<Digest> digests;
   const auto produce = [&](int64_t i, int) { return encode(i, reader, writers); };
@@ -322,8 +369,15 @@ BuildReport Builder::run() {
     claim_.begin();
     spool_descriptor(options_.stdin_descriptor, folder_.spool());
   }
-  sources_ = list_sources(options_.inputs, options_.format, options_.out, folder_.spool());
+  sources_ = list_sources({.inputs = options_.inputs,
+                           .format = options_.format,
+                           .skip_binary = options_.skip_binary,
+                           .out = options_.out,
+                           .spool = folder_.spool(),
+                           .threads = threads_});
+  check_tokens();
   result_.other_entries = sources_.other_entries;
+  result_.binary_files = sources_.binary_files;
   fingerprint_ = fingerprint();
   if (old && !options_.overwrite) {
     compare_with_finished(*old);

@@ -26,6 +26,7 @@ struct BuildOptions {
   int threads = 0;                           ///< 0 = one a core
   int64_t shard_tokens = int64_t{64} << 20;  ///< a multiple of kChunkTokens
   int64_t block_bytes = int64_t{2} << 20;    ///< unit of parallel work
+  bool skip_binary = false;                  ///< leave out files that are neither text nor tokens
   bool overwrite = false;                    ///< replace a finished dataset made of something else
   int stdin_descriptor = 0;
   std::function<void(const BuildProgress&)> progress;  ///< called by one thread at a time
@@ -37,11 +38,14 @@ struct BuildReport {
   bool already_complete = false;  ///< the folder held this very dataset; nothing was done
   int64_t shards_kept = 0;        ///< from an earlier, unfinished run
   int64_t other_entries = 0;      ///< in input folders: neither files nor folders, left out
+  int64_t binary_files = 0;       ///< left out by skip_binary
 };
 
 /// Makes a dataset of text: counts (and learns a vocabulary) in parallel, plans, then encodes in parallel and writes in
 /// order, in one pass with memory for one block a thread. Killed at any moment and run again with the same arguments it
 /// continues, and ends with the same bytes; the manifest comes last. Standard input is first copied into the folder.
+/// Compressed files are unpacked on the way, once for each pass, and give the dataset that their content would. Files
+/// of tokens keep their ids as they are; they need a tokenizer whose vocabulary is known before the text is.
 /// The text itself is compared, by digests of its blocks: a build continues only from the same bytes, and a finished
 /// dataset is complete only for them. Deletes and overwrites nothing that a journal or a manifest of ours does not
 /// name. Throws input errors (bad input, with file, line and byte offset; a folder that holds another dataset) and

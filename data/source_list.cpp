@@ -6,21 +6,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <set>
 #include <span>
 
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
+#include "data/ordered_parallel.h"
+#include "data/source_content.h"
 
 namespace ashlar::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool named_json_lines(const std::string& path) {
-  const std::string extension = fs::path(path).extension().string();
-  return extension == ".jsonl" || extension == ".ndjson";
-}
+constexpr int64_t kSample = 65536;
 
 struct stat stat_of(const std::string& path) {
   struct stat st;
@@ -28,23 +28,153 @@ struct stat stat_of(const std::string& path) {
   return st;
 }
 
-void add_file(const std::string& path, const std::string& shown, SourceFormat format, SourceList& list) {
-  const struct stat st = stat_of(path);
-  if (st.st_size == 0) {
-    ++list.empty_files;
-    return;
-  }
-  const bool json_lines =
-      format == SourceFormat::kJsonLines || (format == SourceFormat::kAuto && named_json_lines(path));
-  list.files.push_back({.path = path,
-                        .shown = shown,
-                        .bytes = st.st_size,
-                        .modified_ns = st.st_mtim.tv_sec * int64_t{1'000'000'000} + st.st_mtim.tv_nsec,
-                        .json_lines = json_lines});
-  list.bytes += st.st_size;
+struct Candidate {
+  std::string path, shown;
+  std::string index;  ///< Megatron's, of a .bin
+};
+
+std::string extension_of(const std::string& path) { return fs::path(path).extension().string(); }
+
+/// The name without the endings of compressed files.
+std::string unpacked_name(const std::string& path) {
+  const std::string extension = extension_of(path);
+  return extension == ".gz" || extension == ".zst" ? fs::path(path).replace_extension().string() : path;
 }
 
-void add_folder(const std::string& folder, SourceFormat format, SourceList& list) {
+std::string read_sample(const io::InputFile& file, int64_t offset) {
+  std::string bytes(static_cast<size_t>(kSample), '\0');
+  bytes.resize(static_cast<size_t>(file.read_at_most(offset, std::as_writable_bytes(std::span(bytes)))));
+  return bytes;
+}
+
+std::string with_extension(const std::string& path, const char* extension) {
+  return fs::path(path).replace_extension(extension).string();
+}
+
+bool holds_megatron_index(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) && is_megatron_index(read_sample(io::InputFile(path), 0));
+}
+
+/// Gives each X.bin with a Megatron index X.idx beside it that index, and takes the index for its .bin.
+std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
+  std::set<std::string> bins;
+  std::vector<Candidate> paired;
+  for (Candidate& candidate : candidates) {
+    const std::string extension = extension_of(candidate.path);
+    if (extension == ".idx" && holds_megatron_index(candidate.path)) {
+      const std::string bin = with_extension(candidate.path, ".bin");
+      if (!fs::exists(bin)) {
+        throw input_error("data build", candidate.shown, " is a Megatron index, but ", bin,
+                          " with its ids is not there; put it beside");
+      }
+      candidate = {.path = bin, .shown = bin};
+    }
+    if (extension_of(candidate.path) == ".bin") {
+      const std::string index = with_extension(candidate.path, ".idx");
+      if (holds_megatron_index(index)) {
+        if (!bins.insert(candidate.path).second) continue;
+        candidate.index = index;
+      }
+    }
+    paired.push_back(std::move(candidate));
+  }
+  return paired;
+}
+
+/// What looking at a file finds.
+struct Looked {
+  SourceFile file;
+  std::string binary;  ///< what it is, when it is neither text nor tokens
+};
+
+/// The bytes of a file that decide what it is.
+struct Content {
+  std::string head;
+  int64_t bytes = 0;
+  TextCheck text;
+};
+
+Content look_at_packed(const io::InputFile& file, Packing packing, const std::string& shown) {
+  Content content;
+  Unpacker unpacker(file, packing, shown);
+  std::string piece(size_t{256} << 10, '\0');
+  while (const size_t n = unpacker.read(piece)) {
+    const std::string_view bytes = std::string_view(piece).substr(0, n);
+    if (content.bytes == 0) content.head = bytes.substr(0, kSample);
+    content.text.look(content.bytes, bytes);
+    content.bytes += static_cast<int64_t>(n);
+  }
+  return content;
+}
+
+Content look_at_plain(const io::InputFile& file, std::string head) {
+  Content content{.head = std::move(head), .bytes = file.size_bytes()};
+  content.text.look(0, content.head);
+  if (content.bytes <= kSample) return content;
+  for (const int64_t offset : {content.bytes / 2, content.bytes - kSample})
+    if (offset >= kSample) content.text.look(offset, read_sample(file, offset));
+  return content;
+}
+
+std::optional<TokenLayout> tokens_in(const Content& content, const Candidate& from, const SourceFile& file) {
+  if (!from.index.empty()) return megatron_tokens(from.index, content.bytes, from.shown);
+  if (auto layout = recognised_tokens(content.head, content.bytes, from.shown)) return layout;
+  const bool bin = extension_of(unpacked_name(from.path)) == ".bin" && content.text.first_binary() >= 0;
+  if (!bin || known_binary(content.head).certain || packing_of(content.head) != Packing::kNone) return std::nullopt;
+  return raw_tokens(TokenType::kUint16, content.bytes, "nanoGPT", file.shown);
+}
+
+std::string binary_in(const Content& content) {
+  if (packing_of(content.head) != Packing::kNone) return "is compressed twice";
+  const int64_t at = content.text.first_binary();
+  const BinaryForm form = known_binary(content.head);
+  if (!form.what.empty() && (form.certain || at >= 0)) return str_cat("is ", form.what);
+  return at < 0 ? "" : str_cat("holds binary data from byte ", at, " on");
+}
+
+Looked look_at(const Candidate& from, SourceFormat format) {
+  Looked looked{.file = {.path = from.path, .shown = from.shown}};
+  SourceFile& out = looked.file;
+  const io::InputFile file(from.path);
+  out.bytes = file.size_bytes();
+  if (format == SourceFormat::kBytes || out.bytes == 0) return looked;
+  std::string head = read_sample(file, 0);
+  const std::string extension = extension_of(from.path);
+  const Packing claimed = extension == ".gz" ? Packing::kGzip : extension == ".zst" ? Packing::kZstd : Packing::kNone;
+  out.packing = packing_of(head);
+  const bool raw = format == SourceFormat::kUint16 || format == SourceFormat::kUint32;
+  if (raw && claimed == Packing::kNone) out.packing = Packing::kNone;  // the first ids may look like anything
+  if (claimed != Packing::kNone && out.packing == Packing::kNone) {
+    throw input_error("data build", from.shown, " is named ", extension, " but does not begin as such a file does; get",
+                      " it again, or give it the name of what it is");
+  }
+  Content content;
+  if (out.packing != Packing::kNone) {
+    content = look_at_packed(file, out.packing, from.shown);
+  } else {
+    content = look_at_plain(file, std::move(head));
+  }
+  out.bytes = content.bytes;
+  if (out.bytes == 0) return looked;
+  if (raw) {
+    const TokenType type = format == SourceFormat::kUint16 ? TokenType::kUint16 : TokenType::kUint32;
+    out.tokens = raw_tokens(type, out.bytes, "raw", from.shown);
+  } else if (format == SourceFormat::kAuto) {
+    out.tokens = tokens_in(content, from, out);
+  }
+  if (out.tokens) {
+    out.bytes = out.tokens->tokens * bytes_of(out.tokens->type);
+    return looked;
+  }
+  looked.binary = binary_in(content);
+  const std::string name = extension_of(unpacked_name(from.path));
+  out.json_lines =
+      format == SourceFormat::kJsonLines || (format == SourceFormat::kAuto && (name == ".jsonl" || name == ".ndjson"));
+  return looked;
+}
+
+void add_folder(const std::string& folder, std::vector<Candidate>& candidates, SourceList& list) {
   std::vector<std::string> paths;
   std::error_code error;
   auto it = fs::recursive_directory_iterator(folder, error);
@@ -58,7 +188,7 @@ void add_folder(const std::string& folder, SourceFormat format, SourceList& list
   }
   if (error) throw io::system_error("data build", "read folder", folder, error.value());
   std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) add_file(path, path, format, list);
+  for (const std::string& path : paths) candidates.push_back({.path = path, .shown = path});
 }
 
 bool lies_inside(const fs::path& inner, const fs::path& outer) {
@@ -66,36 +196,63 @@ bool lies_inside(const fs::path& inner, const fs::path& outer) {
   return in == outer.end();
 }
 
-}  // namespace
-
-SourceList list_sources(const std::vector<std::string>& inputs, SourceFormat format, const std::string& out,
-                        const std::string& spool) {
-  if (inputs.empty())
-    throw input_error("data build", "no input; name text files, folders, JSONL files or - for standard input");
-  SourceList list;
-  for (const std::string& input : inputs) {
+std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
+  std::vector<Candidate> candidates;
+  for (const std::string& input : query.inputs) {
     if (input == "-") {
-      add_file(spool, "standard input", format, list);
-      // A spool is as old as this run: its content is told apart by its checksum instead.
-      if (!list.files.empty() && list.files.back().path == spool) list.files.back().modified_ns = 0;
+      candidates.push_back({.path = query.spool, .shown = "standard input"});
       continue;
     }
     const struct stat st = stat_of(input);
     if (S_ISDIR(st.st_mode)) {
-      if (lies_inside(fs::weakly_canonical(out), fs::canonical(input))) {
-        throw input_error("data build", "the output folder ", out, " lies inside the input folder ", input,
+      if (lies_inside(fs::weakly_canonical(query.out), fs::canonical(input))) {
+        throw input_error("data build", "the output folder ", query.out, " lies inside the input folder ", input,
                           "; choose --out elsewhere");
       }
-      add_folder(input, format, list);
+      add_folder(input, candidates, list);
     } else if (S_ISREG(st.st_mode)) {
-      add_file(input, input, format, list);
+      candidates.push_back({.path = input, .shown = input});
     } else {
       throw input_error("data build", input, " is neither a file nor a folder; pipe it into - instead");
     }
   }
+  return query.format == SourceFormat::kAuto ? pair_megatron(std::move(candidates)) : candidates;
+}
+
+}  // namespace
+
+SourceList list_sources(const SourceQuery& query) {
+  if (query.inputs.empty()) {
+    throw input_error("data build",
+                      "no input; name text files, folders, JSONL files, files of tokens or - for standard input");
+  }
+  SourceList list;
+  const std::vector<Candidate> candidates = find_files(query, list);
+  std::string binary;  // of the first file
+  ordered_parallel(
+      query.threads, static_cast<int64_t>(candidates.size()),
+      [&](int64_t i, int) { return look_at(candidates[i], query.format); },
+      [&](int64_t, Looked looked) {
+        if (looked.file.bytes == 0) {
+          ++list.empty_files;
+        } else if (!looked.binary.empty()) {
+          if (list.binary_files++ == 0) binary = str_cat(looked.file.shown, " ", looked.binary);
+        } else {
+          list.bytes += looked.file.bytes;
+          list.files.push_back(std::move(looked.file));
+        }
+      });
+  if (list.binary_files > 0 && !query.skip_binary) {
+    const std::string more =
+        list.binary_files > 1 ? str_cat(" (and ", list.binary_files - 1, " more files are no text)") : "";
+    throw input_error("data build", binary, ", not text", more,
+                      "; leave it out (--skip-binary leaves out all such files), or take every file byte by byte with ",
+                      "--format bytes");
+  }
   if (list.files.empty()) {
-    throw input_error("data build", "the input holds no text (", list.empty_files,
-                      " empty files); first input: ", inputs[0]);
+    throw input_error("data build", "the input holds no text (", list.empty_files, " empty files",
+                      list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
+                      "); first input: ", query.inputs[0]);
   }
   return list;
 }

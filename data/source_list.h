@@ -1,20 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/token_file.h"
+#include "data/unpacker.h"
+
 namespace ashlar::data {
 
-enum class SourceFormat : uint8_t { kAuto, kText, kJsonLines };
+/// How inputs are read. kAuto: JSON lines by the name, files of tokens by their bytes, the rest as text. kBytes takes
+/// every file as it is, compressed or binary, as one document. The last two are files of nothing but ids.
+enum class SourceFormat : uint8_t { kAuto, kText, kJsonLines, kBytes, kUint16, kUint32 };
 
 /// One input file. A text file is one document, each line of a JSONL file is one.
 struct SourceFile {
   std::string path;   ///< where it is read
   std::string shown;  ///< how errors call it: the path, or "standard input"
-  int64_t bytes = 0;
-  int64_t modified_ns = 0;
+  int64_t bytes = 0;  ///< of its content once unpacked; of its ids, when it holds ids
   bool json_lines = false;
+  Packing packing = Packing::kNone;
+  std::optional<TokenLayout> tokens;  ///< it holds ids
 };
 
 struct SourceList {
@@ -22,13 +29,25 @@ struct SourceList {
   int64_t bytes = 0;
   int64_t empty_files = 0;    ///< left out
   int64_t other_entries = 0;  ///< in folders: neither regular files nor folders, left out
+  int64_t binary_files = 0;   ///< left out because skip_binary was asked for
 };
 
-/// Looks at every input. kAuto takes names that end in .jsonl or .ndjson for JSON lines. `spool` is the file that holds
-/// standard input, for the input "-". Errors: no input, an input that is not there, nothing to read at all, an output
-/// folder inside an input folder.
-SourceList list_sources(const std::vector<std::string>& inputs, SourceFormat format, const std::string& out,
-                        const std::string& spool);
+struct SourceQuery {
+  std::vector<std::string> inputs;  ///< files, folders, "-"
+  SourceFormat format = SourceFormat::kAuto;
+  bool skip_binary = false;  ///< leave out files that are neither text nor tokens
+  std::string out;
+  std::string spool;  ///< the file that holds standard input
+  int threads = 1;
+};
+
+/// Looks at every input, at its bytes rather than its name: gzip and zstd are unpacked once to know how much they hold,
+/// of other files the beginning, the middle and the end are read. kAuto takes names that end in .jsonl or .ndjson (.gz
+/// and .zst left off) for JSON lines; NumPy arrays, llm.c's shards, Megatron's .bin with its .idx, and .bin files that
+/// are no text (nanoGPT's uint16) for tokens. Errors: no input, an input that is not there, nothing to read at all, an
+/// output folder inside an input folder, a compressed file that is cut off or broken, a file that is neither text nor
+/// tokens (named with what it is).
+SourceList list_sources(const SourceQuery& query);
 
 /// Copies a descriptor to a file until its end.
 void spool_descriptor(int descriptor, const std::string& path);

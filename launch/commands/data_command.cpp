@@ -25,13 +25,18 @@ constexpr const char* kHelp = R"(ashlar data: make, look at and check token data
 
   ashlar data build INPUT... --out DIR [options]
       INPUT: text files (one document each), folders (all files below, sorted), JSONL files (.jsonl, .ndjson: one document
-      a line), or - for standard input. Killed and run again with the same arguments it continues where it was, if the text
-      is the same to the byte. Files in DIR that no build of ours made are never deleted or overwritten.
+      a line), each also compressed with gzip or zstd, files of tokens (llm.c and nanoGPT .bin, Megatron .bin with its
+      .idx, NumPy .npy), or - for standard input. Killed and run again with the same arguments it continues where it was,
+      if the text is the same to the byte. Files in DIR that no build of ours made are never deleted or overwritten.
+      What a file is its bytes tell, not its name alone; one that is neither text nor tokens is refused. Ids of tokens are
+      taken as they are and must lie in the vocabulary of --tokenizer; its end of document ends documents among them.
       --out DIR            folder of the dataset (required)
       --tokenizer KIND     bytes (default) or characters
       --validation SHARE   share of the validation part, 0 to 0.9 (default 0.1); whole documents from 20 documents on,
                            otherwise the end of the text
-      --format FORMAT      auto (default, by file name), text or jsonl
+      --format FORMAT      auto (default), text, jsonl, bytes (every file as it is, whatever it holds, one document
+                           each), uint16 or uint32 (files of nothing but ids of that type)
+      --skip-binary        leave out files that are neither text nor tokens, and say how many
       --text-field NAME    the field of JSONL objects that holds the text (default text)
       --threads N          default: one a core
       --shard-tokens N     tokens a shard file, a multiple of 65536 (default 67108864)
@@ -141,10 +146,21 @@ void print_counts(const data::Manifest& m, std::ostream& out) {
   }
 }
 
+data::SourceFormat source_format(std::string_view command, const std::string& name) {
+  using data::SourceFormat;
+  constexpr std::pair<std::string_view, SourceFormat> kFormats[] = {
+      {"auto", SourceFormat::kAuto},   {"text", SourceFormat::kText},     {"jsonl", SourceFormat::kJsonLines},
+      {"bytes", SourceFormat::kBytes}, {"uint16", SourceFormat::kUint16}, {"uint32", SourceFormat::kUint32}};
+  for (const auto& [known, format] : kFormats)
+    if (name == known) return format;
+  throw input_error(command, "option --format = ", name, ": expected auto, text, jsonl, bytes, uint16 or uint32");
+}
+
 int run_build(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
   Arguments given("data build", args);
   data::BuildOptions options;
   options.overwrite = given.flag("--overwrite");
+  options.skip_binary = given.flag("--skip-binary");
   options.out = text_option(given, "--out", "");
   options.tokenizer = text_option(given, "--tokenizer", options.tokenizer);
   options.validation = given.number("--validation", options.validation, 0, 0.9);
@@ -157,13 +173,10 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
     throw input_error(given.command(), "option --shard-tokens = ", options.shard_tokens, ": expected a multiple of ",
                       data::kChunkTokens);
   }
-  if (format != "auto" && format != "text" && format != "jsonl") {
-    throw input_error(given.command(), "option --format = ", format, ": expected auto, text or jsonl");
-  }
-  if (format == "text") options.format = data::SourceFormat::kText;
-  if (format == "jsonl") options.format = data::SourceFormat::kJsonLines;
+  options.format = source_format(given.command(), format);
   if (options.inputs.empty()) {
-    throw input_error(given.command(), "no input; name text files, folders, JSONL files or - for standard input");
+    throw input_error(given.command(),
+                      "no input; name text files, folders, JSONL files, files of tokens or - for standard input");
   }
   if (options.out.empty())
     throw input_error(given.command(), "option --out is missing; name the dataset's folder: --out DIR");
@@ -191,6 +204,7 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
   }
   if (report->shards_kept > 0) out << "  " << report->shards_kept << " shards kept from an unfinished run\n";
   if (m.source_empty_documents > 0) out << "  " << m.source_empty_documents << " empty documents left out\n";
+  if (report->binary_files > 0) out << "  " << report->binary_files << " binary files left out\n";
   if (report->other_entries > 0) out << "  " << report->other_entries << " folder entries that are no files left out\n";
   print_counts(m, out);
   return 0;

@@ -61,6 +61,7 @@ struct Vendor {
 const std::vector<Vendor>& vendors() {
   static const std::vector<Vendor> table = {
       {"HDF5", R"(^(hdf5\.h|hdf5/.*|H5[A-Za-z]*\.h)$)", {"data/hdf5_"}},
+      {"zstd", R"(^zstd.*\.h$)", {"data/unpacker.cpp", "tests/data/input_fixture.cpp"}},
       {"oneDNN", R"(^(dnnl.*|oneapi/dnnl/.*)$)", {"kernels/cpu/", "tests/kernels/"}},
       {"Highway", R"(^hwy/.*$)", {"kernels/cpu/", "tests/kernels/"}},
       {"OpenMP", R"(^omp\.h$)", {"kernels/cpu/", "tests/kernels/"}},
