@@ -1,6 +1,7 @@
 // In the place of cudnn_graphs.cpp and cudnn_functions.cpp where cuDNN's frontend was not found when this was built.
 #include "core/base/error.h"
 #include "kernels/cuda/attention/cudnn_attention.h"
+#include "kernels/cuda/attention/cudnn_functions.h"
 
 namespace ashlar::cudnn {
 
@@ -14,6 +15,10 @@ Error absent() {
 }
 
 }  // namespace
+
+void load_library() { throw absent(); }
+int64_t library_version() { throw absent(); }
+const std::string& library_path() { throw absent(); }
 
 std::unique_ptr<AttentionPlanner> make_planner(int) { throw absent(); }
 std::unique_ptr<AttentionPlanner> make_planner(std::string_view, int) { throw absent(); }
