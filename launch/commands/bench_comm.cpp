@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/timing.h"
+#include "parallel/comm/device_comm.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 namespace {
@@ -26,6 +29,8 @@ struct Options {
   int64_t largest = kSizes.back();
   double seconds = 0.3;  // a line
   bool json = false;
+  std::string device = "cpu";
+  bool deterministic = false;
   comm::Tuning tuning;
 };
 
@@ -43,6 +48,8 @@ Options parse(std::span<const std::string> words) {
   options.largest = args.integer("--largest", options.largest, kSizes.front(), kSizes.back());
   options.seconds = args.number("--seconds", options.seconds, 1e-4, 60);
   options.json = args.flag("--json");
+  options.device = args.option("--device").value_or(options.device);
+  options.deterministic = args.flag("--deterministic");
   comm::Tuning& tuning = options.tuning;
   tuning.chunk_bytes = args.integer("--chunk-bytes", tuning.chunk_bytes, 64, 1 << 30);
   tuning.chunks_in_flight = args.integer("--in-flight", tuning.chunks_in_flight, 1, 64);
@@ -53,23 +60,69 @@ Options parse(std::span<const std::string> words) {
   return options;
 }
 
+/// Where the buffers are: of a device, or (null) of the host.
+struct Place {
+  Backend* backend = nullptr;
+  Stream& stream;
+};
+
 /// Memory of the bench, never null, written once so that it is really there.
-struct Buffer {
-  explicit Buffer(int64_t bytes) : memory(static_cast<size_t>(bytes), '\0') {}
+class Buffer {
+ public:
+  Buffer(int64_t bytes, const Place& place) : place_(place), bytes_(bytes) {
+    if (place_.backend == nullptr) {
+      memory_.assign(static_cast<size_t>(bytes), '\0');
+      data_ = memory_.data();
+    } else {
+      data_ = static_cast<char*>(allocator().allocate(bytes));
+    }
+    clear();
+  }
+  ~Buffer() {
+    if (place_.backend != nullptr) allocator().release(data_);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
   MutView view(DType dtype, int64_t begin_bytes, int64_t bytes) {
     const int64_t size = bytes / size_of(dtype);
-    return {memory.data() + begin_bytes, dtype, 1, size, size};
+    return {data_ + begin_bytes, dtype, 1, size, size};
   }
-  std::vector<char> memory;
+  /// When it returns the zeros are there.
+  void clear() {
+    if (place_.backend == nullptr) {
+      std::fill(memory_.begin(), memory_.end(), '\0');
+    } else {
+      place_.backend->fill({.dst = view(DType::kFloat32, 0, bytes_), .value = 0}, place_.stream);
+      place_.stream.synchronize();
+    }
+  }
+  void copy_from(Buffer& other, int64_t bytes) {
+    if (place_.backend == nullptr) {
+      std::memcpy(data_, other.data_, static_cast<size_t>(bytes));
+    } else {
+      place_.backend->copy({.src = other.view(DType::kFloat32, 0, bytes), .dst = view(DType::kFloat32, 0, bytes)},
+                           place_.stream);
+      place_.stream.synchronize();
+    }
+  }
+
+ private:
+  Allocator& allocator() { return place_.backend->allocator(MemoryKind::kWorkspace); }
+
+  const Place place_;
+  const int64_t bytes_;
+  std::vector<char> memory_;
+  char* data_ = nullptr;
 };
 
 /// The lower quartile over repeated calls of the time that the slowest rank took. All ranks begin together, with inputs
 /// that each has just written: what a rank reads is not yet in its own cache, as in training.
-double quartile_seconds(comm::Communicator& comm, double budget, Buffer& input, const std::function<void()>& call) {
-  SynchronousStream stream;  // host memory
+double quartile_seconds(comm::Communicator& host, double budget, Buffer& input, const std::function<void()>& call) {
+  SynchronousStream stream;  // of times, in host memory
   const auto timed = [&] {
-    std::fill(input.memory.begin(), input.memory.end(), '\0');
-    comm.barrier(stream).wait();
+    input.clear();
+    host.barrier(stream).wait();
     const auto start = Clock::now();
     call();
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -78,7 +131,7 @@ double quartile_seconds(comm::Communicator& comm, double budget, Buffer& input, 
   const auto max_all = [&](std::span<double> values) {
     const auto count = static_cast<int64_t>(values.size());
     const MutView view{values.data(), DType::kFloat64, 1, count, count};
-    comm.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}, stream).wait();
+    host.all_reduce({.in = view, .out = view, .op = comm::ReduceOp::kMax}, stream).wait();
   };
   double first = std::min(timed(), timed());
   max_all({&first, 1});
@@ -92,65 +145,87 @@ struct Row {
   const char* operation;
   int64_t bytes;
   double seconds, copy_seconds;
+  double share;  ///< of the bytes that cross the slowest link of a rank, at least, whatever the algorithm
 
   double rate() const { return static_cast<double>(bytes) / seconds * 1e-9; }
+  double bus_rate() const { return rate() * share; }
   double ratio() const { return copy_seconds / seconds; }
 };
 
-std::vector<Row> measure(const Options& options, comm::Communicator& comm) {
+std::vector<Row> measure(const Options& options, comm::Communicator& comm, const Place& place) {
   const int peer = (comm.rank() ^ 1) < comm.size() ? comm.rank() ^ 1 : comm.rank();  // an odd one out has itself
+  const double others = static_cast<double>(comm.size() - 1) / comm.size();
   std::vector<Row> rows;
-  SynchronousStream stream;
+  Stream& stream = place.stream;
   for (const int64_t size : kSizes) {
     if (size > options.largest) break;
-    Buffer a(size), b(size);
+    Buffer a(size, place), b(size, place);
     // Equal parts, each of whole cache lines.
     const int64_t part = size / comm.size() / 64 * 64, bytes = part * comm.size();
     const MutView x = a.view(options.dtype, 0, bytes), y = b.view(options.dtype, 0, bytes);
     const MutView mine = a.view(options.dtype, part * comm.rank(), part);
-    const double copy = quartile_seconds(
-        comm, options.seconds, a, [&] { std::memcpy(b.memory.data(), a.memory.data(), static_cast<size_t>(bytes)); });
-    const auto add = [&](const char* name, const std::function<void()>& call) {
-      rows.push_back({name, bytes, quartile_seconds(comm, options.seconds, a, call), copy});
+    const double copy = quartile_seconds(comm.host(), options.seconds, a, [&] { b.copy_from(a, bytes); });
+    const auto add = [&](const char* name, double share, const std::function<void()>& call) {
+      rows.push_back({name, bytes, quartile_seconds(comm.host(), options.seconds, a, call), copy, share});
     };
-    add("all_reduce", [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}, stream).wait(); });
-    add("reduce_scatter", [&] { comm.reduce_scatter({.in = x, .out = mine}, stream).wait(); });
-    add("all_gather", [&] { comm.all_gather({.in = mine, .out = x}, stream).wait(); });
-    add("send_recv", [&] { comm.send_recv({.send = x, .to = peer, .recv = y, .from = peer}, stream).wait(); });
+    add("all_reduce", 2 * others,
+        [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}, stream).wait(); });
+    add("reduce_scatter", others, [&] { comm.reduce_scatter({.in = x, .out = mine}, stream).wait(); });
+    add("all_gather", others, [&] { comm.all_gather({.in = mine, .out = x}, stream).wait(); });
+    add("send_recv", 1, [&] { comm.send_recv({.send = x, .to = peer, .recv = y, .from = peer}, stream).wait(); });
   }
   return rows;
 }
 
 void print(const Options& options, const std::vector<Row>& rows, int ranks, int local, std::ostream& out) {
   if (options.json) {
-    nlohmann::json json = {{"ranks", ranks}, {"local_ranks", local}, {"dtype", name_of(options.dtype)}};
+    nlohmann::json json = {
+        {"ranks", ranks}, {"local_ranks", local}, {"device", options.device}, {"dtype", name_of(options.dtype)}};
     for (const Row& row : rows) {
       json["rows"].push_back({{"operation", row.operation},
                               {"bytes", row.bytes},
                               {"us", row.seconds * 1e6},
                               {"gb_per_sec", row.rate()},
+                              {"bus_gb_per_sec", row.bus_rate()},
                               {"ratio_to_memcpy", row.ratio()}});
     }
     out << json.dump(2) << '\n';
     return;
   }
-  out << ranks << " ranks, " << local << " on this machine, " << name_of(options.dtype) << "\n";
-  out << "operation            bytes         us    GB/s  of memcpy\n";
+  out << ranks << " ranks, " << local << " on this machine, " << options.device << ", " << name_of(options.dtype)
+      << "\n";
+  out << "operation            bytes         us    GB/s     bus  of a copy\n";
   for (const Row& row : rows) {
     std::array<char, 128> line{};
-    std::snprintf(line.data(), line.size(), "%-14s %11lld %10.1f %7.2f %10.2f\n", row.operation,
-                  static_cast<long long>(row.bytes), row.seconds * 1e6, row.rate(), row.ratio());
+    std::snprintf(line.data(), line.size(), "%-14s %11lld %10.1f %7.2f %7.2f %10.2f\n", row.operation,
+                  static_cast<long long>(row.bytes), row.seconds * 1e6, row.rate(), row.bus_rate(), row.ratio());
     out << line.data();
   }
 }
 
 }  // namespace
 
-int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstrap, std::ostream& out) {
+int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log, std::ostream& out) {
   const Options options = parse(words);
-  const std::unique_ptr<comm::Communicator> comm = bootstrap.make_world("bench", options.tuning);
-  const std::vector<Row> rows = measure(options, *comm);
-  if (comm->rank() == 0) print(options, rows, comm->size(), bootstrap.local_size(), out);
+  const auto host = bootstrap.make_world("bench", options.tuning);
+  std::unique_ptr<Backend> backend;
+  comm::DeviceComm device;
+  std::unique_ptr<Stream> stream = std::make_unique<SynchronousStream>();
+  if (options.device != "cpu") {
+    comm::try_on_all_ranks(bootstrap.control(), [&] {
+      backend = kernels::make_backend({.device = options.device, .log = &log});
+      stream = backend->make_stream();
+    });
+    device = comm::make_device_comm({.host = *host,
+                                     .control = bootstrap.control(),
+                                     .backend = *backend,
+                                     .log = log,
+                                     .cuda = options.device == "cuda",
+                                     .deterministic = options.deterministic});
+  }
+  comm::Communicator& all = device.all ? *device.all : *host;
+  const std::vector<Row> rows = measure(options, all, {.backend = backend.get(), .stream = *stream});
+  if (all.rank() == 0) print(options, rows, all.size(), bootstrap.local_size(), out);
   return 0;
 }
 

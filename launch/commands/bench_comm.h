@@ -4,16 +4,21 @@
 #include <span>
 #include <string>
 
+#include "core/base/log.h"
 #include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
 
-/// `ashlar bench comm [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]`, on any number of ranks:
-/// all_reduce, reduce_scatter, all_gather of a whole vector of 4 KB to 16 MB, and send_recv of messages of that size
-/// between pairs. Each line: time, the size divided by it in GB/s, and that as a ratio to a memcpy of the same size,
-/// done by all ranks at once in the same run. Times are the lower quartile of the slowest rank's. `--chunk-bytes`,
+/// `ashlar bench comm [--device cpu|cuda|emulated] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S]
+/// [--deterministic] [--json]`, on any number of ranks: all_reduce, reduce_scatter, all_gather of a whole vector of 4
+/// KB to 16 MB, and send_recv of messages of that size between pairs. Each line: time, the size divided by it in GB/s
+/// (the algorithm's bandwidth), the bytes that each rank must at least send (or receive) divided by it (the bus's: 2 (p
+/// - 1) / p of the size for an all_reduce, (p - 1) / p for a scatter or gather), and the time of a copy of the same
+/// size in the same memory, done by all ranks at once, as a ratio to it. Buffers are of the device: over NCCL on cuda
+/// (`--deterministic` as run.deterministic would have it), through host memory on emulated, the host's own on cpu.
+/// Times are the lower quartile of the slowest rank's. `--chunk-bytes`,
 /// `--in-flight` and `--direct-bytes` try other values of comm::Tuning. Rank 0 prints. Returns the exit code; throws
 /// input_error for bad options.
-int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstrap, std::ostream& out);
+int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log, std::ostream& out);
 
 }  // namespace ashlar::launch

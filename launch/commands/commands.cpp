@@ -69,7 +69,7 @@ int run_with_advice(const Command& command, std::span<const std::string> words) 
 const char* const kBenchHelp =
     "ashlar bench gemm [--device NAME] [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
     "ashlar bench kernels | attention [--threads N]\n"
-    "ashlar bench comm [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
+    "ashlar bench comm [--device cpu|cuda|emulated] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
     "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]\n"
     "ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]\n"
     "\n"
@@ -91,7 +91,7 @@ int run_bench(std::span<const std::string> words, Session& session) {
   if (what == "gemm") return run_bench_gemm(rest, out);
   if (what == "kernels") return run_bench_kernels(rest, out);
   if (what == "attention") return run_bench_attention(rest, out);
-  if (what == "comm") return run_bench_comm(rest, session.bootstrap, out);
+  if (what == "comm") return run_bench_comm(rest, session.bootstrap, session.log, out);
   if (what == "step") return run_bench_step(rest, session, out);
   if (what == "save") return run_bench_save(rest, session, out);
   throw input_error("bench", "expected gemm, kernels, attention, comm, step or save, got ",

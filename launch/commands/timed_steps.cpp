@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "core/base/philox.h"
 #include "kernels/make_backend.h"
@@ -9,7 +10,7 @@
 #include "launch/training/evaluation.h"
 #include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
-#include "parallel/comm/staged_comm.h"
+#include "parallel/comm/device_comm.h"
 #include "parallel/model/flops.h"
 
 namespace ashlar::launch {
@@ -63,6 +64,22 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
   return config;
 }
 
+namespace {
+
+std::unique_ptr<comm::Communicator> device_comm(const config::RunConfig& config, comm::Bootstrap& bootstrap,
+                                                Backend& backend) {
+  Log log([](std::string_view line) { std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data()); });
+  return comm::make_device_comm({.host = bootstrap.world(),
+                                 .control = bootstrap.control(),
+                                 .backend = backend,
+                                 .log = log,
+                                 .cuda = name_of(config.run.device) == "cuda",
+                                 .deterministic = config.run.deterministic})
+      .all;
+}
+
+}  // namespace
+
 TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstrap)
     : config_(config),
       bootstrap_(bootstrap),
@@ -70,7 +87,7 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
       backend_(kernels::make_backend(
           {.device = std::string(name_of(config.run.device)), .threads = static_cast<int>(config.run.threads)})),
       stream_(backend_->make_stream()),
-      device_comm_(comm::make_device_comm(bootstrap.world(), *backend_)),
+      device_comm_(device_comm(config, bootstrap, *backend_)),
       mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh),
             model::kv_sharing_ranks(config.model, config.mesh.tensor)),
       engine_(*backend_, *stream_, mesh_, training::engine_options(config)),

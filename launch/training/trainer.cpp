@@ -23,8 +23,8 @@
 #include "launch/training/traffic.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
+#include "parallel/comm/device_comm.h"
 #include "parallel/comm/host.h"
-#include "parallel/comm/staged_comm.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
@@ -86,7 +86,14 @@ void Trainer::set_up(TrainerArgs& args) {
   stream_ = backend_->make_stream();
   pending_ = PendingSteps(*stream_);
   log_.info(backend_->description());
-  device_comm_ = comm::make_device_comm(bootstrap_.world(), *backend_);
+  comm::DeviceComm device = comm::make_device_comm({.host = bootstrap_.world(),
+                                                    .control = ranks_,
+                                                    .backend = *backend_,
+                                                    .log = log_,
+                                                    .cuda = name_of(c.run.device) == "cuda",
+                                                    .deterministic = c.run.deterministic});
+  device_comm_ = std::move(device.all);
+  watch_.watchdog().before_end(std::move(device.abort));
   mesh_.emplace(device_comm_ ? *device_comm_ : bootstrap_.world(), shape_of(c.mesh),
                 model::kv_sharing_ranks(c.model, c.mesh.tensor));
   engine_.emplace(*backend_, *stream_, *mesh_, watched_options());

@@ -154,6 +154,10 @@ std::vector<Suspect> find_suspects(std::span<const RankSight> ranks) {
   if (!found.empty()) return found;
   const bool some_wait =
       std::any_of(ranks.begin(), ranks.end(), [](const auto& r) { return look_at(r.page.waiting) != 0; });
+  if (!some_wait) {  // as where their devices wait for each other, and they for their devices
+    found = left_behind(ranks);
+    if (!found.empty()) return found;
+  }
   for (const RankSight& rank : ranks) {
     if (look_at(rank.page.waiting) != 0 || rank.page.state != RankState::kRunning) continue;
     found.push_back(

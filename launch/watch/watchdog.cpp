@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <future>
 #include <string>
 
 #include "core/base/error.h"
@@ -93,6 +94,11 @@ void Watchdog::watch_hangs(const HangOptions& options) {
   const std::lock_guard lock(mutex_);
   hang_options_ = options;
   hang_options_.nodes = args_.hang.nodes;
+}
+
+void Watchdog::before_end(std::function<void()> action) {
+  const std::lock_guard lock(mutex_);
+  before_end_ = std::move(action);
 }
 
 void Watchdog::find_lost() { std::this_thread::sleep_for(args_.times.silence * 3 / 2); }
@@ -281,6 +287,20 @@ void Watchdog::end() {
   args_.recorder.leave(RankState::kFailed);
   if (args_.ring != nullptr) args_.ring->farewell(news(machine_ms()));
   std::this_thread::sleep_for(args_.times.linger);
+  std::function<void()> action;
+  {
+    const std::lock_guard lock(mutex_);
+    action = before_end_;
+  }
+  if (action) {
+    // On a thread of its own: what does not come back must not keep the process.
+    const auto done = std::make_shared<std::promise<void>>();
+    std::thread([action, done] {
+      action();
+      done->set_value();
+    }).detach();
+    done->get_future().wait_for(std::chrono::seconds(2));
+  }
   _exit(static_cast<int>(ExitCode::kPeerLost));
 }
 

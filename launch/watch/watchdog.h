@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -81,6 +82,9 @@ class Watchdog {
 
   /// From now on hangs are seen in this way.
   void watch_hangs(const HangOptions& options);
+  /// Called when the watchdog ends the process, on a thread of its own: to end what this rank has on a device. Must not
+  /// throw; has two seconds.
+  void before_end(std::function<void()> action);
   /// For a rank whose communication has failed: waits for the watch to find the lost rank that is the reason, which
   /// ends the process; returns if there is none.
   void find_lost();
@@ -119,6 +123,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   HangOptions hang_options_;
+  std::function<void()> before_end_;
   bool stop_ = false;
   bool failing_ = false;  ///< an exception passes through the destructor
   std::thread thread_;

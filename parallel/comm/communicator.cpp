@@ -66,31 +66,34 @@ Work& Work::operator=(Work&& other) noexcept {
   return *this;
 }
 
+// Without an engine it is a stream's: waited for already.
 void Work::release() noexcept {
-  if (operation_ == nullptr || operation_->state() != Operation::State::kPending) return;
+  if (operation_ == nullptr || engine_ == nullptr) return;
   if (std::uncaught_exceptions() > 0) {
-    engine_->abandon();
-  } else {
-    engine_->wait_quietly(*operation_);
-    if (Event* const event = operation_->completion()) event->synchronize();
+    if (operation_->state() == Operation::State::kPending) engine_->abandon();
+    return;
   }
+  if (operation_->state() == Operation::State::kPending) engine_->wait_quietly(*operation_);
+  if (operation_->state() != Operation::State::kDone) return;
+  if (Event* const event = operation_->completion()) event->synchronize();
 }
 
 void Work::wait() {
   if (operation_ == nullptr) return;
-  engine_->wait(*operation_);
+  if (engine_ != nullptr) engine_->wait(*operation_);
   if (Event* const event = operation_->completion()) event->synchronize();
 }
 
 void Work::wait(Stream& stream) {
   if (operation_ == nullptr) return;
-  engine_->wait(*operation_);
+  if (engine_ != nullptr) engine_->wait(*operation_);
   if (Event* const event = operation_->completion()) stream.wait_for(*event);
+  engine_ = nullptr;
 }
 
 void Work::wait_received(Stream& stream) {
   if (operation_ == nullptr) return;
-  engine_->wait(*operation_, ProgressEngine::Until::kReceived);
+  if (engine_ != nullptr) engine_->wait(*operation_, ProgressEngine::Until::kReceived);
   if (Event* const event = operation_->completion()) stream.wait_for(*event);
 }
 
@@ -226,6 +229,7 @@ Work Communicator::issue(const DeviceOperation& args, Stream& stream) {
 }
 
 std::unique_ptr<Communicator> Communicator::split(const Split& args) {
+  engine_->progress();  // notices what has ended on the device
   ASHLAR_CHECK(engine_->idle(), "split of ", *name_, " with operations under way, the last one ",
                engine_->last_operation());
   return make_split(args);

@@ -206,6 +206,9 @@ class StagedComm::OnDevice final : public Operation {
 StagedComm::StagedComm(Communicator& inner, Backend& backend)
     : StagedComm(std::make_shared<Shared>(std::shared_ptr<Communicator>(&inner, [](Communicator*) {}), backend)) {}
 
+StagedComm::StagedComm(std::unique_ptr<Communicator> inner, Backend& backend)
+    : StagedComm(std::make_shared<Shared>(std::shared_ptr<Communicator>(std::move(inner)), backend)) {}
+
 StagedComm::StagedComm(std::shared_ptr<Shared> shared)
     : Communicator(shared->inner->rank(), shared->inner->size(), shared->inner->name(), shared->inner->engine()),
       shared_(std::move(shared)) {}
@@ -238,8 +241,7 @@ Communicator::OperationPtr StagedComm::make(const DeviceOperation& args, Stream&
 std::unique_ptr<Communicator> StagedComm::make_split(const Split& args) {
   std::unique_ptr<Communicator> part = shared_->inner->split(args);
   if (part == nullptr) return part;
-  return std::unique_ptr<Communicator>(
-      new StagedComm(std::make_shared<Shared>(std::shared_ptr<Communicator>(std::move(part)), shared_->backend)));
+  return std::make_unique<StagedComm>(std::move(part), shared_->backend);
 }
 
 std::unique_ptr<Communicator> make_device_comm(Communicator& host, Backend& backend) {

@@ -16,6 +16,8 @@ class StagedComm final : public Communicator {
  public:
   /// Called by all ranks of `inner`, which, like `backend`, must outlive it.
   StagedComm(Communicator& inner, Backend& backend);
+  /// The same over a communicator of its own.
+  StagedComm(std::unique_ptr<Communicator> inner, Backend& backend);
   ~StagedComm() override;
 
   Communicator& host() override;

@@ -134,6 +134,16 @@ TEST_F(Hang, WhoIsBehindIsTheReasonWhenAllWait) {
   EXPECT_THAT(found[0].text, AllOf(HasSubstr("rank 2 of 4 on node7 is behind"), HasSubstr("rank 3 has issued")));
 }
 
+// Over NCCL devices wait for each other, and each rank for its own.
+TEST_F(Hang, WhoIsBehindIsTheReasonWhenNobodyWaits) {
+  for (RankPage& page : pages_) page.waiting = 0;
+  EXPECT_EQ(suspects().size(), 4U) << "nobody is behind";
+  issue(3, {.kind = comm::OperationKind::kAllReduce, .op = comm::ReduceOp::kSum, .size = 64, .number = 4}, "tensor");
+  const auto found = suspects();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].text, AllOf(HasSubstr("rank 2 of 4 on node7 is behind"), HasSubstr("rank 3 has issued")));
+}
+
 TEST_F(Hang, WhatARankIsAtStandsInTheReport) {
   pages_[0].phase = Phase::kForward;
   pages_[0].micro_batch = 2;

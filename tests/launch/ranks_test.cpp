@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -91,6 +92,24 @@ TEST(BenchComm, OneRankReports) {
     EXPECT_EQ(json["local_ranks"], ranks);
     ASSERT_EQ(json["rows"].size(), 8u) << "four operations of two sizes";
     for (const auto& row : json["rows"]) EXPECT_GT(row["gb_per_sec"], 0.0) << row.dump();
+  }
+}
+
+TEST(BenchComm, MeasuresBuffersOfADevice) {
+  const std::string words = " bench comm --device emulated --largest 4096 --seconds 0.001 --json";
+  const ShellResult result = run_shell("timeout 60 " + kWithRanks + " 3 " + shell_quote(kBinary) + words);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["device"], "emulated");
+  ASSERT_EQ(json["rows"].size(), 4u);
+  for (const auto& [operation, share] : std::map<std::string, double>{
+           {"all_reduce", 4.0 / 3}, {"reduce_scatter", 2.0 / 3}, {"all_gather", 2.0 / 3}, {"send_recv", 1}}) {
+    const auto row = std::find_if(json["rows"].begin(), json["rows"].end(),
+                                  [&name = operation](const auto& r) { return r["operation"] == name; });
+    ASSERT_NE(row, json["rows"].end()) << operation;
+    const double rate = (*row)["gb_per_sec"], bus = (*row)["bus_gb_per_sec"];
+    EXPECT_GT(rate, 0.0);
+    EXPECT_NEAR(bus, share * rate, 1e-9 * rate) << operation;
   }
 }
 

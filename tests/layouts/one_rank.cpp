@@ -16,6 +16,7 @@
 #include "parallel/comm/staged_comm.h"
 #include "tests/layouts/compare.h"
 #include "tests/parallel/model_fixture.h"
+#include "tests/stand_ins/over_nccl.h"
 
 namespace ashlar::testing {
 namespace {
@@ -194,6 +195,16 @@ class OnDevice {
   std::vector<Tensor> memory_;
 };
 
+std::unique_ptr<Backend> make_backend(const LayoutCase& c) {
+  if (c.device != "nccl") return kernels::make_backend({.device = c.device, .threads = 1});
+  return std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), c.seed);
+}
+
+std::unique_ptr<comm::Communicator> make_device_comm(comm::Communicator& ranks, Backend& backend, const LayoutCase& c) {
+  if (c.device != "nccl") return comm::make_device_comm(ranks, backend);
+  return make_nccl(ranks, dynamic_cast<DeferredBackend&>(backend));
+}
+
 /// The comparison, in the order of a step. `exact`: only layers are divided.
 class Comparison {
  public:
@@ -201,9 +212,9 @@ class Comparison {
       : case_(c),
         exact_(c.mesh.tensor == 1 && c.mesh.data == 1 && c.device == "cpu"),
         bound_(c.dtype == DType::kFloat64 ? 1e-11 : 2e-5),
-        backend_(kernels::make_backend({.device = c.device, .threads = 1})),
+        backend_(make_backend(c)),
         stream_(backend_->make_stream()),
-        device_comm_(comm::make_device_comm(ranks, *backend_)),
+        device_comm_(make_device_comm(ranks, *backend_, c)),
         mesh_(device_comm_ ? *device_comm_ : ranks, c.mesh, model::kv_sharing_ranks(c.config, c.mesh.tensor)),
         one_(c),
         stats_(one_.run(kStep, true, true)),

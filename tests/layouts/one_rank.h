@@ -26,10 +26,12 @@ struct LayoutCase {
   int64_t bucket_elems = 700;
   optim::OptimizerOptions optimizer;
   double lr = 0.01;
-  double clip = 0.3;           ///< as a share of the gradient norm
-  int64_t further_steps = 0;   ///< of training, after the first update
-  uint64_t seed = 7;           ///< of weights and tokens
-  std::string device = "cpu";  ///< of the layout; the one rank is always on the CPU
+  double clip = 0.3;          ///< as a share of the gradient norm
+  int64_t further_steps = 0;  ///< of training, after the first update
+  uint64_t seed = 7;          ///< of weights and tokens
+  /// Of the layout; the one rank is always on the CPU. "nccl": the CPU's kernels behind streams that are really
+  /// asynchronous, whose ranks exchange buffers over the stand-in for NCCL.
+  std::string device = "cpu";
 };
 
 /// Expects the layout on `ranks` (all of mesh.ranks()) to compute what one rank does that runs the whole model

@@ -68,11 +68,11 @@ const std::vector<Vendor>& vendors() {
       // The headers that bring it along are as far off limits as MPI's own.
       {"MPI",
        R"(^(mpi\.h|parallel/comm/mpi_.*)$)",
-       {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp", "tests/stand_ins/"}},
+       {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp", "tests/stand_ins/nccl/"}},
       {"CUDA",
        R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)",
        {"kernels/cuda/", "parallel/comm/nccl_", "tests/stand_ins/", "tests/device/runtime_", "tests/cublaslt/"}},
-      {"NCCL", R"(^nccl.*$)", {"parallel/comm/nccl_", "tests/stand_ins/"}},
+      {"NCCL", R"(^nccl.*$)", {"tests/stand_ins/nccl/", "tests/mpi/nccl_"}},
       {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},
       {"GoogleTest", R"(^(gtest|gmock)/.*$)", {"tests/"}},
   };

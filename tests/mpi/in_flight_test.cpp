@@ -68,7 +68,7 @@ TEST_P(InFlight, AnyOrderOfCompletion) {
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
       const uint64_t seed = i;
-      EXPECT_EQ(sums[i].differing([&](int64_t k) { return sum_at<float>(ranks_, k, seed); }), 0) << i;
+      EXPECT_EQ(sums[i].wrong_sums(comm::sums_of(*comm_), ranks_, seed), 0) << i;
       EXPECT_EQ(maxima[i].differing([&](int64_t k) { return max_at<BF16>(ranks_, k, seed); }), 0) << i;
       EXPECT_EQ(received[i].differing([&](int64_t k) { return operand_at<float>(before, k, seed); }), 0) << i;
       const int64_t size = sizes[i];
@@ -94,8 +94,8 @@ TEST_P(InFlight, WaitingOnOneCommunicatorDrivesTheOthers) {
     second.wait();
     first.wait();
   }
-  EXPECT_EQ(a.differing([&](int64_t i) { return sum_at<float>(ranks_, i, 1); }), 0);
-  EXPECT_EQ(b.differing([&](int64_t i) { return sum_at<float>(ranks_, i, 2); }), 0);
+  EXPECT_EQ(a.wrong_sums(comm::sums_of(*comm_), ranks_, 1), 0);
+  EXPECT_EQ(b.wrong_sums(comm::sums_of(*comm_), ranks_, 2), 0);
 }
 
 // Messages of one pair meet in the order of issue, whoever waits for which first.
@@ -136,8 +136,8 @@ TEST_P(InFlight, StagingIsUsedAgainOnlyBehindItsWayBack) {
     comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}, *other).wait(*other);
     stream_.synchronize();
     other->synchronize();
-    EXPECT_EQ(x.differing([&](int64_t i) { return sum_at<float>(ranks_, i, trial); }), 0);
-    EXPECT_EQ(y.differing([&](int64_t i) { return sum_at<float>(ranks_, i, trial + 100); }), 0);
+    EXPECT_EQ(x.wrong_sums(comm::sums_of(*comm_), ranks_, trial), 0);
+    EXPECT_EQ(y.wrong_sums(comm::sums_of(*comm_), ranks_, trial + 100), 0);
   }
 }
 
@@ -145,10 +145,10 @@ TEST_P(InFlight, AWorkThatIsDroppedWaits) {
   const int64_t size = large();
   Buffer<float> x(size, rank_), y(size, rank_, 2);
   { const Work dropped = comm_->all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, stream_); }
-  EXPECT_EQ(x.differing([&](int64_t i) { return sum_at<float>(ranks_, i); }), 0);
+  EXPECT_EQ(x.wrong_sums(comm::sums_of(*comm_), ranks_), 0);
   Work reused = comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}, stream_);
   reused = Work();
-  EXPECT_EQ(y.differing([&](int64_t i) { return sum_at<float>(ranks_, i, 2); }), 0);
+  EXPECT_EQ(y.wrong_sums(comm::sums_of(*comm_), ranks_, 2), 0);
   EXPECT_TRUE(reused.done());
 }
 
@@ -180,8 +180,8 @@ TEST_P(InFlight, SplitsWorkAloneAndTogether) {
     Work outer = comm_->all_reduce({.in = y.view(), .out = y.view(), .op = ReduceOp::kSum}, stream_);
     outer.wait();
     inner.wait();
-    EXPECT_EQ(x.differing([&](int64_t i) { return sum_at<float>(members, i, 3); }), 0);
-    EXPECT_EQ(y.differing([&](int64_t i) { return sum_at<float>(ranks_, i, 4); }), 0);
+    EXPECT_EQ(x.wrong_sums(comm::sums_of(*part), members, 3), 0);
+    EXPECT_EQ(y.wrong_sums(comm::sums_of(*comm_), ranks_, 4), 0);
     const auto alone = part->split({.color = part->rank(), .key = 0, .name = "alone"});
     EXPECT_EQ(alone->size(), 1);
     comm::ControlPlane control(*alone, "control");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "core/base/dtype.h"
 #include "core/base/philox.h"
 #include "core/tensor/view.h"
-#include "parallel/comm/operation.h"
+#include "parallel/comm/nccl_comm.h"
 
 namespace ashlar::testing {
 
@@ -47,6 +48,42 @@ T max_at(int ranks, int64_t index, uint64_t seed = 1) {
   return static_cast<T>(most);
 }
 
+/// How many of `size` elements at `got` are not the sum of operands [0, ranks) at [begin, begin + size), by what a
+/// communicator promises of its sums: all bits, or (p - 1) eps sum |x| from the sum in fp64 (integers wrap).
+template <typename T>
+int64_t wrong_sums(const T* got, int64_t size, comm::Sums sums, int ranks, uint64_t seed = 1, int64_t begin = 0) {
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    if (sums == comm::Sums::kRankOrder) {
+      const T want = sum_at<T>(ranks, begin + i, seed);
+      wrong += std::memcmp(&want, got + i, sizeof(T)) != 0;
+    } else if constexpr (std::is_same_v<T, int32_t>) {
+      uint32_t want = 0;
+      for (int rank = 0; rank < ranks; ++rank) want += static_cast<uint32_t>(operand_at<T>(rank, begin + i, seed));
+      wrong += static_cast<T>(want) != got[i];
+    } else {
+      using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+      constexpr double eps = std::is_same_v<T, double> ? 0x1p-53 : std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
+      const auto wide_of = [](T value) {
+        if constexpr (std::is_same_v<T, BF16>) {
+          return static_cast<Wide>(static_cast<float>(value));
+        } else {
+          return static_cast<Wide>(value);
+        }
+      };
+      Wide want = 0, magnitude = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto x = wide_of(operand_at<T>(rank, begin + i, seed));
+        want += x;
+        magnitude += std::abs(x);
+      }
+      // Roundings of roundings: the bound of first order, a hundredth wider.
+      wrong += !(std::abs(wide_of(got[i]) - want) <= 1.01 * (ranks - 1) * eps * magnitude);
+    }
+  }
+  return wrong;
+}
+
 /// An array between two guards that nobody may write to.
 template <typename T>
 class Buffer {
@@ -78,6 +115,10 @@ class Buffer {
   template <typename Want>
   int64_t differing(const Want& want) {
     return differing(0, size_, want);
+  }
+  /// How many elements of the whole are not the sum of all operands.
+  int64_t wrong_sums(comm::Sums sums, int ranks, uint64_t seed = 1) {
+    return ashlar::testing::wrong_sums<T>(data(), size_, sums, ranks, seed);
   }
   /// Whether [begin, end) and the guards are as they were made.
   bool untouched(int64_t begin, int64_t end) {

@@ -1,0 +1,31 @@
+#include "parallel/comm/device_comm.h"
+
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "parallel/comm/nccl_comm.h"
+#include "parallel/comm/staged_comm.h"
+
+namespace ashlar::comm {
+
+DeviceComm make_device_comm(const DeviceCommArgs& args) {
+  if (args.cuda && args.host.size() > 1) {
+    try {
+      std::unique_ptr<NcclComm> nccl =
+          NcclComm::make(args.host, args.control, args.backend, {.deterministic = args.deterministic});
+      if (args.host.rank() == 0)
+        args.log.info(str_cat("ranks exchange over ", nccl->description(),
+                              args.deterministic ? ", one algorithm and protocol (run.deterministic)" : ""));
+      std::function<void()> abort = nccl->abort_function();
+      return {.all = std::move(nccl), .abort = std::move(abort)};
+    } catch (const Error& error) {
+      // The same on all ranks.
+      if (error.code() != ExitCode::kInput || std::getenv("ASHLAR_NCCL") != nullptr) throw;
+      if (args.host.rank() == 0)
+        args.log.warn(str_cat(error.what(), ". Ranks exchange through host memory, which is much slower"));
+    }
+  }
+  return {.all = make_device_comm(args.host, args.backend), .abort = {}};
+}
+
+}  // namespace ashlar::comm

@@ -1,0 +1,143 @@
+#include "parallel/comm/nccl_library.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+namespace ashlar::comm {
+
+using nccl::Result;
+
+namespace {
+
+constexpr int kOldest = 21800;
+constexpr const char* kHowToGet = "install NVIDIA's NCCL 2 (package libnccl2, or the wheel nvidia-nccl-cu13)";
+
+std::string version_text(int version) { return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
+
+// NCCL's own rule: a communicator that is at work answers "in progress" to the question itself, too.
+bool went_well(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
+
+}  // namespace
+
+NcclLibrary::NcclLibrary()
+    : library_({.name = "NCCL",
+                .sonames = {"libnccl.so.2"},
+                .variable = "ASHLAR_NCCL",
+                .folders = cuda_library_folders(),
+                .how_to_get = kHowToGet},
+               "nccl") {
+  const auto take = [&]<typename Function>(Function*& place, const char* name) {
+    place = library_.function<Function>(name);
+  };
+  take(api_.GetVersion, "ncclGetVersion");
+  if (api_.GetVersion(&version_) != Result::kSuccess || version_ < kOldest)
+    throw input_error("nccl", "expected NCCL 2.18 or later, got ", version_text(version_), " in ", library_.path(),
+                      "; ", kHowToGet);
+  take(api_.GetUniqueId, "ncclGetUniqueId");
+  take(api_.GetErrorString, "ncclGetErrorString");
+  take(api_.GetLastError, "ncclGetLastError");
+  take(api_.CommInitRankConfig, "ncclCommInitRankConfig");
+  take(api_.CommSplit, "ncclCommSplit");
+  take(api_.CommFinalize, "ncclCommFinalize");
+  take(api_.CommDestroy, "ncclCommDestroy");
+  take(api_.CommAbort, "ncclCommAbort");
+  take(api_.CommGetAsyncError, "ncclCommGetAsyncError");
+  take(api_.AllReduce, "ncclAllReduce");
+  take(api_.ReduceScatter, "ncclReduceScatter");
+  take(api_.Reduce, "ncclReduce");
+  take(api_.AllGather, "ncclAllGather");
+  take(api_.Broadcast, "ncclBroadcast");
+  take(api_.Send, "ncclSend");
+  take(api_.Recv, "ncclRecv");
+  take(api_.GroupStart, "ncclGroupStart");
+  take(api_.GroupEnd, "ncclGroupEnd");
+}
+
+std::string NcclLibrary::description() const {
+  return str_cat("NCCL ", version_text(version_), " (", library_.path(), ")");
+}
+
+Error NcclLibrary::error_of(std::string_view what, nccl::Comm comm, Result result) const {
+  const char* const last = api_.GetLastError(comm);
+  const std::string said = last == nullptr || *last == '\0' ? "" : str_cat(": ", last);
+  return {ExitCode::kPeerLost, "nccl",
+          str_cat(what, " failed: ", api_.GetErrorString(result), said, "; NCCL_DEBUG=INFO makes NCCL say more")};
+}
+
+Result NcclLibrary::call(std::string_view what, nccl::Comm comm, const std::function<Result(const nccl::Api&)>& make) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw Error(ExitCode::kPeerLost, "nccl", str_cat(what, " after communication was ended"));
+  const Result result = make(api_);
+  if (went_well(result)) return result;
+  const Error error = error_of(what, comm, result);
+  if (result == Result::kInvalidArgument || result == Result::kInvalidUsage) throw Bug(error.what());
+  throw error;
+}
+
+bool NcclLibrary::settled(nccl::Comm comm, std::string_view name) {
+  if (comm == nullptr) return true;
+  Result state = Result::kSuccess;
+  call(name, comm, [&](const nccl::Api& api) { return api.CommGetAsyncError(comm, &state); });
+  if (went_well(state)) return state == Result::kSuccess;
+  const std::lock_guard lock(mutex_);
+  throw error_of(name, comm, state);
+}
+
+void NcclLibrary::settle(nccl::Comm comm, std::string_view name, double seconds, const std::function<void()>& idle) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  while (!settled(comm, name)) {
+    if (Clock::now() > end) {
+      throw Error(
+          ExitCode::kPeerLost, "nccl",
+          str_cat(name, " is still at work after ", seconds,
+                  " s; a rank has not come, or the ranks' network does not let them meet (NCCL_SOCKET_IFNAME)"));
+    }
+    idle();
+  }
+}
+
+void NcclLibrary::add(nccl::Comm comm) {
+  const std::lock_guard lock(mutex_);
+  comms_.push_back(comm);
+}
+
+void NcclLibrary::remove(nccl::Comm comm) {
+  const std::lock_guard lock(mutex_);
+  std::erase(comms_, comm);
+}
+
+void NcclLibrary::abort(double seconds) noexcept {
+  const std::unique_lock lock(mutex_, std::chrono::duration<double>(seconds));
+  if (!lock.owns_lock() || aborted_) return;
+  aborted_ = true;
+  for (const nccl::Comm comm : comms_) api_.CommAbort(comm);
+  comms_.clear();
+}
+
+void NcclLibrary::abort(nccl::Comm comm) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (aborted_ || std::erase(comms_, comm) == 0) return;
+  api_.CommAbort(comm);
+}
+
+bool NcclLibrary::aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+void set_nccl_environment(bool deterministic) {
+  const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
+  // The program ends a job itself; NCCL's own server for questions would only take a port on each rank.
+  otherwise("NCCL_RAS_ENABLE", "0");
+  if (!deterministic) return;
+  otherwise("NCCL_ALGO", "Ring");
+  otherwise("NCCL_PROTO", "Simple");
+  otherwise("NCCL_NVLS_ENABLE", "0");
+  otherwise("NCCL_COLLNET_ENABLE", "0");
+  otherwise("NCCL_WIN_ENABLE", "0");
+}
+
+}  // namespace ashlar::comm

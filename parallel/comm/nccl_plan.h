@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "parallel/comm/device_operation.h"
+#include "parallel/comm/nccl_api.h"
+
+namespace ashlar::comm {
+
+/// One call of NCCL. `count` is what the function of that name counts: elements of the whole vector, of one rank's part
+/// (kReduceScatter, kAllGather), or of a message.
+struct NcclCall {
+  enum class Kind : uint8_t { kAllReduce, kReduceScatter, kReduce, kAllGather, kBroadcast, kSend, kRecv };
+  Kind kind{};
+  const void* send = nullptr;
+  void* recv = nullptr;
+  int64_t count = 0;
+  DType dtype{};
+  ReduceOp op = ReduceOp::kSum;
+  int peer = -1;  ///< root, receiver or sender
+
+  bool operator==(const NcclCall&) const = default;
+};
+
+/// The calls that make up an operation of `rank` of `ranks`, to be made as one group; none where nothing moves.
+///   NCCL scatters and gathers equal parts that lie one after another. Where the last part is longer, what it has more
+/// goes by a reduction to, or a broadcast from, its rank; parts of any other form go by one of these each.
+///   Not for barriers, which need memory of their own, nor for messages of a rank to itself.
+std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank, int ranks);
+
+/// Makes one of them.
+nccl::Result make_call(const nccl::Api& api, const NcclCall& call, nccl::Comm comm, nccl::Stream stream);
+
+}  // namespace ashlar::comm

@@ -1,0 +1,53 @@
+// Training over NCCL: every mesh of these ranks computes, within the bounds of fp32 and fp64, what one rank does. The
+// library is the stand-in, which answers late, adds in another order than ranks' and refuses what NCCL's documents do;
+// the streams are asynchronous, and a missing event edge to or from a communicator's stream is found.
+#include <gtest/gtest.h>
+
+#include <iterator>
+
+#include "core/base/strings.h"
+#include "tests/layouts/axes.h"
+#include "tests/layouts/meshes.h"
+#include "tests/layouts/one_rank.h"
+#include "tests/stand_ins/over_nccl.h"
+#include "tests/support/long_form.h"
+#include "tests/support/ranks/ranks.h"
+
+namespace ashlar::testing {
+namespace {
+
+TEST(Nccl, EveryMeshHasTheGradientsOfOneRank) {
+  comm::Communicator& world = bootstrap().world();
+  if (world.size() == 1) GTEST_SKIP() << "one rank needs no NCCL";
+  if (stand_in_nccl().empty()) GTEST_SKIP() << "no nccl.h to build the stand-in against";
+  if (world.size() > 4 && !long_form()) GTEST_SKIP() << "on more than four ranks in the long form";
+  uint64_t turn = 0;
+  for (const mesh::MeshShape& shape : meshes(world.size())) {
+    if (shape.ranks() != world.size()) continue;
+    for (const bool sequence_parallel : {false, true}) {
+      if (sequence_parallel && shape.tensor == 1) continue;
+      const size_t models = long_form() ? std::size(kAxes) : 1;  // another one on each mesh
+      for (size_t i = 0; i < models; ++i, ++turn) {
+        const Axes& axes = kAxes[turn % std::size(kAxes)];
+        LayoutCase c{.config = config_of(axes),
+                     .recompute = axes.recompute,
+                     .documents = axes.documents,
+                     .dtype = turn % 2 == 0 ? DType::kFloat64 : DType::kFloat32,
+                     .mesh = shape,
+                     .sequence_parallel = sequence_parallel,
+                     .micro_batches = std::max<int64_t>(2, shape.pipeline),
+                     .further_steps = 2,
+                     .seed = 7 + turn,
+                     .device = "nccl"};
+        c.config.n_layers = std::max(c.config.n_layers, shape.pipeline);
+        SCOPED_TRACE(str_cat(axes.name, " ", name_of(c.dtype), " on ", name_of(shape),
+                             sequence_parallel ? ", sequence parallel" : ""));
+        expect_numbers_of_one_rank(world, c);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::testing

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/stand_ins/nccl/post.h"
+
+namespace ashlar::stand_in {
+
+/// One call that moves data.
+struct Call {
+  enum class Kind : int32_t { kAllReduce, kReduceScatter, kReduce, kAllGather, kBroadcast, kSend, kRecv };
+  Kind kind{};
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;
+  ncclDataType_t type{};
+  ncclRedOp_t op = ncclSum;
+  int root = -1;  ///< or peer
+  cudaStream_t stream = nullptr;
+
+  bool is_message() const { return kind == Kind::kSend || kind == Kind::kRecv; }
+};
+const char* name_of(Call::Kind kind);
+size_t size_of(ncclDataType_t type);
+std::string describe(const Call& call);
+/// Whether ASHLAR_STAND_IN_NCCL_FAULT asks for this fault now.
+bool has_fault(const char* name);
+
+/// What all communicators of this process share.
+struct Process {
+  Process();
+  Post post;
+  std::mt19937_64 random;
+  uint64_t next_id = 0;
+  int group_depth = 0;
+  std::vector<std::pair<ncclComm*, Call>> group;
+  std::vector<ncclComm*> comms;
+  std::string last_error;
+};
+Process& process();
+
+}  // namespace ashlar::stand_in
+
+/// A communicator and what it is busy with.
+struct ncclComm {
+  using Process = ashlar::stand_in::Process;
+  using Call = ashlar::stand_in::Call;
+
+  uint64_t id = 0;
+  int rank = 0;
+  std::vector<int> world;  ///< ranks of the world, by rank
+  bool blocking = true;
+  bool finalized = false, aborted = false;
+  ncclResult_t error = ncclSuccess;
+  std::string last_error;
+  uint64_t collectives = 0;
+  std::vector<uint64_t> sent, received;  ///< messages so far, by peer
+  uint64_t splits = 0;
+  int under_way = 0;  ///< launches that a stream has not passed
+
+  // Busy until asked so many times and until `ready`; then `finish` is called.
+  bool busy = false;
+  int polls_left = 0;
+  std::function<bool()> ready;
+  std::function<void()> finish;
+
+  int size() const { return static_cast<int>(world.size()); }
+  /// Says what went wrong to ncclGetLastError.
+  ncclResult_t refuse(ncclResult_t result, const std::string& text);
+  /// Begins what `finish` ends: now, or after some questions, as chance has it.
+  ncclResult_t work(std::function<bool()> ready, std::function<void()> finish, bool may_be_done_at_once);
+  ncclResult_t poll();
+  /// Queues calls on their stream as one kernel.
+  void launch(const std::vector<Call>& calls);
+};

@@ -1,0 +1,28 @@
+# NCCL without GPUs: over MPI, built against the vendor's header where it is.
+if(ASHLAR_NVCC)
+  get_filename_component(ashlar_cuda_home ${ASHLAR_NVCC}/../.. ABSOLUTE)
+endif()
+find_path(ASHLAR_NCCL_INCLUDE nccl.h HINTS ${ashlar_cuda_home}/include $ENV{CUDA_HOME}/include
+          PATHS /usr/local/cuda/include)
+if(ASHLAR_NCCL_INCLUDE)
+  message(STATUS "ashlar: nccl.h in ${ASHLAR_NCCL_INCLUDE}")
+  file(GLOB nccl_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)
+  add_library(ashlar_stand_in_nccl MODULE ${nccl_sources})
+  target_include_directories(ashlar_stand_in_nccl SYSTEM PRIVATE ${ASHLAR_NCCL_INCLUDE})
+  target_compile_definitions(ashlar_stand_in_nccl PRIVATE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
+  target_link_libraries(ashlar_stand_in_nccl PRIVATE ashlar_flags MPI::MPI_C absl::strings ${CMAKE_DL_LIBS})
+  set_source_files_properties(mpi/nccl_header_test.cpp PROPERTIES INCLUDE_DIRECTORIES ${ASHLAR_NCCL_INCLUDE})
+else()
+  message(STATUS "ashlar: no nccl.h; tests of the NCCL transport are skipped")
+endif()
+
+#   ashlar_over_nccl(TARGET): a test program that may load it, over the streams of virtual GPUs.
+set(ASHLAR_VIRTUAL_GPU_EXTENSION ${CMAKE_CURRENT_LIST_DIR}/../virtual_gpu_extension.cpp)
+function(ashlar_over_nccl target)
+  target_sources(${target} PRIVATE ${ASHLAR_VIRTUAL_GPU_EXTENSION})
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+  if(ASHLAR_NCCL_INCLUDE)
+    add_dependencies(${target} ashlar_stand_in_nccl)
+    target_compile_definitions(${target} PRIVATE ASHLAR_STAND_IN_NCCL="$<TARGET_FILE:ashlar_stand_in_nccl>")
+  endif()
+endfunction()
