@@ -9,6 +9,7 @@ namespace ashlar::data {
 namespace {
 
 constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
+constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // of one that must not be cut
 constexpr int64_t kReadAhead = int64_t{1} << 20;
 
 /// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
@@ -92,9 +93,10 @@ int64_t BlockReader::read_text(const Block& block, const Check& check, const Vis
   const SourceFile& source = sources_.files[block.file];
   const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
+  const bool last = block.end == source.bytes;
+  if (rules_.cut_rule == CutRule::kNowhere) return read_whole(block, *file, check, visit);
   read_piece(*file, block.begin, block.end - block.begin + kCutContext, bytes);
   done(block, *file);
-  const bool last = block.end == source.bytes;
   const auto nominal = static_cast<size_t>(block.end - block.begin);
   if (last ? bytes.size() != nominal : bytes.size() < nominal) {
     throw changed(source);
@@ -107,6 +109,25 @@ int64_t BlockReader::read_text(const Block& block, const Check& check, const Vis
     visit({.text = text, .begins = block.begin == 0, .ends = last});
   } catch (const TextError& e) {
     throw place_error(source, block.begin + static_cast<int64_t>(start + e.offset), e.reason);
+  }
+  return 0;
+}
+
+int64_t BlockReader::read_whole(const Block& block, SourceBytes& file, const Check& check, const Visit& visit) const {
+  const SourceFile& source = sources_.files[block.file];
+  if (source.bytes > kMaxDocumentBytes) {
+    throw input_error("data build", source.shown, " is one document of ", source.bytes, " bytes, and this tokenizer",
+                      " takes documents whole, up to ", kMaxDocumentBytes, "; split the file, or make it JSONL");
+  }
+  std::string bytes;
+  if (block.begin == 0) read_piece(file, 0, source.bytes + 1, bytes);
+  done(block, file);
+  if (block.begin == 0 && static_cast<int64_t>(bytes.size()) != source.bytes) throw changed(source);
+  check(digest_of(bytes));
+  try {
+    visit({.text = bytes, .begins = block.begin == 0, .ends = block.end == source.bytes});
+  } catch (const TextError& e) {
+    throw place_error(source, static_cast<int64_t>(e.offset), e.reason);
   }
   return 0;
 }

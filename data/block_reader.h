@@ -56,6 +56,8 @@ class BlockReader {
 
  private:
   int64_t read_text(const Block& block, const Check& check, const Visit& visit) const;
+  /// The file's first block has all of its text, the others none.
+  int64_t read_whole(const Block& block, SourceBytes& file, const Check& check, const Visit& visit) const;
   int64_t read_lines(const Block& block, const Check& check, const Visit& visit) const;
   int64_t read_tokens(const Block& block, const Check& check, const Visit& visit) const;
   std::shared_ptr<SourceBytes> open(int64_t file) const;

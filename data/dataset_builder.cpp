@@ -35,6 +35,7 @@ class Builder {
  public:
   explicit Builder(const BuildOptions& options)
       : options_(options),
+        scans_(corpus_scans(options.tokenizer)),  // an unknown kind is said before anything is touched
         folder_(options.out),
         claim_(folder_),
         threads_(options.threads > 0 ? options.threads
@@ -68,6 +69,7 @@ class Builder {
   void plan_and_write();
 
   const BuildOptions& options_;
+  CorpusScans scans_;
   OutputFolder folder_;
   BuildClaim claim_;
   int threads_;
@@ -81,7 +83,7 @@ class Builder {
 
 /// Of options and sizes: what can be told without reading.
 std::string Builder::fingerprint() const {
-  std::string text = str_cat("build 2 ", options_.tokenizer, " ", std::bit_cast<uint64_t>(options_.validation), " ",
+  std::string text = str_cat("build 2 ", scans_.identity, " ", std::bit_cast<uint64_t>(options_.validation), " ",
                              options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes);
   for (const SourceFile& f : sources_.files) {
     text += str_cat(" ", f.bytes, f.json_lines ? " lines" : "");
@@ -101,7 +103,7 @@ void Builder::check_tokens() const {
                       name_of(first->tokens->type), "), and the characters tokenizer learns its vocabulary from text;",
                       " name the tokenizer that made the file with --tokenizer");
   }
-  const int64_t vocabulary = make_corpus_scan(options_.tokenizer)->finish()->vocab_size();
+  const int64_t vocabulary = scans_.make()->finish()->vocab_size();
   for (const SourceFile& file : sources_.files) {
     if (!file.tokens || largest_of(file.tokens->type) >= vocabulary - 1 || bytes_of(file.tokens->type) < 2) continue;
     throw input_error("data build", file.shown, " holds ids of ", name_of(file.tokens->type), " (", file.tokens->form,
@@ -131,7 +133,7 @@ void Builder::compare_with_finished(const Manifest& old) {
   if (old.old_form()) refuse("of the old form, which does not tell the text that it was made of");
   if (old.source_fingerprint != fingerprint_) refuse("made of other inputs or options");
   const std::vector<Block> blocks = cut_into_blocks(sources_, options_.block_bytes);
-  const BlockReader reader(sources_, document_rules(*make_corpus_scan(options_.tokenizer)));
+  const BlockReader reader(sources_, document_rules(*scans_.make()));
   std::vector<Digest> digests;
   int64_t done = 0;
   ordered_parallel(
@@ -160,7 +162,7 @@ void Builder::make_plan() {
   plan_ = BuildPlan{.fingerprint = fingerprint_, .shard_tokens = options_.shard_tokens};
   plan_.blocks = cut_into_blocks(sources_, options_.block_bytes);
   std::vector<std::unique_ptr<CorpusScan>> scans;
-  for (int w = 0; w < threads_; ++w) scans.push_back(make_corpus_scan(options_.tokenizer));
+  for (int w = 0; w < threads_; ++w) scans.push_back(scans_.make());
   const BlockReader reader(sources_, document_rules(*scans[0]));
   PlanBuilder builder(plan_, options_.validation);
   int64_t done = 0;
@@ -405,7 +407,6 @@ BuildReport build_dataset(const BuildOptions& options) {
                options.shard_tokens);
   ASHLAR_CHECK(options.validation >= 0 && options.validation < 1, "validation ", options.validation);
   ASHLAR_CHECK(options.block_bytes >= 16, "block_bytes ", options.block_bytes);
-  make_corpus_scan(options.tokenizer);  // an unknown kind is said before anything is touched
   try {
     return Builder(options).run();
   } catch (const fs::filesystem_error& e) {

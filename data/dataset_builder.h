@@ -19,8 +19,8 @@ struct BuildProgress {
 struct BuildOptions {
   std::vector<std::string> inputs;  ///< files, folders, "-" for standard input
   std::string out;                  ///< folder of the dataset, made if need be
-  std::string tokenizer = "bytes";
-  double validation = 0.1;  ///< share of the validation part, [0, 1)
+  std::string tokenizer = "bytes";  ///< a kind, or a tokenizer's file or folder
+  double validation = 0.1;          ///< share of the validation part, [0, 1)
   SourceFormat format = SourceFormat::kAuto;
   std::string text_field = "text";           ///< of JSONL objects
   int threads = 0;                           ///< 0 = one a core

@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,8 @@
 #include "core/io/json.h"
 #include "data/bytes_tokenizer.h"
 #include "data/characters_tokenizer.h"
+#include "data/tokenizer/files_json.h"
+#include "data/tokenizer/forms.h"
 #include "data/utf8.h"
 
 namespace ashlar::data {
@@ -29,7 +32,7 @@ std::unique_ptr<Tokenizer> characters_from(const nlohmann::json& json) {
   return std::make_unique<CharactersTokenizer>(std::move(vocabulary));
 }
 
-/// One line a kind: as typed after --tokenizer, from its JSON, from a corpus.
+/// One line a kind: as typed after --tokenizer, from its JSON, from a corpus (null: it is read from files).
 struct Kind {
   std::string_view name;
   std::unique_ptr<Tokenizer> (*from_json)(const nlohmann::json&);
@@ -39,6 +42,29 @@ constexpr Kind kKinds[] = {
     {"bytes", [](const nlohmann::json&) -> std::unique_ptr<Tokenizer> { return std::make_unique<BytesTokenizer>(); },
      make_bytes_scan},
     {"characters", characters_from, make_characters_scan},
+    {kFilesKind, tokenizer_from_files_json, nullptr},
+};
+
+/// The scan of a tokenizer that learns nothing from a corpus.
+class ReadyScan final : public CorpusScan {
+ public:
+  ReadyScan(std::shared_ptr<const Tokenizer> tokenizer, std::string json)
+      : tokenizer_(std::move(tokenizer)), json_(std::move(json)) {}
+
+  CutRule cut_rule() const override { return tokenizer_->cut_rule(); }
+  bool one_token_per_byte() const override { return false; }
+  int64_t add(std::string_view text) override {
+    ids_.clear();
+    tokenizer_->encode(text, ids_);
+    return static_cast<int64_t>(ids_.size());
+  }
+  void merge(const CorpusScan&) override {}
+  std::unique_ptr<Tokenizer> finish() const override { return tokenizer_from_json(json_); }
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::string json_;
+  std::vector<int32_t> ids_;
 };
 
 const Kind* find_kind(std::string_view name) {
@@ -49,13 +75,16 @@ const Kind* find_kind(std::string_view name) {
 
 std::string known_kinds() {
   std::string text;
-  for (const Kind& kind : kKinds) text += str_cat(text.empty() ? "" : ", ", kind.name);
+  for (const Kind& kind : kKinds) {
+    if (kind.scan != nullptr) text += str_cat(text.empty() ? "" : ", ", kind.name);
+  }
   return text;
 }
 
 }  // namespace
 
 size_t first_cut(CutRule rule, std::string_view text) {
+  ASHLAR_CHECK(rule != CutRule::kNowhere, "a text that must not be cut");
   if (rule == CutRule::kAnyByte) return 0;
   size_t at = 0;
   while (at < text.size() && at < 3 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U) ++at;
@@ -91,9 +120,20 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   return tokenizer;
 }
 
-std::unique_ptr<CorpusScan> make_corpus_scan(std::string_view name) {
-  if (const Kind* const kind = find_kind(name)) return kind->scan();
-  throw input_error("data build", "--tokenizer ", name, " is unknown; choose one of: ", known_kinds());
+CorpusScans corpus_scans(const std::string& kind_or_path) {
+  const Kind* const kind = find_kind(kind_or_path);
+  if (kind != nullptr && kind->scan != nullptr) return {.make = kind->scan, .identity = kind_or_path};
+  std::error_code ignored;
+  if (!std::filesystem::exists(kind_or_path, ignored)) {
+    throw input_error("data build", "--tokenizer ", kind_or_path, " is neither a kind (", known_kinds(),
+                      ") nor a tokenizer's file or folder");
+  }
+  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(kind_or_path);
+  tokenizer->eod_id();  // without one no document could end
+  const auto make = [tokenizer, json = tokenizer->to_json()]() -> std::unique_ptr<CorpusScan> {
+    return std::make_unique<ReadyScan>(tokenizer, json);
+  };
+  return {.make = make, .identity = tokenizer->hash()};
 }
 
 }  // namespace ashlar::data

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,31 +10,47 @@
 
 namespace ashlar::data {
 
-/// Where a text may be cut so that encoding the pieces one by one gives the encoding of the whole.
-enum class CutRule : uint8_t { kAnyByte, kCodePoint };
+/// Where a text may be cut so that encoding the pieces one by one gives the encoding of the whole. kNowhere: documents
+/// are encoded whole.
+enum class CutRule : uint8_t { kAnyByte, kCodePoint, kNowhere };
 
-/// The offset of the first allowed cut at or after the start of `text`, which continues an earlier text.
-/// At most 3 bytes are passed over for kCodePoint.
+/// The offset of the first allowed cut at or after the start of `text`, which continues an earlier text. Not for
+/// kNowhere. At most 3 bytes are passed over for kCodePoint.
 size_t first_cut(CutRule rule, std::string_view text);
 
-/// Text to ids and back. Immutable and safe to use from many threads. A further kind is one more implementation, one
-/// line in `tokenizer_from_json` and one in `make_corpus_scan`.
+/// A file as other programs read it: name without folder, and its bytes.
+struct TokenizerFile {
+  std::string name;
+  std::string bytes;
+};
+
+/// Text to ids and back. Immutable and safe to use from many threads. A further kind is one more implementation and one
+/// line in `kKinds` of tokenizer.cpp; one that is read from files is a form instead (data/tokenizer/forms.h).
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  virtual std::string identity() const = 0;  ///< the kind, as typed after --tokenizer: "bytes", "characters"
-  virtual int32_t vocab_size() const = 0;    ///< ids are [0, vocab_size)
-  virtual int32_t eod_id() const = 0;        ///< end-of-document; no text encodes to it
+  /// What it is, for people: the kind as typed after --tokenizer ("bytes"), or the form of its files and its model.
+  virtual std::string identity() const = 0;
+  virtual int32_t vocab_size() const = 0;  ///< ids are [0, vocab_size)
+  /// End of document: an id of its own that no text encodes to, or the token that the files name (eos), which a text
+  /// that holds its spelling encodes to.
+  virtual int32_t eod_id() const = 0;
   virtual CutRule cut_rule() const = 0;
 
   /// Appends the ids of `text` to `ids`. Throws TextError when the text cannot be encoded.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  /// Text of the ids; the end-of-document id decodes to nothing. An id outside the vocabulary is an input error.
+  /// The same with what the tokenizer puts around a text for a model (the template of tokenizer.json: `<s> $A`).
+  virtual void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids); }
+  /// Text of the ids. An end-of-document id of its own decodes to nothing, one that is a token of the files to its
+  /// spelling. An id outside the vocabulary is an input error.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
 
   /// Everything that decides ids, as one JSON object; goes into manifests and checkpoints.
   virtual std::string to_json() const = 0;
+
+  /// The files that it was read from, byte for byte; none for a kind that has none.
+  virtual std::vector<TokenizerFile> files() const { return {}; }
 
   /// 16 hex digits of to_json(): equal hashes mean equal ids for equal texts.
   std::string hash() const;
@@ -65,7 +82,19 @@ class CorpusScan {
   virtual std::unique_ptr<Tokenizer> finish() const = 0;
 };
 
-/// `kind` as typed after --tokenizer. An unknown kind is an input error that lists the known ones.
-std::unique_ptr<CorpusScan> make_corpus_scan(std::string_view kind);
+using MakeCorpusScan = std::function<std::unique_ptr<CorpusScan>()>;
+
+/// What was typed after --tokenizer: a kind, or a tokenizer's file or folder, which is read once. Anything else is an
+/// input error that lists the kinds. `identity` is the kind or the tokenizer's hash: equal for equal tokenizers
+/// wherever they lie.
+struct CorpusScans {
+  MakeCorpusScan make;
+  std::string identity;
+};
+CorpusScans corpus_scans(const std::string& kind_or_path);
+
+inline std::unique_ptr<CorpusScan> make_corpus_scan(const std::string& kind_or_path) {
+  return corpus_scans(kind_or_path).make();
+}
 
 }  // namespace ashlar::data

@@ -14,6 +14,7 @@
 #include "launch/commands/bench_kernels.h"
 #include "launch/commands/bench_save.h"
 #include "launch/commands/bench_step.h"
+#include "launch/commands/bench_tokenizer.h"
 #include "launch/commands/data_command.h"
 #include "launch/commands/eval.h"
 #include "launch/commands/explain.h"
@@ -22,6 +23,7 @@
 #include "launch/commands/launch.h"
 #include "launch/commands/params.h"
 #include "launch/commands/session.h"
+#include "launch/commands/tokenizer_command.h"
 #include "launch/commands/train.h"
 #include "launch/config/schema.h"
 #include "launch/cpu_threads.h"
@@ -72,6 +74,7 @@ const char* const kBenchHelp =
     "ashlar bench comm [--device cpu|cuda|emulated] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
     "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]\n"
     "ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]\n"
+    "ashlar bench tokenizer TOKENIZER FILE... [--seconds S]\n"
     "\n"
     "Each prints times and the share of what this machine's registers or memory reach in the same run. comm measures "
     "the\n"
@@ -91,10 +94,11 @@ int run_bench(std::span<const std::string> words, Session& session) {
   if (what == "gemm") return run_bench_gemm(rest, out);
   if (what == "kernels") return run_bench_kernels(rest, out);
   if (what == "attention") return run_bench_attention(rest, out);
+  if (what == "tokenizer") return run_bench_tokenizer(rest, out);
   if (what == "comm") return run_bench_comm(rest, session.bootstrap, session.log, out);
   if (what == "step") return run_bench_step(rest, session, out);
   if (what == "save") return run_bench_save(rest, session, out);
-  throw input_error("bench", "expected gemm, kernels, attention, comm, step or save, got ",
+  throw input_error("bench", "expected gemm, kernels, attention, comm, step, save or tokenizer, got ",
                     what.empty() ? "nothing" : what, "; ashlar bench --help lists all");
 }
 
@@ -134,6 +138,8 @@ std::vector<Command> command_table(Session& session) {
       {"data", "build, inspect and verify token datasets", nullptr,
        [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }, false, false,
        "use fewer --threads"},
+      {"tokenizer", "look at tokenizers, text to ids and back", nullptr,
+       [](std::span<const std::string> words) { return run_tokenizer_command(words, std::cin, std::cout, std::cerr); }},
       {"params", "parameter counts and flops of a configuration", kParamsHelp,
        [&](std::span<const std::string> words) { return run_params_command(words, log); }},
       {"explain", "what a configuration key means", commands::kExplainHelp,

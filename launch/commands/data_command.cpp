@@ -31,7 +31,8 @@ constexpr const char* kHelp = R"(ashlar data: make, look at and check token data
       What a file is its bytes tell, not its name alone; one that is neither text nor tokens is refused. Ids of tokens are
       taken as they are and must lie in the vocabulary of --tokenizer; its end of document ends documents among them.
       --out DIR            folder of the dataset (required)
-      --tokenizer KIND     bytes (default) or characters
+      --tokenizer NAME     bytes (default), characters, or a tokenizer's file or folder, as in
+                           ashlar tokenizer --help (documents then end with its eos)
       --validation SHARE   share of the validation part, 0 to 0.9 (default 0.1); whole documents from 20 documents on,
                            otherwise the end of the text
       --format FORMAT      auto (default), text, jsonl, bytes (every file as it is, whatever it holds, one document

@@ -62,6 +62,8 @@ const std::vector<Vendor>& vendors() {
   static const std::vector<Vendor> table = {
       {"HDF5", R"(^(hdf5\.h|hdf5/.*|H5[A-Za-z]*\.h)$)", {"data/hdf5_"}},
       {"zstd", R"(^zstd.*\.h$)", {"data/unpacker.cpp", "tests/data/input_fixture.cpp"}},
+      {"PCRE2", R"(^pcre2.*\.h$)", {"data/tokenizer/regex.cpp", "data/tokenizer/pattern_translation.cpp"}},
+      {"utf8proc", R"(^utf8proc\.h$)", {"data/tokenizer/unicode.cpp"}},
       {"oneDNN", R"(^(dnnl.*|oneapi/dnnl/.*)$)", {"kernels/cpu/", "tests/kernels/"}},
       {"Highway", R"(^hwy/.*$)", {"kernels/cpu/", "tests/kernels/"}},
       {"OpenMP", R"(^omp\.h$)", {"kernels/cpu/", "tests/kernels/"}},
@@ -112,6 +114,7 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"parallel/pipeline", {"parallel/comm", "parallel/model"}},
       {"parallel/zero", {"parallel/comm", "parallel/mesh"}},
       {"parallel/checkpoint", {"parallel/comm"}},
+      {"data/tokenizer", {"data"}},
       {"launch/config", {}},
       {"launch/watch", {}},
       {"launch/hf", {"launch/config"}},

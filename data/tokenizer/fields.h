@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "core/base/error.h"
+
+namespace ashlar::data {
+
+/// The fields of one object of a tokenizer's JSON. Each is asked for by name; `finish` refuses, by name, what nobody
+/// asked for: a field that is not understood may change ids. Errors name the file and the path of the field, such as
+/// `tokenizer.json: pre_tokenizer.pretokenizers[1].behavior`.
+class Fields {
+ public:
+  /// `path` is put before field names: "tokenizer.json: model".
+  Fields(const nlohmann::json& object, std::string path);
+
+  const std::string& path() const { return path_; }
+  std::string path_of(std::string_view key) const;
+  bool has(std::string_view key);                    ///< present and not null
+  const nlohmann::json* find(std::string_view key);  ///< null when absent or null
+  const nlohmann::json& array(std::string_view key);
+  bool is_text(std::string_view key);              ///< present and a text
+  size_t length(std::string_view key);             ///< of a list
+  Fields element(std::string_view key, size_t i);  ///< entry i of a list, an object
+  Fields object(std::string_view key);
+  std::string text(std::string_view key);
+  std::string text(std::string_view key, std::string_view otherwise);
+  bool boolean(std::string_view key, bool otherwise);
+  int64_t integer(std::string_view key, int64_t otherwise, int64_t least, int64_t most);
+
+  /// Fields that change no id.
+  void ignore(std::initializer_list<std::string_view> keys);
+  /// Refuses a value other than null, false, "" or an empty list or object.
+  void must_be_off(std::string_view key);
+  Error error(std::string_view key, const std::string& sentence) const;
+  Error unsupported(std::string_view key, const std::string& known) const;
+  void finish() const;
+
+ private:
+  const nlohmann::json& object_;
+  std::string path_;
+  std::set<std::string, std::less<>> read_;
+};
+
+}  // namespace ashlar::data

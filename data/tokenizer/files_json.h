@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+
+#include "data/tokenizer.h"
+
+namespace ashlar::data {
+
+/// The tokenizer of what FormTokenizer::to_json wrote.
+std::unique_ptr<Tokenizer> tokenizer_from_files_json(const nlohmann::json& json);
+
+}  // namespace ashlar::data

@@ -1,0 +1,214 @@
+#include "data/tokenizer/forms.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/escaping.h"
+#include "core/base/error.h"
+#include "core/io/json.h"
+#include "core/io/posix_file.h"
+#include "data/tokenizer/fields.h"
+#include "data/tokenizer/files_json.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/tiktoken.h"
+#include "data/tokenizer/vocab_merges.h"
+#include "data/utf8.h"
+
+namespace ashlar::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr Form kForms[] = {
+    {"tokenizer.json", [](const TokenizerFiles& files) { return files.find("tokenizer.json") != nullptr; },
+     [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
+       return std::make_unique<PipelineTokenizer>(*files.find("tokenizer.json"), "tokenizer.json");
+     }},
+    {"vocab.json with merges.txt",
+     [](const TokenizerFiles& files) {
+       return files.find("vocab.json") != nullptr && files.find("merges.txt") != nullptr;
+     },
+     [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
+       return std::make_unique<PipelineTokenizer>(tokenizer_json_of_vocab_and_merges(files), "vocab.json, merges.txt");
+     }},
+    {"tiktoken", is_tiktoken, open_tiktoken},
+};
+
+/// Beside any form: who the special tokens are, and the chat template.
+constexpr std::string_view kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                            "chat_template.jinja"};
+constexpr std::string_view kFormFiles[] = {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model"};
+
+constexpr int64_t kMaxFileBytes = int64_t{512} << 20;
+
+bool named(std::span<const std::string_view> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool makes_form(const std::string& name) { return named(kFormFiles, name) || name.ends_with(".tiktoken"); }
+
+std::string known_forms() {
+  std::string text;
+  for (const Form& form : kForms) text += str_cat(text.empty() ? "" : ", ", form.name);
+  return text;
+}
+
+json parsed(const TokenizerFiles& files, const std::string& name) {
+  json value;
+  io::reading_json(
+      [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
+      [&] { value = json::parse(files.bytes.at(name)); });
+  if (!value.is_object()) throw input_error("tokenizer", files.shown, ": ", name, ": expected an object");
+  return value;
+}
+
+/// What the files say under "eos_token" or "bos_token"; empty when nothing.
+std::string named_token(const TokenizerFiles& files, const char* key) {
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (files.find(name) == nullptr) continue;
+    const json all = parsed(files, name);
+    const auto at = all.find(key);
+    if (at == all.end()) continue;
+    if (at->is_string()) return at->get<std::string>();
+    if (at->is_object() && at->contains("content") && (*at)["content"].is_string()) return (*at)["content"];
+  }
+  return "";
+}
+
+}  // namespace
+
+const std::string* TokenizerFiles::find_ending(std::string_view ending, std::string* name) const {
+  const std::string* found = nullptr;
+  for (const auto& [own, content] : bytes) {
+    if (!own.ends_with(ending)) continue;
+    if (found != nullptr) return nullptr;
+    found = &content;
+    if (name != nullptr) *name = own;
+  }
+  return found;
+}
+
+void FormTokenizer::keep(TokenizerFiles files) {
+  files_ = std::move(files);
+  const auto find = [&](const char* key, std::initializer_list<const char*> customary) -> std::optional<int32_t> {
+    const std::string name = named_token(files_, key);
+    if (!name.empty()) {
+      const auto id = id_of(name);
+      if (!id) throw input_error("tokenizer", files_.shown, ": ", key, " is \"", name, "\", which is no token of it");
+      return id;
+    }
+    const std::vector<std::string> special = special_tokens();
+    for (const char* usual : customary) {
+      if (std::find(special.begin(), special.end(), usual) != special.end()) return id_of(usual);
+    }
+    return std::nullopt;
+  };
+  eos_id_ = find("eos_token", {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>",
+                               "<\xEF\xBD\x9C"
+                               "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+                               "<|im_end|>"});
+  bos_id_ = find("bos_token", {"<s>", "<|begin_of_text|>", "<bos>",
+                               "<\xEF\xBD\x9C"
+                               "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"});
+}
+
+int32_t FormTokenizer::eod_id() const {
+  if (!eos_id_) {
+    throw input_error("tokenizer", files_.shown,
+                      " names no eos token to end documents with; put a tokenizer_config.json",
+                      " with \"eos_token\" beside it");
+  }
+  return *eos_id_;
+}
+
+std::string FormTokenizer::to_json() const {
+  json value;
+  value["kind"] = kFilesKind;
+  value["form"] = form();
+  value["vocab_size"] = vocab_size();
+  value["eod_id"] = eod_id();
+  json& files = value["files"] = json::object();
+  for (const auto& [name, bytes] : files_.bytes) {
+    // JSON holds text; what is none goes as base64.
+    if (valid_utf8_end(bytes) == bytes.size()) {
+      files[name] = bytes;
+    } else {
+      files[name] = {{"base64", absl::Base64Escape(bytes)}};
+    }
+  }
+  return value.dump();
+}
+
+std::vector<TokenizerFile> FormTokenizer::files() const {
+  std::vector<TokenizerFile> files;
+  for (const auto& [name, bytes] : files_.bytes) files.push_back({name, bytes});
+  return files;
+}
+
+std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files) {
+  for (const Form& form : kForms) {
+    if (!form.there(files)) continue;
+    std::unique_ptr<FormTokenizer> tokenizer = form.open(files);
+    tokenizer->keep(std::move(files));
+    return tokenizer;
+  }
+  throw input_error("tokenizer", files.shown, " holds no tokenizer of a known form: ", known_forms());
+}
+
+std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
+  TokenizerFiles files{.shown = path, .bytes = {}};
+  std::error_code ignored;
+  const bool folder = fs::is_directory(path, ignored);
+  if (!folder && !fs::exists(path, ignored)) throw input_error("tokenizer", path, " does not exist");
+  const fs::path where = folder ? fs::path(path) : fs::path(path).parent_path();
+  const std::string only = folder ? "" : fs::path(path).filename().string();
+  const auto take = [&](const fs::path& file) {
+    files.bytes[file.filename().string()] = io::read_text_file(file, kMaxFileBytes);
+  };
+  const bool pair = only == "vocab.json" || only == "merges.txt";
+  const bool ranks = only.ends_with(".tiktoken") || only == "tokenizer.model";
+  bool ranks_there = ranks;
+  std::vector<fs::path> beside;
+  for (const auto& entry : fs::directory_iterator(where.empty() ? fs::path(".") : where)) {
+    const std::string name = entry.path().filename().string();
+    if (!fs::is_regular_file(entry.path(), ignored)) continue;
+    const bool of_pair = pair && (name == "vocab.json" || name == "merges.txt");
+    if (named(kCompanions, name) || of_pair || (folder && makes_form(name))) take(entry.path());
+    ranks_there = ranks_there || (folder && name.ends_with(".tiktoken"));
+    beside.push_back(entry.path());
+  }
+  if (!folder && !pair) {
+    // A file of another name is a tokenizer.json when it holds one.
+    const std::string bytes = io::read_text_file(path, kMaxFileBytes);
+    const bool object =
+        only.ends_with(".json") && only != "tokenizer.json" && bytes.find("\"model\"") != std::string::npos;
+    files.bytes[object ? "tokenizer.json" : only] = bytes;
+  }
+  for (const fs::path& file : beside) {  // what says how ranks are split
+    const bool says =
+        file.filename() == "about.json" || (ranks && file.filename() == fs::path(only).stem().string() + ".json");
+    if (ranks_there && says && files.find("tokenizer.json") == nullptr) take(file);
+  }
+  return tokenizer_from_files(std::move(files));
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_files_json(const json& value) {
+  Fields fields(value, "tokenizer");
+  fields.ignore({"kind", "form", "vocab_size", "eod_id"});
+  Fields list = fields.object("files");
+  TokenizerFiles files{.shown = "the tokenizer of the dataset or checkpoint", .bytes = {}};
+  for (const auto& [name, content] : value["files"].items()) {
+    if (content.is_string()) {
+      files.bytes[name] = content.get<std::string>();
+    } else if (!content.is_object() || !content.contains("base64") || !content["base64"].is_string() ||
+               !absl::Base64Unescape(content["base64"].get<std::string>(), &files.bytes[name])) {
+      throw list.error(name, "expected the text of a file");
+    }
+  }
+  fields.finish();
+  return tokenizer_from_files(std::move(files));
+}
+
+}  // namespace ashlar::data

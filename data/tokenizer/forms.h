@@ -1,0 +1,74 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace ashlar::data {
+
+/// The `kind` of tokenizers that are read from files.
+inline constexpr std::string_view kFilesKind = "files";
+
+/// The files of one tokenizer: the one that makes the form, and what lies beside it and says more (names of special
+/// tokens, chat template), by name.
+struct TokenizerFiles {
+  std::string shown;  ///< file or folder as the user named it, for errors
+  std::map<std::string, std::string> bytes;
+
+  const std::string* find(const std::string& name) const {
+    const auto at = bytes.find(name);
+    return at == bytes.end() ? nullptr : &at->second;
+  }
+  /// The one file whose name ends so; null when there is none.
+  const std::string* find_ending(std::string_view ending, std::string* name = nullptr) const;
+};
+
+/// What a form makes of its files.
+class FormTokenizer : public Tokenizer {
+ public:
+  using Tokenizer::encode;
+  /// The spelling of an id as its vocabulary has it; empty for an id that is not used.
+  virtual std::string token(int32_t id) const = 0;
+  /// The id of a token by its spelling, special ones too.
+  virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
+  /// Tokens that stand for no text, in order of their ids.
+  virtual std::vector<std::string> special_tokens() const = 0;
+  /// The name of the form: "tokenizer.json", "tiktoken", ...
+  virtual std::string form() const = 0;
+  /// The same tokenizer as tokenizer.json. Input error for one that cannot be written so.
+  virtual std::string tokenizer_json_text() const = 0;
+
+  CutRule cut_rule() const override { return CutRule::kNowhere; }
+  /// Throws an input error when the files name none.
+  int32_t eod_id() const final;
+  std::string to_json() const final;
+  std::vector<TokenizerFile> files() const final;
+  const TokenizerFiles& source() const { return files_; }
+  std::optional<int32_t> eos_id() const { return eos_id_; }
+  std::optional<int32_t> bos_id() const { return bos_id_; }
+  /// What a form's open ends with: keeps the files, finds eos and bos in them.
+  void keep(TokenizerFiles files);
+
+ private:
+  TokenizerFiles files_;
+  std::optional<int32_t> eos_id_, bos_id_;
+};
+
+/// Reads a tokenizer's file, or the folder that holds one: `tokenizer.json` before `vocab.json` + `merges.txt` before
+/// `.tiktoken`. Input errors name the file and the field that is not supported.
+std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path);
+std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files);
+
+/// One line in `kForms` of forms.cpp: whether the files hold a tokenizer of the form, and the tokenizer.
+struct Form {
+  std::string_view name;
+  bool (*there)(const TokenizerFiles& files);
+  std::unique_ptr<FormTokenizer> (*open)(const TokenizerFiles& files);
+};
+
+}  // namespace ashlar::data

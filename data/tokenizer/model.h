@@ -1,0 +1,140 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "data/tokenizer/fields.h"
+#include "data/tokenizer/vocabulary.h"
+
+namespace ashlar::data {
+
+/// Ids of words met lately: a table in which a new word takes the place of the one with its hash. Text has the same few
+/// thousand words over and over.
+class WordCache {
+ public:
+  WordCache() : entries_(kEntries) {}
+  static constexpr size_t kMaxBytes = 23, kMaxIds = 9;
+
+  /// Appends the word's ids and returns true, or returns false.
+  bool find(std::string_view word, uint64_t hash, std::vector<int32_t>& ids) const {
+    const Entry& e = entries_[hash % kEntries];
+    if (e.bytes != word.size() || word != std::string_view(e.word, e.bytes)) return false;
+    ids.insert(ids.end(), e.ids, e.ids + e.count);
+    return true;
+  }
+  void put(std::string_view word, uint64_t hash, const int32_t* ids, size_t count);
+
+ private:
+  static constexpr size_t kEntries = size_t{1} << 15;
+  struct Entry {
+    char word[kMaxBytes];
+    uint8_t bytes = 255;
+    uint8_t count = 0;
+    int32_t ids[kMaxIds];
+  };
+  std::vector<Entry> entries_;
+};
+
+/// From a piece of text to ids; `model` of tokenizer.json. Immutable.
+class Model {
+ public:
+  /// Of one thread.
+  struct Scratch {
+    WordCache cache;
+    std::vector<int32_t> symbols;
+    std::vector<uint32_t> ranks, ends;
+    std::vector<double> scores;
+  };
+
+  virtual ~Model() = default;
+  /// Appends the ids of a piece; `piece` is UTF-8, or bytes for a model that was told so.
+  virtual void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const = 0;
+};
+
+/// Byte-pair encoding: of all neighbours that are on the list of merges the ones first on it are joined, from left to
+/// right, until none is. Source: Sennrich et al. 2016, arXiv:1508.07909, with ranks as GPT-2 has them.
+class BpeModel final : public Model {
+ public:
+  struct Options {
+    bool byte_fallback = false;  ///< a character that is no token becomes its bytes' tokens <0x..>
+    bool fuse_unk = false;       ///< neighbouring unknown characters are one unknown token
+    bool ignore_merges = false;  ///< a piece that is a token is that token
+    std::string unk_token;       ///< empty: unknown characters have no id
+  };
+  struct Merge {
+    int32_t left = 0, right = 0;
+    uint32_t rank = 0;  ///< lower is earlier; equal ones are joined from left to right
+    int32_t joined = 0;
+  };
+
+  /// `whole` for a vocabulary of bytes: pieces are bytes, and it has the id of each token by its bytes.
+  BpeModel(const Vocabulary& vocabulary, Options options, const std::vector<Merge>& merges);
+  /// Pieces will be bytes: `byte_ids` of each (-1: none), and tokens by their bytes.
+  void take_bytes(std::array<int32_t, 256> byte_ids, absl::flat_hash_map<std::string, int32_t> tokens);
+  void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const override;
+
+ private:
+  struct Slot {
+    uint64_t pair = ~uint64_t{0};
+    uint32_t rank = 0;
+    int32_t joined = 0;
+  };
+  const Slot* find(int32_t left, int32_t right) const {
+    const uint64_t pair = (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
+    for (size_t at = slot_of(pair);; at = (at + 1) & mask_) {
+      if (slots_[at].pair == pair) return &slots_[at];
+      if (slots_[at].pair == ~uint64_t{0}) return nullptr;
+    }
+  }
+  size_t slot_of(uint64_t pair) const { return (pair * 0x9E3779B97F4A7C15ULL >> 20) & mask_; }
+  void symbols_of(std::string_view piece, std::vector<int32_t>& symbols) const;
+  void merge_short(Scratch& scratch) const;
+  void merge_long(Scratch& scratch) const;
+
+  const Vocabulary& vocabulary_;
+  Options options_;
+  int32_t unk_ = -1;
+  bool of_bytes_ = false;
+  std::array<int32_t, 256> byte_ids_{};  ///< of bytes, or of the tokens <0x..>
+  bool falls_back_ = false;
+  absl::flat_hash_map<std::string, int32_t> tokens_;
+  std::vector<Slot> slots_;
+  size_t mask_ = 0;
+};
+
+/// The most probable way to cut a piece into tokens, by the sum of their scores. Source: Kudo 2018, arXiv:1804.10959.
+class UnigramModel final : public Model {
+ public:
+  struct Options {
+    int32_t unk = -1;  ///< what a character without a token becomes; neighbours are one
+    bool byte_fallback = false;
+  };
+  /// `scores` by id.
+  UnigramModel(const Vocabulary& vocabulary, const std::vector<double>& scores, Options options);
+  void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const override;
+
+ private:
+  int32_t child(int32_t node, uint8_t byte) const;
+  void put_unknown(std::string_view text, std::vector<int32_t>& ids) const;
+
+  const Vocabulary& vocabulary_;
+  Options options_;
+  std::vector<double> scores_;
+  double unknown_score_ = 0;
+  std::vector<int32_t> byte_ids_;
+  bool falls_back_ = false;
+  std::vector<int32_t> token_at_;  ///< by node of the trie; -1: no token ends there
+  std::vector<uint64_t> keys_;     ///< hash table: node * 256 + byte
+  std::vector<int32_t> children_;
+  size_t mask_ = 0;
+};
+
+/// `model` of tokenizer.json, BPE or Unigram; fills `vocabulary`, which must outlive it. Input errors name the field.
+std::unique_ptr<Model> read_model(Fields fields, Vocabulary& vocabulary, bool bytes);
+
+}  // namespace ashlar::data

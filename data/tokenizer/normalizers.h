@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/tokenizer/fields.h"
+#include "data/tokenizer/regex.h"
+
+namespace ashlar::data {
+
+/// One step of `normalizer` of tokenizer.json: changes a text that is valid UTF-8.
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual void apply(std::string& text, Regex::Scratch& scratch) const = 0;
+};
+
+/// Sequence, NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, Replace, Prepend, Precompiled. Another type, or a field that
+/// is not known, is an input error with its name.
+std::unique_ptr<Normalizer> read_normalizer(Fields fields);
+
+/// The `precompiled_charsmap` of SentencePiece: rules from short texts to texts in a double array, as base64. A
+/// grapheme shorter than 6 bytes is looked up as one, otherwise character by character; the shortest rule that begins
+/// it replaces all of it. Source: SentencePiece, src/normalizer.cc; Darts-clone for the array's units.
+std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_base64, const Fields& fields);
+
+/// `pattern` of Split and Replace: {"String": ...} literally, or {"Regex": ...}.
+Regex read_pattern(Fields& fields, std::string_view key);
+/// A pattern that matches `text` itself.
+std::string quoted(std::string_view text);
+/// Replaces every match.
+void replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scratch, std::string& text);
+
+}  // namespace ashlar::data

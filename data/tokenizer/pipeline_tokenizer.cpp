@@ -1,0 +1,168 @@
+#include "data/tokenizer/pipeline_tokenizer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+#include "core/io/json.h"
+#include "data/utf8.h"
+
+namespace ashlar::data {
+
+size_t valid_utf8_end(std::string_view text, size_t begin) {
+  size_t at = begin;
+  while (at < text.size()) {
+    uint64_t eight = 0;
+    if (at + 8 <= text.size()) {
+      std::memcpy(&eight, text.data() + at, 8);
+      if ((eight & 0x8080808080808080ULL) == 0) {
+        at += 8;
+        continue;
+      }
+    }
+    const int n = next_code_point(text.substr(at)).bytes;
+    if (n == 0) break;
+    at += static_cast<size_t>(n);
+  }
+  return at;
+}
+
+void check_text(std::string_view text) {
+  // Normalisers and byte characters may make it longer.
+  if (text.size() > std::numeric_limits<uint32_t>::max() / 4) {
+    throw TextError{0, str_cat("a text of ", text.size(), " bytes, at most ", std::numeric_limits<uint32_t>::max() / 4,
+                               " are encoded at once")};
+  }
+  const size_t end = valid_utf8_end(text);
+  if (end < text.size()) {
+    throw TextError{end, str_cat("invalid UTF-8 byte 0x", absl::StrFormat("%02x", static_cast<uint8_t>(text[end])))};
+  }
+}
+
+PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
+    : text_(std::move(text)), form_(std::move(form)) {
+  nlohmann::json json;
+  io::reading_json([](const std::string& sentence) { return input_error("tokenizer", "tokenizer.json: ", sentence); },
+                   [&] { json = nlohmann::json::parse(text_); });
+  Fields fields(json, "tokenizer.json");
+  fields.ignore({"version"});
+  fields.must_be_off("truncation");
+  fields.must_be_off("padding");
+  if (fields.has("normalizer")) normalizer_ = read_normalizer(fields.object("normalizer"));
+  if (fields.has("pre_tokenizer")) pre_tokenizer_ = read_pre_tokenizer(fields.object("pre_tokenizer"));
+  Fields model = fields.object("model");
+  const bool unigram = model.text("type", "BPE") == "Unigram";
+  model_reads_bytes_ =
+      pre_tokenizer_ && pre_tokenizer_->maps_bytes_last() && !unigram && !model.boolean("byte_fallback", false);
+  model_ = read_model(fields.object("model"), vocabulary_, model_reads_bytes_);
+  added_ = std::make_unique<AddedTokens>(read_added_tokens(fields), normalizer_.get(), vocabulary_,
+                                         fields.path_of("added_tokens"));
+  if (fields.has("post_processor")) template_ = read_template(fields.object("post_processor"), vocabulary_);
+  if (fields.has("decoder")) decoder_ = read_decoder(fields.object("decoder"));
+  fields.finish();
+  identity_ = str_cat(form_, unigram ? " (Unigram)" : model_reads_bytes_ ? " (byte-level BPE)" : " (BPE)");
+}
+
+std::unique_ptr<PipelineTokenizer::Scratch> PipelineTokenizer::take_scratch() const {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return std::make_unique<Scratch>();
+  std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+  idle_.pop_back();
+  return scratch;
+}
+
+void PipelineTokenizer::give_back(std::unique_ptr<Scratch> scratch) const {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(scratch));
+}
+
+void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scratch& scratch,
+                                      std::vector<int32_t>& ids) const {
+  Pieces& pieces = scratch.pieces;
+  pieces.reset(text, at_start);
+  if (model_reads_bytes_) {
+    pre_tokenizer_->apply_without_mapping(pieces, scratch.regex);
+  } else if (pre_tokenizer_) {
+    pre_tokenizer_->apply(pieces, scratch.regex);
+  }
+  for (const Span s : pieces.spans) model_->encode(pieces.piece(s), scratch.model, ids);
+}
+
+void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratch& scratch,
+                                    std::vector<int32_t>& ids) const {
+  if (normalizer_) {
+    scratch.normal = text;
+    normalizer_->apply(scratch.normal, scratch.regex);
+    text = scratch.normal;
+  }
+  if (!added_->any(true)) return encode_pieces(text, at_start, scratch, ids);
+  scratch.inner.clear();
+  added_->cut(text, true, scratch.inner);
+  for (const Segment& s : scratch.inner) {
+    if (s.id >= 0) {
+      ids.push_back(s.id);
+    } else {
+      encode_pieces(text.substr(s.span.begin, s.span.end - s.span.begin), at_start && s.span.begin == 0, scratch, ids);
+    }
+  }
+}
+
+void PipelineTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  check_text(text);
+  std::unique_ptr<Scratch> scratch = take_scratch();
+  scratch->outer.clear();
+  added_->cut(text, false, scratch->outer);
+  for (const Segment& s : scratch->outer) {
+    if (s.id >= 0) {
+      ids.push_back(s.id);
+    } else {
+      encode_text(text.substr(s.span.begin, s.span.end - s.span.begin), s.span.begin == 0, *scratch, ids);
+    }
+  }
+  give_back(std::move(scratch));
+}
+
+void PipelineTokenizer::encode_with_template(std::string_view text, std::vector<int32_t>& ids) const {
+  ids.insert(ids.end(), template_.before.begin(), template_.before.end());
+  encode(text, ids);
+  ids.insert(ids.end(), template_.behind.begin(), template_.behind.end());
+}
+
+std::string PipelineTokenizer::decode(std::span<const int32_t> ids) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocab_size())
+      throw input_error("tokenizer", "id ", id, " is outside the vocabulary of ", vocab_size(), " (", identity(), ")");
+    if (!vocabulary_.used(id)) continue;
+    const AddedToken* const added = added_->find(id);
+    tokens.push_back(added != nullptr ? added->pattern : vocabulary_.token(id));
+  }
+  if (decoder_) {
+    std::unique_ptr<Scratch> scratch = take_scratch();
+    decoder_->apply(tokens, scratch->regex);
+    give_back(std::move(scratch));
+  }
+  std::string text;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0 && !decoder_) text.push_back(' ');
+    text += tokens[i];
+  }
+  return text;
+}
+
+std::vector<std::string> PipelineTokenizer::special_tokens() const {
+  std::vector<const AddedToken*> tokens;
+  for (const AddedToken& token : added_->all()) {
+    if (token.special) tokens.push_back(&token);
+  }
+  std::sort(tokens.begin(), tokens.end(), [](const AddedToken* a, const AddedToken* b) { return a->id < b->id; });
+  std::vector<std::string> names;
+  for (const AddedToken* token : tokens) names.push_back(token->content);
+  return names;
+}
+
+}  // namespace ashlar::data

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/decoders.h"
+#include "data/tokenizer/forms.h"
+#include "data/tokenizer/model.h"
+#include "data/tokenizer/normalizers.h"
+#include "data/tokenizer/pre_tokenizers.h"
+#include "data/tokenizer/template.h"
+
+namespace ashlar::data {
+
+/// A tokenizer as tokenizer.json describes it: added tokens are found in the text, the rest is normalised, cut into
+/// pieces, and each piece goes through the model. The ids are those of the Hugging Face library (0.23).
+class PipelineTokenizer final : public FormTokenizer {
+ public:
+  /// `text` is that of a tokenizer.json; `form` says what it was read as.
+  PipelineTokenizer(std::string text, std::string form);
+
+  using FormTokenizer::encode;
+  std::string identity() const override { return identity_; }
+  int32_t vocab_size() const override { return vocabulary_.size(); }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  std::string token(int32_t id) const override { return vocabulary_.used(id) ? vocabulary_.token(id) : ""; }
+  std::optional<int32_t> id_of(std::string_view token) const override { return vocabulary_.find(token); }
+  std::vector<std::string> special_tokens() const override;
+  std::string form() const override { return form_; }
+  std::string tokenizer_json_text() const override { return text_; }
+
+ private:
+  /// What one encode needs, kept from call to call.
+  struct Scratch {
+    Regex::Scratch regex;
+    Model::Scratch model;
+    Pieces pieces;
+    std::string normal;
+    std::vector<Segment> outer, inner;
+  };
+  std::unique_ptr<Scratch> take_scratch() const;
+  void give_back(std::unique_ptr<Scratch> scratch) const;
+  void encode_text(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void encode_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
+
+  std::string text_, form_, identity_;
+  Vocabulary vocabulary_;
+  std::unique_ptr<Normalizer> normalizer_;
+  std::unique_ptr<PreTokenizer> pre_tokenizer_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<AddedTokens> added_;
+  std::unique_ptr<Decoder> decoder_;
+  Template template_;
+  bool model_reads_bytes_ = false;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+};
+
+/// Where `text` is no UTF-8 from `begin` on; its size when it is.
+size_t valid_utf8_end(std::string_view text, size_t begin = 0);
+/// Throws a TextError when `text` is not UTF-8 or longer than 4 GB.
+void check_text(std::string_view text);
+
+}  // namespace ashlar::data

@@ -1,0 +1,87 @@
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "data/tokenizer/normalizers.h"
+#include "data/tokenizer/unicode.h"
+#include "data/utf8.h"
+
+namespace ashlar::data {
+namespace {
+
+constexpr size_t kGraphemeBytes = 6;  // shorter ones are looked up as one
+
+class Precompiled final : public Normalizer {
+ public:
+  Precompiled(std::vector<uint32_t> units, std::string texts) : units_(std::move(units)), texts_(std::move(texts)) {}
+
+  void apply(std::string& text, Regex::Scratch&) const override {
+    if (units_.empty()) return;
+    std::string out;
+    out.reserve(text.size());
+    const std::string_view all = text;
+    for (size_t at = 0; at < all.size();) {
+      const size_t end = grapheme_end(all, at);
+      const std::string_view grapheme = all.substr(at, end - at);
+      at = end;
+      if (grapheme.size() < kGraphemeBytes && replace(grapheme, out)) continue;
+      for (size_t i = 0; i < grapheme.size();) {
+        const auto n = static_cast<size_t>(next_code_point(grapheme.substr(i)).bytes);
+        const std::string_view character = grapheme.substr(i, n);
+        if (!replace(character, out)) out += character;
+        i += n;
+      }
+    }
+    text = std::move(out);
+  }
+
+ private:
+  /// Appends what the shortest rule that begins `part` gives; false when there is none.
+  bool replace(std::string_view part, std::string& out) const {
+    size_t node = offset(units_[0]);
+    for (const char c : part) {
+      const auto byte = static_cast<uint8_t>(c);
+      if (byte == 0) return false;
+      node ^= byte;
+      if (node >= units_.size()) return false;
+      const uint32_t unit = units_[node];
+      if ((unit & 0x800000FFU) != byte) return false;
+      node ^= offset(unit);
+      if (((unit >> 8) & 1U) == 0) continue;
+      if (node >= units_.size()) return false;
+      const size_t at = units_[node] & 0x7FFFFFFFU;
+      if (at >= texts_.size()) return false;
+      out += std::string_view(texts_).substr(at, texts_.find('\0', at) - at);
+      return true;
+    }
+    return false;
+  }
+
+  static size_t offset(uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); }
+
+  std::vector<uint32_t> units_;
+  std::string texts_;  ///< each ended by a NUL
+};
+
+}  // namespace
+
+std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_base64, const Fields& fields) {
+  std::string bytes;
+  if (!absl::Base64Unescape(charsmap_base64, &bytes)) throw fields.error("precompiled_charsmap", "expected base64");
+  const auto word = [&](size_t i) {
+    uint32_t value = 0;
+    for (size_t k = 0; k < 4; ++k) value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[4 * i + k])) << (8 * k);
+    return value;
+  };
+  std::vector<uint32_t> units;
+  std::string texts;
+  if (!bytes.empty()) {
+    const size_t trie_bytes = bytes.size() < 4 ? bytes.size() : word(0);
+    if (trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes > bytes.size() - 4)
+      throw fields.error("precompiled_charsmap", "its first number is not the size of its rules");
+    for (size_t i = 0; i < trie_bytes / 4; ++i) units.push_back(word(i + 1));
+    texts = bytes.substr(4 + trie_bytes);
+  }
+  return std::make_unique<Precompiled>(std::move(units), std::move(texts));
+}
+
+}  // namespace ashlar::data

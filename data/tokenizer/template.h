@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/tokenizer/fields.h"
+#include "data/tokenizer/vocabulary.h"
+
+namespace ashlar::data {
+
+/// What `post_processor` of tokenizer.json puts around the ids of one text.
+struct Template {
+  std::vector<int32_t> before, behind;
+};
+
+/// TemplateProcessing, RobertaProcessing, BertProcessing, Sequence of them; ByteLevel adds nothing.
+Template read_template(Fields fields, const Vocabulary& vocabulary);
+
+}  // namespace ashlar::data

@@ -1,0 +1,322 @@
+#include "data/tokenizer/tiktoken.h"
+
+#include <algorithm>
+#include <charconv>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/escaping.h"
+#include "core/base/error.h"
+#include "core/io/json.h"
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/model.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/utf8.h"
+
+namespace ashlar::data {
+namespace {
+
+using nlohmann::json;
+
+/// How text is split, and the special tokens with their ids.
+struct Splitting {
+  std::string pattern;
+  std::vector<std::pair<std::string, int32_t>> special;
+};
+
+const char* const kCl100k =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+const char* const kO200k =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+std::vector<std::pair<std::string, int32_t>> llama3_special() {
+  std::vector<std::pair<std::string, int32_t>> special;
+  int32_t reserved = 0;
+  const auto add = [&](std::string name) {
+    special.emplace_back(std::move(name), 128000 + static_cast<int32_t>(special.size()));
+  };
+  const auto reserve = [&](int n) {
+    for (int i = 0; i < n; ++i) add(str_cat("<|reserved_special_token_", reserved++, "|>"));
+  };
+  add("<|begin_of_text|>");
+  add("<|end_of_text|>");
+  reserve(4);
+  add("<|start_header_id|>");
+  add("<|end_header_id|>");
+  reserve(1);
+  add("<|eot_id|>");
+  reserve(246);
+  return special;
+}
+
+/// Of a published file. Source: tiktoken, tiktoken_ext/openai_public.py; Llama 3, tokenizer.py.
+std::optional<Splitting> published(size_t ranks) {
+  switch (ranks) {
+    case 50256:  // r50k_base
+    case 50280:  // p50k_base
+      return Splitting{kGpt2Pattern, {{"<|endoftext|>", 50256}}};
+    case 100256:
+      return Splitting{kCl100k,
+                       {{"<|endoftext|>", 100257},
+                        {"<|fim_prefix|>", 100258},
+                        {"<|fim_middle|>", 100259},
+                        {"<|fim_suffix|>", 100260},
+                        {"<|endofprompt|>", 100276}}};
+    case 199998: return Splitting{kO200k, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}};
+    case 128000: return Splitting{kCl100k, llama3_special()};
+    default: return std::nullopt;
+  }
+}
+
+using Ranks = std::vector<std::pair<std::string, int32_t>>;
+
+/// One line; nothing when it is none.
+std::optional<std::pair<std::string, int32_t>> parse_line(std::string_view line) {
+  const size_t space = line.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  std::pair<std::string, int32_t> entry;
+  const std::string_view digits = line.substr(space + 1);
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), entry.second);
+  const bool number = read.ec == std::errc() && read.ptr == digits.data() + digits.size() && entry.second >= 0;
+  if (!number || !absl::Base64Unescape(absl::string_view(line.data(), space), &entry.first) || entry.first.empty())
+    return std::nullopt;
+  return entry;
+}
+
+Ranks parse_ranks(std::string_view text, const std::string& name) {
+  Ranks ranks;
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t stop = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, stop - at);
+    at = stop + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    auto entry = parse_line(line);
+    if (!entry)
+      throw input_error("tokenizer", name, ", line ", number, ": expected BASE64 RANK, got ", line.substr(0, 40));
+    ranks.push_back(std::move(*entry));
+  }
+  return ranks;
+}
+
+/// The file of ranks among the files, and its name.
+const std::string* ranks_file(const TokenizerFiles& files, std::string* name) {
+  if (const std::string* const found = files.find_ending(".tiktoken", name)) return found;
+  const std::string* const model = files.find("tokenizer.model");
+  if (model == nullptr) return nullptr;
+  *name = "tokenizer.model";
+  return parse_line(std::string_view(*model).substr(0, model->find('\n'))) ? model : nullptr;
+}
+
+Splitting splitting_of(const TokenizerFiles& files, const std::string& name, size_t ranks) {
+  for (const std::string& beside : {name.substr(0, name.rfind('.')) + ".json", std::string("about.json")}) {
+    const std::string* const text = files.find(beside);
+    if (text == nullptr) continue;
+    json value;
+    io::reading_json(
+        [&](const std::string& sentence) {
+          return input_error("tokenizer", files.shown, ": ", beside, ": ", sentence);
+        },
+        [&] { value = json::parse(*text); });
+    Fields fields(value, beside);
+    Splitting made{.pattern = fields.text("pattern"), .special = {}};
+    Fields special = fields.object("special");
+    for (const auto& [token, id] : value["special"].items())
+      made.special.emplace_back(token, static_cast<int32_t>(special.integer(token, -1, 0, (1 << 24) - 1)));
+    return made;
+  }
+  if (auto known = published(ranks)) return *known;
+  throw input_error("tokenizer", files.shown, ": ", name, " has ", ranks,
+                    " ranks, which is no published file; give its",
+                    " \"pattern\" and \"special\" (names and ids) in a file about.json beside it");
+}
+
+class TiktokenTokenizer final : public FormTokenizer {
+ public:
+  TiktokenTokenizer(const Ranks& ranks, Splitting splitting, const std::string& name)
+      : splitting_(std::move(splitting)), pattern_(splitting_.pattern, Dialect::kPerl, str_cat(name, ": pattern")) {
+    absl::flat_hash_map<std::string, int32_t> ids;
+    std::array<int32_t, 256> byte_ids{};
+    byte_ids.fill(-1);
+    for (const auto& [bytes, rank] : ranks) {
+      if (!ids.emplace(bytes, rank).second || !vocabulary_.add(characters_.written(bytes), rank))
+        throw input_error("tokenizer", name, ": the rank ", rank, " or its token is there twice");
+      if (bytes.size() == 1) byte_ids[static_cast<uint8_t>(bytes[0])] = rank;
+    }
+    const auto missing = std::find(byte_ids.begin(), byte_ids.end(), -1);
+    if (missing != byte_ids.end())
+      throw input_error("tokenizer", name, ": no rank for the byte ", missing - byte_ids.begin());
+    // Any two tokens whose bytes make a third join to it, the one of least rank first.
+    for (const auto& [bytes, rank] : ranks) {
+      for (size_t i = 1; i < bytes.size(); ++i) {
+        const auto left = ids.find(bytes.substr(0, i)), right = ids.find(bytes.substr(i));
+        if (left == ids.end() || right == ids.end()) continue;
+        merges_.push_back({left->second, right->second, static_cast<uint32_t>(rank), rank});
+      }
+    }
+    std::sort(merges_.begin(), merges_.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.rank, a.left, a.right) < std::tie(b.rank, b.left, b.right);
+    });
+    model_ = std::make_unique<BpeModel>(vocabulary_, BpeModel::Options{.ignore_merges = true}, merges_);
+    model_->take_bytes(byte_ids, std::move(ids));
+    ranks_ = vocabulary_.size();
+    std::vector<AddedToken> special;
+    for (const auto& [token, id] : splitting_.special) special.push_back({.id = id, .content = token, .special = true});
+    added_ = std::make_unique<AddedTokens>(std::move(special), nullptr, vocabulary_, name);
+  }
+
+  std::string identity() const override { return "tiktoken (byte-level BPE)"; }
+  int32_t vocab_size() const override { return vocabulary_.size(); }
+  std::string form() const override { return "tiktoken"; }
+  std::string token(int32_t id) const override { return vocabulary_.used(id) ? vocabulary_.token(id) : ""; }
+  std::optional<int32_t> id_of(std::string_view token) const override { return vocabulary_.find(token); }
+  std::vector<std::string> special_tokens() const override {
+    std::vector<std::pair<std::string, int32_t>> sorted = splitting_.special;
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::vector<std::string> names;
+    for (const auto& [token, id] : sorted) names.push_back(token);
+    return names;
+  }
+
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
+    check_size(text);
+    std::unique_ptr<Scratch> scratch = take_scratch();
+    scratch->segments.clear();
+    // Special tokens are ASCII or at least whole characters, so that they are found between broken bytes too.
+    for (size_t at = 0; at < text.size();) {
+      const size_t good = valid_utf8_end(text, at);
+      encode_valid(text.substr(at, good - at), *scratch, ids);
+      size_t bad = good;
+      while (bad < text.size() && next_code_point(text.substr(bad)).bytes == 0) ++bad;
+      if (bad > good) model_->encode(text.substr(good, bad - good), scratch->model, ids);
+      at = bad;
+    }
+    give_back(std::move(scratch));
+  }
+
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::string text, bytes;
+    for (const int32_t id : ids) {
+      if (id < 0 || id >= vocab_size())
+        throw input_error("tokenizer", "id ", id, " is outside the vocabulary of ", vocab_size(), " (", identity(),
+                          ")");
+      if (!vocabulary_.used(id)) continue;
+      if (added_->find(id) != nullptr || !characters_.read(vocabulary_.token(id), bytes)) {
+        text += vocabulary_.token(id);
+      } else {
+        text += bytes;
+      }
+    }
+    return text;
+  }
+
+  std::string tokenizer_json_text() const override {
+    json merges = json::array(), vocab = json::object(), added = json::array();
+    for (int32_t id = 0; id < ranks_; ++id) {
+      if (vocabulary_.used(id)) vocab[vocabulary_.token(id)] = id;
+    }
+    for (const BpeModel::Merge& m : merges_) merges.push_back({vocabulary_.token(m.left), vocabulary_.token(m.right)});
+    for (const auto& [token, id] : splitting_.special) {
+      added.push_back({{"id", id},
+                       {"content", token},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
+    }
+    const json split = {
+        {"type", "Split"}, {"pattern", {{"Regex", splitting_.pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+    const json bytes = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+    const json whole = {
+        {"version", "1.0"},
+        {"truncation", nullptr},
+        {"padding", nullptr},
+        {"added_tokens", added},
+        {"normalizer", nullptr},
+        {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}},
+        {"post_processor", nullptr},
+        {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+        {"model",
+         {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", false},
+          {"byte_fallback", false},
+          {"ignore_merges", true},
+          {"vocab", vocab},
+          {"merges", merges}}}};
+    return whole.dump();
+  }
+
+ private:
+  struct Scratch {
+    Regex::Scratch regex;
+    Model::Scratch model;
+    std::vector<Segment> segments;
+  };
+  static void check_size(std::string_view text) {
+    if (text.size() > (size_t{1} << 30)) throw TextError{0, "a text of more than 1 GiB, encoded at once"};
+  }
+  std::unique_ptr<Scratch> take_scratch() const {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Scratch>();
+    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+    idle_.pop_back();
+    return scratch;
+  }
+  void give_back(std::unique_ptr<Scratch> scratch) const {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(scratch));
+  }
+  void encode_valid(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
+    scratch.segments.clear();
+    added_->cut(text, false, scratch.segments);
+    for (const Segment& s : scratch.segments) {
+      if (s.id >= 0) {
+        ids.push_back(s.id);
+        continue;
+      }
+      const std::string_view part = text.substr(s.span.begin, s.span.end - s.span.begin);
+      pattern_.find_all(part, scratch.regex, [&](Span found) {
+        // A pattern that leaves something out leaves it out of the ids.
+        model_->encode(part.substr(found.begin, found.end - found.begin), scratch.model, ids);
+      });
+    }
+  }
+
+  Splitting splitting_;
+  Regex pattern_;
+  ByteCharacters characters_;
+  Vocabulary vocabulary_;
+  int32_t ranks_ = 0;
+  std::vector<BpeModel::Merge> merges_;
+  std::unique_ptr<BpeModel> model_;
+  std::unique_ptr<AddedTokens> added_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+};
+
+}  // namespace
+
+bool is_tiktoken(const TokenizerFiles& files) {
+  std::string name;
+  return ranks_file(files, &name) != nullptr;
+}
+
+std::unique_ptr<FormTokenizer> open_tiktoken(const TokenizerFiles& files) {
+  std::string name;
+  const std::string* const text = ranks_file(files, &name);
+  const Ranks ranks = parse_ranks(*text, name);
+  return std::make_unique<TiktokenTokenizer>(ranks, splitting_of(files, name, ranks.size()), name);
+}
+
+}  // namespace ashlar::data

@@ -1,0 +1,102 @@
+#include "data/tokenizer/vocab_merges.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/io/json.h"
+
+namespace ashlar::data {
+namespace {
+
+using nlohmann::json;
+
+json object_in(const TokenizerFiles& files, const std::string& name) {
+  const std::string* const text = files.find(name);
+  if (text == nullptr) return json::object();
+  json value;
+  io::reading_json(
+      [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
+      [&] { value = json::parse(*text); });
+  if (!value.is_object()) throw input_error("tokenizer", files.shown, ": ", name, ": expected an object");
+  return value;
+}
+
+json added_token(const std::string& content, const json& id, const json& flags) {
+  json token = {{"id", id}, {"content", content}};
+  for (const char* flag : {"single_word", "lstrip", "rstrip"}) token[flag] = flags.value(flag, json(false));
+  token["special"] = flags.value("special", json(true));
+  token["normalized"] = flags.value("normalized", json(false));
+  return token;
+}
+
+}  // namespace
+
+std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
+  const json vocab = object_in(files, "vocab.json");
+  for (const auto& [token, id] : vocab.items()) {
+    if (token.ends_with("</w>"))
+      throw input_error("tokenizer", files.shown, ": vocab.json: \"", token, "\": end_of_word_suffix is not supported");
+  }
+  json merges = json::array();
+  const std::string& text = *files.find("merges.txt");
+  for (size_t at = 0; at < text.size();) {
+    const size_t stop = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, stop - at);
+    at = stop + 1;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty() || line.starts_with("#version")) continue;
+    merges.push_back(std::move(line));
+  }
+  const json config = object_in(files, "tokenizer_config.json");
+  std::map<std::string, json> added;
+  for (const auto& [id, flags] : config.value("added_tokens_decoder", json::object()).items()) {
+    const bool good = !id.empty() && id.size() < 9 && id.find_first_not_of("0123456789") == std::string::npos &&
+                      flags.is_object() && flags.contains("content") && flags["content"].is_string();
+    if (!good)
+      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: added_tokens_decoder: bad entry ", id);
+    const std::string content = flags["content"];
+    added[content] = added_token(content, std::stoi(id), flags);
+  }
+  for (const auto& [content, id] : object_in(files, "added_tokens.json").items())
+    added.emplace(content, added_token(content, id, json::object()));
+  const auto name_special = [&](const json& value) {
+    const json flags = value.is_object() ? value : json::object();
+    const json content = value.is_object() ? value.value("content", json()) : value;
+    if (content.is_string() && vocab.contains(content.get<std::string>()))
+      added.emplace(content, added_token(content, vocab[content.get<std::string>()], flags));
+  };
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
+    for (const json& where : {config, object_in(files, "special_tokens_map.json")}) {
+      if (where.contains(name)) name_special(where[name]);
+    }
+  }
+  name_special("<|endoftext|>");
+  json tokens = json::array();
+  for (const auto& [content, token] : added) tokens.push_back(token);
+  const bool prefix = config.value("add_prefix_space", json(false)) == json(true);
+  const json level = {{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}};
+  const json whole = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", tokens},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", level},
+      {"post_processor", nullptr},
+      {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", false},
+        {"vocab", vocab},
+        {"merges", merges}}}};
+  return whole.dump();
+}
+
+}  // namespace ashlar::data

@@ -1,0 +1,123 @@
+#include "launch/commands/tokenizer_command.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <iterator>
+#include <vector>
+
+#include "core/base/error.h"
+#include "data/tokenizer/forms.h"
+#include "launch/commands/arguments.h"
+
+namespace ashlar::launch {
+namespace {
+
+constexpr const char* kHelp = R"(ashlar tokenizer: look at tokenizers and use them
+
+  TOKENIZER is a file or folder: tokenizer.json (BPE, Unigram), vocab.json with merges.txt, or a tiktoken file (.tiktoken;
+  one that was not published needs "pattern" and "special" in about.json beside it). A field that is not supported is
+  refused by its name.
+
+  ashlar tokenizer info TOKENIZER
+      form, vocabulary, special tokens, end of document
+  ashlar tokenizer encode TOKENIZER [--template] < TEXT
+      the ids of the text of standard input on one line; special tokens in the text are recognised. --template adds what
+      the tokenizer puts around a text, such as <s>
+  ashlar tokenizer decode TOKENIZER < IDS
+      the text of ids, separated by white space or commas
+)";
+
+std::unique_ptr<data::FormTokenizer> open_only(Arguments& given) {
+  const std::vector<std::string> names = given.positionals();
+  if (names.size() != 1) {
+    throw input_error(given.command(), "expected one tokenizer, got ", names.size(),
+                      " names; see ashlar tokenizer --help");
+  }
+  return data::open_tokenizer(names[0]);
+}
+
+std::string all_of(std::istream& in) { return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()}; }
+
+int run_info(std::span<const std::string> args, std::ostream& out) {
+  Arguments given("tokenizer info", args);
+  const auto tokenizer = open_only(given);
+  out << tokenizer->identity() << ", vocabulary " << tokenizer->vocab_size() << "\n";
+  const auto show = [&](const char* name, std::optional<int32_t> id) {
+    out << "  " << name << ' ';
+    if (id) {
+      out << *id << " " << tokenizer->token(*id) << "\n";
+    } else {
+      out << "none\n";
+    }
+  };
+  show("begin of text  ", tokenizer->bos_id());
+  show("end of document", tokenizer->eos_id());
+  const std::vector<std::string> special = tokenizer->special_tokens();
+  out << "  special tokens  " << special.size();
+  for (size_t i = 0; i < special.size() && i < 8; ++i) out << (i == 0 ? ": " : " ") << special[i];
+  out << (special.size() > 8 ? " ...\n" : "\n");
+  out << "  files          ";
+  for (const data::TokenizerFile& file : tokenizer->files()) out << ' ' << file.name;
+  out << "\n";
+  if (tokenizer->eos_id()) out << "  hash            " << tokenizer->hash() << "\n";
+  return 0;
+}
+
+int run_encode(std::span<const std::string> args, std::istream& in, std::ostream& out) {
+  Arguments given("tokenizer encode", args);
+  const bool with_template = given.flag("--template");
+  const auto tokenizer = open_only(given);
+  const std::string text = all_of(in);
+  std::vector<int32_t> ids;
+  try {
+    if (with_template) {
+      tokenizer->encode_with_template(text, ids);
+    } else {
+      tokenizer->encode(text, ids);
+    }
+  } catch (const data::TextError& e) {
+    throw input_error(given.command(), "standard input, byte offset ", e.offset, ": ", e.reason);
+  }
+  std::string line;
+  for (const int32_t id : ids) line += str_cat(line.empty() ? "" : " ", id);
+  out << line << '\n';
+  return 0;
+}
+
+int run_decode(std::span<const std::string> args, std::istream& in, std::ostream& out) {
+  Arguments given("tokenizer decode", args);
+  const auto tokenizer = open_only(given);
+  const std::string text = all_of(in);
+  std::vector<int32_t> ids;
+  constexpr std::string_view kBetween = " \t\r\n,[]";
+  for (size_t at = 0; (at = text.find_first_not_of(kBetween, at)) != std::string::npos;) {
+    const size_t stop = std::min(text.find_first_of(kBetween, at), text.size());
+    int32_t id = 0;
+    const auto read = std::from_chars(text.data() + at, text.data() + stop, id);
+    if (read.ec != std::errc() || read.ptr != text.data() + stop)
+      throw input_error(given.command(), "standard input: expected ids, got ",
+                        text.substr(at, std::min<size_t>(stop - at, 40)));
+    ids.push_back(id);
+    at = stop;
+  }
+  out << tokenizer->decode(ids);
+  return 0;
+}
+
+}  // namespace
+
+int run_tokenizer_command(std::span<const std::string> args, std::istream& in, std::ostream& out, std::ostream& err) {
+  const bool help = args.empty() || std::find(args.begin(), args.end(), "--help") != args.end() || args[0] == "-h";
+  if (help) {
+    (args.empty() ? err : out) << kHelp;
+    return args.empty() ? static_cast<int>(ExitCode::kInput) : 0;
+  }
+  const std::span<const std::string> rest = args.subspan(1);
+  if (args[0] == "info") return run_info(rest, out);
+  if (args[0] == "encode") return run_encode(rest, in, out);
+  if (args[0] == "decode") return run_decode(rest, in, out);
+  throw input_error("tokenizer", "unknown subcommand \"", args[0], "\"; choose info, encode or decode");
+}
+
+}  // namespace ashlar::launch

@@ -1,0 +1,169 @@
+#include "data/tokenizer/forms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "data/dataset_builder.h"
+#include "data/token_dataset.h"
+#include "data/tokenizer/pre_tokenizers.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::data {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+
+/// Byte-level BPE over `ab` and the end of a text, as small as one can be.
+json small() {
+  return json::parse(R"({"version": "1.0", "truncation": null, "padding": null,
+    "added_tokens": [{"id": 4, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": true}],
+    "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+    "post_processor": null, "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "abb": 3}, "merges": ["a b", ["ab", "b"]]}})");
+}
+
+std::unique_ptr<FormTokenizer> opened(const json& value) {
+  return tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", value.dump()}}});
+}
+
+std::string refusal(const json& value) {
+  try {
+    opened(value);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(TokenizerFiles, MergesComeInTheOrderOfTheirList) {
+  const auto tokenizer = opened(small());
+  EXPECT_EQ(tokenizer->encode("abbab</s>aa"), Ids({3, 2, 4, 0, 0}));
+  EXPECT_EQ(tokenizer->eod_id(), 4);
+  EXPECT_EQ(tokenizer->vocab_size(), 5);
+  EXPECT_EQ(tokenizer->identity(), "tokenizer.json (byte-level BPE)");
+}
+
+/// A word of more symbols than the scan takes goes through the heap: the same ids as piece by piece.
+TEST(TokenizerFiles, LongWordsAreMergedAsShortOnes) {
+  const auto tokenizer = opened(small());
+  std::string text;
+  Ids expected;
+  for (int i = 0; i < 1000; ++i) {
+    text += i % 3 == 0 ? "abb" : "a";
+    expected.push_back(i % 3 == 0 ? 3 : 0);
+  }
+  EXPECT_EQ(tokenizer->encode(text), expected);
+}
+
+/// What is not understood may change ids, and is refused by its name.
+TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
+  const auto changed = [](const char* pointer, const json& value) {
+    json all = small();
+    all[json::json_pointer(pointer)] = value;
+    return refusal(all);
+  };
+  EXPECT_THAT(changed("/model/type", "WordPiece"), HasSubstr("model.type = \"WordPiece\": not supported"));
+  EXPECT_THAT(changed("/model/dropout", 0.1), HasSubstr("model.dropout = 0.1: not supported"));
+  EXPECT_THAT(changed("/model/surprise", 1), HasSubstr("model.surprise = 1"));
+  EXPECT_THAT(changed("/surprise", 1), HasSubstr("tokenizer.json: surprise"));
+  EXPECT_THAT(changed("/normalizer", {{"type", "BertNormalizer"}}), HasSubstr("normalizer.type = \"BertNormalizer\""));
+  EXPECT_THAT(changed("/pre_tokenizer", {{"type", "UnicodeScripts"}}), HasSubstr("pre_tokenizer.type"));
+  EXPECT_THAT(changed("/pre_tokenizer", json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "Split",
+      "pattern": {"Regex": "a[[:alpha:]]"}, "behavior": "Isolated"}]})")),
+              HasSubstr("pre_tokenizer.pretokenizers[0].pattern: the pattern has a class in a class"));
+  EXPECT_THAT(changed("/pre_tokenizer", json::parse(R"({"type": "Split", "pattern": {"Regex": "\\p{Han}"},
+      "behavior": "Isolated"})")),
+              HasSubstr("the property Han"));
+  EXPECT_THAT(changed("/pre_tokenizer", json::parse(R"({"type": "Split", "pattern": {"Regex": "("},
+      "behavior": "Isolated"})")),
+              HasSubstr("cannot be compiled"));
+  EXPECT_THAT(changed("/decoder", {{"type", "WordPiece"}}), HasSubstr("decoder.type"));
+  EXPECT_THAT(changed("/post_processor", {{"type", "Other"}}), HasSubstr("post_processor.type"));
+  EXPECT_THAT(changed("/truncation", {{"max_length", 5}}), HasSubstr("truncation"));
+  EXPECT_THAT(changed("/added_tokens/0/id", 3), HasSubstr("which is that of \"abb\""));
+}
+
+TEST(TokenizerFiles, MergesNameTokens) {
+  json all = small();
+  all["model"]["merges"] = {"a b", "ab c"};
+  EXPECT_THAT(refusal(all), HasSubstr("model.merges[1] names \"c\", no token of vocab"));
+  all["model"]["merges"] = {"a b c"};
+  EXPECT_THAT(refusal(all), HasSubstr("model.merges[0]: expected two tokens"));
+  all["model"]["merges"] = {"b a"};
+  EXPECT_THAT(refusal(all), HasSubstr("\"ba\""));
+}
+
+TEST(TokenizerFiles, BadJsonAndBadTextAreSaid) {
+  EXPECT_THROW(tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", "{\"model\": "}}}), Error);
+  EXPECT_THROW(tokenizer_from_files({.shown = "here", .bytes = {{"other", ""}}}), Error);
+  EXPECT_THROW(open_tokenizer("/nowhere/tokenizer.json"), Error);
+  const auto tokenizer = opened(small());
+  try {
+    tokenizer->encode("ab\xff");
+    FAIL() << "accepted";
+  } catch (const TextError& e) {
+    EXPECT_EQ(e.offset, 2U);
+  }
+  EXPECT_THROW(tokenizer->decode(Ids{5}), Error);
+}
+
+TEST(TokenizerFiles, OtherFormsAreRefusedByTheirLine) {
+  const auto said = [](std::map<std::string, std::string> bytes) -> std::string {
+    try {
+      tokenizer_from_files({.shown = "here", .bytes = std::move(bytes)});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\nnot a line\n"}}), HasSubstr("a.tiktoken, line 2: expected BASE64 RANK"));
+  EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\n"}}), HasSubstr("has 1 ranks, which is no published file"));
+  EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\n"}, {"about.json", R"({"pattern": "a", "special": {}})"}}),
+              HasSubstr("no rank for the byte 0"));
+  EXPECT_THAT(said({{"vocab.json", R"({"a": 0, "b": 1})"}, {"merges.txt", "#version: 0.2\na b\n"}}),
+              HasSubstr("merges[0] names \"ab\""));
+  EXPECT_THAT(said({{"vocab.json", R"({"a</w>": 0})"}, {"merges.txt", ""}}), HasSubstr("end_of_word_suffix"));
+  EXPECT_THAT(said({{"vocab.json", "[]"}, {"merges.txt", ""}}), HasSubstr("vocab.json: expected an object"));
+}
+
+TEST(TokenizerFiles, ATokenizerWithoutEosEndsNoDocument) {
+  json all = small();
+  all["added_tokens"] = json::array();
+  const auto tokenizer = opened(all);
+  EXPECT_EQ(tokenizer->encode("ab"), Ids({2}));
+  EXPECT_THROW(tokenizer->eod_id(), Error);
+  const auto named = tokenizer_from_files(
+      {.shown = "here",
+       .bytes = {{"tokenizer.json", all.dump()}, {"tokenizer_config.json", R"({"eos_token": {"content": "b"}})"}}});
+  EXPECT_EQ(named->eod_id(), 1);
+}
+
+TEST(TokenizerFiles, ADatasetCarriesItsTokenizer) {
+  const ashlar::testing::ScratchDir scratch;
+  const std::string folder = scratch.file("tokenizer"), text = scratch.file("text.jsonl");
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/tokenizer.json") << small().dump();
+  std::ofstream(text) << "{\"text\": \"abb\"}\n{\"text\": \"aab\"}\n";
+  BuildOptions options{.inputs = {text}, .out = scratch.file("data"), .tokenizer = folder, .validation = 0};
+  const BuildReport report = build_dataset(options);
+  EXPECT_EQ(report.manifest.part(Part::kTrain).tokens, 5);
+  std::filesystem::remove_all(folder);
+  TokenDataset dataset(options.out);
+  Ids ids(5);
+  dataset.read(Part::kTrain, 0, ids);
+  EXPECT_EQ(ids, Ids({3, 4, 0, 2, 4}));
+  EXPECT_EQ(dataset.tokenizer().decode(ids), "abb</s>aab</s>");
+  EXPECT_EQ(dataset.tokenizer().files().at(0).bytes, small().dump());
+}
+
+}  // namespace
+}  // namespace ashlar::data
