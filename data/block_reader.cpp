@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
 constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // of one that must not be cut
+constexpr int64_t kWordContext = int64_t{64} << 10;
 constexpr int64_t kReadAhead = int64_t{1} << 20;
 
 /// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
@@ -58,6 +59,14 @@ Error changed(const SourceFile& source) {
                      " bytes at first; run the build again when it is at rest");
 }
 
+/// Where a word begins behind the first letter of `text`; 0 when nowhere.
+size_t between_words(std::string_view text) {
+  const auto letter = [&](size_t i) { return (text[i] | 0x20) >= 'a' && (text[i] | 0x20) <= 'z'; };
+  for (size_t at = 1; at + 1 < text.size(); ++at)
+    if (text[at] == ' ' && letter(at - 1) && letter(at + 1)) return at;
+  return 0;
+}
+
 bool blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
 }  // namespace
@@ -89,20 +98,24 @@ Digest BlockReader::digest(const Block& block) const {
 }
 
 int64_t BlockReader::read_text(const Block& block, const Check& check, const Visit& visit) const {
-  constexpr int64_t kCutContext = 4;
+  const int64_t context = rules_.between_words ? kWordContext : 4;
+  const auto cut = [&](std::string_view from) {
+    const size_t word = rules_.between_words ? between_words(from.substr(0, kWordContext)) : 0;
+    return word > 0 ? word : first_cut(rules_.cut_rule, from);
+  };
   const SourceFile& source = sources_.files[block.file];
   const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
   const bool last = block.end == source.bytes;
   if (rules_.cut_rule == CutRule::kNowhere) return read_whole(block, *file, check, visit);
-  read_piece(*file, block.begin, block.end - block.begin + kCutContext, bytes);
+  read_piece(*file, block.begin, block.end - block.begin + context, bytes);
   done(block, *file);
   const auto nominal = static_cast<size_t>(block.end - block.begin);
   if (last ? bytes.size() != nominal : bytes.size() < nominal) {
     throw changed(source);
   }
-  const size_t start = block.begin == 0 ? 0 : first_cut(rules_.cut_rule, bytes);
-  const size_t stop = last ? nominal : nominal + first_cut(rules_.cut_rule, std::string_view(bytes).substr(nominal));
+  const size_t start = block.begin == 0 ? 0 : cut(bytes);
+  const size_t stop = last ? nominal : nominal + cut(std::string_view(bytes).substr(nominal));
   const std::string_view text = std::string_view(bytes).substr(start, std::max(start, stop) - start);
   check(digest_of(text));
   try {

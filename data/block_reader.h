@@ -32,6 +32,9 @@ struct DocumentPiece {
 /// How documents are told apart.
 struct DocumentRules {
   CutRule cut_rule = CutRule::kAnyByte;
+  /// For counting words: long texts are cut before a space that stands between two ASCII letters, where every splitting
+  /// pattern cuts (or as cut_rule says, when there is none in 64 KB).
+  bool between_words = false;
   std::string text_field;  ///< of JSONL
   int64_t vocab_size = 0;  ///< of files of tokens: ids are [0, vocab_size),
   int32_t eod_id = -1;     ///< and this one ends a document, if no index says where it ends

@@ -11,6 +11,7 @@
 #include "data/tokenizer/fields.h"
 #include "data/tokenizer/files_json.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/tiktoken.h"
 #include "data/tokenizer/vocab_merges.h"
 #include "data/utf8.h"
@@ -33,13 +34,14 @@ constexpr Form kForms[] = {
      [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
        return std::make_unique<PipelineTokenizer>(tokenizer_json_of_vocab_and_merges(files), "vocab.json, merges.txt");
      }},
+    {"SentencePiece .model", holds_sentencepiece, open_sentencepiece},
     {"tiktoken", is_tiktoken, open_tiktoken},
 };
 
 /// Beside any form: who the special tokens are, and the chat template.
 constexpr std::string_view kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                             "chat_template.jinja"};
-constexpr std::string_view kFormFiles[] = {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model"};
+constexpr std::string_view kFormFiles[] = {"tokenizer.json", "vocab.json", "merges.txt"};
 
 constexpr int64_t kMaxFileBytes = int64_t{512} << 20;
 
@@ -47,7 +49,9 @@ bool named(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool makes_form(const std::string& name) { return named(kFormFiles, name) || name.ends_with(".tiktoken"); }
+bool makes_form(const std::string& name) {
+  return named(kFormFiles, name) || name.ends_with(".tiktoken") || name.ends_with(".model");
+}
 
 std::string known_forms() {
   std::string text;

@@ -9,15 +9,16 @@
 #include "core/base/error.h"
 #include "data/tokenizer/forms.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/tokenizer_train.h"
 
 namespace ashlar::launch {
 namespace {
 
-constexpr const char* kHelp = R"(ashlar tokenizer: look at tokenizers and use them
+constexpr const char* kHelp = R"(ashlar tokenizer: look at tokenizers, use them and make them
 
-  TOKENIZER is a file or folder: tokenizer.json (BPE, Unigram), vocab.json with merges.txt, or a tiktoken file (.tiktoken;
-  one that was not published needs "pattern" and "special" in about.json beside it). A field that is not supported is
-  refused by its name.
+  TOKENIZER is a file or folder: tokenizer.json (BPE, Unigram), vocab.json with merges.txt, a SentencePiece .model, or a
+  tiktoken file (.tiktoken; one that was not published needs "pattern" and "special" in about.json beside it). A field
+  that is not supported is refused by its name.
 
   ashlar tokenizer info TOKENIZER
       form, vocabulary, special tokens, end of document
@@ -110,14 +111,15 @@ int run_decode(std::span<const std::string> args, std::istream& in, std::ostream
 int run_tokenizer_command(std::span<const std::string> args, std::istream& in, std::ostream& out, std::ostream& err) {
   const bool help = args.empty() || std::find(args.begin(), args.end(), "--help") != args.end() || args[0] == "-h";
   if (help) {
-    (args.empty() ? err : out) << kHelp;
+    (args.empty() ? err : out) << kHelp << kTokenizerTrainHelp;
     return args.empty() ? static_cast<int>(ExitCode::kInput) : 0;
   }
   const std::span<const std::string> rest = args.subspan(1);
   if (args[0] == "info") return run_info(rest, out);
   if (args[0] == "encode") return run_encode(rest, in, out);
   if (args[0] == "decode") return run_decode(rest, in, out);
-  throw input_error("tokenizer", "unknown subcommand \"", args[0], "\"; choose info, encode or decode");
+  if (args[0] == "train") return run_tokenizer_train(rest, out, err);
+  throw input_error("tokenizer", "unknown subcommand \"", args[0], "\"; choose info, encode, decode or train");
 }
 
 }  // namespace ashlar::launch

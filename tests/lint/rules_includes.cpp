@@ -64,6 +64,7 @@ const std::vector<Vendor>& vendors() {
       {"zstd", R"(^zstd.*\.h$)", {"data/unpacker.cpp", "tests/data/input_fixture.cpp"}},
       {"PCRE2", R"(^pcre2.*\.h$)", {"data/tokenizer/regex.cpp", "data/tokenizer/pattern_translation.cpp"}},
       {"utf8proc", R"(^utf8proc\.h$)", {"data/tokenizer/unicode.cpp"}},
+      {"SentencePiece", R"(^sentencepiece_(processor|trainer)\.h$)", {"data/tokenizer/sentencepiece_library.cpp"}},
       {"oneDNN", R"(^(dnnl.*|oneapi/dnnl/.*)$)", {"kernels/cpu/", "tests/kernels/"}},
       {"Highway", R"(^hwy/.*$)", {"kernels/cpu/", "tests/kernels/"}},
       {"OpenMP", R"(^omp\.h$)", {"kernels/cpu/", "tests/kernels/"}},

@@ -1,0 +1,115 @@
+#include "data/tokenizer/sentencepiece_model.h"
+
+#include <bit>
+
+namespace ashlar::data {
+namespace {
+
+/// The fields of one message, one after the other.
+/// Source: protobuf.dev, encoding.
+class WireReader {
+ public:
+  explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
+
+  /// Moves to the next field; false at the end, or when the bytes are no message (`good` tells).
+  bool next() {
+    if (bytes_.empty()) return false;
+    const uint64_t key = varint();
+    field_ = static_cast<int>(key >> 3);
+    switch (key & 7U) {
+      case 0: number_ = varint(); break;
+      case 1: take(8); break;
+      case 2: text_ = take(varint()); break;
+      case 5: fixed(take(4)); break;
+      default: good_ = false;
+    }
+    return good_;
+  }
+  bool good() const { return good_; }
+  int field() const { return field_; }
+  uint64_t number() const { return number_; }
+  std::string_view text() const { return text_; }
+  float real() const { return real_; }
+
+ private:
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const std::string_view byte = take(1);
+      if (byte.empty()) return 0;
+      value |= static_cast<uint64_t>(static_cast<uint8_t>(byte[0]) & 0x7FU) << shift;
+      if ((static_cast<uint8_t>(byte[0]) & 0x80U) == 0) return value;
+    }
+    good_ = false;
+    return 0;
+  }
+  std::string_view take(uint64_t n) {
+    if (n > bytes_.size()) {
+      good_ = false;
+      return "";
+    }
+    const std::string_view taken = bytes_.substr(0, n);
+    bytes_.remove_prefix(n);
+    return taken;
+  }
+  void fixed(std::string_view four) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < four.size(); ++i) bits |= static_cast<uint32_t>(static_cast<uint8_t>(four[i])) << (8 * i);
+    real_ = std::bit_cast<float>(bits);
+  }
+
+  std::string_view bytes_, text_;
+  bool good_ = true;
+  int field_ = 0;
+  uint64_t number_ = 0;
+  float real_ = 0;
+};
+
+bool read_piece(std::string_view bytes, SentencePieceModelFile& model) {
+  SentencePieceModelFile::Piece& piece = model.pieces.emplace_back();
+  WireReader reader(bytes);
+  while (reader.next()) {
+    if (reader.field() == 1) piece.text = reader.text();
+    if (reader.field() == 2) piece.score = reader.real();
+    if (reader.field() == 3) piece.type = static_cast<SentencePieceModelFile::Type>(reader.number());
+  }
+  return reader.good();
+}
+
+bool read_trainer(std::string_view bytes, SentencePieceModelFile& model) {
+  WireReader reader(bytes);
+  while (reader.next()) {
+    if (reader.field() == 3) model.unigram = reader.number() == 1;
+    if (reader.field() == 24) model.space_as_suffix = reader.number() != 0;
+    if (reader.field() == 35) model.byte_fallback = reader.number() != 0;
+  }
+  return reader.good();
+}
+
+bool read_normalizer(std::string_view bytes, SentencePieceModelFile& model) {
+  WireReader reader(bytes);
+  while (reader.next()) {
+    if (reader.field() == 2) model.charsmap = reader.text();
+    if (reader.field() == 3) model.dummy_prefix = reader.number() != 0;
+    if (reader.field() == 4) model.remove_extra_spaces = reader.number() != 0;
+    if (reader.field() == 5) model.escape_spaces = reader.number() != 0;
+  }
+  return reader.good();
+}
+
+}  // namespace
+
+std::optional<SentencePieceModelFile> parse_sentencepiece_model(std::string_view bytes) {
+  SentencePieceModelFile model;
+  WireReader reader(bytes);
+  bool good = true;
+  while (good && reader.next()) {
+    if (reader.field() == 1) good = read_piece(reader.text(), model);
+    if (reader.field() == 2) good = read_trainer(reader.text(), model);
+    if (reader.field() == 3) good = read_normalizer(reader.text(), model);
+  }
+  if (!good || !reader.good() || model.pieces.empty()) return std::nullopt;
+  return model;
+}
+
+}  // namespace ashlar::data

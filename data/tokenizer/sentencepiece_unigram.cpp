@@ -1,0 +1,226 @@
+#include "data/tokenizer/sentencepiece_unigram.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "data/utf8.h"
+
+namespace ashlar::data {
+namespace {
+
+using Type = SentencePieceModelFile::Type;
+
+constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581
+constexpr float kUnknownPenalty = 10;                // below the least score
+constexpr uint64_t kFree = ~uint64_t{0};
+
+size_t slot_of(uint64_t key) { return key * 0x9E3779B97F4A7C15ULL >> 24; }
+
+std::string byte_piece(int byte) {
+  char text[8];
+  std::snprintf(text, sizeof(text), "<0x%02X>", byte);
+  return text;
+}
+
+uint32_t word_at(std::string_view bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t k = 0; k < 4; ++k) value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[at + k])) << (8 * k);
+  return value;
+}
+
+}  // namespace
+
+void SentencePieceUnigram::Trie::build(const std::vector<std::pair<std::string, int32_t>>& entries) {
+  size_t bytes = 1;
+  for (const auto& [text, id] : entries) bytes += text.size();
+  size_t size = 16;
+  while (size < 2 * bytes) size *= 2;
+  keys.assign(size, kFree);
+  children.assign(size, -1);
+  mask = size - 1;
+  for (const auto& [text, id] : entries) {
+    int32_t node = 0;
+    for (const char c : text) {
+      const uint64_t key = static_cast<uint64_t>(node) * 256 + static_cast<uint8_t>(c);
+      size_t at = slot_of(key) & mask;
+      while (keys[at] != kFree && keys[at] != key) at = (at + 1) & mask;
+      if (keys[at] == kFree) {
+        keys[at] = key;
+        children[at] = static_cast<int32_t>(ids.size());
+        ids.push_back(-1);
+      }
+      node = children[at];
+    }
+    if (node != 0) ids[static_cast<size_t>(node)] = id;
+  }
+}
+
+int32_t SentencePieceUnigram::Trie::child(int32_t node, uint8_t byte) const {
+  const uint64_t key = static_cast<uint64_t>(node) * 256 + byte;
+  for (size_t at = slot_of(key) & mask;; at = (at + 1) & mask) {
+    if (keys[at] == key) return children[at];
+    if (keys[at] == kFree) return -1;
+  }
+}
+
+SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
+    : byte_fallback_(model.byte_fallback),
+      space_as_suffix_(model.space_as_suffix),
+      dummy_prefix_(model.dummy_prefix),
+      remove_extra_spaces_(model.remove_extra_spaces),
+      escape_spaces_(model.escape_spaces) {
+  if (model.charsmap.size() > 4) {
+    const size_t size = std::min<size_t>(word_at(model.charsmap, 0), model.charsmap.size() - 4);
+    for (size_t at = 4; at + 4 <= 4 + size; at += 4) rules_.push_back(word_at(model.charsmap, at));
+    rule_texts_ = model.charsmap.substr(4 + size);
+  }
+  std::vector<std::pair<std::string, int32_t>> pieces, user_defined;
+  float least = std::numeric_limits<float>::max(), most = std::numeric_limits<float>::lowest();
+  bytes_.fill(-1);
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    const auto& piece = model.pieces[i];
+    const auto id = static_cast<int32_t>(i);
+    scores_.push_back(piece.score);
+    if (piece.type == Type::kUnknown) unknown_ = id;
+    if (piece.type == Type::kByte) {
+      for (int byte = 0; byte < 256; ++byte)
+        if (piece.text == byte_piece(byte)) bytes_[static_cast<size_t>(byte)] = id;
+    }
+    if (piece.type == Type::kNormal) {
+      least = std::min(least, piece.score);
+      most = std::max(most, piece.score);
+    }
+    if (piece.type == Type::kNormal || piece.type == Type::kUserDefined) pieces.emplace_back(piece.text, id);
+    if (piece.type == Type::kUserDefined) user_defined.emplace_back(piece.text, id);
+  }
+  // A symbol of the user is always taken: it scores more than any cut of its bytes.
+  for (const auto& [text, id] : user_defined)
+    scores_[static_cast<size_t>(id)] = static_cast<float>(text.size()) * most - 0.1F;
+  unknown_score_ = least - kUnknownPenalty;
+  pieces_.build(pieces);
+  user_defined_.build(user_defined);
+}
+
+/// The longest rule that begins the text: what it gives, and how many bytes it takes (0: there is none).
+std::string_view SentencePieceUnigram::rule_for(std::string_view text, size_t& taken) const {
+  taken = 0;
+  std::string_view found;
+  if (rules_.empty()) return found;
+  const auto offset = [](uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); };
+  size_t node = offset(rules_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    node ^= byte;
+    if (byte == 0 || node >= rules_.size()) break;
+    const uint32_t unit = rules_[node];
+    if ((unit & 0x800000FFU) != byte) break;
+    node ^= offset(unit);
+    if (node >= rules_.size()) break;
+    if (((unit >> 8) & 1U) == 0) continue;
+    const size_t at = rules_[node] & 0x7FFFFFFFU;
+    if (at >= rule_texts_.size()) break;
+    found = std::string_view(rule_texts_).substr(at, rule_texts_.find('\0', at) - at);
+    taken = i + 1;
+  }
+  return found;
+}
+
+/// What the first character, rule or symbol of the user becomes.
+std::string_view SentencePieceUnigram::normal_prefix(std::string_view text, size_t& taken) const {
+  size_t symbol = 0;
+  int32_t node = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    node = user_defined_.child(node, static_cast<uint8_t>(text[i]));
+    if (node < 0) break;
+    if (user_defined_.ids[static_cast<size_t>(node)] >= 0) symbol = i + 1;
+  }
+  if (symbol > 0) {
+    taken = symbol;
+    return text.substr(0, symbol);
+  }
+  const std::string_view by_rule = rule_for(text, taken);
+  if (taken > 0) return by_rule;
+  taken = static_cast<size_t>(std::max(1, next_code_point(text).bytes));
+  return text.substr(0, taken);
+}
+
+std::string SentencePieceUnigram::normalised(std::string_view text) const {
+  const std::string_view space = escape_spaces_ ? kSpace : " ";
+  std::string out;
+  size_t taken = 0;
+  while (remove_extra_spaces_ && !text.empty() && normal_prefix(text, taken) == " ") text.remove_prefix(taken);
+  if (text.empty()) return out;
+  out.reserve(text.size() + text.size() / 4 + 8);
+  if (!space_as_suffix_ && dummy_prefix_) out += space;
+  bool after_space = remove_extra_spaces_;
+  while (!text.empty()) {
+    std::string_view prefix = normal_prefix(text, taken);
+    text.remove_prefix(taken);
+    while (after_space && prefix.starts_with(' ')) prefix.remove_prefix(1);
+    if (!prefix.empty()) {
+      for (const char c : prefix) {
+        if (c == ' ') {
+          out += space;
+        } else {
+          out += c;
+        }
+      }
+      after_space = prefix.back() == ' ';
+    }
+    if (!remove_extra_spaces_) after_space = false;
+  }
+  while (remove_extra_spaces_ && out.ends_with(space)) out.resize(out.size() - space.size());
+  if (space_as_suffix_ && dummy_prefix_) out += space;
+  return out;
+}
+
+void SentencePieceUnigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  const std::string normal = normalised(text);
+  /// The best way to reach a place: its score, its last piece, and where that begins.
+  struct Best {
+    float score = 0;
+    int32_t id = -1;
+    int64_t begin = -1;
+  };
+  const size_t n = normal.size();
+  std::vector<Best> best(n + 1);
+  for (size_t at = 0; at < n;) {
+    const float here = best[at].score;
+    const auto offer = [&](size_t end, float score, int32_t id) {
+      const float sum = score + here;
+      Best& there = best[end];
+      if (there.begin == -1 || sum > there.score) there = {sum, id, static_cast<int64_t>(at)};
+    };
+    const auto character = static_cast<size_t>(std::max(1, next_code_point(std::string_view(normal).substr(at)).bytes));
+    bool single = false;
+    int32_t node = 0;
+    for (size_t end = at; end < n;) {
+      node = pieces_.child(node, static_cast<uint8_t>(normal[end]));
+      if (node < 0) break;
+      ++end;
+      const int32_t id = pieces_.ids[static_cast<size_t>(node)];
+      if (id < 0) continue;
+      offer(end, scores_[static_cast<size_t>(id)], id);
+      single = single || end - at == character;
+    }
+    if (!single) offer(at + character, unknown_score_, unknown_);
+    at += character;
+  }
+  const size_t first = ids.size();
+  for (size_t end = n; end > 0;) {
+    const Best& piece = best[end];
+    const auto begin = static_cast<size_t>(piece.begin);
+    if (piece.id != unknown_) {
+      ids.push_back(piece.id);
+    } else if (byte_fallback_) {
+      for (size_t i = end; i > begin; --i) ids.push_back(bytes_[static_cast<uint8_t>(normal[i - 1])]);
+    } else if (ids.size() == first || ids.back() != unknown_) {  // neighbours are one
+      ids.push_back(unknown_);
+    }
+    end = begin;
+  }
+  std::reverse(ids.begin() + static_cast<int64_t>(first), ids.end());
+}
+
+}  // namespace ashlar::data

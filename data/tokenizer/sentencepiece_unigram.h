@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/sentencepiece_model.h"
+
+namespace ashlar::data {
+
+/// A Unigram model of SentencePiece as release 0.2 of its library encodes with it, normalisation included. Of two ways
+/// to cut a text that are equally probable the sums of scores decide, in float, from left to right; earlier releases
+/// round one of the two less, and cut runs such as "000" otherwise. Immutable.
+/// Source: Kudo 2018, arXiv:1804.10959; sentencepiece, src/normalizer.cc, src/unigram_model.cc.
+class SentencePieceUnigram {
+ public:
+  explicit SentencePieceUnigram(const SentencePieceModelFile& model);
+
+  /// Appends the ids of a text, valid UTF-8.
+  void encode(std::string_view text, std::vector<int32_t>& ids) const;
+  /// The text that is cut into pieces: normalised, spaces written as pieces have them.
+  std::string normalised(std::string_view text) const;
+
+ private:
+  /// A trie over bytes: children of a node are found in a hash table.
+  struct Trie {
+    std::vector<int32_t> ids{-1};  ///< of the piece that ends at a node
+    std::vector<uint64_t> keys;
+    std::vector<int32_t> children;
+    size_t mask = 0;
+
+    void build(const std::vector<std::pair<std::string, int32_t>>& entries);
+    int32_t child(int32_t node, uint8_t byte) const;
+  };
+
+  std::string_view rule_for(std::string_view text, size_t& taken) const;
+  std::string_view normal_prefix(std::string_view text, size_t& taken) const;
+
+  const bool byte_fallback_, space_as_suffix_, dummy_prefix_, remove_extra_spaces_, escape_spaces_;
+  std::vector<uint32_t> rules_;  ///< Darts' double array
+  std::string rule_texts_;
+  Trie pieces_, user_defined_;
+  std::vector<float> scores_;  ///< by id
+  float unknown_score_ = 0;
+  int32_t unknown_ = 0;
+  std::array<int32_t, 256> bytes_{};
+};
+
+}  // namespace ashlar::data

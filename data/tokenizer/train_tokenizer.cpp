@@ -1,0 +1,183 @@
+#include "data/tokenizer/train_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
+#include "data/block_reader.h"
+#include "data/build_plan.h"
+#include "data/ordered_parallel.h"
+#include "data/output_folder.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/sentencepiece_trainer.h"
+#include "data/tokenizer/word_counter.h"
+
+namespace ashlar::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+class Corpus {
+ public:
+  explicit Corpus(const TokenizerTraining& training)
+      : training_(training),
+        threads_(training.threads > 0 ? training.threads
+                                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+        sources_(list_sources({.inputs = training.inputs,
+                               .format = training.format,
+                               .skip_binary = training.skip_binary,
+                               .out = training.out,
+                               .threads = threads_})),
+        blocks_(cut_into_blocks(sources_, training.block_bytes)) {
+    for (const SourceFile& file : sources_.files) {
+      if (!file.tokens) continue;
+      throw input_error("tokenizer train", file.shown, " holds ids of tokens (", file.tokens->form,
+                        "); a tokenizer learns from text");
+    }
+  }
+
+  int threads() const { return threads_; }
+  int64_t bytes() const { return sources_.bytes; }
+
+  /// Calls `visit(piece, worker)` for the text of every block, cut between words.
+  template <typename Visit>
+  void read(int threads, const Visit& visit) const {
+    const BlockReader reader(
+        sources_, {.cut_rule = CutRule::kCodePoint, .between_words = true, .text_field = training_.text_field});
+    int64_t done = 0;
+    ordered_parallel(
+        threads, static_cast<int64_t>(blocks_.size()),
+        [&](int64_t i, int worker) {
+          reader.read(
+              blocks_[i], [](const Digest&) {}, [&](const DocumentPiece& piece) { visit(piece, worker); });
+          return 0;
+        },
+        [&](int64_t i, int) {
+          done += blocks_[i].end - blocks_[i].begin;
+          if (training_.progress) training_.progress("reading", done, sources_.bytes);
+        });
+  }
+
+ private:
+  const TokenizerTraining& training_;
+  int threads_;
+  SourceList sources_;
+  std::vector<Block> blocks_;
+};
+
+/// tokenizer.json as the `tokenizers` library writes it.
+std::string tokenizer_json(const TrainedBpe& trained, const std::vector<std::string>& special) {
+  const ByteCharacters characters;
+  std::vector<std::string> written;
+  for (size_t id = 0; id < trained.tokens.size(); ++id)
+    written.push_back(id < special.size() ? special[id] : characters.written(trained.tokens[id]));
+  const ordered_json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  ordered_json json;
+  json["version"] = "1.0";
+  json["truncation"] = json["padding"] = nullptr;
+  json["added_tokens"] = ordered_json::array();
+  for (size_t id = 0; id < special.size(); ++id) {
+    json["added_tokens"].push_back({{"id", id},
+                                    {"content", special[id]},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  }
+  json["normalizer"] = nullptr;
+  json["pre_tokenizer"] = byte_level;
+  json["post_processor"] = nullptr;
+  json["decoder"] = byte_level;
+  ordered_json& model = json["model"];
+  model["type"] = "BPE";
+  for (const char* key : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
+    model[key] = nullptr;
+  for (const char* key : {"fuse_unk", "byte_fallback", "ignore_merges"}) model[key] = false;
+  model["vocab"] = ordered_json::object();
+  for (size_t id = 0; id < written.size(); ++id) model["vocab"][written[id]] = id;
+  model["merges"] = ordered_json::array();
+  for (const auto& [left, right] : trained.merges) model["merges"].push_back({written[left], written[right]});
+  return json.dump(1) + "\n";
+}
+
+std::string config_json(const TokenizerTraining& training) {
+  ordered_json json;
+  json["tokenizer_class"] = "PreTrainedTokenizerFast";
+  json["eos_token"] = training.special_tokens[0];
+  json["clean_up_tokenization_spaces"] = false;
+  return json.dump(1) + "\n";
+}
+
+void check(const TokenizerTraining& training) {
+  std::vector<std::string> special = training.special_tokens;
+  if (special.empty()) throw input_error("tokenizer train", "expected a special token that ends documents, got none");
+  std::sort(special.begin(), special.end());
+  const bool twice = std::adjacent_find(special.begin(), special.end()) != special.end();
+  if (twice || special[0].empty()) throw input_error("tokenizer train", "special tokens must differ and not be empty");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "tokenizer.model"}) {
+    const std::string path = (fs::path(training.out) / name).string();
+    std::error_code ignored;
+    if (!training.overwrite && fs::exists(fs::symlink_status(path, ignored))) {
+      throw input_error("tokenizer train", path, " is there already; choose another --out, or replace it with ",
+                        "--overwrite");
+    }
+  }
+}
+
+std::string train_bytes_bpe(const TokenizerTraining& training, const Corpus& corpus, TrainedTokenizer& result) {
+  std::vector<WordCounter> counters(static_cast<size_t>(corpus.threads()));
+  corpus.read(corpus.threads(), [&](const DocumentPiece& piece, int worker) { counters[worker].add(piece.text); });
+  for (size_t w = 1; w < counters.size(); ++w) counters[0].merge(counters[w]);
+  const std::vector<WordCount> words = counters[0].finish();
+  BpeTraining bpe{.vocab_size = training.vocab_size,
+                  .min_frequency = training.min_frequency,
+                  .special_tokens = training.special_tokens};
+  if (training.progress)
+    bpe.progress = [&](int64_t tokens) { training.progress("joining", tokens, training.vocab_size); };
+  const TrainedBpe trained = train_bpe(words, bpe);
+  result.words = static_cast<int64_t>(words.size());
+  result.vocab_size = static_cast<int64_t>(trained.tokens.size());
+  return tokenizer_json(trained, training.special_tokens);
+}
+
+}  // namespace
+
+TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
+  check(training);
+  const Corpus corpus(training);
+  TrainedTokenizer result;
+  result.text_bytes = corpus.bytes();
+  std::vector<std::pair<std::string, std::string>> files;
+  if (training.kind == TokenizerKind::kBytesBpe) {
+    files.emplace_back("tokenizer.json", train_bytes_bpe(training, corpus, result));
+    files.emplace_back("tokenizer_config.json", config_json(training));
+  } else {
+    SentencePieceTraining sentencepiece{.unigram = training.kind == TokenizerKind::kSentencePieceUnigram,
+                                        .vocab_size = training.vocab_size,
+                                        .sentences = training.sentences};
+    const auto each = [&](const std::function<void(std::string_view)>& take) {
+      corpus.read(1, [&](const DocumentPiece& piece, int) { take(piece.text); });
+    };
+    const SentencePieceModel model = train_sentencepiece(sentencepiece, each);
+    result.vocab_size = model.vocab_size;
+    files.emplace_back("tokenizer.model", model.bytes);
+  }
+  // The folder is made when there is something for it.
+  io::create_directories(training.out);
+  for (const auto& [name, bytes] : files) {
+    const std::string path = (fs::path(training.out) / name).string();
+    io::write_file_atomically(path, bytes);
+    result.files.push_back(path);
+  }
+  return result;
+}
+
+}  // namespace ashlar::data

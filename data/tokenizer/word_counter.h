@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/pre_tokenizers.h"
+
+namespace ashlar::data {
+
+/// Counts the words of texts, as ByteLevel's pattern (GPT-2's) splits them. One object a thread.
+class WordCounter {
+ public:
+  WordCounter();
+  /// Throws TextError for a text that is not UTF-8.
+  void add(std::string_view text);
+  void merge(WordCounter& other);   ///< takes the other's counts
+  std::vector<WordCount> finish();  ///< sorted by word
+
+ private:
+  std::unique_ptr<PreTokenizer> splitter_;
+  Regex::Scratch scratch_;
+  Pieces pieces_;
+  absl::flat_hash_map<std::string, int64_t> counts_;
+};
+
+}  // namespace ashlar::data
