@@ -114,14 +114,14 @@ struct Min {
   template <typename T>
   static T of(T a, T b) {
     if (a == b) return std::signbit(a) ? a : b;
-    return std::fmin(a, b);
+    return a < b || std::isnan(b) ? a : b;
   }
 };
 struct Max {
   template <typename T>
   static T of(T a, T b) {
     if (a == b) return std::signbit(a) ? b : a;
-    return std::fmax(a, b);
+    return a > b || std::isnan(b) ? a : b;
   }
 };
 /// The sign of the first, the rest of the second.
