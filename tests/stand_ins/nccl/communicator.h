@@ -41,6 +41,7 @@ struct Process {
   int group_depth = 0;
   std::vector<std::pair<ncclComm*, Call>> group;
   std::vector<ncclComm*> comms;
+  std::vector<ncclComm*> ended;  ///< aborted ones, which somebody may still ask
   std::string last_error;
 };
 Process& process();

@@ -289,6 +289,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm->aborted) return comm->refuse(ncclInvalidUsage, "aborted twice");
   comm->aborted = true;
   std::erase(process().comms, comm);
+  process().ended.push_back(comm);
   return ncclSuccess;
 }
 
