@@ -50,7 +50,8 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
   }
   const json config = object_in(files, "tokenizer_config.json");
   std::map<std::string, json> added;
-  for (const auto& [id, flags] : config.value("added_tokens_decoder", json::object()).items()) {
+  const json decoder = config.value("added_tokens_decoder", json::object());
+  for (const auto& [id, flags] : decoder.items()) {
     const bool good = !id.empty() && id.size() < 9 && id.find_first_not_of("0123456789") == std::string::npos &&
                       flags.is_object() && flags.contains("content") && flags["content"].is_string();
     if (!good)
@@ -58,8 +59,8 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
     const std::string content = flags["content"];
     added[content] = added_token(content, std::stoi(id), flags);
   }
-  for (const auto& [content, id] : object_in(files, "added_tokens.json").items())
-    added.emplace(content, added_token(content, id, json::object()));
+  const json by_content = object_in(files, "added_tokens.json");
+  for (const auto& [content, id] : by_content.items()) added.emplace(content, added_token(content, id, json::object()));
   const auto name_special = [&](const json& value) {
     const json flags = value.is_object() ? value : json::object();
     const json content = value.is_object() ? value.value("content", json()) : value;

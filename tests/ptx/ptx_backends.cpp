@@ -42,10 +42,10 @@ std::vector<BackendUnderTest> backends_under_test() {
     });
   };
   std::vector<BackendUnderTest> all;
-  all.push_back(emulated_device("compute_80", "compute_80", 31, from(path(ASHLAR_PTX_DIR) / "compute_80")));
-  all.push_back(emulated_device("compute_90a", "compute_90a", 37, from(path(ASHLAR_PTX_DIR) / "compute_90a")));
-  all.push_back(emulated_device("emulated", "without contraction", 17, nullptr));
-  all.push_back(emulated_device("compute_80_uncontracted", "without contraction", 17,
+  all.push_back(emulated_device("compute_80", "compute_80", 41, from(path(ASHLAR_PTX_DIR) / "compute_80")));
+  all.push_back(emulated_device("compute_90a", "compute_90a", 47, from(path(ASHLAR_PTX_DIR) / "compute_90a")));
+  all.push_back(emulated_device("emulated", "without contraction", 29, nullptr));
+  all.push_back(emulated_device("compute_80_uncontracted", "without contraction", 29,
                                 from(path(ASHLAR_UNCONTRACTED_PTX_DIR) / "compute_80")));
   return all;
 }
