@@ -53,7 +53,8 @@ VirtualGpu::VirtualGpu(Options options)
       queues_({.seed = options_.seed,
                .order = options_.order,
                .before = [this] { memory_.open(); },
-               .after = [this] { memory_.close(); }}),
+               .after = [this] { memory_.close(); },
+               .patience_sec = options_.patience_sec}),
       accesses_(queues_),
       memory_({.owner = options_.name.c_str(),
                .max_bytes = options_.memory_bytes,
@@ -102,6 +103,15 @@ void VirtualGpu::push_work(std::function<void()> run) {
   queues_.push([this, run = std::move(run), name = queues_.call().name] {
     run();
     DeviceMemory::check_all(name);
+  });
+}
+
+void VirtualGpu::queue_step(std::string_view name, std::function<bool()> step, Stream& stream) {
+  queues_.begin(name, index_of(stream));
+  queues_.push_step([step = std::move(step), name = queues_.call().name] {
+    if (!step()) return false;
+    DeviceMemory::check_all(name);
+    return true;
   });
 }
 

@@ -33,6 +33,7 @@ class VirtualGpu {
     bool all_host_memory_is_pinned = false;
     /// Judge each access of kernels that are compiled for it (Machine::watch).
     bool watched = false;
+    double patience_sec = 120;  ///< WorkQueues::Options
   };
 
   explicit VirtualGpu(Options options);
@@ -65,6 +66,10 @@ class VirtualGpu {
     visit([this](const ConstView& view, bool writes) { accesses_.touch(view, writes); });
     push_work(std::move(run));
   }
+  /// Queues work that may say "not yet" (WorkQueues::push_step), and says true when it is done.
+  void queue_step(std::string_view name, std::function<bool()> step, Stream& stream);
+  /// The work just queued reads or writes these bytes; an error of the call in hand as in `queue`.
+  void touch(const ConstView& view, bool writes) { accesses_.touch(view, writes); }
   /// Queues a function of the host: it may neither touch device memory nor call the device.
   void host_function(std::string_view name, std::function<void()> run, Stream& stream);
   /// Copies bytes in the direction that the addresses say. Host memory belongs to the copy until the stream has passed

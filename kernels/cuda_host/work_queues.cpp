@@ -1,6 +1,8 @@
 #include "kernels/cuda_host/work_queues.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "core/base/error.h"
@@ -72,7 +74,7 @@ const WorkQueues::Call& WorkQueues::begin(std::string_view name, int stream) {
   return call_;
 }
 
-void WorkQueues::finish(std::function<void()> run, bool on_host) {
+void WorkQueues::finish(std::function<bool()> run, bool on_host) {
   Queue& q = queue(call_.stream);
   ASHLAR_CHECK(q.queued == call_.time && !q.entries.empty(), "begin and push come in pairs");
   q.entries.back().run = std::move(run);
@@ -80,9 +82,24 @@ void WorkQueues::finish(std::function<void()> run, bool on_host) {
   if (options_.order == StreamOrder::kAtOnce && !running_) run_until(mark(call_.stream));
 }
 
-void WorkQueues::push(std::function<void()> run) { finish(std::move(run), false); }
+namespace {
 
-void WorkQueues::push_host_function(std::function<void()> run) { finish(std::move(run), true); }
+/// Work that is done when it returns; none stays none.
+std::function<bool()> at_once(std::function<void()> run) {
+  if (!run) return {};
+  return [run = std::move(run)] {
+    run();
+    return true;
+  };
+}
+
+}  // namespace
+
+void WorkQueues::push(std::function<void()> run) { finish(at_once(std::move(run)), false); }
+
+void WorkQueues::push_host_function(std::function<void()> run) { finish(at_once(std::move(run)), true); }
+
+void WorkQueues::push_step(std::function<bool()> step) { finish(std::move(step), false); }
 
 WorkQueues::Mark WorkQueues::mark(int stream) const {
   const Queue& q = queue(stream);
@@ -103,24 +120,27 @@ bool WorkQueues::runnable(const Queue& q) const {
   return wait.stream < 0 || done(wait.stream, wait.count);
 }
 
-bool WorkQueues::run_one() {
+WorkQueues::Outcome WorkQueues::run_one() {
   std::vector<Queue*> ready;
   for (Queue& q : queues_)
     if (runnable(q)) ready.push_back(&q);
-  if (ready.empty()) return false;
+  if (ready.empty()) return Outcome::kNoneLeft;
   Queue& q = *ready[random_() % ready.size()];
   Entry entry = std::move(q.entries.front());
   q.entries.pop_front();
   ++q.run;  // whatever it throws
-  if (!entry.run) return true;
-  running_call_ = std::move(entry.call);
-  running_clock_ = std::move(entry.clock);
+  if (!entry.run) return Outcome::kRan;
+  running_call_ = entry.call;
+  running_clock_ = entry.clock;
   const Within<bool> running(running_, true);
   const Within<bool> in_host_function(in_host_function_, entry.on_host);
   if (entry.on_host) options_.after();
-  entry.run();
+  const bool finished = entry.run();
   if (entry.on_host) options_.before();
-  return true;
+  if (finished) return Outcome::kRan;
+  --q.run;
+  q.entries.push_front(std::move(entry));
+  return Outcome::kNotYet;
 }
 
 void WorkQueues::run_until(const Mark& mark) {
@@ -131,7 +151,27 @@ void WorkQueues::run_until(const Mark& mark) {
     const std::function<void()>& after;
     ~Closing() { after(); }
   } const closing{options_.after};
-  while (!done(mark.stream, mark.count)) ASHLAR_CHECK(run_one(), "streams wait for each other");
+  using Time = std::chrono::steady_clock;
+  Time::time_point last_ran = Time::now();
+  while (!done(mark.stream, mark.count)) {
+    const Outcome outcome = run_one();
+    ASHLAR_CHECK(outcome != Outcome::kNoneLeft, "streams wait for each other");
+    if (outcome == Outcome::kRan) {
+      last_ran = Time::now();
+      continue;
+    }
+    std::this_thread::yield();  // what the step waits for may be a process beside this one
+    const std::chrono::duration<double> waiting = Time::now() - last_ran;
+    ASHLAR_CHECK(waiting.count() < options_.patience_sec, "[streams] nothing has run for ", options_.patience_sec,
+                 " seconds but steps that say \"not yet\": ", waiting_steps());
+  }
+}
+
+std::string WorkQueues::waiting_steps() const {
+  std::string text;
+  for (const Queue& q : queues_)
+    if (runnable(q)) text += str_cat(text.empty() ? "" : ", ", q.entries.front().call.name);
+  return text;
 }
 
 void WorkQueues::wait_of_host(const Mark& mark) {

@@ -32,6 +32,8 @@ class WorkQueues {
     StreamOrder order = StreamOrder::kRandom;
     std::function<void()> before = {};  ///< called before work of the device runs, and
     std::function<void()> after = {};   ///< when the host, or a function of the host, goes on
+    /// How long the host waits while all that could run answers "not yet" (push_step).
+    double patience_sec = 120;
   };
 
   /// A point in a stream's work; none if the stream is negative.
@@ -59,6 +61,9 @@ class WorkQueues {
   const Call& begin(std::string_view name, int stream);
   void push(std::function<void()> run);
   void push_host_function(std::function<void()> run);
+  /// Work that waits for what is not of this device, as for other ranks: false says "not yet", and it is asked again
+  /// after other entries had their turn. The stream goes on when it says true.
+  void push_step(std::function<bool()> step);
   const Call& call() const { return call_; }
   int64_t num_calls() const { return num_calls_; }
 
@@ -66,7 +71,8 @@ class WorkQueues {
   Mark mark(int stream) const;
   /// Later work of the stream comes after the mark. Nothing to wait for in no mark and in the stream's own.
   void wait_for(int stream, const Mark& mark);
-  /// The host waits until the mark is reached.
+  /// The host waits until the mark is reached. Throws a Bug that names the steps where for patience_sec nothing ran but
+  /// steps that said "not yet".
   void wait_of_host(const Mark& mark);
   /// Some work runs; then whether the mark is reached. Who asks often enough gets there.
   bool reached(const Mark& mark);
@@ -94,7 +100,7 @@ class WorkQueues {
  private:
   struct Entry {
     Call call;
-    std::function<void()> run;  ///< empty: waits only
+    std::function<bool()> run;  ///< whether it is done; empty: waits only
     bool on_host = false;
     Mark wait;
     Clock clock;
@@ -112,11 +118,14 @@ class WorkQueues {
   Queue& queue(int stream) { return queues_.at(static_cast<size_t>(stream)); }
   const Queue& queue(int stream) const { return queues_.at(static_cast<size_t>(stream)); }
   Entry& append(int stream, Call call);
-  void finish(std::function<void()> run, bool on_host);
+  void finish(std::function<bool()> run, bool on_host);
   bool runnable(const Queue& queue) const;
-  /// Any entry that may run; false if none is left.
-  bool run_one();
+  enum class Outcome : uint8_t { kRan, kNotYet, kNoneLeft };
+  /// Any entry that may run.
+  Outcome run_one();
   void run_until(const Mark& mark);
+  /// What keeps streams waiting, by name, when nothing else can run.
+  std::string waiting_steps() const;
 
   Options options_;
   std::mt19937_64 random_;

@@ -66,9 +66,13 @@ const std::vector<Vendor>& vendors() {
       {"Highway", R"(^hwy/.*$)", {"kernels/cpu/", "tests/kernels/"}},
       {"OpenMP", R"(^omp\.h$)", {"kernels/cpu/", "tests/kernels/"}},
       // The headers that bring it along are as far off limits as MPI's own.
-      {"MPI", R"(^(mpi\.h|parallel/comm/mpi_.*)$)", {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp"}},
-      {"CUDA", R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)", {"kernels/cuda/", "parallel/comm/nccl_"}},
-      {"NCCL", R"(^nccl.*$)", {"parallel/comm/nccl_"}},
+      {"MPI",
+       R"(^(mpi\.h|parallel/comm/mpi_.*)$)",
+       {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp", "tests/stand_ins/"}},
+      {"CUDA",
+       R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)",
+       {"kernels/cuda/", "parallel/comm/nccl_", "tests/stand_ins/", "tests/device/runtime_"}},
+      {"NCCL", R"(^nccl.*$)", {"parallel/comm/nccl_", "tests/stand_ins/"}},
       {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},
       {"GoogleTest", R"(^(gtest|gmock)/.*$)", {"tests/"}},
   };
