@@ -4,13 +4,15 @@
 #include <string>
 
 #include "core/backend/backend.h"
+#include "core/io/tuner.h"
+#include "kernels/cuda/dev/gemm.h"
 #include "kernels/cuda/dev/host.h"
 
 namespace ashlar::ASHLAR_DEV {
 
 /// The backend of a GPU, or of an emulated one. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu.
 /// Not thread-safe: one thread drives it.
-class CudaBackend : public Backend {
+class CudaBackend : public Backend, public Tunable {
  public:
   explicit CudaBackend(const DeviceOptions& options);
   ~CudaBackend() override;
@@ -21,6 +23,7 @@ class CudaBackend : public Backend {
   Allocator& allocator(MemoryKind kind) override { return device_.allocator(kind); }
   std::unique_ptr<Stream> make_stream() override { return device_.make_stream(); }
   std::unique_ptr<Event> make_event() override { return device_.make_event(); }
+  Tuner* tuner() override { return gemm_tuner(device_); }
   void copy_to_host(ConstView device, void* host, Stream& stream) override;
   void copy_from_host(const void* host, MutView device, Stream& stream) override;
 

@@ -3,20 +3,17 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/dev/gemm.h"
 
-// A product, its bias and the activation. gelu_tanh is an epilogue of the product (it reads the pre-activation before
-// its rounding); the others read the product's result again: 2*N*M more bytes of reads than an epilogue, a few percent
-// of the product's own time from K = 1024 up.
+// A product, its bias and the activation. gelu_tanh is an epilogue of the product where the library has one (it reads
+// the pre-activation before its rounding); the others read the product's result again: 2*N*M more bytes of reads than
+// an epilogue, a few percent of the product's own time from K = 1024 up.
 
 namespace ashlar::ASHLAR_DEV {
 
 void CudaBackend::launch(const LinearActivation& args, Stream& stream) {
   const LinearForward& linear = args.linear;
-  if (args.kind == Activation::kGeluTanh) {
-    gemm(device_,
-         {.a = linear.x, .b = linear.w, .bias = linear.bias, .c = args.y, .pre = linear.y, .transpose_b = true},
-         stream);
-    return;
-  }
+  const Gemm fused{
+      .a = linear.x, .b = linear.w, .bias = linear.bias, .c = args.y, .pre = linear.y, .transpose_b = true};
+  if (args.kind == Activation::kGeluTanh && fuses_gelu(device_, fused)) return gemm(device_, fused, stream);
   launch(linear, stream);
   launch(ActivationForward{.x = linear.y, .up = {}, .y = args.y, .kind = args.kind}, stream);
 }

@@ -34,6 +34,7 @@ class RunDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
+  std::filesystem::path choices() const { return path_ / "choices.json"; }  ///< of algorithms (Tuning)
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
 
  private:

@@ -111,13 +111,20 @@ void Trainer::set_up(TrainerArgs& args) {
   std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
   for (std::string line; std::getline(table, line);) log_.info(line);
 
+  auto* const tunable = dynamic_cast<Tunable*>(backend_.get());
+  if (Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr)
+    tuning_.emplace(*tuner, ranks_, log_, directory_.choices());
+
   watch_.flight_recorder().enter(watch::Phase::kLoading);
-  if (args.restart || !restore()) {
+  const bool restored = !args.restart && restore();
+  if (tuning_ && !args.restart) tuning_->reuse(restored ? saved_choices() : "");
+  if (!restored) {
     if (c.run.init_from) {
       const std::filesystem::path from = checkpoint::load_resolved(
           {.path = *c.run.init_from, .log = log_, .ranks = ranks_, .load = [&](checkpoint::CheckpointReader& reader) {
              checkpoint::load_weights(engine_->ctx(), load_args(reader));
              metadata_ = reader.metadata();
+             metadata_.erase(Tuning::kMetadataKey);  // another run's
            }});
       engine_->start_param_sync();
       log_.info(str_cat("weights from ", from.string(), ", a fresh optimizer"));
@@ -212,8 +219,21 @@ bool Trainer::restore() {
   return true;
 }
 
+std::string Trainer::saved_choices() const {
+  const auto found = metadata_.find(Tuning::kMetadataKey);
+  return found != metadata_.end() ? found->second : "";
+}
+
+void Trainer::tune() {
+  watch_.flight_recorder().enter(watch::Phase::kStarting);
+  engine_->backward(batches_->current(), step_, heard_.next);  // gradients that the step itself replaces
+  stream_->synchronize();
+  tuning_->complete();
+  if (!tuning_->text().empty()) metadata_[Tuning::kMetadataKey] = tuning_->text();
+}
+
 void Trainer::queue_step() {
-  const double begin = now_sec();
+  double begin = now_sec();
   watch::FlightRecorder& recorder = watch_.flight_recorder();
   recorder.step(step_ + 1);
   if (heard_.unread != 0) {
@@ -221,6 +241,10 @@ void Trainer::queue_step() {
     comm::try_on_all_ranks(ranks_, [&] { batches_->advance(); });  // what one reader met is an error of all
   } else {
     batches_->advance();
+  }
+  if (tuning_ && !tuning_->completed()) {
+    tune();
+    begin = now_sec();
   }
   const QueuedStep step{.step = step_ + 1,
                         .lr = schedule_of(config_).lr(step_),

@@ -16,6 +16,7 @@
 #include "launch/training/pending_steps.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/step_batches.h"
+#include "launch/training/tuning.h"
 #include "launch/training/validation.h"
 #include "launch/watch/rank_watch.h"
 #include "launch/watch/signals.h"
@@ -69,6 +70,8 @@ class Trainer {
   ExitCode train();
   checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
+  std::string saved_choices() const;  ///< of algorithms, in the checkpoint that was restored
+  void tune();  ///< before the first step: does its work once without effect, so that all that can be chosen is known
   void queue_step();
   void end_step();      ///< exchanges the message of a step, with the losses of the step whose report is due
   void read_report();   ///< of the oldest pending step: its row, or its error
@@ -104,6 +107,7 @@ class Trainer {
   std::unique_ptr<comm::Communicator> device_comm_;  ///< of all ranks; null where the host's serves
   std::optional<mesh::Mesh> mesh_;
   std::optional<Engine> engine_;
+  std::optional<Tuning> tuning_;        ///< none where the backend has nothing to choose
   Checkpointer checkpoints_;            ///< after what it saves
   std::optional<MetricsFile> metrics_;  ///< rank 0's
   std::unique_ptr<data::Prefetcher> reader_;

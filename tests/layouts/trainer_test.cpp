@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
+#include "core/io/tuner.h"
 #include "data/dataset_builder.h"
 #include "kernels/make_backend.h"
 #include "launch/training/trainer.h"
@@ -58,6 +60,34 @@ void send_stop(const watch::SignalWatch& signals) {
 struct End {
   ExitCode code = ExitCode::kDone;
   std::string error;
+  std::vector<std::string> lines;  ///< of rank 0
+};
+
+/// A device that has one thing to choose once it has multiplied.
+class TunableBackend final : public DeferredBackend, public Tunable, public Tuner {
+ public:
+  TunableBackend(uint64_t seed, std::string library, int& measured)
+      : DeferredBackend(kernels::make_backend({.threads = 1}), seed),
+        library_(std::move(library)),
+        measured_(measured) {}
+
+  Tuner* tuner() override { return this; }
+  TunedChoices met() const override {
+    TunedChoices met{.device = "device", .sections = {{"gemm", {.library = library_, .choices = {}}}}};
+    if (num_gemms() > 0) met.sections["gemm"].choices["product"] = "";
+    return met;
+  }
+  TunedChoices measure(const TunedChoices& asked) override {
+    TunedChoices answers = asked;
+    for (auto& [question, answer] : answers.sections.at("gemm").choices) answer = "fast";
+    measured_ += 1;
+    return answers;
+  }
+  void use(const TunedChoices&) override {}
+
+ private:
+  std::string library_;
+  int& measured_;
 };
 
 class DeferredTrainer : public ::testing::Test {
@@ -100,7 +130,9 @@ class DeferredTrainer : public ::testing::Test {
     signals.watch({.rank = ranks_.rank(), .ranks = ranks_.size(), .host = "here"});
     const std::unique_ptr<watch::RankWatch> watch = watch::watch_ranks(ranks_, signals);
     DeferredBackend* device = nullptr;
+    End end;
     Log log([&](std::string_view line) {
+      if (ranks_.rank() == 0) end.lines.emplace_back(line);
       if (ranks_.rank() == 0 && after_line && line.find("  loss ") != std::string_view::npos)
         after_line(std::stoll(std::string(line.substr(5))), signals, device);
     });
@@ -113,17 +145,22 @@ class DeferredTrainer : public ::testing::Test {
                                .watch = *watch};
     if (deferred) {
       args.make_backend = [&] {
-        auto made = std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), *deferred);
+        std::unique_ptr<DeferredBackend> made;
+        if (library_.empty()) {
+          made = std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), *deferred);
+        } else {
+          made = std::make_unique<TunableBackend>(*deferred, library_, measured_);
+        }
         device = made.get();
         return made;
       };
     }
-    End end;
     try {
       training::Trainer trainer(std::move(args));
       end.code = trainer.run();
     } catch (const Error& error) {
-      end = {.code = error.code(), .error = error.what()};
+      end.code = error.code();
+      end.error = error.what();
     }
     return end;
   }
@@ -155,6 +192,8 @@ class DeferredTrainer : public ::testing::Test {
 
   comm::ControlPlane& ranks_ = bootstrap().control();
   SharedDir dir_{ranks_};
+  std::string library_;  ///< what a device chooses from; empty: it has no choice
+  int measured_ = 0;
 };
 
 void DeferredTrainer::expect_the_run_of_the_cpu(const std::vector<std::string>& words, uint64_t seed) {
@@ -209,6 +248,55 @@ TEST_F(DeferredTrainer, WritesWhatTheCpuWrites) {
   } else {
     GTEST_SKIP() << "on one and two ranks";
   }
+}
+
+/// Stops at the end of step 11.
+void stop_early(int64_t step, const watch::SignalWatch& signals, DeferredBackend* /*device*/) {
+  if (step == 9) send_stop(signals);
+}
+bool says(const End& end, const std::string& part) {
+  return std::any_of(end.lines.begin(), end.lines.end(),
+                     [&](const auto& line) { return line.find(part) != line.npos; });
+}
+
+// The work done once to see what can be chosen leaves no trace: rows are those of a device without a choice.
+TEST_F(DeferredTrainer, ChoosesAlgorithmsOnceAndKeepsThem) {
+  if (ranks_.size() > 2) GTEST_SKIP() << "on one and two ranks";
+  const bool first = ranks_.rank() == 0;
+  const std::vector<std::string> words = {"run.dtype=fp32", str_cat("mesh.data=", ranks_.size())};
+  EXPECT_EQ(train(words, 3).code, ExitCode::kDone);
+  const fs::path plain = put_aside("plain");
+
+  library_ = "library 1";
+  End end = train(words, 3, stop_early);
+  EXPECT_EQ(end.code, ExitCode::kSigusr1) << end.error;
+  EXPECT_EQ(measured_, first ? 1 : 0);
+  const std::string text = text_of(run_dir() / "choices.json");
+  EXPECT_EQ(choices_from_json(text, "").sections.at("gemm").choices.at("product"), "fast");
+  comm::barrier(ranks_);
+  if (first) fs::remove(run_dir() / "choices.json");  // the checkpoint has them
+  comm::barrier(ranks_);
+
+  end = train(words, 4);
+  EXPECT_EQ(end.code, ExitCode::kDone) << end.error;
+  EXPECT_EQ(measured_, first ? 1 : 0);
+  if (first) {
+    EXPECT_TRUE(says(end, "1 choices of algorithms from the checkpoint"));
+  }
+  const fs::path tuned = put_aside("tuned");
+  EXPECT_EQ(rows(tuned), rows(plain));
+}
+
+TEST_F(DeferredTrainer, MeasuresAgainForAnotherLibraryAndSaysSo) {
+  if (ranks_.size() > 1) GTEST_SKIP() << "on one rank";
+  library_ = "library 1";
+  EXPECT_EQ(train({"run.dtype=fp32"}, 3, stop_early).code, ExitCode::kSigusr1);
+  library_ = "library 2";
+  const End end = train({"run.dtype=fp32"}, 3);
+  EXPECT_EQ(end.code, ExitCode::kDone) << end.error;
+  EXPECT_EQ(measured_, 2);
+  EXPECT_TRUE(says(end, "are measured again: gemm: library 2, made with library 1"));
+  EXPECT_THAT(text_of(run_dir() / "choices.json"), HasSubstr("library 2"));
 }
 
 TEST_F(DeferredTrainer, NamesTheStepThatIsNotFinite) {

@@ -71,7 +71,7 @@ const std::vector<Vendor>& vendors() {
        {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp", "tests/stand_ins/"}},
       {"CUDA",
        R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)",
-       {"kernels/cuda/", "parallel/comm/nccl_", "tests/stand_ins/", "tests/device/runtime_"}},
+       {"kernels/cuda/", "parallel/comm/nccl_", "tests/stand_ins/", "tests/device/runtime_", "tests/cublaslt/"}},
       {"NCCL", R"(^nccl.*$)", {"parallel/comm/nccl_", "tests/stand_ins/"}},
       {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},
       {"GoogleTest", R"(^(gtest|gmock)/.*$)", {"tests/"}},

@@ -16,7 +16,6 @@ struct Device::State {
   emulator::VirtualGpu gpu;
   std::array<std::optional<emulator::DeviceAllocator>, kNumMemoryKinds> allocators;
   emulator::KernelSubstitute substitute;
-  int64_t num_gemms = 0;
 };
 
 namespace internal {

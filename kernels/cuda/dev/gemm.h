@@ -2,17 +2,21 @@
 
 #include "core/backend/common.h"
 #include "core/device/stream.h"
+#include "core/io/tuner.h"
 #include "kernels/cuda/dev/host.h"
 
 /// Matrix products of the device: cublasLt's place under nvcc, host arithmetic in a queued job when emulated.
 namespace ashlar::ASHLAR_DEV {
 
 /// c (+)= op(a) op(b) [+ bias], summed in the accumulate dtype of a, rounded once at the store.
-/// What cublasLt will ask for, and this layer checks the same way in both builds: a and b share a storage dtype; c has
-/// it or the accumulate dtype; the bias has c's dtype or the accumulate dtype. Row-major with row strides, so cublasLt
-/// is called with the operands exchanged and leading dimension = stride. Its fast algorithms want 16-byte aligned
-/// pointers and strides that are multiples of 16 bytes; others are served by its generic ones, never refused.
-/// fp32 is computed in fp32 (never TF32), fp64 in fp64. `pre` is the AUX output of an epilogue with an activation.
+/// a and b share a storage dtype; c has it or the accumulate dtype; the bias has c's dtype or the accumulate dtype.
+/// Row-major with row strides, so cublasLt is called with the operands exchanged and leading dimension = stride. Its
+/// fast algorithms want 16-byte aligned pointers and strides that are multiples of 16 bytes; others are served by its
+/// generic ones. fp32 is computed in fp32 (never TF32), fp64 in fp64. `pre` is the AUX output of an epilogue with an
+/// activation; only where fuses_gelu says so. A bias that the library's epilogue does not take (of another dtype than
+/// c, or in fp64) is added by a pass of our own over the sums. No contract asks for the product of a gradient with the
+/// slope of gelu (DGELU), or for column sums in fp32 (BGRADB rounds them to storage but in fp32 results): neither is
+/// here.
 struct Gemm {
   ConstView a;     ///< [n, k], or [k, n] with transpose_a
   ConstView b;     ///< [k, m], or [m, k] with transpose_b
@@ -25,7 +29,7 @@ struct Gemm {
 };
 
 /// The extent of a square product that shows the device's rate (Backend::measure_peak).
-#if defined(__CUDACC__)
+#if defined(ASHLAR_ON_CUDA)
 inline constexpr int64_t kPeakExtent = 8192;
 #else
 inline constexpr int64_t kPeakExtent = 256;
@@ -33,5 +37,26 @@ inline constexpr int64_t kPeakExtent = 256;
 
 /// Queued. Throws a Bug where the shapes do not fit.
 void gemm(Device& device, const Gemm& args, Stream& stream);
+
+/// Whether `gemm` may be asked for `pre`: cublasLt wants fp32 arithmetic, a pre-activation at an address divisible by
+/// 16 with a stride divisible by 8, and a bias of c's dtype.
+bool fuses_gelu(Device& device, const Gemm& args);
+
+/// Throws a Bug where the shapes or dtypes do not fit.
+inline void check_gemm(const Gemm& g) {
+  const int64_t k = g.transpose_a ? g.a.rows : g.a.cols;
+  const DType storage = g.a.dtype;
+  ASHLAR_CHECK(g.c.rows == (g.transpose_a ? g.a.cols : g.a.rows) && g.c.cols == (g.transpose_b ? g.b.rows : g.b.cols) &&
+                   k == (g.transpose_b ? g.b.cols : g.b.rows),
+               "[gemm] a [", g.a.rows, ", ", g.a.cols, "], b [", g.b.rows, ", ", g.b.cols, "], c [", g.c.rows, ", ",
+               g.c.cols, "]");
+  ASHLAR_CHECK(g.b.dtype == storage && (g.c.dtype == storage || g.c.dtype == accumulate_dtype(storage)),
+               "[gemm] a holds ", name_of(storage), ", b ", name_of(g.b.dtype), ", c ", name_of(g.c.dtype));
+  ASHLAR_CHECK(!g.pre || (!g.accumulate && g.pre.dtype == g.c.dtype), "[gemm] an activation takes no sum");
+}
+
+/// What chooses the algorithms of products; null where there is one. On a GPU it loads the library: throws where there
+/// is none.
+Tuner* gemm_tuner(Device& device);
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -124,18 +124,18 @@ void multiply(const Gemm& g, int64_t k) {
 
 void gemm(Device& device, const Gemm& g, Stream& stream) {
   const int64_t k = g.transpose_a ? g.a.rows : g.a.cols;
-  const DType storage = g.a.dtype;
-  ASHLAR_CHECK(g.c.rows == (g.transpose_a ? g.a.cols : g.a.rows) && g.c.cols == (g.transpose_b ? g.b.rows : g.b.cols) &&
-                   k == (g.transpose_b ? g.b.cols : g.b.rows),
-               "[gemm] a [", g.a.rows, ", ", g.a.cols, "], b [", g.b.rows, ", ", g.b.cols, "], c [", g.c.rows, ", ",
-               g.c.cols, "]");
-  ASHLAR_CHECK(g.b.dtype == storage && (g.c.dtype == storage || g.c.dtype == accumulate_dtype(storage)),
-               "[gemm] a holds ", name_of(storage), ", b ", name_of(g.b.dtype), ", c ", name_of(g.c.dtype));
-  ASHLAR_CHECK(!g.pre || (!g.accumulate && g.pre.dtype == g.c.dtype), "[gemm] an activation takes no sum");
-  device.state().num_gemms += 1;
+  check_gemm(g);
+  device.count_gemm();
   if (g.c.size() == 0) return;
   internal::queue_arithmetic(stream, "gemm",
                              [g, k] { with_dtype(g.a.dtype, [&](auto t) { multiply<decltype(t)>(g, k); }); });
+}
+
+Tuner* gemm_tuner(Device& /*device*/) { return nullptr; }
+
+bool fuses_gelu(Device& /*device*/, const Gemm& g) {
+  check_gemm(g);
+  return true;
 }
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -12,7 +12,7 @@
 #include "core/device/allocator.h"
 #include "core/device/stream.h"
 #include "kernels/cuda/dev/kernel.h"
-#if !defined(__CUDACC__)
+#if !defined(ASHLAR_ON_CUDA)
 #include <functional>
 
 #include "kernels/cuda_host/emulator.h"
@@ -31,10 +31,12 @@ struct DeviceOptions {
   std::string schedule = "fifo";        ///< of a kernel's threads: fifo, lifo, random or pct
   std::string stream_order = "random";  ///< of what streams leave open: random, or at_once (each call as it is queued)
   uint64_t seed = 1;                    ///< of both
-#if !defined(__CUDACC__)
+#if !defined(ASHLAR_ON_CUDA)
   emulator::KernelSubstitute substitute = {};  ///< what runs in the place of kernels
 #endif
 };
+
+class GemmPlans;
 
 /// A device with its memory and streams. Not thread-safe: one thread drives it.
 class Device {
@@ -55,13 +57,18 @@ class Device {
   /// the stream), and stays. Aligned to 256.
   void* scratch(Stream& stream, int64_t bytes);
 
-  int64_t num_gemms() const;  ///< so far
+  int64_t num_gemms() const { return num_gemms_; }  ///< so far
+  void count_gemm() { num_gemms_ += 1; }
+  /// What gemm.h keeps of this device; null until it needs it.
+  std::shared_ptr<GemmPlans>& gemm_plans() { return gemm_plans_; }
 
   struct State;
   State& state() { return *state_; }
 
  private:
   std::unique_ptr<State> state_;
+  std::shared_ptr<GemmPlans> gemm_plans_;
+  int64_t num_gemms_ = 0;
 };
 
 /// How a kernel is launched.
@@ -81,7 +88,7 @@ constexpr bool may_travel() {
          (sizeof(Params) + ... + 0) <= 4000;
 }
 
-#if defined(__CUDACC__)
+#if defined(ASHLAR_ON_CUDA)
 void launch_kernel(Stream& stream, const Launch& launch, const void* kernel, void** arguments);
 #else
 void launch_kernel(Stream& stream, const Launch& launch, std::function<void()> thread);
@@ -98,7 +105,7 @@ void run_kernel(Stream& stream, const Launch& launch, void (*kernel)(Params...),
   static_assert(internal::may_travel<Params...>(),
                 "kernels take trivially copyable arguments by value, 4000 bytes in all");
   static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel has parameters");
-#if defined(__CUDACC__)
+#if defined(ASHLAR_ON_CUDA)
   std::tuple<Params...> values(static_cast<Params>(std::forward<Args>(args))...);
   std::apply(
       [&](auto&... each) {

@@ -130,7 +130,6 @@ class SlabAllocator final : public Allocator {
 struct Device::State {
   cudaDeviceProp properties{};
   std::array<std::optional<SlabAllocator>, kNumMemoryKinds> allocators;
-  int64_t num_gemms = 0;
 };
 
 namespace {
@@ -194,8 +193,6 @@ std::string Device::description() const {
   return str_cat("cuda: ", p.name, ", sm_", p.major, p.minor, ", ", p.multiProcessorCount, " multiprocessors, ",
                  p.totalGlobalMem >> 20, " MiB");
 }
-
-int64_t Device::num_gemms() const { return state_->num_gemms; }
 
 Allocator& Device::allocator(MemoryKind kind) { return *state_->allocators.at(static_cast<size_t>(kind)); }
 

@@ -102,8 +102,6 @@ std::string Device::description() const {
                  ", seed ", o.seed);
 }
 
-int64_t Device::num_gemms() const { return state_->num_gemms; }
-
 Allocator& Device::allocator(MemoryKind kind) { return *state_->allocators.at(static_cast<size_t>(kind)); }
 
 std::unique_ptr<Stream> Device::make_stream() { return std::make_unique<DeviceStream>(*state_); }

@@ -3,13 +3,24 @@
 /// The one CUDA header of a kernel file. The same source is compiled by nvcc into namespace `cuda` and by the host's
 /// compiler, against the emulator of kernels/cuda_host, into namespace `emulated` (or `instrumented`, where memory
 /// accesses are watched). What they spell differently is here; single instructions are in ptx.h.
+///
+/// Files of the `cuda` namespace without kernels, which call vendors' libraries, are compiled by the host's compiler
+/// with ASHLAR_CUDA_HOST defined: they see the runtime's functions and no kernel.
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(ASHLAR_CUDA_HOST)
+#define ASHLAR_ON_CUDA  // a CUDA device, not an emulated one
+#define ASHLAR_DEV cuda
+#endif
+
+#if defined(ASHLAR_CUDA_HOST)
+
+#include <cuda_runtime_api.h>
+
+#elif defined(__CUDACC__)
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#define ASHLAR_DEV cuda
 /// A static array in shared memory: ASHLAR_SHARED(float, sums, [32]);
 #define ASHLAR_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
 /// The shared memory of the launch's `shared_bytes`, aligned to 128 bytes.

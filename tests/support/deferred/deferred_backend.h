@@ -27,7 +27,7 @@ namespace ashlar::testing {
 /// - A host that reads the target of a copy before waiting for it: the target is NaN until the copy has run.
 /// - A host that changes the source of a copy before the copy has run: a Bug when it runs.
 /// Views say everything about a call: ConstViews are what it reads, MutViews what it writes (fields.h).
-class DeferredBackend final : public Backend {
+class DeferredBackend : public Backend {
  public:
   explicit DeferredBackend(std::unique_ptr<Backend> inner, uint64_t seed = 1);
   ~DeferredBackend() override;

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <string>
+
+#include "core/device/shared_library.h"
+
+/// Every function of cublasLt that is called: FUNCTION(name of the member, name in the library).
+#define ASHLAR_CUBLASLT(FUNCTION)                                  \
+  FUNCTION(create, cublasLtCreate)                                 \
+  FUNCTION(destroy, cublasLtDestroy)                               \
+  FUNCTION(get_version, cublasLtGetVersion)                        \
+  FUNCTION(status_name, cublasLtGetStatusName)                     \
+  FUNCTION(layout_init, cublasLtMatrixLayoutInit_internal)         \
+  FUNCTION(desc_init, cublasLtMatmulDescInit_internal)             \
+  FUNCTION(desc_set, cublasLtMatmulDescSetAttribute)               \
+  FUNCTION(preference_init, cublasLtMatmulPreferenceInit_internal) \
+  FUNCTION(preference_set, cublasLtMatmulPreferenceSetAttribute)   \
+  FUNCTION(heuristic, cublasLtMatmulAlgoGetHeuristic)              \
+  FUNCTION(algo_check, cublasLtMatmulAlgoCheck)                    \
+  FUNCTION(matmul, cublasLtMatmul)
+
+namespace ashlar::cuda {
+
+/// cublasLt, found when it is first needed: ASHLAR_CUBLASLT names its file, else the linker's places and those of CUDA
+/// are looked through.
+class CublasLt {
+ public:
+  /// Throws input_error where there is none, or one older than 12.0.
+  CublasLt();
+
+#define ASHLAR_MEMBER(member, name) decltype(&name) member = nullptr;
+  ASHLAR_CUBLASLT(ASHLAR_MEMBER)
+#undef ASHLAR_MEMBER
+
+  const std::string& version() const { return version_; }  ///< "cublasLt 13.1.0"
+  const std::string& path() const { return library_.path(); }
+  /// Throws where `status` is not success: a resource_error where memory is out, else a Bug that names `what`.
+  void check(cublasStatus_t status, const std::string& what) const;
+
+ private:
+  SharedLibrary library_;
+  std::string version_;
+};
+
+}  // namespace ashlar::cuda

@@ -1,0 +1,40 @@
+#include "kernels/cuda/dev/cublaslt.h"
+
+#include "core/base/error.h"
+
+namespace ashlar::cuda {
+
+namespace {
+
+constexpr size_t kOldest = 120000;
+constexpr const char* kHowToGet =
+    "install CUDA's cublas (package libcublas-13-0, or pip install nvidia-cublas and name its libcublasLt.so.13)";
+
+}  // namespace
+
+CublasLt::CublasLt()
+    : library_({.name = "cublasLt",
+                .sonames = {"libcublasLt.so.13", "libcublasLt.so.12"},
+                .variable = "ASHLAR_CUBLASLT",
+                .folders = cuda_library_folders(),
+                .how_to_get = kHowToGet},
+               "run.device") {
+#define ASHLAR_FIND(member, name) member = library_.function<std::remove_pointer_t<decltype(&name)>>(#name);
+  ASHLAR_CUBLASLT(ASHLAR_FIND)
+#undef ASHLAR_FIND
+  const size_t version = get_version();
+  version_ = str_cat("cublasLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+  if (version < kOldest)
+    throw input_error("run.device", "expected cublasLt 12.0 or newer, ", library_.path(), " is ", version_, "; ",
+                      kHowToGet);
+}
+
+void CublasLt::check(cublasStatus_t status, const std::string& what) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string text = str_cat(what, ": ", status_name(status), " of ", version_, " (", path(), ")");
+  if (status == CUBLAS_STATUS_ALLOC_FAILED)
+    throw resource_error("cuda", text, "; choose a smaller micro-batch or model");
+  throw Bug(str_cat("[cuda] ", text));
+}
+
+}  // namespace ashlar::cuda

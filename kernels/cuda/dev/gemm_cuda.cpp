@@ -1,0 +1,310 @@
+// Products by cublasLt. Its matrices are column-major: a row-major matrix is its transpose there, so
+// c = op(a) op(b) becomes c^T = op(b)^T op(a)^T: the operands change places, strides are leading dimensions, and a bias
+// of our columns is one of its rows, as its epilogue wants.
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "core/base/error.h"
+#include "core/base/hex.h"
+#include "kernels/cuda/dev/gemm_finish.h"
+#include "kernels/cuda/dev/gemm_plans.h"
+
+namespace ashlar::cuda {
+
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // at most, per stream: what cuBLAS itself takes on sm_90
+constexpr int64_t kAuxStride = 8, kAuxAlign = 16;  // elements and bytes: of the pre-activation that an epilogue stores
+
+struct Types {
+  cudaDataType_t data;
+  cudaDataType_t scale;
+  cublasComputeType_t compute;
+  uint64_t inputs;  ///< that a multiplier may see: no TF32 and no emulation by narrower types
+};
+
+Types types_of(DType storage) {
+  switch (storage) {
+    case DType::kFloat64: return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_64F};
+    case DType::kFloat32: return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F};
+    default: return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF};
+  }
+}
+
+uint32_t epilogue_of(const GemmKey& key) {
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  if (key.align_pre != 0) {
+    epilogue = key.align_bias != 0 ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  } else if (key.align_bias != 0) {
+    epilogue = CUBLASLT_EPILOGUE_BIAS;
+  }
+  return epilogue;
+}
+
+/// Whether the library's rules allow the epilogue: one in fp32 arithmetic, a bias of the result's dtype, and aligned
+/// rows of the pre-activation.
+bool may_fuse(const Gemm& g) {
+  if (!g.bias && !g.pre) return true;
+  if (g.a.dtype == DType::kFloat64) return false;
+  if (g.bias && g.bias.dtype != g.c.dtype) return false;
+  if (!g.pre) return true;
+  const GemmKey key = GemmKey::of(g);
+  return key.stride_pre % kAuxStride == 0 && key.align_pre >= kAuxAlign;
+}
+
+/// False where it is none.
+bool read_algo(std::string_view text, cublasLtMatmulAlgo_t& algo) {
+  constexpr size_t kDigits = 16;
+  if (text.size() != std::size(algo.data) * kDigits) return false;
+  for (size_t i = 0; i < std::size(algo.data); ++i) {
+    const char* const begin = text.data() + i * kDigits;
+    const auto [end, error] = std::from_chars(begin, begin + kDigits, algo.data[i], 16);
+    if (error != std::errc() || end != begin + kDigits) return false;
+  }
+  return true;
+}
+
+int64_t round_up(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+GemmPlans::GemmPlans(Device& device) : device_(device) {
+  int ordinal = 0;
+  cudaDeviceProp properties{};
+  if (cudaGetDevice(&ordinal) != cudaSuccess || cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
+    throw Bug("[cuda] products without a device");
+  device_name_ = str_cat(properties.name, ", sm_", properties.major, properties.minor, ", ",
+                         properties.multiProcessorCount, " multiprocessors");
+  lt_.check(lt_.create(&handle_), "cublasLtCreate");
+}
+
+GemmPlans::~GemmPlans() { lt_.destroy(handle_); }
+
+std::string GemmPlans::text_of(const cublasLtMatmulAlgo_t& algo) {
+  std::string text;
+  for (const uint64_t word : algo.data) text += hex64(word);
+  return text;
+}
+
+GemmPlans::Plan GemmPlans::describe(const GemmKey& key) const {
+  Plan plan;
+  const Types types = types_of(key.storage);
+  const cudaDataType_t result = types_of(key.result).data;
+  // Our b is its a, and the other way round; what we store as [rows, cols] it sees as [cols, rows].
+  const auto layout = [&](cublasLtMatrixLayoutOpaque_t& out, cudaDataType_t type, bool transposed, int64_t rows,
+                          int64_t cols, int64_t stride) {
+    if (transposed) std::swap(rows, cols);
+    lt_.check(
+        lt_.layout_init(&out, sizeof(out), type, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows), stride),
+        "cublasLtMatrixLayoutInit");
+  };
+  layout(plan.a, types.data, key.transpose_b != 0, key.k, key.m, key.stride_b);
+  layout(plan.b, types.data, key.transpose_a != 0, key.n, key.k, key.stride_a);
+  layout(plan.c, result, false, key.n, key.m, key.stride_c);
+
+  lt_.check(lt_.desc_init(&plan.desc, sizeof(plan.desc), types.compute, types.scale), "cublasLtMatmulDescInit");
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    lt_.check(lt_.desc_set(&plan.desc, attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+  };
+  const int32_t plain = CUBLAS_OP_N, transposed = CUBLAS_OP_T;
+  set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b != 0 ? transposed : plain);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a != 0 ? transposed : plain);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
+  // An address of the right alignment, which is all that the heuristics look at; `multiply` puts the true one.
+  if (key.align_bias != 0) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(result));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(key.align_bias));
+  }
+  if (key.align_pre != 0) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.stride_pre);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, reinterpret_cast<void*>(key.align_pre));
+  }
+  return plan;
+}
+
+std::vector<cublasLtMatmulHeuristicResult_t> GemmPlans::suggestions(Plan& plan, const GemmKey& key, int most) {
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  lt_.check(lt_.preference_init(&preference, sizeof(preference)), "cublasLtMatmulPreferenceInit");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    lt_.check(lt_.preference_set(&preference, attribute, &value, sizeof(value)),
+              "cublasLtMatmulPreferenceSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(key.align_b));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.align_a));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(key.align_c));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(key.align_c));
+  // Partial sums stay in the accumulate type: one rounding, at the store.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  constexpr uint64_t kInputs = CUBLASLT_NUMERICAL_IMPL_FLAGS_OP_INPUT_TYPE_MASK;
+  set(CUBLASLT_MATMUL_PREF_IMPL_MASK, uint64_t{~kInputs | types_of(key.storage).inputs});
+
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+  int found = 0;
+  num_searches_ += 1;
+  const cublasStatus_t status =
+      lt_.heuristic(handle_, &plan.desc, &plan.a, &plan.b, &plan.c, &plan.c, &preference, most, results.data(), &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
+  lt_.check(status, str_cat("algorithms for ", key.text()));
+  results.resize(static_cast<size_t>(found));
+  std::erase_if(results, [](const auto& result) {
+    return result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspaceBytes;
+  });
+  return results;
+}
+
+GemmPlans::Plan GemmPlans::suggested(const GemmKey& key) {
+  Plan plan = describe(key);
+  const auto found = suggestions(plan, key, kSuggestions);
+  plan.supported = !found.empty();
+  if (plan.supported) {
+    plan.algo = found.front().algo;
+    plan.workspace_bytes = found.front().workspaceSize;
+  }
+  return plan;
+}
+
+GemmPlans::Plan GemmPlans::chosen(const GemmKey& key, const std::string& algorithm) const {
+  Plan plan = describe(key);
+  cublasLtMatmulHeuristicResult_t result{};
+  const bool read = read_algo(algorithm, plan.algo);
+  const cublasStatus_t status =
+      read ? lt_.algo_check(handle_, &plan.desc, &plan.a, &plan.b, &plan.c, &plan.c, &plan.algo, &result)
+           : CUBLAS_STATUS_INVALID_VALUE;
+  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspaceBytes)
+    throw damaged_error("choices", "the algorithm \"", algorithm, "\" chosen for ", key.text(), " is refused by ",
+                        lt_.version(), " (", read ? lt_.status_name(status) : "it is not 128 hexadecimal digits",
+                        "); remove the choices, and they are measured again");
+  plan.workspace_bytes = result.workspaceSize;
+  plan.supported = true;
+  return plan;
+}
+
+GemmPlans::Plan& GemmPlans::plan_of(const GemmKey& key) {
+  const auto met = plans_.find(key);
+  if (met != plans_.end()) return met->second;
+  const auto choice = choices_.find(key.text());
+  const bool answered = choice != choices_.end() && !choice->second.empty();
+  return plans_.emplace(key, answered ? chosen(key, choice->second) : suggested(key)).first->second;
+}
+
+bool GemmPlans::fuses(const Gemm& g) { return may_fuse(g) && plan_of(GemmKey::of(g)).supported; }
+
+void GemmPlans::multiply(Plan& plan, const Gemm& g, const MutView& result, void* workspace, Stream& stream) {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
+    lt_.check(lt_.desc_set(&plan.desc, attribute, &address, sizeof(address)), "cublasLtMatmulDescSetAttribute");
+  };
+  if (g.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias.data);
+  if (g.pre) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.pre.data);
+  const double one = 1, zero = 0;
+  const float one32 = 1, zero32 = 0;
+  const bool wide = g.a.dtype == DType::kFloat64;
+  const void* const alpha = wide ? static_cast<const void*>(&one) : &one32;
+  const void* const none = wide ? static_cast<const void*>(&zero) : &zero32;
+  const cublasStatus_t status =
+      lt_.matmul(handle_, &plan.desc, alpha, g.b.data, &plan.a, g.a.data, &plan.b, g.accumulate ? alpha : none,
+                 result.data, &plan.c, result.data, &plan.c, &plan.algo, workspace, plan.workspace_bytes,
+                 static_cast<cudaStream_t>(stream.native()));
+  if (status != CUBLAS_STATUS_SUCCESS) lt_.check(status, str_cat("cublasLtMatmul of ", GemmKey::of(g).text()));
+}
+
+void GemmPlans::run(const Gemm& g, Stream& stream) {
+  if ((g.a.size() == 0 || g.b.size() == 0) || !fuses(g)) return run_and_finish(g, stream);
+  Plan& plan = plan_of(GemmKey::of(g));
+  const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
+  multiply(plan, g, g.c, bytes > 0 ? device_.scratch(stream, bytes) : nullptr, stream);
+}
+
+// The product alone, in the accumulate dtype, then bias and rounding in a pass of our own.
+void GemmPlans::run_and_finish(const Gemm& g, Stream& stream) {
+  ASHLAR_CHECK(!g.pre, "[gemm] an activation where the library has none: ", GemmKey::of(g).text());
+  const GemmFinish finish{.sums = {}, .bias = g.bias, .c = g.c, .accumulate = g.accumulate};
+  if (g.a.size() == 0 || g.b.size() == 0) return finish_gemm(finish, stream);
+  const DType wide = accumulate_dtype(g.a.dtype);
+  Gemm product{.a = g.a,
+               .b = g.b,
+               .bias = {},
+               .c = {nullptr, wide, g.c.rows, g.c.cols, g.c.cols},
+               .pre = {},
+               .transpose_a = g.transpose_a,
+               .transpose_b = g.transpose_b};
+  GemmKey key = GemmKey::of(product);
+  key.stride_c = g.c.cols;  // of scratch memory
+  key.align_c = 256;
+  Plan& plan = plan_of(key);
+  if (!plan.supported)
+    throw Error(ExitCode::kInput, "cuda",
+                str_cat(lt_.version(), " has no algorithm for ", key.text(), "; get a newer one"));
+  const int64_t sums_bytes = round_up(product.c.size() * size_of(wide));
+  auto* const memory =
+      static_cast<char*>(device_.scratch(stream, sums_bytes + static_cast<int64_t>(plan.workspace_bytes)));
+  product.c.data = memory;
+  multiply(plan, product, product.c, plan.workspace_bytes > 0 ? memory + sums_bytes : nullptr, stream);
+  GemmFinish last = finish;
+  last.sums = product.c;
+  finish_gemm(last, stream);
+}
+
+TunedChoices GemmPlans::met() const {
+  TunedChoices met{.device = device_name_, .sections = {}};
+  TunedChoices::Section& section = met.sections["gemm"];
+  section.library = lt_.version();
+  for (const auto& [key, plan] : plans_) {
+    if (!plan.supported) continue;
+    const std::string question = key.text();
+    const auto chosen = choices_.find(question);
+    section.choices[question] = chosen != choices_.end() ? chosen->second : "";
+  }
+  return met;
+}
+
+void GemmPlans::use(const TunedChoices& choices) {
+  const std::string reason = why_not(met(), choices);
+  if (!reason.empty())
+    throw input_error("choices",
+                      "expected choices of algorithms for this device and its libraries, got others: ", reason,
+                      "; measure them again");
+  const auto section = choices.sections.find("gemm");
+  if (section == choices.sections.end()) return;
+  // Each is looked at before any is taken into use.
+  std::unordered_map<GemmKey, Plan, GemmKeyHash> plans;
+  for (const auto& [question, answer] : section->second.choices) {
+    if (answer.empty()) continue;
+    const GemmKey key = GemmKey::parse(question);
+    const Plan plan = chosen(key, answer);
+    if (plans_.contains(key)) plans.emplace(key, plan);
+  }
+  for (const auto& [key, plan] : plans_)
+    if (!plans.contains(key)) plans.emplace(key, suggested(key));
+  plans_ = std::move(plans);
+  choices_ = section->second.choices;
+}
+
+// --- The layer of gemm.h ---
+
+namespace {
+
+GemmPlans& plans_of(Device& device) {
+  std::shared_ptr<GemmPlans>& plans = device.gemm_plans();
+  if (!plans) plans = std::make_shared<GemmPlans>(device);
+  return *plans;
+}
+
+}  // namespace
+
+void gemm(Device& device, const Gemm& g, Stream& stream) {
+  check_gemm(g);
+  device.count_gemm();
+  if (g.c.size() > 0) plans_of(device).run(g, stream);
+}
+
+bool fuses_gelu(Device& device, const Gemm& g) {
+  check_gemm(g);
+  return g.c.size() == 0 || (g.a.size() > 0 && plans_of(device).fuses(g));
+}
+
+Tuner* gemm_tuner(Device& device) { return &plans_of(device); }
+
+}  // namespace ashlar::cuda

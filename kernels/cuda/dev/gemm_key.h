@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/dtype.h"
+
+namespace ashlar::cuda {
+
+struct Gemm;
+
+/// What a library's choice of an algorithm may depend on: all of a product but its addresses, of which the alignment is
+/// kept (the largest power of two up to 256 that divides the address; 0 where there is none).
+struct GemmKey {
+  DType storage = DType::kFloat32, result = DType::kFloat32;
+  int64_t n = 0, m = 0, k = 0;
+  int64_t transpose_a = 0, transpose_b = 0, accumulate = 0;
+  int64_t stride_a = 0, stride_b = 0, stride_c = 0, stride_pre = 0;
+  int64_t align_a = 0, align_b = 0, align_c = 0, align_bias = 0, align_pre = 0;
+
+  static GemmKey of(const Gemm& gemm);
+  /// "bf16 fp32 n=1024 m=768 ...", a question of the section "gemm" of TunedChoices, and back. Damaged-data error.
+  std::string text() const;
+  static GemmKey parse(std::string_view text);
+
+  bool operator==(const GemmKey&) const = default;
+};
+
+struct GemmKeyHash {
+  size_t operator()(const GemmKey& key) const;
+};
+
+}  // namespace ashlar::cuda

@@ -1,0 +1,196 @@
+// Which algorithm of cublasLt multiplies fastest: measured, since the library's own order is a guess.
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/base/philox.h"
+#include "kernels/cuda/dev/gemm_finish.h"
+#include "kernels/cuda/dev/gemm_plans.h"
+
+namespace ashlar::cuda {
+
+namespace {
+
+constexpr int kRepetitions = 10, kMostRuns = 50, kRounds = 3;
+constexpr double kSecondsOfTrial = 0.001;
+constexpr int64_t kPatternBytes = int64_t{4} << 20;
+constexpr int64_t kMargin = 256;
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// Numbers of [-1, 1): zeros would draw less power, and hide what does not repeat.
+std::vector<char> random_pattern(DType dtype) {
+  std::vector<char> pattern(kPatternBytes);
+  const int64_t size = size_of(dtype);
+  for (int64_t i = 0; i < kPatternBytes / size; i += 4) {
+    const auto words = Philox::apply({static_cast<uint32_t>(i), 0, 0, 0}, {17, 4});
+    for (int64_t j = 0; j < 4; ++j) {
+      const double value = static_cast<double>(words[static_cast<size_t>(j)]) / 2147483648.0 - 1;
+      char* const to = pattern.data() + (i + j) * size;
+      const auto narrow = static_cast<float>(value);
+      const BF16 brain(narrow);
+      std::memcpy(to,
+                  dtype == DType::kFloat64   ? static_cast<const void*>(&value)
+                  : dtype == DType::kFloat32 ? static_cast<const void*>(&narrow)
+                                             : &brain,
+                  static_cast<size_t>(size));
+    }
+  }
+  return pattern;
+}
+
+}  // namespace
+
+/// The operands of one product, at addresses of its alignment, and two more results to compare with.
+class GemmPlans::Trial {
+ public:
+  Trial(Device& device, const GemmKey& key, Stream& stream) : device_(device), stream_(stream), key_(key) {
+    const int64_t rows_a = key.transpose_a ? key.k : key.n, cols_a = key.transpose_a ? key.n : key.k;
+    const int64_t rows_b = key.transpose_b ? key.m : key.k, cols_b = key.transpose_b ? key.k : key.m;
+    gemm_.a = operand(key.storage, rows_a, cols_a, key.stride_a, key.align_a);
+    gemm_.b = operand(key.storage, rows_b, cols_b, key.stride_b, key.align_b);
+    if (key.align_bias != 0) gemm_.bias = operand(key.result, 1, key.m, key.m, key.align_bias);
+    gemm_.c = operand(key.result, key.n, key.m, key.stride_c, key.align_c);
+    if (key.align_pre != 0) gemm_.pre = operand(key.result, key.n, key.m, key.stride_pre, key.align_pre);
+    gemm_.transpose_a = key.transpose_a != 0;
+    gemm_.transpose_b = key.transpose_b != 0;
+    gemm_.accumulate = key.accumulate != 0;
+    start_ = static_cast<char*>(take(bytes_of(gemm_.c)));
+    device_.copy(start_, gemm_.c.data, bytes_of(gemm_.c), stream_);
+    first_c_ = static_cast<char*>(take(bytes_of(gemm_.c)));
+    if (gemm_.pre) first_pre_ = static_cast<char*>(take(bytes_of(gemm_.pre)));
+    count_ = static_cast<uint32_t*>(take(sizeof(uint32_t)));
+  }
+  ~Trial() {
+    try {
+      stream_.synchronize();  // queued work uses what is given back
+    } catch (const std::exception&) {
+      // said by whoever waits next
+    }
+    for (void* block : blocks_) memory().release(block);
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  const Gemm& gemm() const { return gemm_; }
+
+  /// Whether `run` gives the same bits each time.
+  template <typename Run>
+  bool repeats(const Run& run) {
+    const auto from_start = [&] {
+      device_.copy(gemm_.c.data, start_, bytes_of(gemm_.c), stream_);
+      run();
+    };
+    from_start();
+    device_.copy(first_c_, gemm_.c.data, bytes_of(gemm_.c), stream_);
+    if (gemm_.pre) device_.copy(first_pre_, gemm_.pre.data, bytes_of(gemm_.pre), stream_);
+    uint32_t differences = 0;
+    device_.copy(count_, &differences, sizeof(differences), stream_);
+    for (int i = 1; i < kRepetitions; ++i) {
+      from_start();
+      compare(gemm_.c, first_c_);
+      if (gemm_.pre) compare(gemm_.pre, first_pre_);
+    }
+    device_.copy(&differences, count_, sizeof(differences), stream_);
+    stream_.synchronize();
+    return differences == 0;
+  }
+
+ private:
+  Allocator& memory() { return device_.allocator(MemoryKind::kActivations); }
+  void* take(int64_t bytes) {
+    blocks_.push_back(memory().allocate(bytes));
+    return blocks_.back();
+  }
+  static int64_t bytes_of(const ConstView& v) { return ((v.rows - 1) * v.stride + v.cols) * size_of(v.dtype); }
+
+  MutView operand(DType dtype, int64_t rows, int64_t cols, int64_t stride, int64_t align) {
+    const MutView shape{nullptr, dtype, rows, cols, stride};
+    const int64_t bytes = bytes_of(shape);
+    auto* const at = static_cast<char*>(take(bytes + kMargin)) + align % kMargin;
+    std::vector<char>& pattern = patterns_[dtype];
+    if (pattern.empty()) pattern = random_pattern(dtype);
+    for (int64_t done = 0; done < bytes; done += kPatternBytes)
+      device_.copy(at + done, pattern.data(), std::min(kPatternBytes, bytes - done), stream_);
+    return {at, dtype, rows, cols, stride};
+  }
+  void compare(const ConstView& result, const char* first) {
+    count_differences(result.data, first, bytes_of(result), count_, stream_);
+  }
+
+  Device& device_;
+  Stream& stream_;
+  const GemmKey key_;
+  Gemm gemm_;
+  std::vector<void*> blocks_;
+  std::map<DType, std::vector<char>> patterns_;
+  char *start_ = nullptr, *first_c_ = nullptr, *first_pre_ = nullptr;
+  uint32_t* count_ = nullptr;
+};
+
+std::string GemmPlans::measure(const GemmKey& key, Stream& stream) {
+  struct Candidate {
+    cublasLtMatmulHeuristicResult_t result;
+    double seconds;
+  };
+  Plan plan = describe(key);
+  std::vector<Candidate> candidates;
+  for (const auto& result : suggestions(plan, key, kSuggestions)) candidates.push_back({result, 0});
+  ASHLAR_CHECK(!candidates.empty(), lt_.version(), " has no algorithm for ", key.text());
+  std::optional<Trial> trial;
+  try {
+    trial.emplace(device_, key, stream);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kResource) throw;
+    return text_of(candidates.front().result.algo);
+  }
+  const auto take = [&](const Candidate& candidate) {
+    plan.algo = candidate.result.algo;
+    plan.workspace_bytes = candidate.result.workspaceSize;
+  };
+  const auto run = [&] {
+    const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
+    multiply(plan, trial->gemm(), trial->gemm().c, bytes > 0 ? device_.scratch(stream, bytes) : nullptr, stream);
+  };
+  for (Candidate& candidate : candidates) {
+    take(candidate);
+    const auto time_of = [&](int runs) {
+      stream.synchronize();
+      const Clock::time_point begin = Clock::now();
+      for (int i = 0; i < runs; ++i) run();
+      stream.synchronize();
+      return seconds_since(begin) / runs;
+    };
+    time_of(1);  // loads the kernel
+    const int runs = std::clamp(static_cast<int>(kSecondsOfTrial / time_of(1)), 1, kMostRuns);
+    candidate.seconds = time_of(runs);
+    for (int i = 1; i < kRounds; ++i) candidate.seconds = std::min(candidate.seconds, time_of(runs));
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& x, const Candidate& y) { return x.seconds < y.seconds; });
+  for (const Candidate& candidate : candidates) {
+    take(candidate);
+    if (trial->repeats(run)) return text_of(plan.algo);
+  }
+  throw Error(ExitCode::kInput, "cuda",
+              str_cat("none of the ", candidates.size(), " algorithms of ", lt_.version(),
+                      " gives the same bits each time for ", key.text(), "; get another version"));
+}
+
+TunedChoices GemmPlans::measure(const TunedChoices& questions) {
+  TunedChoices answers{.device = device_name_, .sections = {}};
+  const auto section = questions.sections.find("gemm");
+  if (section == questions.sections.end()) return answers;
+  TunedChoices::Section& out = answers.sections["gemm"];
+  out.library = lt_.version();
+  const std::unique_ptr<Stream> stream = device_.make_stream();
+  for (const auto& [question, answer] : section->second.choices)
+    out.choices[question] = measure(GemmKey::parse(question), *stream);
+  return answers;
+}
+
+}  // namespace ashlar::cuda

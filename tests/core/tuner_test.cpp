@@ -1,0 +1,77 @@
+#include "core/io/tuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+
+namespace ashlar {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TunedChoices some() {
+  return {.device = "NVIDIA H100, sm_90",
+          .sections = {{"gemm", {"cublasLt 13.1.0", {{"a", "1"}, {"b", ""}}}},
+                       {"attention", {"cudnn 9.19", {{"c", "3"}}}}}};
+}
+
+std::string error_of(std::string_view text) {
+  try {
+    choices_from_json(text, "run/choices.json");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kDamagedData);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(TunedChoices, SurviveTheirText) { EXPECT_EQ(choices_from_json(to_json(some()), "here"), some()); }
+
+TEST(TunedChoices, DamagedTextsAreOneErrorThatNamesTheFile) {
+  const std::string good = to_json(some());
+  for (size_t length = 0; length + 2 < good.size(); length += 7)
+    EXPECT_THAT(error_of(good.substr(0, length)), AllOf(HasSubstr("run/choices.json"), HasSubstr("measured again")));
+  EXPECT_THAT(error_of(R"({"format": 2, "device": "x", "sections": {}})"), HasSubstr("format is 2, not 1"));
+  EXPECT_THAT(error_of(R"({"format": 1, "device": 7, "sections": {}})"), HasSubstr("another type"));
+  EXPECT_THAT(error_of(R"({"format": 1, "device": "x", "sections": {"gemm": {"library": "y", "choices": {"q": 1}}}})"),
+              HasSubstr("another type"));
+  EXPECT_THAT(error_of(R"({"format": 1, "device": "x", "sections": {"gemm": {"library": "y"}}})"),
+              HasSubstr("run/choices.json"));
+}
+
+TEST(TunedChoices, ForAnotherDeviceOrLibraryAreRefusedWithBothNames) {
+  EXPECT_EQ(why_not(some(), some()), "");
+  TunedChoices other = some();
+  other.device = "NVIDIA A100, sm_80";
+  EXPECT_EQ(why_not(some(), other), "device: NVIDIA H100, sm_90, made on NVIDIA A100, sm_80");
+  other = some();
+  other.sections["gemm"].library = "cublasLt 12.8.4";
+  EXPECT_EQ(why_not(some(), other), "gemm: cublasLt 13.1.0, made with cublasLt 12.8.4");
+  other = some();
+  other.sections.erase("attention");
+  EXPECT_EQ(why_not(some(), other), "");
+}
+
+TEST(TunedChoices, OnlyWhatIsNotAnsweredIsAskedAgain) {
+  TunedChoices asked = some();
+  asked.sections["gemm"].choices = {{"a", ""}, {"b", ""}, {"d", ""}};
+  const TunedChoices open = unanswered(asked, some());
+  const std::map<std::string, std::string> expected = {{"b", ""}, {"d", ""}};
+  EXPECT_EQ(open.sections.at("gemm").choices, expected);
+  EXPECT_TRUE(open.sections.at("attention").choices.contains("c") == false);
+  EXPECT_EQ(num_choices(open), 2);
+}
+
+TEST(TunedChoices, UnitedKeepTheFirstAnswers) {
+  TunedChoices second = some();
+  second.sections["gemm"].choices = {{"a", "9"}, {"b", "2"}, {"d", "4"}};
+  const TunedChoices all = united(some(), second);
+  const std::map<std::string, std::string> expected = {{"a", "1"}, {"b", "2"}, {"d", "4"}};
+  EXPECT_EQ(all.sections.at("gemm").choices, expected);
+  EXPECT_EQ(all.sections.at("attention").choices, some().sections.at("attention").choices);
+}
+
+}  // namespace
+}  // namespace ashlar
