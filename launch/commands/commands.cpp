@@ -67,7 +67,7 @@ int run_with_advice(const Command& command, std::span<const std::string> words) 
 }
 
 const char* const kBenchHelp =
-    "ashlar bench gemm [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
+    "ashlar bench gemm [--device NAME] [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
     "ashlar bench kernels | attention [--threads N]\n"
     "ashlar bench comm [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
     "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]\n"
