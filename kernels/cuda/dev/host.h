@@ -19,7 +19,7 @@
 #endif
 
 /// What the host side of the backend may ask of a device: memory, streams, copies, launches. Under nvcc the CUDA
-/// runtime does it (host_cuda.cu), otherwise the emulator of kernels/cuda_host (host_emulated.cpp). Matrix products:
+/// runtime does it (host_cuda.cpp), otherwise the emulator of kernels/cuda_host (host_emulated.cpp). Matrix products:
 /// gemm.h.
 namespace ashlar::ASHLAR_DEV {
 

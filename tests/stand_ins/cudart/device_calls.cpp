@@ -158,7 +158,9 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     if (free_bytes == nullptr || total_bytes == nullptr) return cudaErrorInvalidValue;
     ashlar::stand_in::Device& device = runtime.current();
     *total_bytes = device.properties.totalGlobalMem;
-    *free_bytes = *total_bytes - static_cast<size_t>(device.context_bytes + device.gpu.memory().used_bytes());
+    int64_t held = device.context_bytes;
+    for (const auto& [block, bytes] : device.blocks) held += bytes;
+    *free_bytes = *total_bytes - static_cast<size_t>(held);
     return cudaSuccess;
   });
 }

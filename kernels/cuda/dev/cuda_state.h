@@ -1,0 +1,92 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/cuda/dev/host.h"
+
+/// What a GPU's device is made of: for the host files of the `cuda` namespace.
+namespace ashlar::ASHLAR_DEV {
+
+/// The calls of one device, and what is said when one of them fails.
+class DeviceCalls {
+ public:
+  /// The device is named in every error.
+  void name_device(std::string name) { device_ = std::move(name); }
+  /// Work that was just queued. `name` is a literal.
+  void queued(const char* name) { last_[static_cast<size_t>(count_++) % last_.size()] = name; }
+  /// Throws if the call failed: resource_error where memory is out or the hardware failed, else a Bug. Errors of queued
+  /// work come out of later calls, so the text names what was queued last.
+  void check(cudaError_t status, const char* call) const {
+    if (status != cudaSuccess) [[unlikely]]
+      fail(status, call);
+  }
+
+ private:
+  [[noreturn]] void fail(cudaError_t status, const char* call) const;
+  std::string last_work() const;
+
+  std::string device_ = "no device yet";
+  std::array<const char*, 8> last_{};
+  int64_t count_ = 0;
+};
+
+/// First fit in slabs of device (or pinned) memory, which are never given back: a step that repeats its sizes gets the
+/// same addresses and makes no call. A block given back may be handed out while queued work still uses it; whoever uses
+/// it then is ordered behind that work, by its stream or an event.
+class SlabAllocator final : public Allocator {
+ public:
+  /// `max_bytes` of memory of the device are shared by all its allocators; `taken` counts them. 0 = no bound.
+  SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_bytes, int64_t& taken);
+  ~SlabAllocator() override;
+  SlabAllocator(const SlabAllocator&) = delete;
+  SlabAllocator& operator=(const SlabAllocator&) = delete;
+
+  void* allocate(int64_t bytes) override;
+  void release(void* block) override;
+  int64_t used_bytes() const override { return used_; }
+  int64_t high_water_bytes() const override { return taken_; }
+  int64_t num_system_calls() const override { return static_cast<int64_t>(slabs_.size()); }
+
+ private:
+  struct Slab {
+    char* base;
+    std::map<int64_t, int64_t> free;  ///< offset -> bytes, never adjacent
+  };
+  struct Live {
+    size_t slab;
+    int64_t size;
+  };
+  void grow(int64_t size);
+
+  const DeviceCalls& calls_;
+  const bool pinned_;
+  const int64_t max_bytes_;
+  int64_t& taken_of_device_;
+  std::vector<Slab> slabs_;
+  std::unordered_map<char*, Live> live_;
+  int64_t used_ = 0, taken_ = 0;
+};
+
+struct Device::State {
+  DeviceCalls calls;
+  cudaDeviceProp properties{};
+  int ordinal = 0;
+  int64_t taken_bytes = 0;  ///< of the device, by all allocators
+  std::array<std::optional<SlabAllocator>, kNumMemoryKinds> allocators;
+};
+
+/// "NVIDIA H100 80GB HBM3, device 1, UUID GPU-...", as nvidia-smi writes them.
+std::string name_of_device(const cudaDeviceProp& properties, int ordinal);
+std::string uuid_text(const cudaUUID_t& uuid);
+
+/// Makes the device current, with a context of its own, and reads its properties. Throws input_error with one line
+/// where there is no driver, one that is too old for this program, no device, not this one, or one that is too old.
+cudaDeviceProp open_device(int ordinal);
+
+}  // namespace ashlar::ASHLAR_DEV

@@ -1,0 +1,129 @@
+// The device of host.h through the CUDA runtime. Compiled by the host's compiler, as it holds no kernel.
+#include <memory>
+
+#include "kernels/cuda/dev/cuda_state.h"
+
+namespace ashlar::ASHLAR_DEV {
+
+namespace {
+
+constexpr int64_t kPlainSharedBytes = 48 << 10;  // more is opted into, kernel by kernel
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(const DeviceCalls& calls) : calls_(calls) {
+    calls_.check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  void synchronize() override { calls_.check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  bool reached() override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    calls_.check(status, "cudaEventQuery");
+    return true;
+  }
+  void* native() override { return event_; }
+
+ private:
+  const DeviceCalls& calls_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(Device& device, DeviceCalls& calls) : device_(device), calls_(calls) {
+    calls_.check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  }
+  ~CudaStream() override {
+    if (scratch_ != nullptr) {
+      cudaStreamSynchronize(stream_);  // what is given back goes to whoever asks next
+      device_.allocator(MemoryKind::kWorkspace).release(scratch_);
+    }
+    cudaStreamDestroy(stream_);
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  void synchronize() override { calls_.check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+  void record(Event& event) override {
+    calls_.check(cudaEventRecord(static_cast<cudaEvent_t>(event.native()), stream_), "cudaEventRecord");
+  }
+  void wait_for(Event& event) override {
+    calls_.check(cudaStreamWaitEvent(stream_, static_cast<cudaEvent_t>(event.native()), 0), "cudaStreamWaitEvent");
+  }
+  void* native() override { return stream_; }
+  DeviceCalls& calls() { return calls_; }
+
+  void* scratch(int64_t bytes) {
+    if (bytes <= scratch_bytes_) return scratch_;
+    synchronize();  // queued work uses what is given back
+    Allocator& memory = device_.allocator(MemoryKind::kWorkspace);
+    memory.release(scratch_);
+    scratch_ = nullptr;
+    scratch_ = memory.allocate(bytes);
+    scratch_bytes_ = bytes;
+    return scratch_;
+  }
+
+ private:
+  Device& device_;
+  DeviceCalls& calls_;
+  cudaStream_t stream_ = nullptr;
+  void* scratch_ = nullptr;
+  int64_t scratch_bytes_ = 0;
+};
+
+CudaStream& own(Stream& stream) { return static_cast<CudaStream&>(stream); }
+cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
+}  // namespace
+
+Device::Device(const DeviceOptions& options) : state_(std::make_unique<State>()) {
+  state_->properties = open_device(options.ordinal);
+  state_->ordinal = options.ordinal;
+  state_->calls.name_device(name_of_device(state_->properties, options.ordinal));
+  for (int kind = 0; kind < kNumMemoryKinds; ++kind)
+    state_->allocators[static_cast<size_t>(kind)].emplace(state_->calls,
+                                                          static_cast<MemoryKind>(kind) == MemoryKind::kPinned,
+                                                          options.max_memory_bytes, state_->taken_bytes);
+}
+
+Device::~Device() = default;
+
+std::string Device::description() const {
+  const cudaDeviceProp& p = state_->properties;
+  return str_cat("cuda: ", name_of_device(p, state_->ordinal), ", sm_", p.major, p.minor, ", ", p.multiProcessorCount,
+                 " multiprocessors, ", p.totalGlobalMem >> 20, " MiB");
+}
+
+Allocator& Device::allocator(MemoryKind kind) { return *state_->allocators.at(static_cast<size_t>(kind)); }
+
+std::unique_ptr<Stream> Device::make_stream() { return std::make_unique<CudaStream>(*this, state_->calls); }
+
+std::unique_ptr<Event> Device::make_event() { return std::make_unique<CudaEvent>(state_->calls); }
+
+void Device::copy(void* to, const void* from, int64_t bytes, Stream& stream) {
+  state_->calls.queued("copy");
+  state_->calls.check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, native(stream)),
+                      "cudaMemcpyAsync");
+}
+
+void* Device::scratch(Stream& stream, int64_t bytes) { return own(stream).scratch(bytes); }
+
+void internal::launch_kernel(Stream& stream, const Launch& launch, const void* kernel, void** arguments) {
+  const DeviceCalls& calls = own(stream).calls();
+  own(stream).calls().queued(launch.name);
+  if (launch.shared_bytes > kPlainSharedBytes)
+    calls.check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(launch.shared_bytes)),
+                launch.name);
+  cudaLaunchConfig_t config{};
+  config.gridDim = launch.grid;
+  config.blockDim = launch.block;
+  config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
+  config.stream = native(stream);
+  calls.check(cudaLaunchKernelExC(&config, kernel, arguments), launch.name);
+}
+
+}  // namespace ashlar::ASHLAR_DEV

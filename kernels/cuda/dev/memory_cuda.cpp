@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <iterator>
+
+#include "kernels/cuda/dev/cuda_state.h"
+
+namespace ashlar::ASHLAR_DEV {
+
+namespace {
+
+constexpr int64_t kAlign = 256;
+constexpr int64_t kSlab = int64_t{64} << 20;
+
+}  // namespace
+
+SlabAllocator::SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_bytes, int64_t& taken)
+    : calls_(calls), pinned_(pinned), max_bytes_(pinned ? 0 : max_bytes), taken_of_device_(taken) {}
+
+SlabAllocator::~SlabAllocator() {
+  for (const Slab& slab : slabs_) pinned_ ? cudaFreeHost(slab.base) : cudaFree(slab.base);
+}
+
+void* SlabAllocator::allocate(int64_t bytes) {
+  const int64_t size = std::max<int64_t>((bytes + kAlign - 1) / kAlign * kAlign, kAlign);
+  for (size_t s = 0;; ++s) {
+    if (s == slabs_.size()) grow(size);
+    Slab& slab = slabs_[s];
+    for (auto it = slab.free.begin(); it != slab.free.end(); ++it) {
+      const auto [offset, room] = *it;
+      if (room < size) continue;
+      slab.free.erase(it);
+      if (room > size) slab.free.emplace(offset + size, room - size);
+      char* const block = slab.base + offset;
+      live_.emplace(block, Live{.slab = s, .size = size});
+      used_ += size;
+      return block;
+    }
+  }
+}
+
+void SlabAllocator::release(void* block) {
+  if (block == nullptr) return;
+  const auto found = live_.find(static_cast<char*>(block));
+  ASHLAR_CHECK(found != live_.end(), "a block that was not handed out");
+  Slab& slab = slabs_[found->second.slab];
+  int64_t offset = static_cast<char*>(block) - slab.base, size = found->second.size;
+  used_ -= size;
+  live_.erase(found);
+  auto next = slab.free.lower_bound(offset);
+  if (next != slab.free.end() && next->first == offset + size) {
+    size += next->second;
+    next = slab.free.erase(next);
+  }
+  if (next != slab.free.begin() && std::prev(next)->first + std::prev(next)->second == offset) {
+    std::prev(next)->second += size;
+  } else {
+    slab.free.emplace(offset, size);
+  }
+}
+
+void SlabAllocator::grow(int64_t size) {
+  const int64_t bytes = (size + kSlab - 1) / kSlab * kSlab;
+  const auto room = static_cast<size_t>(bytes);
+  if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
+    throw resource_error("cuda", bytes >> 20, " MiB more of device memory, ", taken_of_device_ >> 20,
+                         " MiB are taken, ", max_bytes_ >> 20, " allowed; choose a smaller micro-batch or model");
+  void* base = nullptr;
+  if (pinned_) {
+    calls_.check(cudaMallocHost(&base, room), "cudaMallocHost");
+  } else {
+    const cudaError_t status = cudaMalloc(&base, room);
+    size_t free_bytes = 0, total = 0;
+    if (status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess) {
+      static_cast<void>(cudaGetLastError());  // it is told here
+      throw resource_error("cuda", bytes >> 20, " MiB more of device memory are needed, ", free_bytes >> 20, " of ",
+                           total >> 20, " MiB are free and this run holds ", taken_of_device_ >> 20,
+                           "; choose a smaller train.micro_batch, more recomputation, or a mesh of more devices");
+    }
+    calls_.check(status, "cudaMalloc");
+    taken_of_device_ += bytes;
+  }
+  slabs_.push_back({.base = static_cast<char*>(base), .free = {{0, bytes}}});
+  taken_ += bytes;
+}
+
+}  // namespace ashlar::ASHLAR_DEV

@@ -1,0 +1,185 @@
+// The device of kernels/cuda/dev and a file of kernels as nvcc makes it, on the stand-in for the CUDA runtime: which
+// device, what is said when there is none or when it fails, memory, launches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/cuda/dev/cuda_state.h"
+#include "kernels/cuda/dev/gemm_finish.h"
+#include "kernels/cuda/dev/host.h"
+#include "tests/stand_ins/cudart/enqueue.h"
+
+namespace ashlar::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CudaDevices : public ::testing::Test {
+ protected:
+  ~CudaDevices() override { ashlar_stand_in_reset(""); }
+
+  /// The one line that a user sees who has such a machine.
+  std::string refusal(const char* machine, int ordinal = 0) {
+    ashlar_stand_in_reset(machine);
+    try {
+      Device device({.ordinal = ordinal});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kInput);
+      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+      return error.what();
+    }
+    return "it opened";
+  }
+};
+
+TEST_F(CudaDevices, AreNamedWithTheirUuid) {
+  ashlar_stand_in_reset("devices=2");
+  EXPECT_THAT(Device({.ordinal = 1}).description(),
+              AllOf(HasSubstr("device 1"), HasSubstr("Ashlar Stand-In 1"),
+                    HasSubstr("GPU-6173686c-6172-2d73-7461-6e642d696e01"), HasSubstr("sm_90"), HasSubstr("4096 MiB")));
+}
+
+TEST_F(CudaDevices, NeedADriver) {
+  EXPECT_THAT(refusal("driver=0"),
+              AllOf(HasSubstr("[run.device]"), HasSubstr("needs NVIDIA's driver"), HasSubstr("libcuda.so.1")));
+}
+
+TEST_F(CudaDevices, NeedADriverThatIsNewEnough) {
+  EXPECT_THAT(refusal("driver=12040"),
+              AllOf(HasSubstr("too old"), HasSubstr("knows CUDA 12.4"), HasSubstr("needs 13.0")));
+}
+
+TEST_F(CudaDevices, MustBeVisible) {
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_THAT(refusal("devices=0"), AllOf(HasSubstr("finds no GPU"), HasSubstr("CUDA_VISIBLE_DEVICES is not set")));
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  EXPECT_THAT(refusal("devices=0"), HasSubstr("CUDA_VISIBLE_DEVICES = \"\""));
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST_F(CudaDevices, MustBeThere) {
+  EXPECT_THAT(refusal("devices=1", 1), AllOf(HasSubstr("device 1"), HasSubstr("1 is visible")));
+  EXPECT_THAT(refusal("devices=2", 3), AllOf(HasSubstr("device 3"), HasSubstr("2 are visible")));
+}
+
+TEST_F(CudaDevices, MustBeNewEnough) {
+  EXPECT_THAT(refusal("capability=75"),
+              AllOf(HasSubstr("Ashlar Stand-In 0"), HasSubstr("compute capability 7.5"), HasSubstr("needs 8.0")));
+}
+
+TEST_F(CudaDevices, SayHowMuchMemoryIsLeft) {
+  ashlar_stand_in_reset("memory_mib=400 context_mib=200");
+  Device device({});
+  Allocator& memory = device.allocator(MemoryKind::kActivations);
+  memory.allocate(int64_t{100} << 20);  // two slabs
+  try {
+    memory.allocate(int64_t{150} << 20);
+    FAIL() << "there is not so much";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kResource);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("192 MiB more of device memory"), HasSubstr("72 of 400 MiB are free"),
+                                    HasSubstr("this run holds 128"), HasSubstr("train.micro_batch")));
+  }
+  EXPECT_NE(memory.allocate(int64_t{60} << 20), nullptr) << "the device still works";
+}
+
+TEST_F(CudaDevices, TakeNoMoreThanTheyMay) {
+  ashlar_stand_in_reset("");
+  Device device({.max_memory_bytes = int64_t{128} << 20});
+  device.allocator(MemoryKind::kParameters).allocate(1);
+  device.allocator(MemoryKind::kGradients).allocate(1);
+  device.allocator(MemoryKind::kPinned).allocate(1);
+  EXPECT_THROW(device.allocator(MemoryKind::kOptimizer).allocate(1), Error) << "the bound is that of all kinds";
+}
+
+TEST_F(CudaDevices, ThatFailAreNamedWithTheirLastWork) {
+  for (const auto& [machine, code, advice] :
+       {std::tuple{"devices=2 fail_for_good=cudaStreamSynchronize:1:214", ExitCode::kResource, "hardware has failed"},
+        std::tuple{"devices=2 fail_for_good=cudaStreamSynchronize:1:700", ExitCode::kBug, "illegal memory access"}}) {
+    ashlar_stand_in_reset(machine);
+    Device device({.ordinal = 1});
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    float host[4] = {};
+    void* const block = device.allocator(MemoryKind::kActivations).allocate(sizeof(host));
+    device.copy(block, host, sizeof(host), *stream);
+    finish_gemm({.c = {block, DType::kFloat32, 1, 4, 4}}, *stream);
+    std::string text;
+    ExitCode seen = ExitCode::kDone;
+    try {
+      stream->synchronize();
+    } catch (const Error& error) {
+      text = error.what();
+      seen = error.code();
+    } catch (const Bug& bug) {
+      text = bug.what();
+      seen = ExitCode::kBug;
+    }
+    EXPECT_EQ(seen, code);
+    EXPECT_THAT(text, AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("device 1 (Ashlar Stand-In 1, GPU-"),
+                            HasSubstr("work queued last: finish_gemm, copy"), HasSubstr(advice)));
+  }
+}
+
+TEST_F(CudaDevices, RunTheKernelsThatNvccMade) {
+  ashlar_stand_in_reset("");
+  Device device({});
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  Allocator& memory = device.allocator(MemoryKind::kActivations);
+  constexpr int64_t kRows = 3, kCols = 70;
+  std::vector<float> sums(kRows * kCols), bias(kCols), result(kRows * kCols);
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = 0.25F * static_cast<float>(i);
+  for (size_t i = 0; i < bias.size(); ++i) bias[i] = -2.0F * static_cast<float>(i);
+  const auto on_device = [&](const std::vector<float>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+    void* const block = memory.allocate(bytes);
+    device.copy(block, values.data(), bytes, *stream);
+    return block;
+  };
+  const MutView a = {on_device(sums), DType::kFloat32, kRows, kCols, kCols};
+  const MutView b = {on_device(bias), DType::kFloat32, 1, kCols, kCols};
+  const MutView c = {on_device(sums), DType::kFloat32, kRows, kCols, kCols};
+  finish_gemm({.sums = a, .bias = b, .c = c, .accumulate = true}, *stream);
+  device.copy(result.data(), c.data, kRows * kCols * 4, *stream);
+  for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], 2 * sums[i] + bias[i % kCols]) << i;
+
+  std::vector<float> count(1, 0);
+  auto* const differences = static_cast<uint32_t*>(on_device(count));
+  count_differences(a.data, c.data, kRows * kCols * 4, differences, *stream);
+  device.copy(count.data(), differences, 4, *stream);
+  int expected = 0;
+  for (size_t i = 0; i < result.size(); ++i) {
+    const auto x = std::bit_cast<uint32_t>(sums[i]), y = std::bit_cast<uint32_t>(result[i]);
+    expected += ((x ^ y) & 0xFFFF) != 0 ? 1 : 0;
+    expected += ((x ^ y) >> 16) != 0 ? 1 : 0;
+  }
+  EXPECT_EQ(std::bit_cast<uint32_t>(count[0]), expected);
+  EXPECT_EQ(ashlar_stand_in_calls("cudaLaunchKernelExC"), 2);
+}
+
+TEST_F(CudaDevices, FailWhereAKernelTouchesWhatIsNotTheDevices) {
+  ashlar_stand_in_reset("");
+  Device device({});
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  std::vector<float> host(4);
+  finish_gemm({.c = {host.data(), DType::kFloat32, 1, 4, 4}}, *stream);
+  try {
+    stream->synchronize();
+    FAIL() << "memory of the host";
+  } catch (const Bug& bug) {
+    EXPECT_THAT(bug.what(), AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("work queued last: finish_gemm")));
+  }
+  EXPECT_THAT(ashlar_stand_in_fault(), AllOf(HasSubstr("finish_gemm_kernel"), HasSubstr("thread")));
+}
+
+}  // namespace
+}  // namespace ashlar::cuda
