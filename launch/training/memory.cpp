@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "core/device/device_facts.h"
 
 namespace ashlar::training {
 
@@ -51,8 +52,10 @@ MemoryLedger::MemoryLedger() : private_bytes_(status_bytes("RssAnon:")) {}
 
 std::vector<std::pair<std::string, int64_t>> MemoryLedger::parts(Backend& backend) const {
   std::vector<std::pair<std::string, int64_t>> parts;
+  const bool on_device = dynamic_cast<DeviceFacts*>(&backend) != nullptr;
   for (int i = 0; i < kNumMemoryKinds; ++i) {
     const auto kind = static_cast<MemoryKind>(i);
+    if (on_device && kind != MemoryKind::kPinned) continue;
     const int64_t bytes = backend.allocator(kind).high_water_bytes();
     if (bytes > 0) parts.emplace_back(std::string(name_of(kind)), bytes);
   }
@@ -72,6 +75,24 @@ std::string MemoryLedger::report(Backend& backend) const {
   }
   // Stacks and small objects; or the other way round memory that was reserved and never written.
   return str_cat(text, rest >= 0 ? " + other " : " - untouched ", human_bytes(rest >= 0 ? rest : -rest));
+}
+
+std::string device_memory_report(Backend& backend) {
+  auto* const device = dynamic_cast<DeviceFacts*>(&backend);
+  if (device == nullptr) return "";
+  const DeviceFacts::Memory memory = device->memory();
+  int64_t rest = memory.total_bytes - memory.free_bytes;
+  std::string text = str_cat(human_bytes(rest), " of ", human_bytes(memory.total_bytes), " =");
+  const char* separator = " ";
+  for (int i = 0; i < kNumMemoryKinds; ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    const int64_t bytes = kind == MemoryKind::kPinned ? 0 : backend.allocator(kind).high_water_bytes();
+    if (bytes == 0) continue;
+    text += str_cat(separator, name_of(kind), " ", human_bytes(bytes));
+    separator = " + ";
+    rest -= bytes;
+  }
+  return str_cat(text, separator, "context, libraries and others ", human_bytes(rest));
 }
 
 std::string human_bytes(int64_t bytes) {

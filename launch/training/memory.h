@@ -27,8 +27,8 @@ class PeakMemory {
 };
 
 /// What a run's host memory consists of: the program (its own data before the first allocation, and the code of it and
-/// its libraries that is resident when asked), each arena of the backend at its high-water mark, and what the caller
-/// adds. On CPU the sum is what VmHWM shows, up to stacks, small objects and memory that was never written.
+/// its libraries that is resident when asked), each arena of the backend in it at its high-water mark, and what the
+/// caller adds. On CPU the sum is what VmHWM shows, up to stacks, small objects and memory that was never written.
 class MemoryLedger {
  public:
   MemoryLedger();  ///< reads the program's own data: construct before anything large exists
@@ -42,6 +42,9 @@ class MemoryLedger {
   int64_t private_bytes_;
   std::vector<std::pair<std::string, int64_t>> extra_;
 };
+
+/// The same of a device with memory of its own, from what its driver tells; empty for others.
+std::string device_memory_report(Backend& backend);
 
 /// "1.23 GB", "45.6 MB", "789 KB" (powers of ten).
 std::string human_bytes(int64_t bytes);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/log.h"
+#include "core/device/gpu_monitor.h"
 #include "launch/training/engine.h"
 #include "launch/training/validation.h"
 
@@ -24,6 +25,7 @@ struct MetricsRow {
   int64_t peak_memory_bytes = 0;
   double data_wait_ms = 0;
   double eta_sec = 0;
+  GpuMonitor::Reading gpu;  ///< of rank 0's device, at the step's end; untold on others than GPUs
 };
 
 std::string to_line(const MetricsRow& row);  ///< what the user reads

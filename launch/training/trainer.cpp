@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
+#include "core/device/device_facts.h"
 #include "core/io/atomic_file.h"
 #include "core/optim/schedule.h"
 #include "data/batch_stream.h"
@@ -17,6 +18,7 @@
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
 #include "launch/training/layout.h"
+#include "launch/training/own_devices.h"
 #include "launch/training/parameter_table.h"
 #include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
@@ -79,10 +81,21 @@ Trainer::~Trainer() = default;
 
 void Trainer::set_up(TrainerArgs& args) {
   const auto& c = config_;
-  backend_ = args.make_backend ? args.make_backend()
-                               : kernels::make_backend({.device = std::string(name_of(c.run.device)),
-                                                        .threads = static_cast<int>(c.run.threads),
-                                                        .log = &log_});
+  comm::try_on_all_ranks(ranks_, [&] {
+    backend_ = args.make_backend ? args.make_backend()
+                                 : kernels::make_backend({.device = std::string(name_of(c.run.device)),
+                                                          .ordinal = args.bootstrap.local_rank(),
+                                                          .threads = static_cast<int>(c.run.threads),
+                                                          .log = &log_});
+  });
+  check_own_devices(ranks_, *backend_);
+  if (auto* const device = dynamic_cast<DeviceFacts*>(backend_.get()); device != nullptr && first_rank_) {
+    try {
+      gpu_.emplace(device->id());
+    } catch (const Error& error) {
+      log_.info(str_cat("no clocks, power or throttling beside the rates: ", error.what()));
+    }
+  }
   stream_ = backend_->make_stream();
   pending_ = PendingSteps(*stream_);
   log_.info(backend_->description());
@@ -299,6 +312,7 @@ void Trainer::report(const StepResult& result, const QueuedStep& step, double st
                  .tokens_per_sec = static_cast<double>(result.tokens) / (step_ms / 1e3),
                  .peak_memory_bytes = heard_.peak_memory_bytes,
                  .data_wait_ms = step.data_wait_ms};
+  if (gpu_) row.gpu = gpu_->read();
   row.mfu = flops_.total_full() * row.tokens_per_sec / peak_flops_;
   row.mfu_causal = flops_.total_causal() * row.tokens_per_sec / peak_flops_;
   recent_ms_.push_back(row.step_ms);
@@ -482,6 +496,8 @@ ExitCode Trainer::train() {
   signals_.finish(ExitCode::kDone);
   watch_.flight_recorder().enter(watch::Phase::kEnding);
   log_.info(str_cat("memory: peak of the process ", memory_.report(*backend_)));
+  if (const std::string device = device_memory_report(*backend_); !device.empty())
+    log_.info(str_cat("memory of the device: ", device));
   return ExitCode::kDone;
 }
 

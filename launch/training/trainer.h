@@ -103,6 +103,7 @@ class Trainer {
   RunDirectory directory_;  ///< locked by rank 0
   watch::RankWatch& watch_;
   std::unique_ptr<Backend> backend_;
+  std::optional<GpuMonitor> gpu_;  ///< rank 0's, of its device
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<comm::Communicator> device_comm_;  ///< of all ranks; null where the host's serves
   std::optional<mesh::Mesh> mesh_;
