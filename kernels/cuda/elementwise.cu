@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/residual_row.h"
 
 namespace ashlar::ASHLAR_DEV {
@@ -86,10 +87,11 @@ __global__ void __launch_bounds__(Pieces::kThreads) fill_kernel(Pieces pieces, R
 __device__ __forceinline__ void normal_pair(uint32_t a, uint32_t b, double& first, double& second) {
   const double u = (static_cast<double>(a) + 0.5) * 0x1p-32;
   const double v = (static_cast<double>(b) + 0.5) * 0x1p-32;
-  const double r = sqrt(-2.0 * log(u));
-  const double angle = 2.0 * std::numbers::pi * v;
-  first = r * cos(angle);
-  second = r * sin(angle);
+  const double r = sqrt(-2.0 * logarithm(u));
+  double cosine, sine;
+  cosine_and_sine(2.0 * std::numbers::pi * v, cosine, sine);
+  first = r * cosine;
+  second = r * sine;
 }
 
 struct RandomRows {

@@ -114,7 +114,8 @@ __global__ void loss_rescale_kernel(const A* local_max, const A* global_max, A* 
   const int64_t n = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   // Without a finite logit in this slice the sum is 0, or NaN: either stays.
   if (n >= rows || local_max[n] == -infinity<A>()) return;
-  row_sum[n] = static_cast<A>(row_sum[n] * exp(static_cast<double>(local_max[n]) - static_cast<double>(global_max[n])));
+  row_sum[n] =
+      static_cast<A>(row_sum[n] * exponential(static_cast<double>(local_max[n]) - static_cast<double>(global_max[n])));
 }
 
 /// One block: threads take rows in turn, their sums are added in a fixed order, and one thread adds the result.
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kReduceThreads)
   for (int64_t n = threadIdx.x; n < rows; n += kReduceThreads) {
     if (targets[n] < 0) continue;
     const double max = row_max[n];
-    const double lse = max + log(static_cast<double>(row_sum[n]));
+    const double lse = max + logarithm(static_cast<double>(row_sum[n]));
     losses[0] += lse - target_logit[n];
     losses[1] += z_coef * lse * lse;
     counts[0] += lse;
@@ -185,10 +186,10 @@ __global__ void __launch_bounds__(kMaxThreads)
       if (rank == 0) {
         // 1. weight
         const double max = row_max[n], sum = row_sum[n];
-        const double weight = unit * (1 + 2 * z_coef * (max + log(sum))) / sum;
+        const double weight = unit * (1 + 2 * z_coef * (max + logarithm(sum))) / sum;
         // 2. the target
         double at_target = 0;
-        if (target >= 0) at_target = weight * exp(widen(row[target]) * slice.logit_scale - max) - unit;
+        if (target >= 0) at_target = weight * exponential(widen(row[target]) * slice.logit_scale - max) - unit;
         slot = {static_cast<A>(max), static_cast<A>(weight), static_cast<A>(at_target)};
       }
       __syncthreads();

@@ -86,9 +86,6 @@ void mma_m16n8k16_bf16(float* d, const uint32_t* a, const uint32_t* b, const flo
 /// ldmatrix.sync.aligned.m8n8.xN(.trans).shared.b16, N = matrices
 void ldmatrix(uint32_t* r, int matrices, bool transposed, uint32_t shared_address, Loc loc);
 
-/// ex2.approx.ftz.f32
-float ex2(float x);
-
 // Asynchronous copies.
 
 /// cp.async: `bytes` (4, 8 or 16) to shared memory, of which `source_bytes` come from global memory and the rest is 0.

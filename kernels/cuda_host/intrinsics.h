@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda_host/approximate.h"
 #include "kernels/cuda_host/device_calls.h"
 #include "kernels/cuda_host/vector_types.h"
 
@@ -233,16 +234,18 @@ inline long long __double_as_longlong(double x) { return std::bit_cast<long long
 inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32); }
 
-// Arithmetic: the approximate functions of the GPU are exact to the host's precision here.
+// Arithmetic. Approximate functions are made of the instructions that nvcc makes them of.
 
-inline float __expf(float x) { return std::exp(x); }
-inline float __exp10f(float x) { return std::pow(10.0F, x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __log2f(float x) { return std::log2(x); }
-inline float __powf(float x, float y) { return std::pow(x, y); }
-inline float __sinf(float x) { return std::sin(x); }
-inline float __cosf(float x) { return std::cos(x); }
-inline float __fdividef(float x, float y) { return x / y; }
+inline float __expf(float x) { return emulator::approximate::ex2(x * 0x1.715476p+0F, false); }
+inline float __exp10f(float x) { return emulator::approximate::ex2(x * 0x1.a934fp+1F, false); }
+inline float __logf(float x) { return emulator::approximate::lg2(x, false) * 0x1.62e43p-1F; }
+inline float __log2f(float x) { return emulator::approximate::lg2(x, false); }
+inline float __powf(float x, float y) {
+  return emulator::approximate::ex2(y * emulator::approximate::lg2(x, false), false);
+}
+inline float __sinf(float x) { return emulator::approximate::sin(x, false); }
+inline float __cosf(float x) { return emulator::approximate::cos(x, false); }
+inline float __fdividef(float x, float y) { return emulator::approximate::div(x, y, false); }
 inline float __frcp_rn(float x) { return 1.0F / x; }
 inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline float __fadd_rn(float x, float y) { return x + y; }
@@ -250,16 +253,37 @@ inline float __fsub_rn(float x, float y) { return x - y; }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fdiv_rn(float x, float y) { return x / y; }
 inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
-inline float __saturatef(float x) { return x > 0.0F ? (x < 1.0F ? x : 1.0F) : 0.0F; }  // NaN becomes 0
-inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
-inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+inline float __saturatef(float x) { return x > 0.0F ? (x < 1.0F ? x : 1.0F) : 0.0F; }  // NaN and -0 become 0
+inline float rsqrtf(float x) { return emulator::approximate::rsqrt(x, false); }
+inline double rsqrt(double x) { return emulator::approximate::rsqrt(x); }
+
+namespace internal {
+
+/// Of a number and a NaN the number, and -0 is less than 0: a host's fmin and fmax leave that open.
+template <typename T>
+constexpr T smaller(T a, T b) {
+  if (a == b) return std::signbit(a) ? a : b;
+  return a < b || b != b ? a : b;
+}
+template <typename T>
+constexpr T larger(T a, T b) {
+  if (a == b) return std::signbit(a) ? b : a;
+  return a > b || b != b ? a : b;
+}
+
+}  // namespace internal
+
+inline float fminf(float a, float b) { return internal::smaller(a, b); }
+inline float fmaxf(float a, float b) { return internal::larger(a, b); }
+inline double fmin(double a, double b) { return internal::smaller(a, b); }
+inline double fmax(double a, double b) { return internal::larger(a, b); }
 
 template <typename A, typename B>
 constexpr auto min(A a, B b) {
   static_assert(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>);
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(std::fmin(static_cast<T>(a), static_cast<T>(b)));
+    return internal::smaller(static_cast<T>(a), static_cast<T>(b));
   } else {
     return static_cast<T>(b) < static_cast<T>(a) ? static_cast<T>(b) : static_cast<T>(a);
   }
@@ -269,7 +293,7 @@ constexpr auto max(A a, B b) {
   static_assert(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>);
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(std::fmax(static_cast<T>(a), static_cast<T>(b)));
+    return internal::larger(static_cast<T>(a), static_cast<T>(b));
   } else {
     return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
   }

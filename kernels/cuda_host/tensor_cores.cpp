@@ -91,6 +91,4 @@ void ldmatrix(uint32_t* r, int matrices, bool transposed, uint32_t shared_addres
       {.mask = kAllLanes, .name = "ldmatrix", .aligned = true, .in = &in, .out = r, .compute = load_matrices}, loc);
 }
 
-float ex2(float x) { return std::exp2(x); }
-
 }  // namespace ashlar::emulator

@@ -67,7 +67,9 @@ const std::vector<Vendor>& vendors() {
       {"OpenMP", R"(^omp\.h$)", {"kernels/cpu/", "tests/kernels/"}},
       // The headers that bring it along are as far off limits as MPI's own.
       {"MPI", R"(^(mpi\.h|parallel/comm/mpi_.*)$)", {"parallel/comm/mpi_", "parallel/comm/bootstrap.cpp"}},
-      {"CUDA", R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)", {"kernels/cuda/", "parallel/comm/nccl_"}},
+      {"CUDA",
+       R"(^(cuda[A-Za-z_]*(\.h|\.hpp)|cublas.*|cuda/.*)$)",
+       {"kernels/cuda/", "parallel/comm/nccl_", "tests/gpu/"}},
       {"NCCL", R"(^nccl.*$)", {"parallel/comm/nccl_"}},
       {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},
       {"GoogleTest", R"(^(gtest|gmock)/.*$)", {"tests/"}},
@@ -235,8 +237,8 @@ std::vector<Finding> vendor_headers(const SourceFile& file) {
       findings.push_back({file.path, number, "OpenMP stays in kernels/cpu/*: use its parallel_for"});
     }
     if (std::regex_search(line, device_code) && !rules_themselves &&
-        !lives_in(file.path, {"kernels/cuda/", "kernels/cuda_host/", "parallel/comm/nccl_"})) {
-      findings.push_back({file.path, number, "CUDA code stays in kernels/cuda/*"});
+        !lives_in(file.path, {"kernels/cuda/", "kernels/cuda_host/", "parallel/comm/nccl_", "tests/gpu/"})) {
+      findings.push_back({file.path, number, "CUDA code stays in kernels/cuda/* and tests/gpu/*"});
     }
   }
   return findings;

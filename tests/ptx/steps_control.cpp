@@ -34,6 +34,25 @@ void barrier_vote(Thread& t, const Instruction& i) {
   const int result = emulator::sync_threads(kVote, t.test(i.operands[2]) ? 1 : 0, t.loc());
   t.set<uint32_t>(i.operands[0], static_cast<uint32_t>(result));
 }
+// mbarrier.init [address], arrivals; .arrive _, [address]; .try_wait and .test_wait .parity p, [address], parity. A
+// test that would fail waits: a thread may be late, and one that came back to ask again would keep the others from
+// running.
+uint32_t barrier_address(Thread& t, const Operand& operand) {
+  return static_cast<uint32_t>(t.get<uint64_t>(operand) +
+                               (operand.kind == Operand::Kind::kRegister ? operand.value : 0));
+}
+void mbarrier_init(Thread& t, const Instruction& i) {
+  emulator::mbarrier_init(barrier_address(t, i.operands[0]), static_cast<int>(t.get<uint32_t>(i.operands[1])), t.loc());
+}
+void mbarrier_arrive(Thread& t, const Instruction& i) {
+  if (i.operands[0].kind != Operand::Kind::kSink) t.fault("mbarrier.arrive with a result");
+  emulator::mbarrier_arrive(barrier_address(t, i.operands[1]), t.loc());
+}
+void mbarrier_wait(Thread& t, const Instruction& i) {
+  emulator::mbarrier_wait_parity(barrier_address(t, i.operands[1]), static_cast<int>(t.get<uint32_t>(i.operands[2])),
+                                 t.loc());
+  t.set<uint64_t>(i.operands[0], 1);
+}
 void warp_barrier(Thread& t, const Instruction& i) { emulator::sync_warp(t.get<uint32_t>(i.operands[0]), t.loc()); }
 
 // shfl.sync.mode d[|p], a, b, c, mask
@@ -125,6 +144,11 @@ Step control_step(const Parts& p, Instruction&) {
   if (name == "ret") return leave;
   if (name == "exit") return end;
   if (name == "trap") return trap;
+  if (name == "mbarrier" && p.back() == "b64" && (has(p, "shared") || has(p, "shared::cta"))) {
+    if (p[1] == "init") return mbarrier_init;
+    if (p[1] == "arrive" && p.size() == 4) return mbarrier_arrive;
+    if ((p[1] == "try_wait" || p[1] == "test_wait") && p[2] == "parity") return mbarrier_wait;
+  }
   if (name == "bar" || name == "barrier") {
     if (has(p, "warp")) return warp_barrier;
     if (has(p, "sync")) return barrier;

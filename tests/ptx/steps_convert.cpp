@@ -49,7 +49,7 @@ To converted(const Instruction& i, From value) {
     std::fesetround(before);
     To result = to;
     if (i.ftz && std::fpclassify(result) == FP_SUBNORMAL) result = std::copysign(To{0}, result);
-    if (i.saturate) result = std::isnan(result) ? To{0} : std::min(std::max(result, To{0}), To{1});
+    if (i.saturate) result = std::isnan(result) ? To{0} : std::min(std::max(To{0}, result), To{1});
     return result;
   }
 }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cuda_host/device_calls.h"
+#include "kernels/cuda_host/approximate.h"
 #include "tests/ptx/steps.h"
 
 namespace ashlar::ptx {
@@ -35,7 +35,7 @@ T operand(Thread& t, const Instruction& i, size_t which) {
 template <typename T>
 void finish(Thread& t, const Instruction& i, T value) {
   value = flushed(i, value);
-  if (i.saturate) value = std::isnan(value) ? T{0} : std::min(std::max(value, T{0}), T{1});
+  if (i.saturate) value = std::isnan(value) ? T{0} : std::min(std::max(T{0}, value), T{1});
   t.set<T>(i.operands[0], value);
 }
 
@@ -114,14 +114,14 @@ struct Min {
   template <typename T>
   static T of(T a, T b) {
     if (a == b) return std::signbit(a) ? a : b;
-    return std::fmin(a, b);
+    return a < b || std::isnan(b) ? a : b;
   }
 };
 struct Max {
   template <typename T>
   static T of(T a, T b) {
     if (a == b) return std::signbit(a) ? b : a;
-    return std::fmax(a, b);
+    return a > b || std::isnan(b) ? a : b;
   }
 };
 /// The sign of the first, the rest of the second.
@@ -155,53 +155,37 @@ struct Rcp {
     return T{1} / a;
   }
 };
-struct Rsqrt {
-  template <typename T>
-  static T of(T a) {
-    return T{1} / std::sqrt(a);
+
+// Approximate ones: those of the emulator's table.
+template <float (*kFunction)(float, bool)>
+void approximation(Thread& t, const Instruction& i) {
+  finish(t, i, kFunction(t.get<float>(i.operands[1]), i.ftz));
+}
+template <double (*kFunction)(double)>
+void wide_approximation(Thread& t, const Instruction& i) {
+  finish(t, i, kFunction(t.get<double>(i.operands[1])));
+}
+float tanh(float x, bool) { return emulator::approximate::tanh(x); }
+void approximate_quotient(Thread& t, const Instruction& i) {
+  finish(t, i, emulator::approximate::div(t.get<float>(i.operands[1]), t.get<float>(i.operands[2]), i.ftz));
+}
+Step approximate_step(std::string_view name, Type type) {
+  namespace table = emulator::approximate;
+  if (type == Type::kF64) {
+    if (name == "rcp") return wide_approximation<table::rcp>;
+    return name == "rsqrt" ? static_cast<Step>(wide_approximation<table::rsqrt>) : nullptr;
   }
-};
-/// rcp.approx.ftz.f64: the upper half of the reciprocal, the lower is zero.
-struct RcpUpper {
-  template <typename T>
-  static T of(T a) {
-    if constexpr (sizeof(T) == 8) {
-      return std::bit_cast<T>(std::bit_cast<uint64_t>(T{1} / a) & 0xffffffff00000000ULL);
-    } else {
-      return T{1} / a;
-    }
-  }
-};
-struct Ex2 {
-  template <typename T>
-  static T of(T a) {
-    return static_cast<T>(emulator::ex2(static_cast<float>(a)));
-  }
-};
-struct Lg2 {
-  template <typename T>
-  static T of(T a) {
-    return std::log2(a);
-  }
-};
-struct Sin {
-  template <typename T>
-  static T of(T a) {
-    return std::sin(a);
-  }
-};
-struct Cos {
-  template <typename T>
-  static T of(T a) {
-    return std::cos(a);
-  }
-};
-struct Tanh {
-  template <typename T>
-  static T of(T a) {
-    return std::tanh(a);
-  }
-};
+  if (type != Type::kF32) return nullptr;
+  if (name == "div") return approximate_quotient;
+  if (name == "rcp") return approximation<table::rcp>;
+  if (name == "sqrt") return approximation<table::sqrt>;
+  if (name == "rsqrt") return approximation<table::rsqrt>;
+  if (name == "ex2") return approximation<table::ex2>;
+  if (name == "lg2") return approximation<table::lg2>;
+  if (name == "sin") return approximation<table::sin>;
+  if (name == "cos") return approximation<table::cos>;
+  return name == "tanh" ? static_cast<Step>(approximation<tanh>) : nullptr;
+}
 
 // Comparisons.
 
@@ -327,7 +311,7 @@ Step float_step(const Parts& p, Instruction& i) {
   if (name == "selp") return of_any<Selp>(type);
   i.rounding = has(p, "rz") ? FE_TOWARDZERO : has(p, "rm") ? FE_DOWNWARD : has(p, "rp") ? FE_UPWARD : FE_TONEAREST;
   if ((type != Type::kF32 && type != Type::kF64) || has(p, "NaN") || has(p, "xorsign")) return nullptr;
-  const bool approximate = has(p, "approx");
+  if (has(p, "approx") || has(p, "full")) return approximate_step(name, type);
   if (name == "add") return of_float<Binary<Add>::Of>(type);
   if (name == "sub") return of_float<Binary<Sub>::Of>(type);
   if (name == "mul") return of_float<Binary<Mul>::Of>(type);
@@ -339,8 +323,7 @@ Step float_step(const Parts& p, Instruction& i) {
   if (name == "neg") return of_float<Unary<Neg>::Of>(type);
   if (name == "abs") return of_float<Unary<Abs>::Of>(type);
   if (name == "sqrt") return of_float<Unary<Sqrt>::Of>(type);
-  if (name == "rcp") return approximate ? of_float<Unary<RcpUpper>::Of>(type) : of_float<Unary<Rcp>::Of>(type);
-  if (name == "rsqrt") return of_float<Unary<Rsqrt>::Of>(type);
+  if (name == "rcp") return of_float<Unary<Rcp>::Of>(type);
   if (name == "testp") {
     if (p[1] == "finite") return of_float<Testp<Test::kFinite>::Of>(type);
     if (p[1] == "infinite") return of_float<Testp<Test::kInfinite>::Of>(type);
@@ -350,12 +333,6 @@ Step float_step(const Parts& p, Instruction& i) {
     if (p[1] == "subnormal") return of_float<Testp<Test::kSubnormal>::Of>(type);
     return nullptr;
   }
-  if (!approximate || type != Type::kF32) return nullptr;
-  if (name == "ex2") return Unary<Ex2>::Of<float>::step;
-  if (name == "lg2") return Unary<Lg2>::Of<float>::step;
-  if (name == "sin") return Unary<Sin>::Of<float>::step;
-  if (name == "cos") return Unary<Cos>::Of<float>::step;
-  if (name == "tanh") return Unary<Tanh>::Of<float>::step;
   return nullptr;
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/dev/math.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, Forw
       const bool empty = seen[m][half].first > seen[m][half].last;
       factor[half] = empty ? 0.0F : static_cast<float>(p.dropout.keep_scale) / sum;
       if (lane.q == 0 && row < p.T_q) {
-        arrays.lse[(b * p.H + h) * p.T_q + row] = empty ? -INFINITY : fmaf(softmax[m].max[half], scale, logf(sum));
+        arrays.lse[(b * p.H + h) * p.T_q + row] = empty ? -INFINITY : fmaf(softmax[m].max[half], scale, logarithm(sum));
       }
     }
     store_rows<kD / 8>(

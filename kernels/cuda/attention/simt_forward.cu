@@ -20,9 +20,6 @@
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-__device__ float logarithm(float x) { return logf(x); }
-__device__ double logarithm(double x) { return log(x); }
-
 template <typename S>
 __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, ForwardArrays<S> arrays) {
   using A = AccumulateOf<S>;
@@ -70,12 +67,12 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
       // c. online softmax
       largest = warp_reduce(largest, Max(), 16);
       const A shift = largest == -infinity<A>() ? A{0} : largest;  // no key yet: exp(-inf - 0) is 0
-      const A rescale = exponential(row_max[r] - shift);
+      const A rescale = exponential<sizeof(S) == 2>(row_max[r] - shift);
       row_max[r] = largest;
       row_sum[r] *= rescale;
       ASHLAR_UNROLL
       for (int c = 0; c < 4; ++c) {
-        s[r][c] = exponential(s[r][c] - shift);
+        s[r][c] = exponential<sizeof(S) == 2>(s[r][c] - shift);
         row_sum[r] += s[r][c];
         // d. dropout
         if (drops && !simt_kept(*shared, 4 * thread.y + r, thread.x + 16 * c)) s[r][c] = 0;

@@ -1,32 +1,137 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "kernels/cuda/dev/kernel.h"
+#include "kernels/cuda/dev/ptx.h"
 
-/// Functions of the accumulate types, with NaN kept. `kFast` takes the GPU's approximate exponential and division,
-/// relative errors of about 2^-22 in fp32: for results that are stored as bf16. The others are good to 1 or 2 ulp.
+/// Functions of the accumulate types, with NaN kept. They are written out here, of additions, multiplications and fused
+/// multiply-adds alone (none left to the compiler's contraction), so that their bits are the same under the emulator,
+/// in PTX and on every GPU, whatever the version of CUDA. Polynomials are minimax fits of ours, made in 60 digits with
+/// Remez' exchange. `kFast` takes the GPU's approximate exponential and division, relative errors of about 2^-22 in
+/// fp32: for results that are stored as bf16.
 namespace ashlar::ASHLAR_DEV {
-
-template <bool kFast = false>
-__device__ __forceinline__ float exponential(float x) {
-  if constexpr (kFast) {
-    return __expf(x);
-  } else {
-    return expf(x);
-  }
-}
-template <bool kFast = false>
-__device__ __forceinline__ double exponential(double x) {
-  return exp(x);
-}
 
 __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
 
 __device__ __forceinline__ float root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double root(double x) { return sqrt(x); }
+
+namespace internal {
+
+/// first x^n + ... + the last of the rest.
+template <typename A, typename... Rest>
+__device__ __forceinline__ A polynomial(A x, A first, Rest... rest) {
+  ((first = fused(first, x, rest)), ...);
+  return first;
+}
+
+/// y 2^n of 1/2 < y < 2, rounded once; n to where all is zero or infinite. Two factors, as 2^n may be no number.
+__device__ __forceinline__ float scaled(float y, int n) {
+  const int half = n >> 1;
+  return y * std::bit_cast<float>(static_cast<uint32_t>(half + 127) << 23) *
+         std::bit_cast<float>(static_cast<uint32_t>(n - half + 127) << 23);
+}
+__device__ __forceinline__ double scaled(double y, int n) {
+  const int half = n >> 1;
+  return y * std::bit_cast<double>(static_cast<uint64_t>(half + 1023) << 52) *
+         std::bit_cast<double>(static_cast<uint64_t>(n - half + 1023) << 52);
+}
+
+}  // namespace internal
+
+/// exp(x) = 2^n exp(r), r = x - n ln 2, exp(r) = 1 + r + r^2 q(r). fp32: within 1.05 ulp, q of degree 4 (3.2e-9); fp64:
+/// within 1.01 ulp, q of degree 10 (5.5e-20). Infinity and zero beyond the type's range; subnormal results are rounded
+/// once.
+template <bool kFast = false>
+__device__ __forceinline__ float exponential(float x) {
+  if constexpr (kFast) return ex2(x * 1.44269504F);
+  const float bounded = x > 89.0F ? 89.0F : x < -105.0F ? -105.0F : x;  // in this order a NaN stays
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+  const float shifted = fmaf(bounded, 1.44269504F, 0x1.8p23F);
+  const float n = shifted - 0x1.8p23F;
+  const float r = fmaf(n, 0x1.05c61p-29F, fmaf(n, -0x1.62e43p-1F, bounded));
+  const float q = internal::polynomial(r, 0x1.6db594p-10F, 0x1.123be0p-7F, 0x1.55545cp-5F, 0x1.55548ep-3F, 0.5F);
+  const float y = fmaf(q, r * r, r) + 1.0F;
+  return internal::scaled(y, static_cast<int>(std::bit_cast<uint32_t>(shifted) - 0x4b400000U));
+}
+template <bool kFast = false>
+__device__ __forceinline__ double exponential(double x) {
+  const double bounded = x > 710.0 ? 710.0 : x < -746.0 ? -746.0 : x;
+  const double shifted = fma(bounded, 1.4426950408889634074, 0x1.8p52);
+  const double n = shifted - 0x1.8p52;
+  const double r = fma(n, -0x1.abc9e3b39803fp-56, fma(n, -0x1.62e42fefa39efp-1, bounded));
+  const double q =
+      internal::polynomial(r, 0x1.1f9e336b0503dp-29, 0x1.af6d465ada6d3p-26, 0x1.27e4befdd4f6cp-22,
+                           0x1.71ddef4f52be2p-19, 0x1.a01a01b470aefp-16, 0x1.a01a01b3d5f9dp-13, 0x1.6c16c16c13528p-10,
+                           0x1.111111110eb6fp-7, 0x1.555555555555ep-5, 0x1.555555555555cp-3, 0.5);
+  const double y = fma(q, r * r, r) + 1.0;
+  return internal::scaled(y, static_cast<int>(std::bit_cast<uint64_t>(shifted) - 0x4338000000000000ULL));
+}
+
+namespace internal {
+
+/// What the logarithm is where it is no number: of 0, of negative ones, of infinity and NaN.
+template <typename A>
+__device__ __forceinline__ A special_logarithm(A x) {
+  return x == A{0} ? -std::numeric_limits<A>::infinity() : x < A{0} ? std::numeric_limits<A>::quiet_NaN() : x;
+}
+
+}  // namespace internal
+
+/// The natural logarithm. x = 2^e m, sqrt(1/2) <= m < sqrt(2), f = m - 1. fp32: log m = f + f^2 (f p(f) - 1/2), p of
+/// degree 8 (7.6e-10), within 0.9 ulp. fp64: with s = f/(2 + f), log m = f - (f^2/2 - s (f^2/2 + s^2 p(s^2))), p of
+/// degree 6 (1.3e-18), within 0.9 ulp.
+__device__ __forceinline__ float logarithm(float x) {
+  if (!(x > 0.0F && x < std::numeric_limits<float>::infinity())) return internal::special_logarithm(x);
+  const bool subnormal = x < 0x1p-126F;
+  const auto bits = std::bit_cast<uint32_t>(subnormal ? x * 0x1p23F : x);
+  const int exponent = static_cast<int>(bits - 0x3f3504f3U) >> 23;
+  const float f = std::bit_cast<float>(bits - (static_cast<uint32_t>(exponent) << 23)) - 1.0F;
+  const auto e = static_cast<float>(subnormal ? exponent - 23 : exponent);
+  const float p =
+      internal::polynomial(f, 0x1.146d04p-4F, -0x1.de54eap-4F, 0x1.e6f442p-4F, -0x1.fc1e7ep-4F, 0x1.2336f6p-3F,
+                           -0x1.555c60p-3F, 0x1.99a4bap-3F, -0x1.000006p-2F, 0x1.555548p-2F);
+  const float log_m = fmaf(f * f, fmaf(f, p, -0.5F), f);
+  return fmaf(e, 0x1.62e43p-1F, fmaf(e, -0x1.05c61p-29F, log_m));
+}
+__device__ __forceinline__ double logarithm(double x) {
+  if (!(x > 0.0 && x < std::numeric_limits<double>::infinity())) return internal::special_logarithm(x);
+  const bool subnormal = x < 0x1p-1022;
+  const auto bits = std::bit_cast<uint64_t>(subnormal ? x * 0x1p52 : x);
+  const int exponent = static_cast<int>(static_cast<int64_t>(bits - 0x3fe6a09e667f3bcdULL) >> 52);
+  const double f = std::bit_cast<double>(bits - (static_cast<uint64_t>(static_cast<int64_t>(exponent)) << 52)) - 1.0;
+  const auto e = static_cast<double>(subnormal ? exponent - 52 : exponent);
+  const double s = f / (2.0 + f), z = s * s, half_square = 0.5 * (f * f);
+  const double p =
+      internal::polynomial(z, 0x1.2f15bcde29da1p-3, 0x1.39a02ef39a02dp-3, 0x1.74664d741fa81p-3, 0x1.c71c51c682b70p-3,
+                           0x1.249249423e2b4p-2, 0x1.999999997f8abp-2, 0x1.5555555555593p-1);
+  const double inner = fma(z, p, half_square);
+  const double below = fma(s, inner, fma(e, 0x1.abc9e3b39803fp-56, -half_square));
+  return fma(e, 0x1.62e42fefa39efp-1, f + below);
+}
+
+/// cos and sin of 0 <= x <= 2 pi within 1.5 ulp, by polynomials of degree 6 in the square of |y| = |x - q pi/2| <=
+/// pi/4.
+__device__ __forceinline__ void cosine_and_sine(double x, double& cosine, double& sine) {
+  const double q = fma(x, 0.63661977236758134308, 0x1.8p52) - 0x1.8p52;
+  const double y = fma(q, -0x1.1a62633145c07p-54, fma(q, -0x1.921fb54442d18p+0, x)), z = y * y;
+  const double sine_part =
+      internal::polynomial(z, -0x1.aaa55d0e54611p-41, 0x1.612092e27724dp-33, -0x1.ae6452988cca5p-26,
+                           0x1.71de3a5339a79p-19, -0x1.a01a01a018ae6p-13, 0x1.111111111110bp-7, -0x1.5555555555555p-3);
+  const double s = fma(y * z, sine_part, y);
+  const double cosine_part =
+      internal::polynomial(z, 0x1.aac5c2ca5e9ddp-45, -0x1.93933870bf14dp-37, 0x1.1eed8ca3d23ffp-29,
+                           -0x1.27e4fb75fd98fp-22, 0x1.a01a01a018decp-16, -0x1.6c16c16c16c10p-10, 0x1.5555555555555p-5);
+  const double c = fma(z, fma(z, cosine_part, -0.5), 1.0);
+  const int quadrant = static_cast<int>(q) & 3;
+  cosine = quadrant == 0 ? c : quadrant == 1 ? -s : quadrant == 2 ? -c : s;
+  sine = quadrant == 0 ? s : quadrant == 1 ? c : quadrant == 2 ? -s : -c;
+}
 
 template <typename A>
 __device__ __forceinline__ A infinity() {
@@ -59,8 +164,10 @@ __device__ __forceinline__ void logistic(A x, A& s, A& r) {
 }
 
 /// Phi(x), the normal distribution, with relative accuracy in both tails, and its density phi(x).
-/// fp32: Phi(-t) = exp(-t^2/2) M(t), M a polynomial in k = 1/(1 + 0.24 t) times k with maximum relative error 4e-9,
-/// fitted at Chebyshev nodes for 0 <= t <= 15 (kernels/cpu/simd_math_inl.h has the same); beyond, exp underflows.
+/// Phi(-t) = exp(-t^2/2) M(t). fp32: M a polynomial in k = 1/(1 + 0.24 t) times k with maximum relative error 4e-9,
+/// fitted at Chebyshev nodes for 0 <= t <= 15 (kernels/cpu/simd_math_inl.h has the same); beyond, exp underflows. fp64:
+/// M a polynomial in k = (t - 5)/(t + 5) divided by t + 5, with 1.2e-17, for 0 <= t <= 39. Phi within 8 ulp, phi
+/// within 3.5.
 template <bool kFast>
 __device__ __forceinline__ void normal_distribution(float x, float& distribution, float& density) {
   const float t = min(40.0F, fabsf(x));
@@ -71,24 +178,30 @@ __device__ __forceinline__ void normal_distribution(float x, float& distribution
   const float gauss = fmaf(-0.5F * lost, e, e);
   density = gauss * 0.398942280401432678F;
   const float k = reciprocal<kFast>(fmaf(0.24F, t, 1.0F));
-  float m = 0.0257705640203F;
-  m = fmaf(m, k, -0.126026277585F);
-  m = fmaf(m, k, 0.208899150502F);
-  m = fmaf(m, k, -0.149046478732F);
-  m = fmaf(m, k, 0.145612390764F);
-  m = fmaf(m, k, 0.0258149389017F);
-  m = fmaf(m, k, 0.0886095470202F);
-  m = fmaf(m, k, 0.0887441226929F);
-  m = fmaf(m, k, 0.0958812665919F);
-  m = fmaf(m, k, 0.0957407773738F);
-  const float tail = m * k * gauss;
-  distribution = x < 0.0F ? tail : 1.0F - tail;
+  const float p =
+      internal::polynomial(k, 0.0257705640203F, -0.126026277585F, 0.208899150502F, -0.149046478732F, 0.145612390764F,
+                           0.0258149389017F, 0.0886095470202F, 0.0887441226929F, 0.0958812665919F, 0.0957407773738F);
+  const float m = p * k;
+  distribution = x < 0.0F ? m * gauss : fmaf(-m, gauss, 1.0F);
 }
 template <bool kFast>
 __device__ __forceinline__ void normal_distribution(double x, double& distribution, double& density) {
   const double t = min(40.0, fabs(x));
-  density = exp(-0.5 * t * t) * 0.398942280401432677939946;
-  distribution = 0.5 * erfc(-x * 0.707106781186547524400844);
+  const double square = t * t;
+  const double lost = fma(t, t, -square);
+  const double e = exponential(-0.5 * square);
+  const double gauss = fma(-0.5 * lost, e, e);
+  density = gauss * 0.398942280401432677939946;
+  const double k = (t - 5.0) / (t + 5.0);
+  const double p = internal::polynomial(
+      k, -0x1.5d26340ff95b4p-33, 0x1.e1dfd082669c9p-30, 0x1.074d17a738a60p-27, -0x1.4002f2e969bbcp-27,
+      -0x1.1b383be38249ep-24, 0x1.6b23b1c1c1515p-25, 0x1.d114e6bba97a0p-22, -0x1.697020b9644f5p-22,
+      -0x1.73af4afacfcbap-19, 0x1.0b2760d8b1777p-18, 0x1.17dd44798bf8cp-16, -0x1.a170d475ef56ep-15,
+      -0x1.f21467ad6278dp-15, 0x1.1daf1d4d75665p-11, -0x1.a25037c87b0ecp-11, -0x1.88590eaafa38ap-9,
+      0x1.54b4d4f4b669dp-6, -0x1.1b1c254c9a2e6p-4, 0x1.51f6329f0187bp-3, -0x1.410ed5f875a7ap-2, 0x1.fb31653876f8fp-2,
+      -0x1.54ad03f27ca17p-1, 0x1.89d3abe1f95aep-1);
+  const double m = p / (t + 5.0);
+  distribution = x < 0.0 ? m * gauss : fma(-m, gauss, 1.0);
 }
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -203,7 +203,7 @@ ASHLAR_PTX float ex2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return emulator::ex2(x);
+  return emulator::approximate::ex2(x, true);
 #endif
 }
 
