@@ -9,7 +9,9 @@
 #include "kernels/cuda_host/device_memory.h"
 #include "tests/gpu/conformance/cases.h"
 #include "tests/gpu/conformance/words.h"
+#include "tests/ptx/long_targets.h"
 #include "tests/ptx/ptx_kernels.h"
+#include "tests/support/long_form.h"
 
 #if defined(ASHLAR_PTX_DIR)
 
@@ -59,6 +61,12 @@ void expect_words_of_emulator(const std::filesystem::path& folder) {
 TEST(Conformance, PtxForSm80) { expect_words_of_emulator(ASHLAR_CONFORMANCE_PTX_DIR "/compute_80"); }
 TEST(Conformance, PtxForSm90) { expect_words_of_emulator(ASHLAR_CONFORMANCE_PTX_DIR "/compute_90a"); }
 
+TEST(Conformance, PtxForSm100InTheLongForm) {
+  if (!testing::long_form()) GTEST_SKIP() << "of the long form: nvcc for a third target takes minutes";
+  ptx::make_long_targets();
+  expect_words_of_emulator(ASHLAR_CONFORMANCE_PTX_DIR "_long/compute_100");
+}
+
 TEST(Conformance, EveryScheduleWritesTheSameWords) {
   for (const Case& c : all_cases()) {
     const Words expected = run(c, nullptr, {});
@@ -78,7 +86,7 @@ TEST(Conformance, EmulatorWritesTheGoldenWords) {
     std::string name;
     words >> name >> golden[name];
   }
-  const std::string copy = ASHLAR_BUILD_DIR "/tests/ptx_conformance/emulated.txt";
+  const std::string copy = ASHLAR_CONFORMANCE_PTX_DIR "/emulated.txt";
   std::ofstream fresh(copy);
   for (const Case& c : all_cases()) {
     const std::string digest = conformance::digest(run(c, nullptr, {}));

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/emulated_backend.h"
 #include "kernels/cuda_host/device_memory.h"
+#include "tests/ptx/long_targets.h"
 #include "tests/ptx/ptx_kernels.h"
 #include "tests/support/every_backend.h"
 
@@ -47,6 +48,10 @@ std::vector<BackendUnderTest> backends_under_test() {
   all.push_back(emulated_device("emulated", "without contraction", 17, nullptr));
   all.push_back(emulated_device("compute_80_uncontracted", "without contraction", 17,
                                 from(path(ASHLAR_UNCONTRACTED_PTX_DIR) / "compute_80")));
+  if (testing::long_form()) {
+    ptx::make_long_targets();
+    all.push_back(emulated_device("compute_100", "compute_100", 1, from(path(ASHLAR_PTX_DIR "_long") / "compute_100")));
+  }
   return all;
 }
 
