@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "data/tokenizer/byte_trie.h"
 #include "data/tokenizer/fields.h"
 #include "data/tokenizer/vocabulary.h"
 
@@ -101,7 +102,6 @@ class BpeModel final : public Model {
   int32_t unk_ = -1;
   bool of_bytes_ = false;
   std::array<int32_t, 256> byte_ids_{};  ///< of bytes, or of the tokens <0x..>
-  bool falls_back_ = false;
   absl::flat_hash_map<std::string, int32_t> tokens_;
   std::vector<Slot> slots_;
   size_t mask_ = 0;
@@ -119,7 +119,6 @@ class UnigramModel final : public Model {
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const override;
 
  private:
-  int32_t child(int32_t node, uint8_t byte) const;
   void put_unknown(std::string_view text, std::vector<int32_t>& ids) const;
 
   const Vocabulary& vocabulary_;
@@ -127,11 +126,7 @@ class UnigramModel final : public Model {
   std::vector<double> scores_;
   double unknown_score_ = 0;
   std::vector<int32_t> byte_ids_;
-  bool falls_back_ = false;
-  std::vector<int32_t> token_at_;  ///< by node of the trie; -1: no token ends there
-  std::vector<uint64_t> keys_;     ///< hash table: node * 256 + byte
-  std::vector<int32_t> children_;
-  size_t mask_ = 0;
+  ByteTrie tokens_;
 };
 
 /// `model` of tokenizer.json, BPE or Unigram; fills `vocabulary`, which must outlive it. Input errors name the field.

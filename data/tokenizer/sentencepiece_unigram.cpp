@@ -13,9 +13,6 @@ using Type = SentencePieceModelFile::Type;
 
 constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581
 constexpr float kUnknownPenalty = 10;                // below the least score
-constexpr uint64_t kFree = ~uint64_t{0};
-
-size_t slot_of(uint64_t key) { return key * 0x9E3779B97F4A7C15ULL >> 24; }
 
 std::string byte_piece(int byte) {
   char text[8];
@@ -29,40 +26,18 @@ uint32_t word_at(std::string_view bytes, size_t at) {
   return value;
 }
 
-}  // namespace
+/// Texts with their ids.
+using Entries = std::vector<std::pair<std::string_view, int32_t>>;
 
-void SentencePieceUnigram::Trie::build(const std::vector<std::pair<std::string, int32_t>>& entries) {
-  size_t bytes = 1;
+ByteTrie trie_of(const Entries& entries) {
+  size_t bytes = 0;
   for (const auto& [text, id] : entries) bytes += text.size();
-  size_t size = 16;
-  while (size < 2 * bytes) size *= 2;
-  keys.assign(size, kFree);
-  children.assign(size, -1);
-  mask = size - 1;
-  for (const auto& [text, id] : entries) {
-    int32_t node = 0;
-    for (const char c : text) {
-      const uint64_t key = static_cast<uint64_t>(node) * 256 + static_cast<uint8_t>(c);
-      size_t at = slot_of(key) & mask;
-      while (keys[at] != kFree && keys[at] != key) at = (at + 1) & mask;
-      if (keys[at] == kFree) {
-        keys[at] = key;
-        children[at] = static_cast<int32_t>(ids.size());
-        ids.push_back(-1);
-      }
-      node = children[at];
-    }
-    if (node != 0) ids[static_cast<size_t>(node)] = id;
-  }
+  ByteTrie trie(bytes);
+  for (const auto& [text, id] : entries) trie.add(text, id);
+  return trie;
 }
 
-int32_t SentencePieceUnigram::Trie::child(int32_t node, uint8_t byte) const {
-  const uint64_t key = static_cast<uint64_t>(node) * 256 + byte;
-  for (size_t at = slot_of(key) & mask;; at = (at + 1) & mask) {
-    if (keys[at] == key) return children[at];
-    if (keys[at] == kFree) return -1;
-  }
-}
+}  // namespace
 
 SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
     : byte_fallback_(model.byte_fallback),
@@ -75,7 +50,7 @@ SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
     for (size_t at = 4; at + 4 <= 4 + size; at += 4) rules_.push_back(word_at(model.charsmap, at));
     rule_texts_ = model.charsmap.substr(4 + size);
   }
-  std::vector<std::pair<std::string, int32_t>> pieces, user_defined;
+  Entries pieces, user_defined;
   float least = std::numeric_limits<float>::max(), most = std::numeric_limits<float>::lowest();
   bytes_.fill(-1);
   for (size_t i = 0; i < model.pieces.size(); ++i) {
@@ -98,8 +73,8 @@ SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
   for (const auto& [text, id] : user_defined)
     scores_[static_cast<size_t>(id)] = static_cast<float>(text.size()) * most - 0.1F;
   unknown_score_ = least - kUnknownPenalty;
-  pieces_.build(pieces);
-  user_defined_.build(user_defined);
+  pieces_ = trie_of(pieces);
+  user_defined_ = trie_of(user_defined);
 }
 
 /// The longest rule that begins the text: what it gives, and how many bytes it takes (0: there is none).
@@ -129,11 +104,11 @@ std::string_view SentencePieceUnigram::rule_for(std::string_view text, size_t& t
 /// What the first character, rule or symbol of the user becomes.
 std::string_view SentencePieceUnigram::normal_prefix(std::string_view text, size_t& taken) const {
   size_t symbol = 0;
-  int32_t node = 0;
+  int32_t node = ByteTrie::kRoot;
   for (size_t i = 0; i < text.size(); ++i) {
     node = user_defined_.child(node, static_cast<uint8_t>(text[i]));
     if (node < 0) break;
-    if (user_defined_.ids[static_cast<size_t>(node)] >= 0) symbol = i + 1;
+    if (user_defined_.id_at(node) >= 0) symbol = i + 1;
   }
   if (symbol > 0) {
     taken = symbol;
@@ -194,12 +169,12 @@ void SentencePieceUnigram::encode(std::string_view text, std::vector<int32_t>& i
     };
     const auto character = static_cast<size_t>(std::max(1, next_code_point(std::string_view(normal).substr(at)).bytes));
     bool single = false;
-    int32_t node = 0;
+    int32_t node = ByteTrie::kRoot;
     for (size_t end = at; end < n;) {
       node = pieces_.child(node, static_cast<uint8_t>(normal[end]));
       if (node < 0) break;
       ++end;
-      const int32_t id = pieces_.ids[static_cast<size_t>(node)];
+      const int32_t id = pieces_.id_at(node);
       if (id < 0) continue;
       offer(end, scores_[static_cast<size_t>(id)], id);
       single = single || end - at == character;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/byte_trie.h"
 #include "data/tokenizer/sentencepiece_model.h"
 
 namespace ashlar::data {
@@ -24,24 +25,13 @@ class SentencePieceUnigram {
   std::string normalised(std::string_view text) const;
 
  private:
-  /// A trie over bytes: children of a node are found in a hash table.
-  struct Trie {
-    std::vector<int32_t> ids{-1};  ///< of the piece that ends at a node
-    std::vector<uint64_t> keys;
-    std::vector<int32_t> children;
-    size_t mask = 0;
-
-    void build(const std::vector<std::pair<std::string, int32_t>>& entries);
-    int32_t child(int32_t node, uint8_t byte) const;
-  };
-
   std::string_view rule_for(std::string_view text, size_t& taken) const;
   std::string_view normal_prefix(std::string_view text, size_t& taken) const;
 
   const bool byte_fallback_, space_as_suffix_, dummy_prefix_, remove_extra_spaces_, escape_spaces_;
   std::vector<uint32_t> rules_;  ///< Darts' double array
   std::string rule_texts_;
-  Trie pieces_, user_defined_;
+  ByteTrie pieces_, user_defined_;
   std::vector<float> scores_;  ///< by id
   float unknown_score_ = 0;
   int32_t unknown_ = 0;

@@ -11,45 +11,16 @@ namespace ashlar::data {
 namespace {
 
 constexpr double kUnknownPenalty = 10;  // below the least score
-constexpr uint64_t kFree = ~uint64_t{0};
-
-size_t slot_of(uint64_t key) { return key * 0x9E3779B97F4A7C15ULL >> 24; }
 
 }  // namespace
 
 UnigramModel::UnigramModel(const Vocabulary& vocabulary, const std::vector<double>& scores, Options options)
-    : vocabulary_(vocabulary), options_(options), scores_(scores), byte_ids_(vocabulary.byte_tokens()), token_at_{-1} {
+    : vocabulary_(vocabulary), options_(options), scores_(scores), byte_ids_(vocabulary.byte_tokens()) {
   unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
-  size_t bytes = 1;
+  size_t bytes = 0;
   for (int32_t id = 0; id < vocabulary_.size(); ++id) bytes += vocabulary_.token(id).size();
-  size_t size = 16;
-  while (size < 2 * bytes) size *= 2;
-  keys_.assign(size, kFree);
-  children_.assign(size, -1);
-  mask_ = size - 1;
-  for (int32_t id = 0; id < vocabulary_.size(); ++id) {
-    int32_t node = 0;
-    for (const char c : vocabulary_.token(id)) {
-      const uint64_t key = static_cast<uint64_t>(node) * 256 + static_cast<uint8_t>(c);
-      size_t at = slot_of(key) & mask_;
-      while (keys_[at] != kFree && keys_[at] != key) at = (at + 1) & mask_;
-      if (keys_[at] == kFree) {
-        keys_[at] = key;
-        children_[at] = static_cast<int32_t>(token_at_.size());
-        token_at_.push_back(-1);
-      }
-      node = children_[at];
-    }
-    if (node != 0) token_at_[static_cast<size_t>(node)] = id;
-  }
-}
-
-int32_t UnigramModel::child(int32_t node, uint8_t byte) const {
-  const uint64_t key = static_cast<uint64_t>(node) * 256 + byte;
-  for (size_t at = slot_of(key) & mask_;; at = (at + 1) & mask_) {
-    if (keys_[at] == key) return children_[at];
-    if (keys_[at] == kFree) return -1;
-  }
+  tokens_ = ByteTrie(bytes);
+  for (int32_t id = 0; id < vocabulary_.size(); ++id) tokens_.add(vocabulary_.token(id), id);
 }
 
 void UnigramModel::put_unknown(std::string_view text, std::vector<int32_t>& ids) const {
@@ -86,12 +57,12 @@ void UnigramModel::encode(std::string_view piece, Scratch& scratch, std::vector<
     const auto length = static_cast<size_t>(std::max(1, next_code_point(piece.substr(begin)).bytes));
     const double here = scratch.scores[begin];
     bool single = false;
-    int32_t node = 0;
+    int32_t node = ByteTrie::kRoot;
     for (size_t end = begin; end < n;) {
-      node = child(node, static_cast<uint8_t>(piece[end]));
+      node = tokens_.child(node, static_cast<uint8_t>(piece[end]));
       if (node < 0) break;
       ++end;
-      const int32_t id = token_at_[static_cast<size_t>(node)];
+      const int32_t id = tokens_.id_at(node);
       if (id < 0) continue;
       offer(end, here + scores_[static_cast<size_t>(id)], id, begin);
       single = single || end == begin + length;
