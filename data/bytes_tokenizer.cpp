@@ -1,6 +1,10 @@
 #include "data/bytes_tokenizer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.h"
+#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 namespace ashlar::data {
 namespace {
@@ -33,6 +37,22 @@ std::string BytesTokenizer::decode(std::span<const int32_t> ids) const {
 }
 
 std::string BytesTokenizer::to_json() const { return R"({"eod_id":256,"kind":"bytes","vocab_size":257})"; }
+
+std::string BytesTokenizer::tokenizer_json_text() const {
+  const ByteCharacters characters;
+  OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
+  OrderedJson vocab = OrderedJson::object();
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    add_token(vocab, characters.written(std::string_view(&c, 1)), byte);
+  }
+  add_token(vocab, std::string(kEndOfText), kEod);
+  parts["added_tokens"].push_back(added_token_json(std::string(kEndOfText), kEod));
+  parts["pre_tokenizer"] = byte_level_json(false, false);
+  parts["decoder"] = byte_level_json(false, false);
+  parts["model"] = bpe_model_json({{"vocab", std::move(vocab)}});
+  return tokenizer_json_of_parts(parts);
+}
 
 std::unique_ptr<CorpusScan> make_bytes_scan() { return std::make_unique<BytesScan>(); }
 

@@ -20,6 +20,8 @@ class BytesTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string to_json() const override;
+  /// Byte-level BPE without merges, "<|endoftext|>" for the end of a document.
+  std::string tokenizer_json_text() const override;
 };
 
 std::unique_ptr<CorpusScan> make_bytes_scan();

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "data/utf8.h"
 
 namespace ashlar::data {
@@ -92,6 +93,21 @@ std::string CharactersTokenizer::to_json() const {
   nlohmann::json& points = json["code_points"] = nlohmann::json::array();
   for (const char32_t c : vocabulary_) points.push_back(static_cast<uint32_t>(c));
   return json.dump();
+}
+
+std::string CharactersTokenizer::tokenizer_json_text() const {
+  OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
+  OrderedJson vocab = OrderedJson::object();
+  for (size_t id = 0; id < vocabulary_.size(); ++id) {
+    std::string character;
+    append_utf8(vocabulary_[id], character);
+    add_token(vocab, character, static_cast<int64_t>(id));
+  }
+  add_token(vocab, std::string(kEndOfText), eod_id());
+  parts["added_tokens"].push_back(added_token_json(std::string(kEndOfText), eod_id()));
+  parts["decoder"] = {{"type", "Fuse"}};
+  parts["model"] = bpe_model_json({{"vocab", std::move(vocab)}});
+  return tokenizer_json_of_parts(parts);
 }
 
 std::unique_ptr<CorpusScan> make_characters_scan() { return std::make_unique<CharactersScan>(); }

@@ -22,6 +22,9 @@ class CharactersTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string to_json() const override;
+  /// BPE without merges over the characters, "<|endoftext|>" for the end of a document. Its readers leave a character
+  /// out that is none of the vocabulary.
+  std::string tokenizer_json_text() const override;
 
  private:
   std::vector<char32_t> vocabulary_;

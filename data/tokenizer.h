@@ -52,6 +52,9 @@ class Tokenizer {
   /// The files that it was read from, byte for byte; none for a kind that has none.
   virtual std::vector<TokenizerFile> files() const { return {}; }
 
+  /// The same tokenizer as the tokenizer.json that other programs read. Input error for one that cannot be written so.
+  virtual std::string tokenizer_json_text() const = 0;
+
   /// 16 hex digits of to_json(): equal hashes mean equal ids for equal texts.
   std::string hash() const;
 

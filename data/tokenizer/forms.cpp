@@ -24,6 +24,7 @@ using nlohmann::json;
 
 constexpr Form kForms[] = {
     {"tokenizer.json", [](const TokenizerFiles& files) { return files.find("tokenizer.json") != nullptr; },
+     [](std::string_view file) { return file == "tokenizer.json"; },
      [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
        return std::make_unique<PipelineTokenizer>(*files.find("tokenizer.json"), "tokenizer.json");
      }},
@@ -31,11 +32,14 @@ constexpr Form kForms[] = {
      [](const TokenizerFiles& files) {
        return files.find("vocab.json") != nullptr && files.find("merges.txt") != nullptr;
      },
+     [](std::string_view file) { return file == "vocab.json" || file == "merges.txt"; },
      [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
        return std::make_unique<PipelineTokenizer>(tokenizer_json_of_vocab_and_merges(files), "vocab.json, merges.txt");
      }},
-    {"SentencePiece .model", holds_sentencepiece, open_sentencepiece},
-    {"tiktoken", is_tiktoken, open_tiktoken},
+    {"SentencePiece .model", holds_sentencepiece, [](std::string_view file) { return file.ends_with(".model"); },
+     open_sentencepiece},
+    {"tiktoken", is_tiktoken,
+     [](std::string_view file) { return file.ends_with(".tiktoken") || file.ends_with(".model"); }, open_tiktoken},
 };
 
 /// Beside any form: who the special tokens are, and the chat template.
@@ -151,6 +155,20 @@ std::vector<TokenizerFile> FormTokenizer::files() const {
   return files;
 }
 
+bool holds_tokenizer(const std::string& folder) {
+  TokenizerFiles names{.shown = folder, .bytes = {}};
+  std::error_code ignored;
+  bool model = false;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!makes_form(name)) continue;
+    names.bytes[name];
+    model = model || name.ends_with(".model") || name.ends_with(".tiktoken");
+  }
+  // One of the pair alone makes nothing.
+  return model || kForms[0].there(names) || kForms[1].there(names);
+}
+
 std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files) {
   for (const Form& form : kForms) {
     if (!form.there(files)) continue;
@@ -195,6 +213,11 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
         file.filename() == "about.json" || (ranks && file.filename() == fs::path(only).stem().string() + ".json");
     if (ranks_there && says && files.find("tokenizer.json") == nullptr) take(file);
   }
+  // A folder may hold one tokenizer in several forms: what is kept, and its hash, is the form that is read.
+  const auto* const form =
+      std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& f) { return f.there(files); });
+  if (form != std::end(kForms))
+    std::erase_if(files.bytes, [&](const auto& file) { return makes_form(file.first) && !form->reads(file.first); });
   return tokenizer_from_files(std::move(files));
 }
 

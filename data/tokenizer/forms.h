@@ -40,8 +40,6 @@ class FormTokenizer : public Tokenizer {
   virtual std::vector<std::string> special_tokens() const = 0;
   /// The name of the form: "tokenizer.json", "tiktoken", ...
   virtual std::string form() const = 0;
-  /// The same tokenizer as tokenizer.json. Input error for one that cannot be written so.
-  virtual std::string tokenizer_json_text() const = 0;
 
   CutRule cut_rule() const override { return CutRule::kNowhere; }
   /// Throws an input error when the files name none.
@@ -62,12 +60,16 @@ class FormTokenizer : public Tokenizer {
 /// Reads a tokenizer's file, or the folder that holds one: `tokenizer.json` before `vocab.json` + `merges.txt` before
 /// `.tiktoken`. Input errors name the file and the field that is not supported.
 std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path);
+/// Whether a folder has a file that makes one of the forms, supported or not.
+bool holds_tokenizer(const std::string& folder);
 std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files);
 
-/// One line in `kForms` of forms.cpp: whether the files hold a tokenizer of the form, and the tokenizer.
+/// One line in `kForms` of forms.cpp: whether the files hold a tokenizer of the form, which
+/// of them it is read from, and the tokenizer.
 struct Form {
   std::string_view name;
   bool (*there)(const TokenizerFiles& files);
+  bool (*reads)(std::string_view file);  ///< of the files that make forms: another form's are left out
   std::unique_ptr<FormTokenizer> (*open)(const TokenizerFiles& files);
 };
 

@@ -1,9 +1,12 @@
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/base/error.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/sentencepiece_json.h"
 #include "data/tokenizer/sentencepiece_library.h"
 #include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/sentencepiece_unigram.h"
@@ -21,9 +24,10 @@ class SentencePieceTokenizer final : public FormTokenizer {
   SentencePieceTokenizer(const std::string& model, const std::string& shown) {
     const std::string wrong = library_.load(model);
     if (!wrong.empty()) throw input_error("tokenizer", shown, " is no SentencePiece model; its library says: ", wrong);
-    const std::optional<SentencePieceModelFile> file = parse_sentencepiece_model(model);
+    std::optional<SentencePieceModelFile> file = parse_sentencepiece_model(model);
     if (!file) throw input_error("tokenizer", shown, " is no SentencePiece model: it is cut off or something else");
-    if (file->unigram) unigram_.emplace(*file);
+    file_ = std::move(*file);
+    if (file_.unigram) unigram_.emplace(file_);
     cuttable_ = may_be_cut();
   }
 
@@ -45,21 +49,45 @@ class SentencePieceTokenizer final : public FormTokenizer {
     return tokens;
   }
   std::string tokenizer_json_text() const override {
-    throw input_error("tokenizer", "a SentencePiece model is not written as tokenizer.json; keep its .model file");
+    const auto [before, after] = around();
+    return tokenizer_json_of_sentencepiece(file_, before, after);
   }
 
   using FormTokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const override {
+    const auto [before, after] = around();
+    ids.insert(ids.end(), before.begin(), before.end());
+    encode(text, ids);
+    ids.insert(ids.end(), after.begin(), after.end());
+  }
   std::string decode(std::span<const int32_t> ids) const override;
 
  private:
+  std::pair<std::vector<int32_t>, std::vector<int32_t>> around() const;
   bool may_be_cut() const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
 
+  SentencePieceModelFile file_;
   SentencePieceLibrary library_;
   std::optional<SentencePieceUnigram> unigram_;  ///< encodes instead of the library
   bool cuttable_ = false;
 };
+
+/// What a model is given before and after a text: a .model does not say, the tokenizer_config.json beside it does.
+std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::around() const {
+  const std::string* const text = source().find("tokenizer_config.json");
+  if (text == nullptr) return {};
+  const auto config = nlohmann::json::parse(*text);  // keep() has read it
+  // The class of Llama adds bos where nobody says otherwise.
+  const bool llama = config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizer" ||
+                     config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizerFast";
+  const auto side = [&](const char* key, bool usual, const std::optional<int32_t>& id) {
+    const bool added = config.value(key, nlohmann::json(usual)) == nlohmann::json(true);
+    return added && id ? std::vector<int32_t>{*id} : std::vector<int32_t>();
+  };
+  return {side("add_bos_token", llama, bos_id()), side("add_eos_token", false, eos_id())};
+}
 
 /// Whether a text may be cut at a single space between letters, when that space is left out: words begin with U+2581,
 /// which the library puts before each text, and no piece has it behind another character.

@@ -12,6 +12,7 @@
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/model.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "data/utf8.h"
 
 namespace ashlar::data {
@@ -216,45 +217,21 @@ class TiktokenTokenizer final : public FormTokenizer {
   }
 
   std::string tokenizer_json_text() const override {
-    json merges = json::array(), vocab = json::object(), added = json::array();
+    OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
+    OrderedJson vocab = OrderedJson::object();
     for (int32_t id = 0; id < ranks_; ++id) {
-      if (vocabulary_.used(id)) vocab[vocabulary_.token(id)] = id;
+      if (vocabulary_.used(id)) add_token(vocab, vocabulary_.token(id), id);
     }
+    OrderedJson merges = OrderedJson::array();
     for (const BpeModel::Merge& m : merges_) merges.push_back({vocabulary_.token(m.left), vocabulary_.token(m.right)});
-    for (const auto& [token, id] : splitting_.special) {
-      added.push_back({{"id", id},
-                       {"content", token},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", false},
-                       {"special", true}});
-    }
+    for (const auto& [token, id] : splitting_.special) parts["added_tokens"].push_back(added_token_json(token, id));
     const json split = {
         {"type", "Split"}, {"pattern", {{"Regex", splitting_.pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
-    const json bytes = {
-        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-    const json whole = {
-        {"version", "1.0"},
-        {"truncation", nullptr},
-        {"padding", nullptr},
-        {"added_tokens", added},
-        {"normalizer", nullptr},
-        {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}},
-        {"post_processor", nullptr},
-        {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
-        {"model",
-         {{"type", "BPE"},
-          {"dropout", nullptr},
-          {"unk_token", nullptr},
-          {"continuing_subword_prefix", nullptr},
-          {"end_of_word_suffix", nullptr},
-          {"fuse_unk", false},
-          {"byte_fallback", false},
-          {"ignore_merges", true},
-          {"vocab", vocab},
-          {"merges", merges}}}};
-    return whole.dump();
+    parts["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, byte_level_json(false, false)}}};
+    parts["decoder"] = byte_level_json(true, true);
+    parts["model"] =
+        bpe_model_json({{"vocab", std::move(vocab)}, {"merges", std::move(merges)}, {"ignore_merges", true}});
+    return tokenizer_json_of_parts(parts);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/sentencepiece_trainer.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "data/tokenizer/word_counter.h"
 
 namespace ashlar::data {
@@ -77,35 +78,16 @@ std::string tokenizer_json(const TrainedBpe& trained, const std::vector<std::str
   std::vector<std::string> written;
   for (size_t id = 0; id < trained.tokens.size(); ++id)
     written.push_back(id < special.size() ? special[id] : characters.written(trained.tokens[id]));
-  const ordered_json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  ordered_json json;
-  json["version"] = "1.0";
-  json["truncation"] = json["padding"] = nullptr;
-  json["added_tokens"] = ordered_json::array();
-  for (size_t id = 0; id < special.size(); ++id) {
-    json["added_tokens"].push_back({{"id", id},
-                                    {"content", special[id]},
-                                    {"single_word", false},
-                                    {"lstrip", false},
-                                    {"rstrip", false},
-                                    {"normalized", false},
-                                    {"special", true}});
-  }
-  json["normalizer"] = nullptr;
-  json["pre_tokenizer"] = byte_level;
-  json["post_processor"] = nullptr;
-  json["decoder"] = byte_level;
-  ordered_json& model = json["model"];
-  model["type"] = "BPE";
-  for (const char* key : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
-    model[key] = nullptr;
-  for (const char* key : {"fuse_unk", "byte_fallback", "ignore_merges"}) model[key] = false;
-  model["vocab"] = ordered_json::object();
-  for (size_t id = 0; id < written.size(); ++id) model["vocab"][written[id]] = id;
-  model["merges"] = ordered_json::array();
-  for (const auto& [left, right] : trained.merges) model["merges"].push_back({written[left], written[right]});
-  return json.dump(1) + "\n";
+  OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
+  OrderedJson vocab = OrderedJson::object();
+  ordered_json merges = ordered_json::array();
+  for (size_t id = 0; id < special.size(); ++id)
+    parts["added_tokens"].push_back(added_token_json(special[id], static_cast<int64_t>(id)));
+  for (size_t id = 0; id < written.size(); ++id) add_token(vocab, written[id], static_cast<int64_t>(id));
+  for (const auto& [left, right] : trained.merges) merges.push_back({written[left], written[right]});
+  parts["pre_tokenizer"] = parts["decoder"] = byte_level_json(false, true);
+  parts["model"] = bpe_model_json({{"vocab", std::move(vocab)}, {"merges", std::move(merges)}});
+  return tokenizer_json_of_parts(parts, 1) + "\n";
 }
 
 std::string config_json(const TokenizerTraining& training) {

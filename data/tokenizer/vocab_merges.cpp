@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/io/json.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 namespace ashlar::data {
 namespace {
@@ -22,11 +23,11 @@ json object_in(const TokenizerFiles& files, const std::string& name) {
   return value;
 }
 
-json added_token(const std::string& content, const json& id, const json& flags) {
-  json token = {{"id", id}, {"content", content}};
-  for (const char* flag : {"single_word", "lstrip", "rstrip"}) token[flag] = flags.value(flag, json(false));
-  token["special"] = flags.value("special", json(true));
-  token["normalized"] = flags.value("normalized", json(false));
+OrderedJson added_token(const std::string& content, int64_t id, const json& flags) {
+  OrderedJson token = added_token_json(content, id);
+  for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized", "special"}) {
+    if (const auto at = flags.find(flag); at != flags.end()) token[flag] = *at;
+  }
   return token;
 }
 
@@ -38,7 +39,7 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
     if (token.ends_with("</w>"))
       throw input_error("tokenizer", files.shown, ": vocab.json: \"", token, "\": end_of_word_suffix is not supported");
   }
-  json merges = json::array();
+  OrderedJson merges = OrderedJson::array();
   const std::string& text = *files.find("merges.txt");
   for (size_t at = 0; at < text.size();) {
     const size_t stop = std::min(text.find('\n', at), text.size());
@@ -49,7 +50,7 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
     merges.push_back(std::move(line));
   }
   const json config = object_in(files, "tokenizer_config.json");
-  std::map<std::string, json> added;
+  std::map<std::string, OrderedJson> added;
   const json decoder = config.value("added_tokens_decoder", json::object());
   for (const auto& [id, flags] : decoder.items()) {
     const bool good = !id.empty() && id.size() < 9 && id.find_first_not_of("0123456789") == std::string::npos &&
@@ -73,31 +74,13 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
     }
   }
   name_special("<|endoftext|>");
-  json tokens = json::array();
-  for (const auto& [content, token] : added) tokens.push_back(token);
+  OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
+  for (const auto& [content, token] : added) parts["added_tokens"].push_back(token);
   const bool prefix = config.value("add_prefix_space", json(false)) == json(true);
-  const json level = {{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}};
-  const json whole = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", tokens},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", level},
-      {"post_processor", nullptr},
-      {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", false},
-        {"vocab", vocab},
-        {"merges", merges}}}};
-  return whole.dump();
+  parts["pre_tokenizer"] = byte_level_json(prefix, true);
+  parts["decoder"] = byte_level_json(true, true);
+  parts["model"] = bpe_model_json({{"vocab", vocab}, {"merges", std::move(merges)}});
+  return tokenizer_json_of_parts(parts);
 }
 
 }  // namespace ashlar::data

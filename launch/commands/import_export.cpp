@@ -32,16 +32,18 @@ std::optional<io::FileDType> dtype_of(const std::optional<std::string>& text) {
 }  // namespace
 
 const char* const kImportHelp =
-    "ashlar import HF_DIR OUT [--ignore-key KEY ...]\n"
+    "ashlar import HF_DIR OUT [options]\n"
     "\n"
     "Reads a Hugging Face model (config.json and model.safetensors, or its shards) and writes a checkpoint to OUT,\n"
     "which must not exist, with a config.toml: `ashlar train OUT/config.toml data.path=DIR` trains on from it. "
     "Classes:\n"
     "GPT2LMHeadModel, GPTJForCausalLM, GPTNeoXForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, PhiForCausalLM,\n"
-    "Phi3ForCausalLM, StableLmForCausalLM, FalconForCausalLM. Weights stay in the dtype of the file. Tokenizer files\n"
-    "are not read: the dataset's tokenizer must give the same ids. An option of config.json that this program has no\n"
-    "equivalent for is an error that names it.\n"
+    "Phi3ForCausalLM, StableLmForCausalLM, FalconForCausalLM. Weights stay in the dtype of the file. The tokenizer\n"
+    "goes with them: `generate` and `eval` use it, `export` gives it back, and `ashlar data build --tokenizer HF_DIR`\n"
+    "makes a dataset of the same ids. An option of config.json that this program has no equivalent for is an error\n"
+    "that names it.\n"
     "\n"
+    "  --no-tokenizer     the model alone\n"
     "  --ignore-key KEY   a key of config.json that is not known and changes nothing; may be given again\n";
 
 const char* const kExportHelp =
@@ -51,7 +53,8 @@ const char* const kExportHelp =
     "HF_DIR, for Hugging Face transformers; a model larger than --max-shard-bytes as model-00001-of-0000N.safetensors\n"
     "and so on with model.safetensors.index.json. After an import the same tensors come back bit for bit. A model\n"
     "that no class has is refused with the setting in the way; biases that only the class has are written as zeros,\n"
-    "which is the same model. Tokenizer files are not written.\n"
+    "which is the same model. The tokenizer goes with it as tokenizer.json and tokenizer_config.json, its ids "
+    "unchanged.\n"
     "\n"
     "Several ranks (ashlar launch -np N export ...) share the files; HF_DIR must be one that all machines see.\n"
     "Memory: a few windows of 8 MiB a rank, for GPT2LMHeadModel the largest matrix. Nothing in HF_DIR is\n"
@@ -59,6 +62,7 @@ const char* const kExportHelp =
     "removed by the next one.\n"
     "\n"
     "  --class NAME         e.g. LlamaForCausalLM (default: as imported, else the plainest class that has the model)\n"
+    "  --no-tokenizer       the model alone, without generation_config.json\n"
     "  --dtype T            fp32, bf16, fp16 or fp64 (default: as stored)\n"
     "  --max-positions N    longest context to put in config.json (default: as imported or trained); the rows of\n"
     "                       a learned position table, where the model has one\n"
@@ -67,17 +71,20 @@ const char* const kExportHelp =
 
 int run_import_command(std::span<const std::string> words, Log& log) {
   Arguments arguments("import", words);
-  std::vector<std::string> ignored;
-  while (const auto key = arguments.option("--ignore-key")) ignored.push_back(*key);
+  hf::ImportOptions options;
+  while (const auto key = arguments.option("--ignore-key")) options.ignored_keys.push_back(*key);
+  options.tokenizer = !arguments.flag("--no-tokenizer");
   const std::vector<std::string> paths = arguments.positionals();
   if (paths.size() != 2) {
     throw input_error("import", "expected a Hugging Face directory and a checkpoint to write, got ", paths.size(),
                       " paths; usage: ashlar import HF_DIR OUT");
   }
-  const hf::ImportReport report = hf::import_to_checkpoint(paths[0], paths[1], ignored);
+  const hf::ImportReport report = hf::import_to_checkpoint(paths[0], paths[1], options);
   for (const std::string& note : report.config.notes) log.info(str_cat("note: ", note));
-  log.info(str_cat("imported ", hf::class_name(report.config.family), ": ", report.parameters, " parameters in ",
-                   report.tensors, " tensors, ", report.bytes, " bytes, to ", paths[1]));
+  log.info(
+      str_cat("imported ", hf::class_name(report.config.family), ": ", report.parameters, " parameters in ",
+              report.tensors, " tensors, ", report.bytes, " bytes, to ", paths[1], ", ",
+              report.tokenizer.empty() ? "without a tokenizer" : str_cat("with its tokenizer: ", report.tokenizer)));
   return 0;
 }
 
@@ -98,6 +105,7 @@ ExportWords parse_export(std::span<const std::string> words) {
       throw input_error("export", "option --class = ", *name, ": expected one of ", class_list());
     }
   }
+  options.tokenizer = !arguments.flag("--no-tokenizer");
   options.dtype = dtype_of(arguments.option("--dtype"));
   options.max_positions = arguments.integer("--max-positions", 0, 1, int64_t{1} << 30);
   options.max_shard_bytes = arguments.bytes("--max-shard-bytes", hf::kDefaultShardBytes);

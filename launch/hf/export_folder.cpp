@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
@@ -24,11 +24,12 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kJournalStart = "ashlar export 1, files: ";
 
-/// Every name that an export of so many shards writes, and those that hold a file until it is whole.
-std::set<std::string> names_of(size_t shards) {
-  std::set<std::string> names = {std::string(kConfigFile)};
-  if (shards > 1) names.insert(std::string(kIndexFile));
-  for (size_t s = 0; s < shards; ++s) names.insert(shard_file(s, shards));
+/// Every name that an export writes, and those that hold a file until it is whole.
+std::set<std::string> all_of(const ExportFolder::Names& own) {
+  std::set<std::string> names = own.beside;
+  names.insert(std::string(kConfigFile));
+  if (own.shards > 1) names.insert(std::string(kIndexFile));
+  for (size_t s = 0; s < own.shards; ++s) names.insert(shard_file(s, own.shards));
   for (const std::string& name : std::set<std::string>(names)) names.insert(io::partial_path(name).string());
   return names;
 }
@@ -43,15 +44,30 @@ std::vector<std::string> model_files_in(const fs::path& folder) {
   return names;
 }
 
-/// The number of shards that a journal of ours names. It appears whole or not at all.
-size_t read_journal(const fs::path& path) {
+std::string journal_text(const ExportFolder::Names& names) {
+  std::string text = str_cat(kJournalStart, names.shards, "\n");
+  for (const std::string& name : names.beside) text += name + "\n";
+  return text;
+}
+
+/// A file of this very folder that is no part of a model, and no hidden one.
+bool may_be_beside(std::string_view name) {
+  return !name.empty() && name[0] != '.' && name.find('/') == std::string_view::npos && !is_model_file(name);
+}
+
+/// The names in a journal of ours. It appears whole or not at all.
+ExportFolder::Names read_journal(const fs::path& path) {
   constexpr size_t kMost = 1'000'000;  // more files than any model has tensors
   const std::string text = io::read_text_file(path, 4096);
-  size_t shards = 0;
-  if (text.starts_with(kJournalStart)) {
-    const char* const end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data() + kJournalStart.size(), end, shards);
-    if (error == std::errc() && at + 1 == end && *at == '\n' && shards > 0 && shards <= kMost) return shards;
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  ExportFolder::Names names;
+  if (lines[0].starts_with(kJournalStart) && lines.size() > 1 && lines.back().empty()) {
+    const std::string number = lines[0].substr(kJournalStart.size());
+    const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), names.shards);
+    const bool counted = error == std::errc() && at == number.data() + number.size();
+    names.beside = {lines.begin() + 1, lines.end() - 1};
+    const bool good = std::all_of(names.beside.begin(), names.beside.end(), may_be_beside);
+    if (counted && good && names.shards > 0 && names.shards <= kMost) return names;
   }
   throw input_error("export", io::printable(path.string()),
                     " is no journal of this program; nothing was touched: choose another directory, or move it away");
@@ -60,8 +76,9 @@ size_t read_journal(const fs::path& path) {
 }  // namespace
 
 // Delegating makes the object whole before anything is made, so that the destructor runs when the rest throws.
-ExportFolder::ExportFolder(fs::path path, size_t shards, Log& log) : ExportFolder() {
+ExportFolder::ExportFolder(fs::path path, Names names, Log& log) : ExportFolder() {
   path_ = std::move(path);
+  names_ = std::move(names);
   std::error_code ignored;
   for (fs::path folder = path_; !folder.empty() && !fs::exists(folder, ignored); folder = folder.parent_path())
     made_.push_back(folder);
@@ -69,7 +86,7 @@ ExportFolder::ExportFolder(fs::path path, size_t shards, Log& log) : ExportFolde
   try {
     lock();
     take_over(log);
-    claim(shards);
+    claim();
   } catch (const Error&) {
     for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // refuses one with something in it
     throw;
@@ -94,14 +111,19 @@ void ExportFolder::take_over(Log& log) {
   const fs::path journal = path_ / kJournalFile;
   std::error_code ignored;
   const bool interrupted = fs::exists(fs::symlink_status(journal, ignored));
-  const size_t left_shards = interrupted ? read_journal(journal) : 0;
+  const Names left = interrupted ? read_journal(journal) : Names();
   // A config.json is the end of an export: what has one is whole, or somebody else's by now.
   const bool whole = fs::exists(path_ / kConfigFile, ignored);
-  const std::set<std::string> ours = left_shards > 0 && !whole ? names_of(left_shards) : std::set<std::string>();
+  const std::set<std::string> ours = interrupted && !whole ? all_of(left) : std::set<std::string>();
   for (const std::string& name : model_files_in(path_)) {
     if (ours.contains(name)) continue;
     throw input_error("export", io::printable((path_ / name).string()), " exists; nothing was touched: choose an empty",
                       " directory, or move the model away");
+  }
+  for (const std::string& name : names_.beside) {
+    if (ours.contains(name) || !fs::exists(fs::symlink_status(path_ / name, ignored))) continue;
+    throw input_error("export", io::printable((path_ / name).string()), " exists; nothing was touched: choose an empty",
+                      " directory, move the file away, or keep it and export the model alone with --no-tokenizer");
   }
   if (!interrupted) return;
   int removed = 0;
@@ -112,10 +134,9 @@ void ExportFolder::take_over(Log& log) {
                    " files that it left"));
 }
 
-void ExportFolder::claim(size_t shards) {
-  shards_ = shards;
+void ExportFolder::claim() {
   // Over the journal of an interrupted export, whose files are gone.
-  io::write_file_atomically(path_ / kJournalFile, str_cat(kJournalStart, shards, "\n"));
+  io::write_file_atomically(path_ / kJournalFile, journal_text(names_));
 }
 
 void ExportFolder::finish() noexcept {
@@ -125,7 +146,7 @@ void ExportFolder::finish() noexcept {
 
 void ExportFolder::remove() noexcept {
   try {
-    for (const std::string& name : names_of(shards_)) ::unlink((path_ / name).c_str());
+    for (const std::string& name : all_of(names_)) ::unlink((path_ / name).c_str());
     // The journal goes last: a removal cut short leaves what the next export may continue with.
     ::unlink((path_ / kJournalFile).c_str());
     for (const fs::path& folder : made_) ::rmdir(folder.c_str());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
+#include "data/tokenizer/forms.h"
+#include "data/tokenizer/hugging_face_files.h"
 #include "launch/config/run_config.h"
 #include "launch/hf/convert.h"
 #include "parallel/checkpoint/find.h"
@@ -68,6 +71,17 @@ HfExtras extras_of(const io::Metadata& metadata) {
   extras.eos_token_ids = integers_of(metadata, kEos);
   extras.pad_token_id = one(kPad);
   return extras;
+}
+
+/// What `generate` of transformers begins and ends with.
+std::string generation_config(const HfExtras& extras) {
+  nlohmann::ordered_json json;
+  json["_from_model_config"] = true;
+  if (extras.bos_token_id) json["bos_token_id"] = *extras.bos_token_id;
+  if (extras.eos_token_ids.size() == 1) json["eos_token_id"] = extras.eos_token_ids[0];
+  if (extras.eos_token_ids.size() > 1) json["eos_token_id"] = extras.eos_token_ids;
+  if (extras.pad_token_id) json["pad_token_id"] = *extras.pad_token_id;
+  return json.dump(2) + "\n";
 }
 
 /// The weights of a checkpoint, and what its class has besides (is_completion).
@@ -129,7 +143,8 @@ void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& 
 }
 
 /// A configuration that trains on from the import at `out`, once it is told a dataset.
-std::string starting_config(const HfConfig& config, const std::filesystem::path& out) {
+std::string starting_config(const HfConfig& config, bool tokenizer, const std::filesystem::path& hf_directory,
+                            const std::filesystem::path& out) {
   const std::filesystem::path path = std::filesystem::absolute(out).lexically_normal();
   const std::filesystem::path folder = path.has_filename() ? path : path.parent_path();
   const std::string run = config::value_line("run.init_from", folder.string());
@@ -141,13 +156,47 @@ std::string starting_config(const HfConfig& config, const std::filesystem::path&
   return str_cat(
       "# Trains on from the ", class_name(config.family), " imported here:\n#   ashlar train ",
       (folder / "config.toml").string(), " data.path=DATASET\n",
-      "# The dataset must give the ids that the model knows: an import has no tokenizer to compare. Steps, batch "
-      "and\n# learning rate are a start; `ashlar explain all` tells every key.\n\n[run]\n",
-      run, "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
+      tokenizer ? str_cat("# DATASET: ashlar data build TEXT --tokenizer ",
+                          std::filesystem::absolute(hf_directory).lexically_normal().string(), " --out DATASET\n")
+                : "# The dataset must give the ids that the model knows: there was no tokenizer to compare.\n",
+      "# Steps, batch and learning rate are a start; `ashlar explain all` tells every key.\n\n[run]\n", run,
+      "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
       "\n\n# The model, as run.init_from has it: another value is an error.\n", config::model_to_toml(config.model),
       "\n[train]\nsteps = 1000\nsequence_length = ", length, known > length ? str_cat("   # at most ", known) : "",
       "\nglobal_batch = 16\nmicro_batch = 1\n\n[optimizer]\nlr = 2e-5   # small: these weights have learnt "
       "already\n");
+}
+
+/// The tokenizer of a Hugging Face folder as checkpoints hold it; empty when there is none.
+std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& report) {
+  if (!data::holds_tokenizer(folder.string())) return "";
+  try {
+    const auto tokenizer = data::open_tokenizer(folder.string());
+    report.tokenizer = tokenizer->identity();
+    if (tokenizer->vocab_size() > report.config.model.vocab_size) {
+      report.config.notes.push_back(str_cat("the tokenizer has ids to ", tokenizer->vocab_size() - 1,
+                                            ", the model rows to ", report.config.model.vocab_size - 1,
+                                            ": a text that holds such a token cannot be trained on"));
+    }
+    return tokenizer->to_json();
+  } catch (const Error& e) {
+    throw Error(e.code(), "import", str_cat(e.what(), "; --no-tokenizer imports the model alone"));
+  }
+}
+
+/// The files that carry the checkpoint's tokenizer, and what config.json says of its ids where the import said nothing.
+std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointReader& reader, HfConfig& config,
+                                                   Log& log) {
+  std::map<std::string, std::string> files;
+  if (!reader.tokenizer_json().empty()) {
+    const auto tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
+    data::HuggingFaceFiles made = data::hugging_face_files(*tokenizer, config.extras.max_positions);
+    if (!made.note.empty()) log.info("note: " + made.note);
+    files = std::move(made.bytes);
+    if (config.extras.eos_token_ids.empty()) config.extras.eos_token_ids = {tokenizer->eod_id()};
+  }
+  files["generation_config.json"] = generation_config(config.extras);
+  return files;
 }
 
 /// The model of a checkpoint as one of a class; `stored` becomes the model as the checkpoint has it.
@@ -182,8 +231,10 @@ HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOpti
 }  // namespace
 
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
-                                  const std::vector<std::string>& ignored_keys) {
-  ImportedModel model = import_hf(hf_directory, ignored_keys);
+                                  const ImportOptions& options) {
+  ImportedModel model = import_hf(hf_directory, options.ignored_keys);
+  ImportReport report{.config = model.config(), .tokenizer = ""};
+  const std::string tokenizer = options.tokenizer ? tokenizer_of(hf_directory, report) : "";
   std::vector<std::byte> buffer;
   const checkpoint::TensorSource source{
       .tensors = model.tensors(),
@@ -193,14 +244,13 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
         emit(buffer);
       }};
   const std::string config_toml = config::model_to_toml(model.config().model);
-  const std::string starting_toml = starting_config(model.config(), out);
+  const std::string starting_toml = starting_config(model.config(), !tokenizer.empty(), hf_directory, out);
   const checkpoint::Saved saved = checkpoint::write_tensors({.dir = out,
                                                              .source = source,
                                                              .config_toml = config_toml,
-                                                             .tokenizer_json = "",
+                                                             .tokenizer_json = tokenizer,
                                                              .metadata = to_metadata(model.config())});
   io::write_file_atomically(saved.path / "config.toml", starting_toml);
-  ImportReport report{.config = model.config()};
   report.tensors = static_cast<int64_t>(model.tensors().size());
   for (const io::TensorSpec& tensor : model.tensors()) report.parameters += tensor.num_elems();
   report.bytes = saved.bytes;
@@ -213,6 +263,10 @@ ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const st
   HfConfig config;
   model::ModelConfig stored;
   comm::try_on_all_ranks(ranks, [&] { config = config_for(reader, options, stored); });
+  std::map<std::string, std::string> beside;
+  comm::try_on_all_ranks(ranks, [&] {
+    if (options.tokenizer) beside = tokenizer_files(reader, config, log);
+  });
   CheckpointSource source(reader, stored, config);
   if (source.num_added() > 0)
     log.info(str_cat("note: ", class_name(config.family), " has ", source.num_added(),
@@ -223,6 +277,7 @@ ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const st
                         .directory = hf_directory,
                         .dtype = options.dtype,
                         .max_shard_bytes = options.max_shard_bytes,
+                        .beside = std::move(beside),
                         .log = log};
   return {.family = config.family, .files = export_hf(args, ranks)};
 }

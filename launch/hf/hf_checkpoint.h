@@ -11,25 +11,33 @@
 
 namespace ashlar::hf {
 
+struct ImportOptions {
+  std::vector<std::string> ignored_keys;  ///< of config.json
+  bool tokenizer = true;                  ///< false: its files are not read
+};
+
 /// What the import of a directory did.
 struct ImportReport {
-  HfConfig config;  ///< with its notes
+  HfConfig config;        ///< with its notes
+  std::string tokenizer;  ///< what it is, for people; empty when there is none
   int64_t tensors = 0;
   int64_t parameters = 0;
   int64_t bytes = 0;
 };
 
 /// A Hugging Face directory as a weights-only checkpoint at `out`: each tensor in the dtype of the file, the model
-/// sections as its configuration, class and token ids in its metadata (keys `hf.*`). Memory: two tensors.
-/// Errors as import_hf; input error when `out` holds something already; exit 6 for a full disk.
+/// sections as its configuration, class and token ids in its metadata (keys `hf.*`), the files of its tokenizer.
+/// Memory: two tensors. Errors as import_hf; input error when `out` holds something already, or for a tokenizer of a
+/// kind that is not supported; exit 6 for a full disk.
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
-                                  const std::vector<std::string>& ignored_keys = {});
+                                  const ImportOptions& options = {});
 
 struct ExportOptions {
   std::optional<Family> family;        ///< absent: the class it was imported from, else the first that has the model
   std::optional<io::FileDType> dtype;  ///< absent: as stored
   int64_t max_positions = 0;           ///< 0: as imported, else the sequence length of the training
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
+  bool tokenizer = true;                         ///< false: the model alone
 };
 
 struct ExportReport {

@@ -213,6 +213,7 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
     if (ranks.rank() != 0) return;
     if (plan.shards.size() > 1)
       io::write_file_atomically(args.directory / kIndexFile, index_text(plan.tensors, plan.shards));
+    for (const auto& [name, bytes] : args.beside) io::write_file_atomically(args.directory / name, bytes);
     io::write_file_atomically(args.directory / kConfigFile, plan.config_json);
   });
 }
@@ -224,7 +225,10 @@ Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks) {
   comm::try_on_all_ranks(ranks, [&] { plan = plan_export(args); });
   std::unique_ptr<ExportFolder> folder;  // rank 0's
   comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() == 0) folder = std::make_unique<ExportFolder>(args.directory, plan.shards.size(), args.log);
+    if (ranks.rank() != 0) return;
+    ExportFolder::Names names{.shards = plan.shards.size(), .beside = {}};
+    for (const auto& [name, bytes] : args.beside) names.beside.insert(name);
+    folder = std::make_unique<ExportFolder>(args.directory, std::move(names), args.log);
   });
   try {
     write_all(plan, args, ranks);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,6 +77,7 @@ struct ExportArgs {
   std::optional<io::FileDType> dtype = std::nullopt;
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
   int64_t window_bytes = int64_t{8} << 20;       ///< of rows that are assembled at once; one row at least
+  std::map<std::string, std::string> beside{};   ///< further files by name, those of a tokenizer; rank 0's are written
   Log& log;
 };
 

@@ -3,12 +3,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "data/dataset_builder.h"
 #include "data/token_dataset.h"
 #include "data/tokenizer/forms.h"
+#include "data/tokenizer/sentencepiece_json.h"
 #include "data/tokenizer/sentencepiece_library.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/scratch_dir.h"
@@ -41,6 +43,62 @@ TEST_P(SentencePiece, GivesTheIdsAndTextsOfItsLibrary) {
     EXPECT_EQ(tokenizer->decode(expected), row["decoded"].get<std::string>()) << text;
   }
   EXPECT_EQ(texts, 243);
+}
+
+/// What the library gives, once more from the tokenizer.json that an export writes. A text that spells a control token
+/// holds that token there. Rules of normalisation are looked up for
+/// a character with its combining marks there, and not for several characters: that shows in texts of such alone.
+TEST_P(SentencePiece, GivesTheSameIdsAsTokenizerJson) {
+  const std::string folder = set(GetParam());
+  const auto written = tokenizer_from_files(
+      {.shown = "written", .bytes = {{"tokenizer.json", open_tokenizer(folder)->tokenizer_json_text()}}});
+  const bool rules = std::string_view(GetParam()) == "unigram_nmt_nfkc";
+  std::ifstream file(folder + "/vectors.jsonl");
+  int texts = 0, others = 0;
+  for (std::string line; std::getline(file, line); ++texts) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    const std::string text = row["text"];
+    if (text.find("</s>") != std::string::npos || rules) {
+      others += written->encode(text) == row["ids"].get<Ids>() ? 0 : 1;
+      continue;
+    }
+    EXPECT_EQ(written->encode(text), row["ids"].get<Ids>()) << row["text"];
+  }
+  EXPECT_EQ(texts, 243);
+  EXPECT_LE(others, rules ? 17 : 1);
+}
+
+/// Where tokenizer.json has no word for a model, it says so.
+TEST(SentencePieceFile, ThatIsNoTokenizerJsonSaysWhy) {
+  SentencePieceModelFile model = *parse_sentencepiece_model(read_all(set("bpe_identity") + "/model.model"));
+  model.space_as_suffix = true;
+  EXPECT_THROW(tokenizer_json_of_sentencepiece(model, {}, {}), Error);
+  model.space_as_suffix = false;
+  model.pieces.back().type = SentencePieceModelFile::Type::kUnused;
+  EXPECT_THROW(tokenizer_json_of_sentencepiece(model, {}, {}), Error);
+}
+
+/// bos and eos around a text are those that tokenizer_config.json asks for, here and in tokenizer.json.
+TEST(SentencePieceFile, HasTheTemplateOfItsConfiguration) {
+  for (const auto& [config, around] : std::map<std::string, std::pair<int, int>>{
+           {R"({})", {0, 0}},
+           {R"({"tokenizer_class": "LlamaTokenizer"})", {1, 0}},
+           {R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": false})", {0, 0}},
+           {R"({"add_bos_token": true, "add_eos_token": true})", {1, 1}}}) {
+    SCOPED_TRACE(config);
+    TokenizerFiles files{.shown = "given", .bytes = {{"tokenizer_config.json", config}}};
+    files.bytes["x.model"] = read_all(set("bpe_identity") + "/model.model");
+    const auto tokenizer = tokenizer_from_files(files);
+    Ids expected(static_cast<size_t>(around.first), 1);
+    for (const int32_t id : tokenizer->encode("some text")) expected.push_back(id);
+    expected.insert(expected.end(), static_cast<size_t>(around.second), 2);
+    Ids ids, again;
+    tokenizer->encode_with_template("some text", ids);
+    EXPECT_EQ(ids, expected);
+    tokenizer_from_files({.shown = "w", .bytes = {{"tokenizer.json", tokenizer->tokenizer_json_text()}}})
+        ->encode_with_template("some text", again);
+    EXPECT_EQ(again, expected);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, SentencePiece,

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "data/tokenizer/forms.h"
+#include "data/tokenizer/hugging_face_files.h"
 #include "data/utf8.h"
 
 namespace ashlar::data {
@@ -89,6 +91,25 @@ TEST(Tokenizer, ComesBackFromItsJson) {
   }
   EXPECT_NE(characters->hash(), bytes->hash());
   EXPECT_NE(characters->hash(), characters_of("some text")->hash());
+}
+
+/// What an export writes for a kind that is read from no file.
+TEST(Tokenizer, KindsAreTheSameAsTokenizerJson) {
+  const std::string text = "h\u00e9llo \u4e16\u754c \U0001F600!\n  h";
+  std::vector<std::unique_ptr<Tokenizer>> kinds;
+  kinds.push_back(make_corpus_scan("bytes")->finish());
+  kinds.push_back(characters_of(text));
+  for (const auto& kind : kinds) {
+    SCOPED_TRACE(kind->identity());
+    const HuggingFaceFiles files = hugging_face_files(*kind, 512);
+    EXPECT_EQ(files.note, "");
+    const auto written = tokenizer_from_files({.shown = "written", .bytes = files.bytes});
+    EXPECT_EQ(written->vocab_size(), kind->vocab_size());
+    EXPECT_EQ(written->eod_id(), kind->eod_id());
+    EXPECT_EQ(written->encode(text), kind->encode(text));
+    EXPECT_EQ(written->decode(kind->encode(text)), text);
+    EXPECT_THAT(files.bytes.at("tokenizer_config.json"), HasSubstr("\"model_max_length\": 512"));
+  }
 }
 
 TEST(Tokenizer, BadJsonIsAnInputError) {

@@ -293,7 +293,7 @@ TEST_F(ExportFolders, AFailureLeavesNothing) {
 TEST_F(ExportFolders, OneExportAtATime) {
   const fs::path out = dir_.path() / "out";
   Log log([](std::string_view) {});
-  ExportFolder first(out, 2, log);
+  ExportFolder first(out, {.shards = 2, .beside = {}}, log);
   const Error error = testing::error_of([&] { export_to(out); });
   EXPECT_THAT(error.what(), HasSubstr("another export is writing to"));
   EXPECT_TRUE(fs::exists(out / ExportFolder::kJournalFile));

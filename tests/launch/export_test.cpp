@@ -97,7 +97,9 @@ TEST(Export, RanksWriteTheFilesThatOneWrites) {
     EXPECT_EQ(r.out.find("exported "), r.out.rfind("exported ")) << "said once: " << r.out;
   }
   const auto one = files_of(run, "one"), s1 = files_of(run, "s1");
-  EXPECT_EQ(one.size(), 2U) << "config.json and model.safetensors";
+  for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"})
+    EXPECT_TRUE(one.contains(name)) << name;
+  EXPECT_EQ(one.size(), 5U) << "these and model.safetensors";
   EXPECT_EQ(files_of(run, "default"), one);
   ASSERT_GT(s1.size(), 6U) << "more files than ranks";
   EXPECT_TRUE(s1.contains("model.safetensors.index.json"));

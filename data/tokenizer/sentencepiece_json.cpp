@@ -1,0 +1,159 @@
+#include "data/tokenizer/sentencepiece_json.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/escaping.h"
+#include "core/base/error.h"
+#include "data/tokenizer/tokenizer_json.h"
+#include "data/utf8.h"
+
+namespace ashlar::data {
+namespace {
+
+using Json = OrderedJson;
+using Type = SentencePieceModelFile::Type;
+
+constexpr const char* kSpace = "\xe2\x96\x81";  // U+2581
+
+Json replace(const Json& pattern, const char* by) {
+  return {{"type", "Replace"}, {"pattern", pattern}, {"content", by}};
+}
+
+bool has(const SentencePieceModelFile& model, Type type) {
+  return std::any_of(model.pieces.begin(), model.pieces.end(), [&](const auto& piece) { return piece.type == type; });
+}
+
+/// Why there is no tokenizer.json of the same ids; empty when there is.
+std::string obstacle(const SentencePieceModelFile& model) {
+  if (model.space_as_suffix) return "treat_whitespace_as_suffix";
+  if (!model.escape_spaces) return "escape_whitespaces = false";
+  // The library cuts such a piece again where it would come out; tokenizer.json has no word for that.
+  if (has(model, Type::kUnused)) return "pieces that are marked as unused";
+  // They are cut out of the text first, and what is left of it would begin with a space each time.
+  if (has(model, Type::kUserDefined) && model.dummy_prefix && !model.remove_extra_spaces)
+    return "symbols of the user beside add_dummy_prefix without remove_extra_whitespaces";
+  return "";
+}
+
+/// The steps from a text to what is cut into pieces, but the space before it where Metaspace puts that.
+Json normalizer(const SentencePieceModelFile& model, bool prepend) {
+  Json steps = Json::array();
+  if (model.charsmap.size() > 4)
+    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", absl::Base64Escape(model.charsmap)}});
+  if (model.remove_extra_spaces) {
+    steps.push_back(replace({{"Regex", "\\A +"}}, ""));
+    steps.push_back(replace({{"Regex", " +"}}, kSpace));
+    steps.push_back(replace({{"Regex", str_cat("(?:", kSpace, ")+\\z")}}, ""));
+  } else {
+    steps.push_back(replace({{"String", " "}}, kSpace));
+  }
+  if (prepend) steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
+  return {{"type", "Sequence"}, {"normalizers", steps}};
+}
+
+Json bpe(const SentencePieceModelFile& model) {
+  absl::flat_hash_map<std::string_view, int32_t> ids;  // of what is merged
+  Json vocab = Json::object();
+  std::string unknown;
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    const auto& piece = model.pieces[i];
+    add_token(vocab, piece.text, static_cast<int64_t>(i));
+    if (piece.type == Type::kNormal) ids.emplace(piece.text, static_cast<int32_t>(i));
+    if (piece.type == Type::kUnknown) unknown = piece.text;
+  }
+  /// One way to make a piece. Of the ways to make the same piece the one with the better parts comes first.
+  struct Merge {
+    float score;
+    int32_t joined, left, right;
+  };
+  std::vector<Merge> merges;
+  for (const auto& [text, joined] : ids) {
+    const float score = model.pieces[static_cast<size_t>(joined)].score;
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      if ((static_cast<uint8_t>(text[cut]) & 0xC0U) == 0x80U) continue;
+      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
+      if (left != ids.end() && right != ids.end()) merges.push_back({score, joined, left->second, right->second});
+    }
+  }
+  std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
+    return std::tuple(-a.score, a.joined, a.left, a.right) < std::tuple(-b.score, b.joined, b.left, b.right);
+  });
+  Json list = Json::array();
+  for (const Merge& m : merges) {
+    const auto text = [&](int32_t id) { return model.pieces[static_cast<size_t>(id)].text; };
+    list.push_back({text(m.left), text(m.right)});
+  }
+  return bpe_model_json({{"vocab", std::move(vocab)},
+                         {"merges", std::move(list)},
+                         {"unk_token", unknown},
+                         {"fuse_unk", true},
+                         {"byte_fallback", model.byte_fallback}});
+}
+
+Json unigram(const SentencePieceModelFile& model) {
+  Json vocab = Json::array();
+  int64_t unknown = 0;
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    const auto& piece = model.pieces[i];
+    if (piece.type == Type::kUnknown) unknown = static_cast<int64_t>(i);
+    vocab.push_back({piece.text, static_cast<double>(piece.score)});
+  }
+  return {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", vocab}, {"byte_fallback", model.byte_fallback}};
+}
+
+Json post_processor(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
+                    const std::vector<int32_t>& after) {
+  if (before.empty() && after.empty()) return nullptr;
+  Json special = Json::object(), single = Json::array(), pair = Json::array();
+  const auto put = [&](int32_t id, int type, Json& list) {
+    const std::string& token = model.pieces[static_cast<size_t>(id)].text;
+    list.push_back({{"SpecialToken", {{"id", token}, {"type_id", type}}}});
+    special[token] = {{"id", token}, {"ids", {id}}, {"tokens", {token}}};
+  };
+  const auto text = [&](const char* name, int type, Json& list) {
+    for (const int32_t id : before) put(id, type, list);
+    list.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
+    for (const int32_t id : after) put(id, type, list);
+  };
+  text("A", 0, single);
+  text("A", 0, pair);
+  text("B", 1, pair);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
+}  // namespace
+
+std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
+                                            const std::vector<int32_t>& after) {
+  if (const std::string wrong = obstacle(model); !wrong.empty())
+    throw input_error("tokenizer", "tokenizer.json has no word for a SentencePiece model with ", wrong);
+  Json parts = {{"added_tokens", Json::array()}};
+  // What is put before the text: by Metaspace before its very start, which cannot begin with a space then, else before
+  // each part between added tokens, of which no text without their spelling has more than one.
+  const bool at_start = model.dummy_prefix && model.remove_extra_spaces;
+  parts["normalizer"] = normalizer(model, model.dummy_prefix && !at_start);
+  if (at_start)
+    parts["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", "first"}, {"split", false}};
+  Json steps = Json::array();
+  steps.push_back(replace({{"String", kSpace}}, " "));
+  if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
+  steps.push_back({{"type", "Fuse"}});
+  if (model.dummy_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  parts["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    const auto& piece = model.pieces[i];
+    if (piece.type == Type::kControl || piece.type == Type::kUnknown)
+      parts["added_tokens"].push_back(added_token_json(piece.text, static_cast<int64_t>(i)));
+    if (piece.type == Type::kUserDefined)
+      parts["added_tokens"].push_back(added_token_json(piece.text, static_cast<int64_t>(i), false));
+  }
+  parts["post_processor"] = post_processor(model, before, after);
+  parts["model"] = model.unigram ? unigram(model) : bpe(model);
+  return tokenizer_json_of_parts(parts);
+}
+
+}  // namespace ashlar::data
