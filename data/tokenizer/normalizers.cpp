@@ -12,8 +12,10 @@ namespace {
 class Sequence final : public Normalizer {
  public:
   explicit Sequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
-  void apply(std::string& text, Regex::Scratch& scratch) const override {
-    for (const auto& step : steps_) step->apply(text, scratch);
+  bool apply(std::string& text, Regex::Scratch& scratch) const override {
+    bool kept = true;
+    for (const auto& step : steps_) kept = step->apply(text, scratch) && kept;
+    return kept;
   }
 
  private:
@@ -23,9 +25,10 @@ class Sequence final : public Normalizer {
 class Form final : public Normalizer {
  public:
   explicit Form(NormalForm form) : form_(form) {}
-  void apply(std::string& text, Regex::Scratch&) const override {
+  bool apply(std::string& text, Regex::Scratch&) const override {
     const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
     if (!ascii) text = normalised(form_, text);
+    return true;
   }
 
  private:
@@ -45,35 +48,39 @@ void for_code_points(std::string_view text, Visit visit) {
 
 class Lowercase final : public Normalizer {
  public:
-  void apply(std::string& text, Regex::Scratch&) const override {
+  bool apply(std::string& text, Regex::Scratch&) const override {
     std::string lower;
     lower.reserve(text.size());
     for_code_points(text, [&](char32_t c, std::string_view) { append_lower(c, lower); });
     text = std::move(lower);
+    return true;
   }
 };
 
 /// Controls go, what reads as a space becomes one. Source: the rules of SentencePiece's nmt_nfkc.
 class Nmt final : public Normalizer {
  public:
-  void apply(std::string& text, Regex::Scratch&) const override {
+  bool apply(std::string& text, Regex::Scratch&) const override {
     std::string out;
+    bool kept = true;
     out.reserve(text.size());
     for_code_points(text, [&](char32_t c, std::string_view bytes) {
       const bool control =
           (c >= 0x1 && c <= 0x8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
       const bool space = c == 0x9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
                          c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+      if (control) kept = kept && !out.empty();
       if (!control) out += space ? " " : bytes;
     });
     text = std::move(out);
+    return kept;
   }
 };
 
 class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text, Regex::Scratch&) const override {
+  bool apply(std::string& text, Regex::Scratch&) const override {
     size_t begin = text.size(), end = 0, at = 0;  // of what is no white space
     for_code_points(text, [&](char32_t c, std::string_view bytes) {
       if (!is_white_space(c)) {
@@ -84,6 +91,7 @@ class Strip final : public Normalizer {
     });
     if (right_) text.resize(end);
     if (left_) text.erase(0, std::min(begin, text.size()));
+    return !left_ || begin == 0;
   }
 
  private:
@@ -93,8 +101,8 @@ class Strip final : public Normalizer {
 class Replace final : public Normalizer {
  public:
   Replace(Regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(std::string& text, Regex::Scratch& scratch) const override {
-    replace_all(pattern_, content_, scratch, text);
+  bool apply(std::string& text, Regex::Scratch& scratch) const override {
+    return replace_all(pattern_, content_, scratch, text);
   }
 
  private:
@@ -105,8 +113,9 @@ class Replace final : public Normalizer {
 class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string text) : text_(std::move(text)) {}
-  void apply(std::string& text, Regex::Scratch&) const override {
+  bool apply(std::string& text, Regex::Scratch&) const override {
     if (!text.empty()) text.insert(0, text_);
+    return true;
   }
 
  private:
@@ -135,18 +144,21 @@ Regex read_pattern(Fields& fields, std::string_view key) {
   return {text, Dialect::kOniguruma, fields.path_of(key)};
 }
 
-void replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scratch, std::string& text) {
+bool replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scratch, std::string& text) {
   std::string out;
   size_t done = 0;
+  bool kept = true;
   pattern.find_all(text, scratch, [&](Span found) {
     if (out.empty()) out.reserve(text.size() + text.size() / 4);
     out.append(text, done, found.begin - done);
+    kept = kept && (!out.empty() || !by.empty() || found.begin == found.end);
     out += by;
     done = found.end;
   });
-  if (done == 0 && out.empty()) return;
+  if (done == 0 && out.empty()) return true;
   out.append(text, done);
   text = std::move(out);
+  return kept;
 }
 
 std::unique_ptr<Normalizer> read_normalizer(Fields fields) {

@@ -12,7 +12,9 @@ namespace ashlar::data {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual void apply(std::string& text, Regex::Scratch& scratch) const = 0;
+  /// False when the text's first character is gone without anything in its place: what begins the text now came from
+  /// behind it, and is not the start of a text for the steps that ask (Metaspace "first").
+  virtual bool apply(std::string& text, Regex::Scratch& scratch) const = 0;
 };
 
 /// Sequence, NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, Replace, Prepend, Precompiled. Another type, or a field that
@@ -28,7 +30,7 @@ std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_b
 Regex read_pattern(Fields& fields, std::string_view key);
 /// A pattern that matches `text` itself.
 std::string quoted(std::string_view text);
-/// Replaces every match.
-void replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scratch, std::string& text);
+/// Replaces every match. False as Normalizer::apply.
+bool replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scratch, std::string& text);
 
 }  // namespace ashlar::data

@@ -95,7 +95,7 @@ void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratc
                                     std::vector<int32_t>& ids) const {
   if (normalizer_) {
     scratch.normal = text;
-    normalizer_->apply(scratch.normal, scratch.regex);
+    at_start = normalizer_->apply(scratch.normal, scratch.regex) && at_start;
     text = scratch.normal;
   }
   if (!added_->any(true)) return encode_pieces(text, at_start, scratch, ids);

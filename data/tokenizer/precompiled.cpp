@@ -14,8 +14,9 @@ class Precompiled final : public Normalizer {
  public:
   Precompiled(std::vector<uint32_t> units, std::string texts) : units_(std::move(units)), texts_(std::move(texts)) {}
 
-  void apply(std::string& text, Regex::Scratch&) const override {
-    if (units_.empty()) return;
+  /// The reference counts a first character that a rule removes as if it were still there.
+  bool apply(std::string& text, Regex::Scratch&) const override {
+    if (units_.empty()) return true;
     std::string out;
     out.reserve(text.size());
     const std::string_view all = text;
@@ -32,6 +33,7 @@ class Precompiled final : public Normalizer {
       }
     }
     text = std::move(out);
+    return true;
   }
 
  private:

@@ -33,13 +33,13 @@ std::string obstacle(const SentencePieceModelFile& model) {
   // The library cuts such a piece again where it would come out; tokenizer.json has no word for that.
   if (has(model, Type::kUnused)) return "pieces that are marked as unused";
   // They are cut out of the text first, and what is left of it would begin with a space each time.
-  if (has(model, Type::kUserDefined) && model.dummy_prefix && !model.remove_extra_spaces)
-    return "symbols of the user beside add_dummy_prefix without remove_extra_whitespaces";
+  if (has(model, Type::kUserDefined) && model.dummy_prefix) return "symbols of the user beside add_dummy_prefix";
   return "";
 }
 
-/// The steps from a text to what is cut into pieces, but the space before it where Metaspace puts that.
-Json normalizer(const SentencePieceModelFile& model, bool prepend) {
+/// The steps from a text to what is cut into pieces. The space before it is that of no pre-tokenizer: Metaspace puts
+/// none before a text whose first characters were removed.
+Json normalizer(const SentencePieceModelFile& model) {
   Json steps = Json::array();
   if (model.charsmap.size() > 4)
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", absl::Base64Escape(model.charsmap)}});
@@ -50,7 +50,7 @@ Json normalizer(const SentencePieceModelFile& model, bool prepend) {
   } else {
     steps.push_back(replace({{"String", " "}}, kSpace));
   }
-  if (prepend) steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
+  if (model.dummy_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
   return {{"type", "Sequence"}, {"normalizers", steps}};
 }
 
@@ -131,13 +131,7 @@ std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model,
   if (const std::string wrong = obstacle(model); !wrong.empty())
     throw input_error("tokenizer", "tokenizer.json has no word for a SentencePiece model with ", wrong);
   Json parts = {{"added_tokens", Json::array()}};
-  // What is put before the text: by Metaspace before its very start, which cannot begin with a space then, else before
-  // each part between added tokens, of which no text without their spelling has more than one.
-  const bool at_start = model.dummy_prefix && model.remove_extra_spaces;
-  parts["normalizer"] = normalizer(model, model.dummy_prefix && !at_start);
-  if (at_start)
-    parts["pre_tokenizer"] = {
-        {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", "first"}, {"split", false}};
+  parts["normalizer"] = normalizer(model);
   Json steps = Json::array();
   steps.push_back(replace({{"String", kSpace}}, " "));
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});

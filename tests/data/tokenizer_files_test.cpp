@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -50,6 +51,34 @@ TEST(TokenizerFiles, MergesComeInTheOrderOfTheirList) {
   EXPECT_EQ(tokenizer->eod_id(), 4);
   EXPECT_EQ(tokenizer->vocab_size(), 5);
   EXPECT_EQ(tokenizer->identity(), "tokenizer.json (byte-level BPE)");
+}
+
+/// Metaspace "first" puts its mark before what begins the text as it came: not where a normaliser has removed what did.
+/// The ids are those of `tokenizers` 0.23.3.
+TEST(TokenizerFiles, MetaspaceFirstKnowsWhatTheTextBeganWith) {
+  const std::string strip = R"({"type": "Strip", "strip_left": true, "strip_right": false})";
+  const std::string prepend = R"({"type": "Prepend", "prepend": "b"})";
+  const std::map<std::string, std::vector<std::pair<std::string, Ids>>> expected = {
+      {"null", {{"ab", {4, 3}}, {"xab", {1, 7, 2, 3}}, {" ab", {4, 3}}}},
+      {R"({"type": "Replace", "pattern": {"Regex": "x+"}, "content": ""})", {{"xab", {2, 3}}, {"axb", {4, 3}}}},
+      {R"({"type": "Replace", "pattern": {"String": "x"}, "content": "b"})", {{"xab", {5, 2, 3}}}},
+      {strip, {{" ab", {2, 3}}, {"ab", {4, 3}}}},
+      {R"({"type": "Strip", "strip_left": false, "strip_right": true})", {{" ab", {4, 3}}}},
+      {R"({"type": "Nmt"})", {{"\nab", {4, 3}}, {"\1ab", {2, 3}}}},
+      {prepend, {{"ab", {5, 2, 3}}}},
+      {str_cat(R"({"type": "Sequence", "normalizers": [)", strip, ",", prepend, "]}"),
+       {{" ab", {3, 2, 3}}, {"ab", {5, 2, 3}}}}};
+  json value = small();
+  value["added_tokens"] = json::array();
+  value["decoder"] = nullptr;
+  value["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}};
+  value["model"] = json::parse(R"({"type": "BPE", "unk_token": "<unk>", "merges": [["\u2581", "a"], ["\u2581", "b"]],
+    "vocab": {"<unk>": 0, "\u2581": 1, "a": 2, "b": 3, "\u2581a": 4, "\u2581b": 5, "\n": 6, "x": 7}})");
+  for (const auto& [normalizer, texts] : expected) {
+    value["normalizer"] = json::parse(normalizer);
+    for (const auto& [text, ids] : texts) EXPECT_EQ(opened(value)->encode(text), ids) << normalizer << " " << text;
+  }
 }
 
 /// A word of more symbols than the scan takes goes through the heap: the same ids as piece by piece.
