@@ -81,10 +81,7 @@ int run_import_command(std::span<const std::string> words, Log& log) {
   }
   const hf::ImportReport report = hf::import_to_checkpoint(paths[0], paths[1], options);
   for (const std::string& note : report.config.notes) log.info(str_cat("note: ", note));
-  log.info(
-      str_cat("imported ", hf::class_name(report.config.family), ": ", report.parameters, " parameters in ",
-              report.tensors, " tensors, ", report.bytes, " bytes, to ", paths[1], ", ",
-              report.tokenizer.empty() ? "without a tokenizer" : str_cat("with its tokenizer: ", report.tokenizer)));
+  log.info(hf::summary(report, paths[1]));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/train_from.h"
 #include "launch/training/datasets.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/run_identity.h"
@@ -17,6 +18,7 @@ namespace ashlar::launch {
 
 const char* const kTrainHelp =
     "ashlar train CONFIG [section.key=value ...] [--restart]\n"
+    "ashlar train --from HF_DIR data.path=DATASET [section.key=value ...]\n"
     "\n"
     "Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and "
     "checkpoints/.\n"
@@ -26,6 +28,8 @@ const char* const kTrainHelp =
     "weights of another with run.init_from, whose model it takes; keys that differ are refused (run.init_change).\n"
     "\n"
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
+    "  --from HF_DIR       goes on from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,\n"
+    "                      default runs/NAME), and trains with the config.toml of the import and these overrides\n"
     "  --restart           begin anew: an existing run directory is renamed to DIR.old-1, once the new run stands\n"
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and "
@@ -61,15 +65,31 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   comm::ControlPlane& ranks = bootstrap.control();
   std::optional<config::RawConfig> raw;
   bool restart = false;
+  struct {
+    std::string file;
+    std::vector<std::string> overrides;
+  } given;
   comm::try_on_all_ranks(ranks, [&] {
     Arguments arguments("train", words);
     restart = arguments.flag("--restart");
+    const std::optional<std::string> from = arguments.option("--from");
     std::vector<std::string> files = arguments.positionals();
-    const std::vector<std::string> overrides = take_overrides(files);
-    if (files.size() != 1)
-      throw input_error("train", "expected one configuration file, got ", files.size(),
-                        "; usage: ashlar train CONFIG [section.key=value ...]");
-    raw = config::read_config(files[0], overrides);
+    std::vector<std::string> overrides = take_overrides(files);
+    if (files.size() != (from ? 0 : 1))
+      throw input_error(
+          "train",
+          from ? "expected no configuration file beside --from, got " : "expected one configuration file, got ",
+          files.size(), "; usage: ashlar train CONFIG [section.key=value ...]");
+    if (from) {
+      const TrainFrom begun = train_from(*from, overrides, ranks.rank() == 0, log);
+      overrides.insert(overrides.begin(), begun.overrides.begin(), begun.overrides.end());
+      files.push_back(begun.config);
+    }
+    given = {.file = files[0], .overrides = std::move(overrides)};
+  });
+  // Not before rank 0 has imported.
+  comm::try_on_all_ranks(ranks, [&] {
+    raw = config::read_config(given.file, given.overrides);
     if (restart && ranks.rank() == 0) training::RunDirectory(raw->run_dir()).check_can_be_set_aside();
   });
   // What has been decided already: by the run itself, else by the checkpoint that it starts from.

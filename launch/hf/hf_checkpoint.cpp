@@ -10,7 +10,10 @@
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
+#include "core/base/hex.h"
+#include "core/base/philox.h"
 #include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
 #include "data/tokenizer/forms.h"
 #include "data/tokenizer/hugging_face_files.h"
 #include "launch/config/run_config.h"
@@ -230,6 +233,31 @@ HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOpti
 
 }  // namespace
 
+std::string summary(const ImportReport& report, const std::filesystem::path& out) {
+  return str_cat("imported ", class_name(report.config.family), ": ", report.parameters, " parameters in ",
+                 report.tensors, " tensors, ", report.bytes, " bytes, to ", out.string(), ", ",
+                 report.tokenizer.empty() ? "without a tokenizer" : str_cat("with its tokenizer: ", report.tokenizer));
+}
+
+std::string source_digest(const std::filesystem::path& hf_directory) {
+  constexpr size_t kEnd = 64 << 10;
+  std::map<std::string, uint64_t> weights;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(hf_directory, ignored)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const io::InputFile file(entry.path());
+    const auto size = static_cast<size_t>(file.size_bytes());
+    std::string ends(2 * std::min(size, kEnd), 0);
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(ends));
+    file.read_at(0, bytes.first(bytes.size() / 2));
+    file.read_at(static_cast<int64_t>(size - bytes.size() / 2), bytes.last(bytes.size() / 2));
+    weights[entry.path().filename().string()] = hash64(str_cat(size, ",", ends));
+  }
+  std::string all = io::read_text_file(hf_directory / std::string(kConfigFile), int64_t{64} << 20);
+  for (const auto& [name, hash] : weights) all += str_cat("\n", name, " ", hex64(hash));
+  return hex64(hash64(all));
+}
+
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
                                   const ImportOptions& options) {
   ImportedModel model = import_hf(hf_directory, options.ignored_keys);
@@ -243,13 +271,15 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
         model.read(tensor.name, buffer);
         emit(buffer);
       }};
+  io::Metadata metadata = to_metadata(model.config());
+  metadata[kSourceKey] = source_digest(hf_directory);
   const std::string config_toml = config::model_to_toml(model.config().model);
   const std::string starting_toml = starting_config(model.config(), !tokenizer.empty(), hf_directory, out);
   const checkpoint::Saved saved = checkpoint::write_tensors({.dir = out,
                                                              .source = source,
                                                              .config_toml = config_toml,
                                                              .tokenizer_json = tokenizer,
-                                                             .metadata = to_metadata(model.config())});
+                                                             .metadata = std::move(metadata)});
   io::write_file_atomically(saved.path / "config.toml", starting_toml);
   report.tensors = static_cast<int64_t>(model.tensors().size());
   for (const io::TensorSpec& tensor : model.tensors()) report.parameters += tensor.num_elems();

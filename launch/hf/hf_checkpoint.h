@@ -32,6 +32,14 @@ struct ImportReport {
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
                                   const ImportOptions& options = {});
 
+/// One line for people: class, parameters, bytes, tokenizer.
+std::string summary(const ImportReport& report, const std::filesystem::path& out);
+
+/// What tells one Hugging Face directory from another wherever it lies: config.json, and of each file of weights the
+/// name, the size and 64 KiB of either end. In the metadata of an import as kSourceKey.
+std::string source_digest(const std::filesystem::path& hf_directory);
+inline constexpr const char* kSourceKey = "hf.source";
+
 struct ExportOptions {
   std::optional<Family> family;        ///< absent: the class it was imported from, else the first that has the model
   std::optional<io::FileDType> dtype;  ///< absent: as stored
