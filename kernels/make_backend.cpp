@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/emulated_backend.h"
+#include "kernels/cuda/open_backend.h"
 
 namespace ashlar::kernels {
 
@@ -16,8 +17,9 @@ std::unique_ptr<Backend> make_backend(const BackendConfig& config) {
     return std::make_unique<emulated::EmulatedBackend>(
         emulated::DeviceOptions{.max_memory_bytes = config.max_memory_bytes});
   }
-  throw input_error("run.device", "expected \"cpu\" or \"emulated\", got \"", config.device,
-                    "\"; this program has no other backend");
+  if (config.device == "cuda")
+    return cuda::open_backend({.local_rank = config.local_rank, .max_memory_bytes = config.max_memory_bytes});
+  throw input_error("run.device", "expected \"cpu\", \"cuda\" or \"emulated\", got \"", config.device, "\"");
 }
 
 int usable_cores() { return cpu::detect_cpu().cores; }

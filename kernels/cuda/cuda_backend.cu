@@ -2,11 +2,26 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "core/base/error.h"
 #include "kernels/cuda/dev/gemm.h"
 
 namespace ashlar::ASHLAR_DEV {
+
+namespace {
+
+constexpr int64_t kLeastPeakExtent = 256;
+
+/// Two of a kind change places for as long as it lives.
+template <typename T>
+struct Swapped {
+  Swapped(T& one, T& other) : a(one), b(other) { std::swap(a, b); }
+  ~Swapped() { std::swap(a, b); }
+  T &a, &b;
+};
+
+}  // namespace
 
 CudaBackend::CudaBackend(const DeviceOptions& options) : device_(options) {}
 
@@ -14,33 +29,38 @@ CudaBackend::~CudaBackend() = default;
 
 std::string CudaBackend::description() const { return device_.description(); }
 
-// The rate of a square product: of cublasLt on a GPU; of the host's loops that stand in for it on an emulated one,
-// where "percent of peak" says nothing about a GPU.
+// The rate of a square product, large enough to take a millisecond: of cublasLt on a GPU; of the host's loops that
+// stand in for it on an emulated one, where "percent of peak" says nothing about a GPU.
 double CudaBackend::measure_peak(DType dtype, double seconds) {
   using Clock = std::chrono::steady_clock;
   const std::unique_ptr<Stream> stream = make_stream();
-  Allocator& memory = allocator(MemoryKind::kWorkspace);
-  const int64_t n = kPeakExtent, bytes = n * n * size_of(dtype);
-  void* blocks[3];
-  for (void*& block : blocks) block = memory.allocate(bytes);
-  const auto view = [&](int i) { return MutView{blocks[i], dtype, n, n, n}; };
-  fill({.dst = view(0), .value = 0.5}, *stream);
-  fill({.dst = view(1), .value = 0.5}, *stream);
-  const auto run = [&] {
-    gemm(device_, {.a = view(0), .b = view(1), .c = view(2), .transpose_b = true}, *stream);
-    stream->synchronize();
-  };
-  run();
-  const Clock::time_point begin = Clock::now();
-  double best = 1e300, now = 0, before = 0;
-  do {
+  Allocator& memory = allocator(MemoryKind::kActivations);  // which a step takes up
+  const Swapped own_plans(device_.gemm_plans(), peak_plans_);
+  double best = 0, rate = 0;
+  for (int64_t n = kLeastPeakExtent; n <= kPeakExtent && best < 1e-3; n *= 2) {
+    void* blocks[3];
+    for (void*& block : blocks) block = memory.allocate(n * n * size_of(dtype));
+    const auto view = [&](int i) { return MutView{blocks[i], dtype, n, n, n}; };
+    fill({.dst = view(0), .value = 0.5}, *stream);
+    fill({.dst = view(1), .value = 0.5}, *stream);
+    const auto run = [&] {
+      gemm(device_, {.a = view(0), .b = view(1), .c = view(2), .transpose_b = true}, *stream);
+      stream->synchronize();
+    };
     run();
-    now = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, now - before);
-    before = now;
-  } while (now < seconds);
-  for (void* block : blocks) memory.release(block);
-  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best;
+    const Clock::time_point begin = Clock::now();
+    double now = 0, before = 0;
+    best = 1e300;
+    do {
+      run();
+      now = std::chrono::duration<double>(Clock::now() - begin).count();
+      best = std::min(best, now - before);
+      before = now;
+    } while (now < seconds && (best >= 1e-3 || n == kPeakExtent || now < 0.1 * seconds));
+    rate = std::max(rate, 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best);
+    for (void* block : blocks) memory.release(block);
+  }
+  return rate;
 }
 
 // Few enough rows that logits stay near 1 GB, enough that the weight gradient's pass over [V, C] is cheap beside them.

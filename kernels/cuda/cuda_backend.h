@@ -43,6 +43,7 @@ class CudaBackend : public Backend, public Tunable {
   void* scratch(Stream& stream, int64_t bytes) { return device_.scratch(stream, bytes); }
 
   Device device_;
+  std::shared_ptr<GemmPlans> peak_plans_;  ///< of measure_peak: a run has no algorithms to choose for its products
 };
 
 }  // namespace ashlar::ASHLAR_DEV

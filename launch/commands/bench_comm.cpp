@@ -213,7 +213,7 @@ int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstra
   std::unique_ptr<Stream> stream = std::make_unique<SynchronousStream>();
   if (options.device != "cpu") {
     comm::try_on_all_ranks(bootstrap.control(), [&] {
-      backend = kernels::make_backend({.device = options.device, .log = &log});
+      backend = kernels::make_backend({.device = options.device, .local_rank = bootstrap.local_rank(), .log = &log});
       stream = backend->make_stream();
     });
     device = comm::make_device_comm({.host = *host,

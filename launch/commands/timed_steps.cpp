@@ -84,8 +84,9 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
     : config_(config),
       bootstrap_(bootstrap),
       global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
-      backend_(kernels::make_backend(
-          {.device = std::string(name_of(config.run.device)), .threads = static_cast<int>(config.run.threads)})),
+      backend_(kernels::make_backend({.device = std::string(name_of(config.run.device)),
+                                      .local_rank = bootstrap.local_rank(),
+                                      .threads = static_cast<int>(config.run.threads)})),
       stream_(backend_->make_stream()),
       device_comm_(device_comm(config, bootstrap, *backend_)),
       mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh),

@@ -25,8 +25,9 @@
 /// or load_config() for both steps. The keys, their defaults and ranges are in schema.h.
 namespace ashlar::config {
 
-enum class Device : uint8_t { kCpu, kEmulated };
-inline constexpr EnumName<Device> kDeviceNames[] = {{Device::kCpu, "cpu"}, {Device::kEmulated, "emulated"}};
+enum class Device : uint8_t { kCpu, kCuda, kEmulated };
+inline constexpr EnumName<Device> kDeviceNames[] = {
+    {Device::kCpu, "cpu"}, {Device::kCuda, "cuda"}, {Device::kEmulated, "emulated"}};
 constexpr std::span<const EnumName<Device>> names_of(Device) { return kDeviceNames; }
 
 enum class HangAction : uint8_t { kStop, kReport };

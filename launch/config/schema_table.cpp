@@ -105,9 +105,8 @@ constexpr KeySpec kSchema[] = {
      .doc = "Model keys that may differ from those of run.init_from. Shapes of weights must still agree."},
     {.section = "run", .key = "device", .member = MEMBER(run.device),
      .type = kWord, .fallback = "cpu",
-     .unsupported = "cuda",
-     .doc = "What computes: the processor, an NVIDIA GPU, or the GPU kernels emulated on the processor (to test them: "
-            "hundreds of times slower)."},
+     .doc = "What computes: the processor, an NVIDIA GPU (each rank of a machine takes one of those it sees, in order), "
+            "or the GPU kernels emulated on the processor (to test them: hundreds of times slower)."},
     {.section = "run", .key = "dtype", .member = MEMBER(run.dtype),
      .type = kWord, .fallback = "bf16", .words = "bf16|fp32|fp64", .fixed = true,
      .doc = "Storage of weights and activations. Sums, moments and main gradients are fp32 (fp64 in fp64 runs)."},

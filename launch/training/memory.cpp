@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "core/device/device_facts.h"
 
 namespace ashlar::training {
 
@@ -51,9 +52,11 @@ MemoryLedger::MemoryLedger() : private_bytes_(status_bytes("RssAnon:")) {}
 
 std::vector<std::pair<std::string, int64_t>> MemoryLedger::parts(Backend& backend) const {
   std::vector<std::pair<std::string, int64_t>> parts;
+  const bool on_device = dynamic_cast<DeviceFacts*>(&backend) != nullptr;
   for (int i = 0; i < kNumMemoryKinds; ++i) {
     const auto kind = static_cast<MemoryKind>(i);
-    const int64_t bytes = backend.allocator(kind).high_water_bytes();
+    const bool of_host = !on_device || kind == MemoryKind::kPinned;
+    const int64_t bytes = of_host ? backend.allocator(kind).high_water_bytes() : 0;
     if (bytes > 0) parts.emplace_back(std::string(name_of(kind)), bytes);
   }
   parts.insert(parts.end(), extra_.begin(), extra_.end());
@@ -72,6 +75,46 @@ std::string MemoryLedger::report(Backend& backend) const {
   }
   // Stacks and small objects; or the other way round memory that was reserved and never written.
   return str_cat(text, rest >= 0 ? " + other " : " - untouched ", human_bytes(rest >= 0 ? rest : -rest));
+}
+
+void MemoryLedger::add_of_device(std::string name, Backend& backend) {
+  auto* const device = dynamic_cast<DeviceFacts*>(&backend);
+  if (device == nullptr) return;
+  const DeviceFacts::Memory memory = device->memory();
+  const int64_t bytes = memory.total_bytes - memory.free_bytes - device_bytes(backend);
+  if (bytes > 0) of_device_.emplace_back(std::move(name), bytes);
+}
+
+int64_t MemoryLedger::device_bytes(Backend& backend) const {
+  int64_t bytes = 0;
+  for (const auto& [name, part] : device_parts(backend)) bytes += part;
+  return bytes;
+}
+
+std::string MemoryLedger::device_report(Backend& backend) const {
+  auto* const device = dynamic_cast<DeviceFacts*>(&backend);
+  if (device == nullptr) return "";
+  const DeviceFacts::Memory memory = device->memory();
+  const int64_t taken = memory.total_bytes - memory.free_bytes;
+  std::string text = str_cat(human_bytes(taken), " of ", human_bytes(memory.total_bytes), " =");
+  int64_t rest = taken;
+  for (const auto& [name, bytes] : device_parts(backend)) {
+    text += str_cat(rest == taken ? " " : " + ", name, " ", human_bytes(bytes));
+    rest -= bytes;
+  }
+  // Code of kernels that was loaded since, and other processes; or what those gave back.
+  return str_cat(text, rest >= 0 ? " + others " : " - given back ", human_bytes(rest >= 0 ? rest : -rest));
+}
+
+std::vector<std::pair<std::string, int64_t>> MemoryLedger::device_parts(Backend& backend) const {
+  if (dynamic_cast<DeviceFacts*>(&backend) == nullptr) return {};
+  std::vector<std::pair<std::string, int64_t>> parts = of_device_;
+  for (int i = 0; i < kNumMemoryKinds; ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    const int64_t bytes = kind == MemoryKind::kPinned ? 0 : backend.allocator(kind).high_water_bytes();
+    if (bytes > 0) parts.emplace_back(std::string(name_of(kind)), bytes);
+  }
+  return parts;
 }
 
 std::string human_bytes(int64_t bytes) {

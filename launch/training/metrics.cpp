@@ -65,12 +65,14 @@ std::string human_seconds(double seconds) {
 
 std::string to_line(const MetricsRow& r) {
   const int width = static_cast<int>(std::to_string(r.total_steps).size());
+  std::string gpu = to_text(r.gpu);
+  if (r.gpu_memory_bytes >= 0) gpu = str_cat("gpu ", human_bytes(r.gpu_memory_bytes), gpu.empty() ? "" : "  ", gpu);
   return absl::StrFormat(
       "step %*d/%d  loss %.4f  grad_norm %.3f  lr %.2e  tokens %s  %.1f ms  %s tok/s  mfu %s  mem %s  data %.1f ms  "
-      "eta %s",
+      "eta %s%s",
       width, r.step, r.total_steps, r.result.loss, r.result.grad_norm, r.lr, grouped(r.tokens), r.step_ms,
       grouped(static_cast<int64_t>(r.tokens_per_sec)), percent(r.mfu), human_bytes(r.peak_memory_bytes), r.data_wait_ms,
-      human_seconds(r.eta_sec));
+      human_seconds(r.eta_sec), gpu.empty() ? "" : "  " + gpu);
 }
 
 std::string to_json(const MetricsRow& r) {
@@ -93,6 +95,10 @@ std::string to_json(const MetricsRow& r) {
   j["max_logit"] = r.result.max_logit;
   j["clip_scale"] = r.result.clip_scale;
   j["valid_targets"] = r.result.valid_targets;
+  if (r.gpu_memory_bytes >= 0) j["gpu_memory_bytes"] = r.gpu_memory_bytes;
+  if (r.gpu.sm_mhz >= 0) j["gpu_mhz"] = r.gpu.sm_mhz;
+  if (r.gpu.watts >= 0) j["gpu_watts"] = r.gpu.watts;
+  if (r.gpu.limits) j["gpu_held_by"] = *r.gpu.limits;
   return j.dump();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/log.h"
+#include "core/device/gpu_monitor.h"
 #include "launch/training/engine.h"
 #include "launch/training/validation.h"
 
@@ -24,6 +25,9 @@ struct MetricsRow {
   int64_t peak_memory_bytes = 0;
   double data_wait_ms = 0;
   double eta_sec = 0;
+  // Of rank 0's GPU, behind the step; untold on other devices:
+  int64_t gpu_memory_bytes = -1;
+  GpuMonitor::Reading gpu;
 };
 
 std::string to_line(const MetricsRow& row);  ///< what the user reads

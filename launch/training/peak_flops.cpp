@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <thread>
 
+#include "core/device/device_facts.h"
 #include "parallel/comm/host.h"
 
 namespace ashlar::training {
 
 double peak_flops(comm::Bootstrap& bootstrap, Backend& backend, DType dtype, int threads, double seconds) {
-  // A moment on a core does not tell that others take turns on it.
-  const double cores = std::thread::hardware_concurrency();
-  const double share = std::min(1.0, cores / static_cast<double>(bootstrap.local_size() * threads));
+  double share = 1;
+  if (dynamic_cast<DeviceFacts*>(&backend) == nullptr) {
+    // A moment on a core does not tell that others take turns on it.
+    const double cores = std::thread::hardware_concurrency();
+    share = std::min(1.0, cores / static_cast<double>(bootstrap.local_size() * threads));
+  }
   return comm::sum_of(bootstrap.control(), share * backend.measure_peak(dtype, seconds));
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
+#include "core/device/device_facts.h"
 #include "core/io/atomic_file.h"
 #include "core/optim/schedule.h"
 #include "data/batch_stream.h"
@@ -17,6 +18,7 @@
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
 #include "launch/training/layout.h"
+#include "launch/training/own_devices.h"
 #include "launch/training/parameter_table.h"
 #include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
@@ -79,10 +81,22 @@ Trainer::~Trainer() = default;
 
 void Trainer::set_up(TrainerArgs& args) {
   const auto& c = config_;
-  backend_ = args.make_backend ? args.make_backend()
-                               : kernels::make_backend({.device = std::string(name_of(c.run.device)),
-                                                        .threads = static_cast<int>(c.run.threads),
-                                                        .log = &log_});
+  comm::try_on_all_ranks(ranks_, [&] {
+    backend_ = args.make_backend ? args.make_backend()
+                                 : kernels::make_backend({.device = std::string(name_of(c.run.device)),
+                                                          .local_rank = args.bootstrap.local_rank(),
+                                                          .threads = static_cast<int>(c.run.threads),
+                                                          .log = &log_});
+  });
+  check_own_devices(ranks_, *backend_);
+  memory_.add_of_device("context", *backend_);
+  if (auto* const gpu = dynamic_cast<DeviceFacts*>(backend_.get()); gpu != nullptr && first_rank_) {
+    try {
+      gpu_.emplace(gpu->id());
+    } catch (const Error& error) {
+      log_.info(str_cat("no clock, power and throttling beside the rates: ", error.what()));
+    }
+  }
   stream_ = backend_->make_stream();
   pending_ = PendingSteps(*stream_);
   log_.info(backend_->description());
@@ -93,6 +107,7 @@ void Trainer::set_up(TrainerArgs& args) {
                                                     .cuda = name_of(c.run.device) == "cuda",
                                                     .deterministic = c.run.deterministic});
   device_comm_ = std::move(device.all);
+  memory_.add_of_device("nccl", *backend_);
   watch_.watchdog().before_end(std::move(device.abort));
   mesh_.emplace(device_comm_ ? *device_comm_ : bootstrap_.world(), shape_of(c.mesh),
                 model::kv_sharing_ranks(c.model, c.mesh.tensor));
@@ -120,7 +135,7 @@ void Trainer::set_up(TrainerArgs& args) {
 
   auto* const tunable = dynamic_cast<Tunable*>(backend_.get());
   if (Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr)
-    tuning_.emplace(*tuner, ranks_, log_, directory_.choices());
+    tuning_.emplace(*tuner, ranks_, log_, directory_.choices(), [this] { watch_.flight_recorder().tick(); });
 
   watch_.flight_recorder().enter(watch::Phase::kLoading);
   const bool restored = !args.restart && restore();
@@ -169,9 +184,9 @@ void Trainer::set_up(TrainerArgs& args) {
   validated_step_ = comm::max_of(ranks_, validated_step_);
   for (const std::string& remark : validation_->remarks()) log_.info(remark);
   peak_flops_ = peak_flops(args.bootstrap, *backend_, c.run.dtype, static_cast<int>(c.run.threads), 0.05);
-  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate on registers now",
-                            peak_flops_ / 1e9, std::string(name_of(c.run.dtype)),
-                            ranks_.size() == 1 ? "this machine's" : "the ranks'"));
+  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate %s now", peak_flops_ / 1e9,
+                            std::string(name_of(c.run.dtype)), ranks_.size() == 1 ? "this machine's" : "the ranks'",
+                            c.run.device == config::Device::kCpu ? "on registers" : "of matrix products"));
 }
 
 EngineOptions Trainer::watched_options() {
@@ -231,11 +246,12 @@ std::string Trainer::saved_choices() const {
   return found != metadata_.end() ? found->second : "";
 }
 
-void Trainer::tune() {
+void Trainer::rehearse() {
   watch_.flight_recorder().enter(watch::Phase::kStarting);
-  engine_->backward(batches_->current(), step_, heard_.next);  // gradients that the step itself replaces
-  stream_->synchronize();
-  tuning_->complete();
+  do {
+    engine_->backward(batches_->current(), step_, heard_.next);  // gradients that the step itself replaces
+    stream_->synchronize();
+  } while (tuning_->complete());  // what is chosen has workspaces of its own
   if (!tuning_->text().empty()) metadata_[Tuning::kMetadataKey] = tuning_->text();
 }
 
@@ -250,7 +266,7 @@ void Trainer::queue_step() {
     batches_->advance();
   }
   if (tuning_ && !tuning_->completed()) {
-    tune();
+    rehearse();
     begin = now_sec();
   }
   const QueuedStep step{.step = step_ + 1,
@@ -306,6 +322,8 @@ void Trainer::report(const StepResult& result, const QueuedStep& step, double st
                  .tokens_per_sec = static_cast<double>(result.tokens) / (step_ms / 1e3),
                  .peak_memory_bytes = heard_.peak_memory_bytes,
                  .data_wait_ms = step.data_wait_ms};
+  if (gpu_) row.gpu = gpu_->read();
+  if (memory_.device_bytes(*backend_) > 0) row.gpu_memory_bytes = memory_.device_bytes(*backend_);
   row.mfu = flops_.total_full() * row.tokens_per_sec / peak_flops_;
   row.mfu_causal = flops_.total_causal() * row.tokens_per_sec / peak_flops_;
   recent_ms_.push_back(row.step_ms);
@@ -489,6 +507,8 @@ ExitCode Trainer::train() {
   signals_.finish(ExitCode::kDone);
   watch_.flight_recorder().enter(watch::Phase::kEnding);
   log_.info(str_cat("memory: peak of the process ", memory_.report(*backend_)));
+  if (const std::string device = memory_.device_report(*backend_); !device.empty())
+    log_.info(str_cat("memory of the device: ", device));
   return ExitCode::kDone;
 }
 

@@ -71,7 +71,9 @@ class Trainer {
   checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
   std::string saved_choices() const;  ///< of algorithms, in the checkpoint that was restored
-  void tune();  ///< before the first step: does its work once without effect, so that all that can be chosen is known
+  /// Before the first step: does its work once without effect, so that all that can be chosen is known, and once more
+  /// with what was chosen. Memory that is too little for a step is wanting now.
+  void rehearse();
   void queue_step();
   void end_step();      ///< exchanges the message of a step, with the losses of the step whose report is due
   void read_report();   ///< of the oldest pending step: its row, or its error
@@ -103,6 +105,7 @@ class Trainer {
   RunDirectory directory_;  ///< locked by rank 0
   watch::RankWatch& watch_;
   std::unique_ptr<Backend> backend_;
+  std::optional<GpuMonitor> gpu_;  ///< rank 0's, of its device
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<comm::Communicator> device_comm_;  ///< of all ranks; null where the host's serves
   std::optional<mesh::Mesh> mesh_;

@@ -32,8 +32,14 @@ constexpr char kBetween = '\n';
 
 }  // namespace
 
-Tuning::Tuning(Tuner& tuner, comm::ControlPlane& ranks, Log& log, std::filesystem::path file)
-    : tuner_(tuner), ranks_(ranks), log_(log), file_(std::move(file)), choices_(bare(tuner.met())) {}
+Tuning::Tuning(Tuner& tuner, comm::ControlPlane& ranks, Log& log, std::filesystem::path file,
+               std::function<void()> after_answer)
+    : tuner_(tuner),
+      ranks_(ranks),
+      log_(log),
+      file_(std::move(file)),
+      after_answer_(std::move(after_answer)),
+      choices_(bare(tuner.met())) {}
 
 void Tuning::share(const std::string& text, const std::string& source) {
   const std::string all = comm::broadcast_text(ranks_, text, 0);
@@ -65,7 +71,20 @@ void Tuning::reuse(const std::string& saved) {
   if (first) log_.info(str_cat(num_choices(choices_), " choices of algorithms from ", source));
 }
 
-void Tuning::complete() {
+TunedChoices Tuning::measure(const TunedChoices& questions) {
+  TunedChoices answers = bare(questions);
+  for (const auto& [name, section] : questions.sections) {
+    for (const auto& [question, none] : section.choices) {
+      TunedChoices one = bare(questions);
+      one.sections.at(name).choices.emplace(question, none);
+      answers = united(answers, tuner_.measure(one));
+      if (after_answer_) after_answer_();
+    }
+  }
+  return answers;
+}
+
+bool Tuning::complete() {
   completed_ = true;
   const bool first = ranks_.rank() == 0;
   // 1. Ranks that differ cannot use each other's choices.
@@ -75,7 +94,7 @@ void Tuning::complete() {
     if (first)
       log_.warn(str_cat("ranks have ", kinds.size(), " kinds of devices or libraries, such as ", met.device,
                         ": each uses the first algorithm that its library suggests"));
-    return;
+    return false;
   }
   // 2. What any rank asks.
   std::vector<std::string> questions;
@@ -88,19 +107,20 @@ void Tuning::complete() {
     asked.sections.at(text.substr(0, end)).choices.emplace(text.substr(end + 1), "");
   }
   const TunedChoices open = unanswered(asked, choices_);
-  if (num_choices(open) == 0) return;
+  if (num_choices(open) == 0) return false;
   // 3. Answers, by rank 0.
   std::string text;
   const auto begin = std::chrono::steady_clock::now();
   comm::try_on_all_ranks(ranks_, [&] {
     if (!first) return;
-    text = to_json(united(choices_, tuner_.measure(open)));
+    text = to_json(united(choices_, measure(open)));
     io::write_file_atomically(file_, text);
   });
   share(text, file_.string());
-  if (!first) return;
+  if (!first) return true;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   log_.info(absl::StrFormat("%d algorithms chosen in %.1f s, kept in %s", num_choices(open), seconds, file_.string()));
+  return true;
 }
 
 }  // namespace ashlar::training

@@ -57,7 +57,8 @@ TEST(MakeBackend, TellsItsPeakAndRefusesWhatItDoesNotHave) {
     }
     return "accepted";
   };
-  EXPECT_THAT(message({.device = "cuda"}), ::testing::HasSubstr("expected \"cpu\" or \"emulated\", got \"cuda\""));
+  EXPECT_THAT(message({.device = "tpu"}),
+              ::testing::HasSubstr("expected \"cpu\", \"cuda\" or \"emulated\", got \"tpu\""));
   EXPECT_THAT(message({.threads = -1}), ::testing::HasSubstr("got -1"));
   EXPECT_THAT(message({.max_isa = "avx1024"}), ::testing::HasSubstr("avx1024"));
 }

@@ -237,7 +237,7 @@ TEST(Errors, Configurations) {
       {"heads do not divide", none(), "", "train t.toml model.n_heads=3 run.dir=new", kInput, {"model.n_heads", "16"}},
       {"micro-batch", none(), "", "train t.toml train.micro_batch=3", kInput, {"train.micro_batch = 3", "multiple"}},
       {"learning rate", none(), "", "train t.toml optimizer.lr=1e30", kInput, {"optimizer.lr", "100"}},
-      {"a GPU", none(), "", "train t.toml run.device=cuda", kInput, {"run.device = \"cuda\"", "not supported"}},
+      {"no GPU", none(), "export CUDA_VISIBLE_DEVICES=", "train t.toml run.device=cuda", kInput, {"device = \"cpu\""}},
       {"soft cap", none(), "", "train t.toml attn.softcap=30", kInput, {"attn.softcap", "not supported"}},
       {"post-norm",
        none(),

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "core/base/philox.h"
 #include "core/base/strings.h"
@@ -30,7 +31,7 @@ std::string some_text(int64_t words) {
 
 }  // namespace
 
-RunFixture::RunFixture() {
+RunFixture::RunFixture(std::string program) : program_(std::move(program)) {
   write("text.txt", some_text(8000));
   write("tiny.toml",
         "[run]\ndtype = \"fp32\"\nthreads = 1\ndir = \"run\"\nseed = 3\n"
@@ -44,13 +45,14 @@ RunFixture::RunFixture() {
   if (built.code != 0) throw std::runtime_error("no dataset: " + built.err);
 }
 
-ShellResult RunFixture::ashlar(const std::string& words) const {
-  return run_shell("cd " + shell_quote(dir().string()) + " && " + shell_quote(ASHLAR_BINARY) + " " + words);
+ShellResult RunFixture::ashlar(const std::string& words, const std::string& variables) const {
+  return run_shell("cd " + shell_quote(dir().string()) + " && exec env " + variables + " " + shell_quote(program_) +
+                   " " + words);
 }
 
 pid_t RunFixture::start(const std::string& words, const std::string& log, const std::string& variables) const {
   const std::string script = "cd " + shell_quote(dir().string()) + " && exec env " + variables + " " +
-                             shell_quote(ASHLAR_BINARY) + " " + words + " >>" + shell_quote(log) + " 2>&1";
+                             shell_quote(program_) + " " + words + " >>" + shell_quote(log) + " 2>&1";
   const pid_t pid = fork();
   if (pid == 0) {
     signal(SIGINT, SIG_DFL);  // ignored by what runs in the background of a script, and inherited

@@ -15,11 +15,11 @@ namespace ashlar::testing {
 /// A folder with a small byte dataset (`data`) and a tiny configuration (`tiny.toml`), and the program to run there.
 class RunFixture {
  public:
-  RunFixture();
+  explicit RunFixture(std::string program = ASHLAR_BINARY);
 
   const std::filesystem::path& dir() const { return scratch_.path(); }
-  /// Runs `ashlar WORDS` in the folder.
-  ShellResult ashlar(const std::string& words) const;
+  /// Runs `ashlar WORDS` in the folder, with environment variables (`A=b C=d`).
+  ShellResult ashlar(const std::string& words, const std::string& variables = "") const;
   /// Starts `ashlar WORDS`, output to `log`, with environment variables (`A=b C=d`); the caller kills or waits.
   pid_t start(const std::string& words, const std::string& log, const std::string& variables = "") const;
   static int wait_for(pid_t pid);  ///< exit code, or 128 + signal
@@ -38,6 +38,7 @@ class RunFixture {
   void write(const std::string& file, const std::string& text) const;
 
  private:
+  std::string program_;
   ScratchDir scratch_;
 };
 

@@ -52,7 +52,8 @@ class TuningTest : public ::testing::Test {
   std::string own_question() const { return "question of rank " + std::to_string(ranks_.rank()); }
   /// What one part of a run does: takes up, works, completes. Its text.
   std::string part(CountingTuner& tuner, const std::string& saved) {
-    Tuning tuning(tuner, ranks_, log_, file());
+    answers_seen_ = 0;
+    Tuning tuning(tuner, ranks_, log_, file(), [this] { ++answers_seen_; });
     tuning.reuse(saved);
     used_before_work_ = tuner.used;
     tuner.questions = {"question of all", own_question()};
@@ -72,6 +73,7 @@ class TuningTest : public ::testing::Test {
   std::vector<std::string> lines_;
   Log log_{[this](std::string_view line) { lines_.emplace_back(line); }};
   std::map<std::string, std::string> used_before_work_;
+  size_t answers_seen_ = 0;
 };
 
 TEST_F(TuningTest, TheFirstRankMeasuresForAll) {
@@ -79,6 +81,7 @@ TEST_F(TuningTest, TheFirstRankMeasuresForAll) {
   const std::string text = part(tuner, "");
   EXPECT_EQ(tuner.used, expected());
   EXPECT_EQ(tuner.measured.size(), ranks_.rank() == 0 ? expected().size() : 0);
+  EXPECT_EQ(answers_seen_, tuner.measured.size()) << "who watches over ranks sees that they get on";
   EXPECT_EQ(choices_from_json(text, "").sections.at("gemm").choices, expected());
   std::ifstream in(file());
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);

@@ -85,8 +85,12 @@ struct Device::State {
 std::string name_of_device(const cudaDeviceProp& properties, int ordinal);
 std::string uuid_text(const cudaUUID_t& uuid);
 
-/// Makes the device current, with a context of its own, and reads its properties. Throws input_error with one line
-/// where there is no driver, one that is too old for this program, no device, not this one, or one that is too old.
+/// How many devices are visible: one at least. Throws input_error with one line where there is no driver, one that is
+/// too old for this program, or no device.
+int count_devices();
+
+/// Makes the device current, with a context of its own, and reads its properties. Throws as count_devices does, and
+/// where this device is not there or too old.
 cudaDeviceProp open_device(int ordinal);
 
 }  // namespace ashlar::ASHLAR_DEV

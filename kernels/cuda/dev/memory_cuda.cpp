@@ -8,7 +8,7 @@ namespace ashlar::ASHLAR_DEV {
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kSlab = int64_t{64} << 20;
+constexpr int64_t kLeastSlab = int64_t{2} << 20, kMostSlab = int64_t{64} << 20;  // unless a block is larger
 
 }  // namespace
 
@@ -58,7 +58,9 @@ void SlabAllocator::release(void* block) {
 }
 
 void SlabAllocator::grow(int64_t size) {
-  const int64_t bytes = (size + kSlab - 1) / kSlab * kSlab;
+  // As much again as there is: few calls, and little that nobody uses.
+  const int64_t wanted = std::max(size, std::clamp(taken_, kLeastSlab, kMostSlab));
+  const int64_t bytes = (wanted + kLeastSlab - 1) / kLeastSlab * kLeastSlab;
   const auto room = static_cast<size_t>(bytes);
   if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
     throw resource_error("cuda", bytes >> 20, " MiB more of device memory, ", taken_of_device_ >> 20,

@@ -29,6 +29,8 @@ bool hardware_failed(cudaError_t status) {
   }
 }
 
+}  // namespace
+
 int count_devices() {
   int driver = 0, runtime = 0, count = 0;
   const bool known = cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&runtime) == cudaSuccess;
@@ -48,8 +50,6 @@ int count_devices() {
                       cudaGetErrorString(status), "; see nvidia-smi, or choose run.device = \"cpu\"");
   return count;
 }
-
-}  // namespace
 
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU-";

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/backend/backend.h"
+
+/// The way to a GPU's backend from code that sees neither CUDA nor the emulator. open_backend_cuda.cpp opens one in a
+/// program that was built with CUDA; open_backend_absent.cpp is in its place in one that was not.
+namespace ashlar::cuda {
+
+struct OpenOptions {
+  /// Among the ranks on this machine: it takes the visible device of that number. Where one alone is visible, as
+  /// schedulers do it that bind each rank to its own, it takes that one.
+  int local_rank = 0;
+  int64_t max_memory_bytes = 0;  ///< of the device, of all kinds; 0 = what it has
+};
+
+/// Throws input_error, in one line, where there is no such device here or this program cannot use it.
+std::unique_ptr<Backend> open_backend(const OpenOptions& options);
+
+}  // namespace ashlar::cuda

@@ -1,0 +1,76 @@
+// What a GPU says of itself, from a stand-in for NVIDIA's management library.
+#include "core/device/gpu_monitor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "core/base/error.h"
+
+namespace ashlar {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kKnown = "GPU-6173686c-6172-2d73-7461-6e642d696e00";
+
+class GpuMonitors : public ::testing::Test {
+ protected:
+  GpuMonitors() { setenv("ASHLAR_NVML", ASHLAR_STAND_IN_NVML_LIBRARY, 1); }
+  ~GpuMonitors() override {
+    unsetenv("ASHLAR_NVML");
+    unsetenv("ASHLAR_STAND_IN_NVML");
+  }
+  static std::string refusal(const char* uuid) {
+    try {
+      GpuMonitor monitor(uuid);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "it opened";
+  }
+};
+
+TEST_F(GpuMonitors, TellClockPowerAndWhatHoldsTheClock) {
+  GpuMonitor monitor(kKnown, 0);
+  GpuMonitor::Reading reading = monitor.read();
+  EXPECT_EQ(reading.sm_mhz, 1980);
+  EXPECT_EQ(reading.watts, 700);
+  EXPECT_EQ(reading.limits, "");
+  EXPECT_EQ(to_text(reading), "1980 MHz  700 W");
+  setenv("ASHLAR_STAND_IN_NVML", "1410 699600 100", 1);  // 0x64
+  reading = monitor.read();
+  EXPECT_EQ(reading.limits, "power cap, heat, heat, by hardware");
+  EXPECT_EQ(to_text(reading), "1410 MHz  700 W  held by power cap, heat, heat, by hardware");
+}
+
+TEST_F(GpuMonitors, LeaveOutWhatIsNotTold) {
+  GpuMonitor monitor(kKnown, 0);
+  setenv("ASHLAR_STAND_IN_NVML", "nothing", 1);
+  const GpuMonitor::Reading reading = monitor.read();
+  EXPECT_EQ(reading.sm_mhz, -1);
+  EXPECT_EQ(reading.watts, -1);
+  EXPECT_FALSE(reading.limits.has_value());
+  EXPECT_EQ(to_text(reading), "");
+}
+
+TEST_F(GpuMonitors, AreNotAskedAgainSoonerThanTheyMay) {
+  GpuMonitor monitor(kKnown, 3600);
+  EXPECT_EQ(monitor.read().sm_mhz, 1980);
+  setenv("ASHLAR_STAND_IN_NVML", "1410 699600 0", 1);
+  EXPECT_EQ(monitor.read().sm_mhz, 1980);
+}
+
+TEST_F(GpuMonitors, SayWhyThereIsNone) {
+  EXPECT_THAT(refusal("GPU-00000000"), AllOf(HasSubstr("nvmlDeviceGetHandleByUUID"), HasSubstr("Not Found")));
+  setenv("ASHLAR_STAND_IN_NVML", "broken", 1);
+  EXPECT_THAT(refusal(kKnown), AllOf(HasSubstr("nvmlInit_v2"), HasSubstr("Driver Not Loaded")));
+  setenv("ASHLAR_NVML", "/nowhere/libnvidia-ml.so.1", 1);
+  EXPECT_THAT(refusal(kKnown), AllOf(HasSubstr("NVML"), HasSubstr("/nowhere"), HasSubstr("driver")));
+}
+
+}  // namespace
+}  // namespace ashlar
