@@ -103,6 +103,18 @@ TEST_F(CublasLtTest, AddsABiasOfEitherDType) {
   }
 }
 
+// (1 + 2^-7)^2 + 2^-8 = 1 + 2^-6 + 2^-8 + 2^-14: above the middle of two neighbours in bf16, and on it once the product
+// alone has been rounded.
+TEST_F(CublasLtTest, RoundsAProductAndItsBiasOnce) {
+  HostMatrix a(DType::kBFloat16, 1, 1), bias(DType::kFloat32, 1, 1), c(DType::kBFloat16, 1, 1);
+  a.set(0, 0, 1 + 0x1p-7);
+  bias.set(0, 0, 0x1p-8);
+  c.set(0, 0, 0);
+  const DeviceMatrix da = on_device(a), dbias = on_device(bias), dc = on_device(c);
+  run({.a = da, .b = da, .bias = dbias, .c = dc.mut()});
+  EXPECT_EQ(dc.read().at(0, 0), 1 + 0x1p-6 + 0x1p-7);
+}
+
 TEST_F(CublasLtTest, ActivatesWhereTheLibraryCan) {
   constexpr int64_t n = 7, k = 48, m = 40;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {

@@ -67,6 +67,23 @@ TEST_F(Mutants, AreRefusedWhereTheyChangeNothingOrNoTestIsNamed) {
               HasSubstr("no test is named"));
 }
 
+TEST_F(Mutants, OfTodayNeedATableThatCanBePlanted) {
+  const std::string today = shell_quote(ASHLAR_SOURCE_DIR "/tests/mutants/today.sh");
+  std::ofstream(scratch_.file("some.txt"))
+      << "@ core/base/log.cpp\n% core - *\n= one\n- #include \"core/base/log.h\"\n@ core/base/log.h\n= of_a_header\n"
+         "- #pragma once\n";
+  const std::string place = "export ASHLAR_BUILD_DIR=" + shell_quote(scratch_.path().string()) +
+                            " ASHLAR_MUTANTS=" + shell_quote(scratch_.path().string()) + "\n";
+  EXPECT_EQ(run_shell(place + today).code, 2);
+  EXPECT_EQ(run_shell(place + today + " no_such_table").code, 2);
+  EXPECT_EQ(run_shell(place + today + " some --count none").code, 2);
+  // A build without the programs: nothing is known, and that is said for each.
+  const ShellResult result = run_shell(place + today + " some --count 3");
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0 of 1 mutants caught (of 1 that take turns)"));
+  EXPECT_THAT(result.out, HasSubstr("1 skipped"));
+}
+
 TEST_F(Mutants, AreFoundByName) {
   EXPECT_EQ(run("--list --from no_such_name").code, 2);
   EXPECT_EQ(run("--list no_such_table").code, 2);
