@@ -74,7 +74,7 @@ std::string schema_markdown() {
       "Everything wrong with a configuration is found and listed at once, before anything is allocated. Values that "
       "nobody gave are printed with the rule they follow from, and the run directory holds the resolved file.\n\n"
       "| file | what it trains |\n|---|---|\n"
-      "| `quickstart.toml` | a small bf16 model on bytes, minutes on two cores |\n"
+      "| `quickstart.toml` | a small bf16 model on byte-level BPE, minutes on two cores |\n"
       "| `shakespeare-char.toml` | nanoGPT's CPU example: characters, 4 layers, width 128 |\n"
       "| `gpt2-124m.toml` | GPT-2 small, as published |\n\n"
       "To add one: put it here and `./check --only config` loads it. The tables below are made from the schema "

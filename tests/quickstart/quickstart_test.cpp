@@ -36,7 +36,7 @@ TEST(Quickstart, TrainsOnThisMachinesTextAndSkipsWhatIsDone) {
   const double unigram = entropy(report, "unigram"), bigram = entropy(report, "bigram");
   ASSERT_LT(bigram, unigram);
   // Three lines of a number with three digits. The shell rounds in long double, so a tie may go either way.
-  size_t at = first.out.find("   nats per byte");
+  size_t at = first.out.find("   nats per token");
   ASSERT_NE(at, std::string::npos) << first.out;
   for (const double expected : {unigram, bigram, rows.back()["val_loss"].get<double>()}) {
     at = first.out.find("\n     ", at);
@@ -46,14 +46,15 @@ TEST(Quickstart, TrainsOnThisMachinesTextAndSkipsWhatIsDone) {
   }
   EXPECT_THAT(first.out, HasSubstr("#include <"));
   EXPECT_THAT(first.out, HasSubstr("What next:"));
+  EXPECT_THAT(report, HasSubstr("byte-level BPE"));
 
   const ShellResult second = quickstart("--steps 6 --run-dir " + shell_quote(run_dir));
   ASSERT_EQ(second.code, 0) << second.out << second.err;
   EXPECT_THAT(second.out, HasSubstr("already made"));
   EXPECT_THAT(second.out, Not(HasSubstr("step 1/6")));
   EXPECT_EQ(metrics(run_dir).size(), 7u);
-  EXPECT_EQ(first.out.substr(first.out.find("   nats per byte")).substr(0, 200),
-            second.out.substr(second.out.find("   nats per byte")).substr(0, 200));
+  EXPECT_EQ(first.out.substr(first.out.find("   nats per token")).substr(0, 200),
+            second.out.substr(second.out.find("   nats per token")).substr(0, 200));
 
   // The same folder for other text: refused before anything is trained.
   const ShellResult other = quickstart("--run-dir " + shell_quote(run_dir) + " " ASHLAR_SOURCE_DIR "/core");
