@@ -154,6 +154,7 @@ std::string tables_of_steps() {
 }
 
 std::string speed_md() {
+  const Rates rates;
   std::ostringstream out;
   out << R"(# Speed, as far as it can be told without a GPU
 
@@ -188,12 +189,18 @@ Predicted by roofline for one H100 SXM, bf16, T 1024, 512 sequences a step in mi
 moments, no recomputation. 7B holds 18 bytes a parameter and needs an H200 for it; the rates here are an H100's. Share
 of 989.4 TFLOP/s by model flops with causal attention (`parallel/model/flops.h`).
 
-What it rests on: products 700 TFLOP/s sustained (cublasLt makes 769 to 798 in bursts and loses 5 to 12% to power),
-k / (k + 128) of it for products over k terms (500 to 650 at k 768); copies 3.0 TB/s (90% of 3.35, QuACK's norms);
-attention as FlashAttention-2 on an H100 at T 1024 (forward 229 and 260 TFLOP/s with heads of 64 and 128, backward 180
-and 208), ours with 7 products backward where FA2 has 5; cuDNN's forward 288 and 410, backward 263 and 326; 1.5 us
-between two launches. Bytes are the formulas of `roofline.cpp`, which the test holds within 5% of what a narrow block
-moves. LLM.Q's figures are its own (benchmarks/H100x1.md, b77d969; its master and moments are bf16).
+What others have measured: products 700 TFLOP/s sustained (cublasLt makes 769 to 798 in bursts and loses 5 to 12% to
+power); copies 3.0 TB/s (90% of 3.35, QuACK's norms); attention as FlashAttention-2 on an H100 at T 1024 (forward 229 and
+260 TFLOP/s with heads of 64 and 128, backward 180 and 208), ours with 7 products backward where FA2 has 5; cuDNN's
+forward 288 and 410, backward 263 and 326. Bytes are the formulas of `roofline.cpp`, which the test holds within 5% of
+what a narrow block moves. LLM.Q's figures are its own (benchmarks/H100x1.md, b77d969; its master and moments are bf16).
+
+**Two assumptions, which nobody has measured here**, carry every share below: a product over an inner dimension of k
+reaches k / (k + )"
+      << rates.products_half_k
+      << R"() of the rate of products (600 TFLOP/s at k 768, where others saw 500 to 650), and )"
+      << rates.launch_gap * 1e6 << R"( us
+pass for each launch.
 
 )" << tables_of_steps();
   return out.str();
