@@ -25,6 +25,7 @@
 #include "launch/commands/session.h"
 #include "launch/commands/tokenizer_command.h"
 #include "launch/commands/train.h"
+#include "launch/commands/zoo.h"
 #include "launch/config/schema.h"
 #include "launch/cpu_threads.h"
 #include "launch/world.h"
@@ -140,6 +141,8 @@ std::vector<Command> command_table(Session& session) {
        "use fewer --threads"},
       {"tokenizer", "look at tokenizers, text to ids and back", nullptr,
        [](std::span<const std::string> words) { return run_tokenizer_command(words, std::cin, std::cout, std::cerr); }},
+      {"zoo", "published models, who uses what, and how a configuration compares", kZooHelp,
+       [&](std::span<const std::string> words) { return run_zoo_command(words, log); }},
       {"params", "parameter counts and flops of a configuration", kParamsHelp,
        [&](std::span<const std::string> words) { return run_params_command(words, log); }},
       {"explain", "what a configuration key means", commands::kExplainHelp,

@@ -50,6 +50,13 @@ std::vector<Entry> model_entries(const model::ModelConfig& config) {
   return entries_of(run, [](const KeySpec& spec) { return scope_of(spec) != Scope::kRun; });
 }
 
+std::vector<std::pair<std::string, std::string>> model_values(const model::ModelConfig& config) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Entry& entry : model_entries(config))
+    values.emplace_back(schema()[entry.index].name(), value_text(entry.value));
+  return values;
+}
+
 std::vector<ModelDifference> compare_models(const model::ModelConfig& left, const model::ModelConfig& right) {
   const auto brief = [](const Value& value) {
     if (const auto* word = std::get_if<std::string>(&value)) return *word;

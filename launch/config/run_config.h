@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/autograd/ctx.h"
@@ -228,6 +229,9 @@ std::string to_toml(const RunConfig& config);
 /// ConfigError.
 std::string model_to_toml(const model::ModelConfig& config);
 model::ModelConfig model_from_toml(const std::string& text, const std::string& name);
+
+/// The keys of the model sections that apply, with their values as TOML.
+std::vector<std::pair<std::string, std::string>> model_values(const model::ModelConfig& config);
 
 struct ModelDifference {
   std::string key, left, right;

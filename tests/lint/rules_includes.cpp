@@ -119,10 +119,11 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/config", {}},
       {"launch/watch", {}},
       {"launch/hf", {"launch/config"}},
+      {"launch/zoo", {"launch/config"}},
       {"launch/training", {"launch/config", "launch/watch"}},
       {"launch/inference", {"launch/config", "launch/training"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/training", "launch/watch"}},
+       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/training", "launch/watch", "launch/zoo"}},
   };
   return table;
 }

@@ -1,0 +1,134 @@
+#include "launch/commands/zoo.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error.h"
+#include "launch/commands/arguments.h"
+#include "launch/zoo/comparison.h"
+#include "launch/zoo/published.h"
+
+namespace ashlar::launch {
+
+const char* const kZooHelp =
+    "ashlar zoo                   published models, one a line\n"
+    "ashlar zoo uses [KEY]        who uses what: each axis, its values, the models that have them\n"
+    "ashlar zoo show MODEL        the configuration of one, as TOML to begin from\n"
+    "ashlar zoo tiny MODEL        overrides that make it small enough to train in seconds, with the same axes\n"
+    "ashlar zoo explain CONFIG [section.key=value ...]\n"
+    "                             the published models nearest to a configuration; what in it is customary, rare, or\n"
+    "                             like no other; ratios outside of what any of them has\n"
+    "\n"
+    "Dense decoder-only models as published (configs/zoo); what nobody has published is marked there.\n";
+
+namespace {
+
+std::string human_count(int64_t n) {
+  const auto x = static_cast<double>(n);
+  return n >= 1'000'000'000 ? absl::StrFormat("%.2fB", x / 1e9) : absl::StrFormat("%.0fM", x / 1e6);
+}
+
+void list_models(Log& log) {
+  log.info(absl::StrFormat("%-18s %9s  %6s %7s %9s %8s %7s %8s  %s", "model", "params", "layers", "d_model", "heads/KV",
+                           "head_dim", "d_ff", "context", "name"));
+  for (const zoo::Published& p : zoo::published_models()) {
+    const model::ModelConfig& m = p.config.model;
+    log.info(absl::StrFormat("%-18s %9s  %6d %7d %9s %8d %7d %8d  %s", p.id, human_count(p.parameters), m.n_layers,
+                             m.d_model, str_cat(m.n_heads, "/", m.n_kv_heads), m.head_dim, m.d_ff,
+                             p.config.train.sequence_length, p.title));
+  }
+}
+
+void list_uses(const std::string& key, Log& log) {
+  bool found = false;
+  for (const zoo::Uses& uses : zoo::who_uses_what(zoo::published_models())) {
+    if (!key.empty() && uses.key != key) continue;
+    found = true;
+    log.info(uses.key);
+    for (size_t i = 0; i < uses.values.size(); ++i) {
+      const zoo::Use& use = uses.values[i];
+      // The most frequent value is that of nearly all: who they are says nothing.
+      const bool many = key.empty() && i == 0 && use.ids.size() > 12;
+      log.info(absl::StrFormat("  %-28s %3d  %s", use.value, use.ids.size(), many ? "" : absl::StrJoin(use.ids, ", ")));
+    }
+  }
+  if (!found) throw input_error("zoo", "no published model has a key '", key, "'; ashlar zoo uses lists them");
+}
+
+void show_tiny(const std::string& id, Log& log) {
+  const zoo::PublishedText& text = zoo::published_text(id);
+  const config::RunConfig config =
+      config::resolve(config::parse_config(std::string(text.toml), std::string(text.id), {}),
+                      {.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel})
+          .config;
+  log.info(absl::StrJoin(zoo::tiny_twin(config.model), " "));
+}
+
+void explain_config(std::vector<std::string> files, Log& log) {
+  const std::vector<std::string> overrides = take_overrides(files);
+  if (files.size() != 1)
+    throw input_error("zoo explain", "expected one configuration file, got ", files.size(), "; ",
+                      "usage: ashlar zoo explain CONFIG");
+  const config::RawConfig raw = config::read_config(files[0], overrides);
+  config::Facts facts{.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel};
+  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 50257;  // tells no axis
+  const config::RunConfig config = config::resolve(raw, facts).config;
+  const std::vector<zoo::Published> models = zoo::published_models();
+  log.info("nearest published models:");
+  const std::vector<zoo::Neighbour> near = zoo::neighbours(config, models);
+  for (size_t i = 0; i < std::min<size_t>(3, near.size()); ++i) {
+    std::vector<std::string> axes;
+    for (const config::ModelDifference& d : near[i].axes)
+      axes.push_back(str_cat(d.key, " ", d.left, " (there ", d.right, ")"));
+    log.info(absl::StrFormat("  %-18s %s: %s", near[i].model->id, near[i].model->title,
+                             axes.empty() ? "every axis the same" : absl::StrJoin(axes, "; ")));
+  }
+  using Kind = zoo::Remark::Kind;
+  const std::vector<zoo::Remark> remarks = zoo::remarks(config, models);
+  for (const auto& [kind, head] : {std::pair(Kind::kUnique, "like no other:"), std::pair(Kind::kRare, "rare:"),
+                                   std::pair(Kind::kCustomary, "customary:")}) {
+    const char* title = head;
+    for (const zoo::Remark& r : remarks) {
+      if (r.kind != kind) continue;
+      if (title != nullptr) log.info(title);
+      title = nullptr;
+      log.info("  " + r.text);
+    }
+  }
+  for (const zoo::Remark& r : remarks)
+    if (r.kind == Kind::kWarning) log.warn("[zoo] " + r.text);
+}
+
+}  // namespace
+
+int run_zoo_command(std::span<const std::string> words, Log& log) {
+  if (words.empty()) {
+    list_models(log);
+    return 0;
+  }
+  Arguments arguments("zoo " + words[0], words.subspan(1));
+  const std::vector<std::string> names = arguments.positionals();
+  if (words[0] == "explain") {
+    explain_config(names, log);
+    return 0;
+  }
+  if (words[0] == "uses" && names.size() <= 1) {
+    list_uses(names.empty() ? "" : names[0], log);
+    return 0;
+  }
+  if ((words[0] == "show" || words[0] == "tiny") && names.size() == 1) {
+    if (words[0] == "tiny") {
+      show_tiny(names[0], log);
+    } else {
+      std::string_view toml = zoo::published_text(names[0]).toml;
+      while (toml.ends_with('\n')) toml.remove_suffix(1);
+      log.info(std::string(toml));
+    }
+    return 0;
+  }
+  throw input_error("zoo", "expected uses, show, tiny or explain with what they take, got '", absl::StrJoin(words, " "),
+                    "'; see ashlar zoo --help");
+}
+
+}  // namespace ashlar::launch

@@ -1,0 +1,163 @@
+#include "launch/zoo/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/base/strings.h"
+
+namespace ashlar::zoo {
+namespace {
+
+using model::ModelConfig;
+
+/// A value that fewer of the models than one in ten have is rare.
+constexpr double kRare = 0.1;
+
+/// How large a model is, and how it begins and is trained: no axis by which to tell architectures apart.
+bool is_size(std::string_view key) {
+  static const std::set<std::string_view> sizes = {
+      "model.d_model", "model.n_layers", "model.n_heads",     "model.n_kv_heads",        "model.head_dim",
+      "model.d_ff",    "vocab.size",     "pos.max_positions", "rope.original_positions", "rope.dims"};
+  return sizes.contains(key) || key.starts_with("vocab.") || key.starts_with("dropout.") || key.starts_with("init.") ||
+         key.starts_with("loss.");
+}
+
+/// The keys of a configuration that are axes, and what follows from its sizes.
+std::map<std::string, std::string> axes_of(const ModelConfig& m) {
+  std::map<std::string, std::string> axes;
+  for (auto& [key, value] : config::model_values(m))
+    if (!is_size(key)) axes.emplace(std::move(key), std::move(value));
+  axes["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as heads" : m.n_kv_heads == 1 ? "one" : "fewer than heads";
+  axes["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
+  // The default scale is written as a number, which is that of the heads.
+  if (m.attn.scale > 0 && std::abs(m.attn.scale * std::sqrt(static_cast<double>(m.head_dim)) - 1) < 1e-6)
+    axes["attn.scale"] = "head_dim^-0.5";
+  return axes;
+}
+
+/// A number of which published models have a range.
+struct Ratio {
+  const char* name;
+  std::function<std::optional<double>(const config::RunConfig&)> of;
+  const char* meaning;
+};
+
+std::vector<Ratio> ratios() {
+  const auto over = [](int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); };
+  using Number = std::optional<double>;
+  return {
+      {"d_ff / d_model of a gated FFN",
+       [=](const config::RunConfig& c) {
+         return c.model.ffn.gated ? Number(over(c.model.d_ff, c.model.d_model)) : std::nullopt;
+       },
+       "8/3 has the parameters of an ungated one with 4"},
+      {"d_ff / d_model of an FFN without a gate",
+       [=](const config::RunConfig& c) {
+         return c.model.ffn.gated ? std::nullopt : Number(over(c.model.d_ff, c.model.d_model));
+       },
+       "4 is customary"},
+      {"head_dim", [](const config::RunConfig& c) { return Number(static_cast<double>(c.model.head_dim)); },
+       "kernels are fastest at 64 and 128"},
+      {"d_model / n_layers",
+       [=](const config::RunConfig& c) { return Number(over(c.model.d_model, c.model.n_layers)); },
+       "width for each layer of depth"},
+      {"rope.base / train.sequence_length",
+       [](const config::RunConfig& c) {
+         const bool known = c.model.pos.type == model::PosType::kRope && c.train.sequence_length > 0;
+         return known ? Number(c.model.rope.base / static_cast<double>(c.train.sequence_length)) : std::nullopt;
+       },
+       "longer sequences want a larger base"},
+  };
+}
+
+}  // namespace
+
+std::vector<Uses> who_uses_what(const std::vector<Published>& models) {
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> by_key;
+  for (const Published& p : models)
+    for (const auto& [key, value] : axes_of(p.config.model)) by_key[key][value].push_back(p.id);
+  std::vector<Uses> all;
+  for (auto& [key, values] : by_key) {
+    Uses uses{.key = key, .values = {}};
+    for (auto& [value, ids] : values) uses.values.push_back({value, std::move(ids)});
+    std::stable_sort(uses.values.begin(), uses.values.end(),
+                     [](const Use& a, const Use& b) { return a.ids.size() > b.ids.size(); });
+    all.push_back(std::move(uses));
+  }
+  return all;
+}
+
+std::vector<Neighbour> neighbours(const config::RunConfig& config, const std::vector<Published>& models) {
+  const std::map<std::string, std::string> mine = axes_of(config.model);
+  std::vector<Neighbour> all;
+  for (const Published& p : models) {
+    Neighbour n{.model = &p, .axes = {}};
+    const std::map<std::string, std::string> theirs = axes_of(p.config.model);
+    std::set<std::string> keys;
+    for (const auto& [key, value] : mine) keys.insert(key);
+    for (const auto& [key, value] : theirs) keys.insert(key);
+    const auto value_of = [](const std::map<std::string, std::string>& axes, const std::string& key) {
+      const auto at = axes.find(key);
+      return at == axes.end() ? std::string("(none)") : at->second;
+    };
+    for (const std::string& key : keys) {
+      const std::string left = value_of(mine, key), right = value_of(theirs, key);
+      if (left != right) n.axes.push_back({key, left, right});
+    }
+    const ModelConfig &a = config.model, &b = p.config.model;
+    for (const auto& [x, y] : {std::pair(a.n_layers, b.n_layers), std::pair(a.d_model, b.d_model),
+                               std::pair(a.n_heads, b.n_heads), std::pair(a.d_ff, b.d_ff)})
+      n.size_distance += std::abs(std::log(static_cast<double>(x) / static_cast<double>(y)));
+    all.push_back(std::move(n));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Neighbour& a, const Neighbour& b) {
+    return std::pair(a.axes.size(), a.size_distance) < std::pair(b.axes.size(), b.size_distance);
+  });
+  return all;
+}
+
+std::vector<Remark> remarks(const config::RunConfig& config, const std::vector<Published>& models) {
+  std::vector<Remark> said;
+  const auto all = static_cast<double>(models.size());
+  const std::vector<Uses> uses = who_uses_what(models);
+  for (const auto& [key, value] : axes_of(config.model)) {
+    const auto of_key = std::find_if(uses.begin(), uses.end(), [&](const Uses& u) { return u.key == key; });
+    std::vector<std::string> ids;
+    if (of_key != uses.end())
+      for (const Use& use : of_key->values)
+        if (use.value == value) ids = use.ids;
+    const std::string what = str_cat(key, " = ", value);
+    if (ids.empty()) {
+      said.push_back({Remark::Kind::kUnique, str_cat(what, ": no published model here has it")});
+    } else if (static_cast<double>(ids.size()) < kRare * all) {
+      said.push_back({Remark::Kind::kRare, str_cat(what, ": ", absl::StrJoin(ids, ", "))});
+    } else {
+      said.push_back({Remark::Kind::kCustomary, str_cat(what, ": ", ids.size(), " of ", models.size())});
+    }
+  }
+  for (const Ratio& ratio : ratios()) {
+    const std::optional<double> mine = ratio.of(config);
+    if (!mine) continue;
+    double low = std::numeric_limits<double>::infinity(), high = -low;
+    std::string lowest, highest;
+    for (const Published& p : models) {
+      const std::optional<double> theirs = ratio.of(p.config);
+      if (theirs && *theirs < low) low = *theirs, lowest = p.id;
+      if (theirs && *theirs > high) high = *theirs, highest = p.id;
+    }
+    if (low > high || (*mine >= low && *mine <= high)) continue;
+    said.push_back(
+        {Remark::Kind::kWarning, absl::StrFormat("%s = %.4g, outside of %.4g (%s) to %.4g (%s): %s", ratio.name, *mine,
+                                                 low, lowest, high, highest, ratio.meaning)});
+  }
+  return said;
+}
+
+}  // namespace ashlar::zoo
