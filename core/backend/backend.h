@@ -28,6 +28,7 @@
   KERNEL(norm_forward, NormForward)                    \
   KERNEL(norm_backward, NormBackward)                  \
   KERNEL(norm_row_stats, NormRowStats)                 \
+  KERNEL(norm_statistics, NormStatistics)              \
   KERNEL(norm_apply, NormApply)                        \
   KERNEL(norm_backward_row_sums, NormBackwardRowSums)  \
   KERNEL(norm_backward_apply, NormBackwardApply)       \

@@ -28,6 +28,7 @@ void check(const LinearBackwardWeight& args);
 void check(const NormForward& args);
 void check(const NormBackward& args);
 void check(const NormRowStats& args);
+void check(const NormStatistics& args);
 void check(const NormApply& args);
 void check(const NormBackwardRowSums& args);
 void check(const NormBackwardApply& args);

@@ -4,8 +4,9 @@
 
 namespace ashlar {
 
-/// y = x + dropout(delta) [+ dropout2(delta2)]: the residual stream's addition; one rounding. Without x: dropout alone.
-/// Row n, column c of delta has the dropout index of common.h with width = cols. delta2 uses its own site.
+/// y = x + scale * dropout(delta) [+ scale * dropout2(delta2)]: the residual stream's addition; one rounding. Without
+/// x: the branches alone. Row n, column c of delta has the dropout index of common.h with width = cols. delta2 uses its
+/// own site.
 struct ResidualForward {
   ConstView x;       ///< [N, C] storage dtype, or absent
   ConstView delta;   ///< [N, C] storage dtype
@@ -13,13 +14,15 @@ struct ResidualForward {
   MutView y;         ///< [N, C] storage dtype, written; may be x
   DropoutArgs dropout;
   DropoutArgs dropout2;
+  double scale = 1;  ///< of both branches
 };
 
-/// ddelta (+)= dy * mask/(1-p).
+/// ddelta (+)= scale * dy * mask/(1-p).
 struct DropoutBackward {
   ConstView dy;
   MutView ddelta;
   DropoutArgs dropout;
+  double scale = 1;
   GradMode mode = GradMode::kOverwrite;
 };
 

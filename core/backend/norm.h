@@ -21,34 +21,39 @@ struct NormVariant {
 /// layernorm  y = (x - mean) * rstd * g [+ b],  mean over the row, rstd = 1/sqrt(mean((x-mean)^2) + eps)
 /// rmsnorm    y = x * rstd * g [+ b],           rstd = 1/sqrt(mean(x^2) + eps)
 /// g = gamma (or 1 + gamma with unit_offset), absent gamma = 1, absent beta = 0. One rounding at the store.
+/// With `heads` a row is so many groups of D = C / heads columns side by side, each a row of its own to the norm: means
+/// over D, the statistics of head h of row n at h*N + n. Gains and biases are [D], shared by all heads, or [C].
 /// Source: Ba et al. 2016 (arXiv:1607.06450) section 3, biased variance; Zhang & Sennrich 2019 (arXiv:1910.07467)
 /// eq. 4.
 struct NormForward {
   ConstView x;      ///< [N, C] storage dtype, read
-  ConstView gamma;  ///< [C] storage dtype, read, or absent
-  ConstView beta;   ///< [C] storage dtype, read, or absent
+  ConstView gamma;  ///< [C] or [D] storage dtype, read, or absent
+  ConstView beta;   ///< as gamma
   MutView y;        ///< [N, C] storage dtype, written; may not alias x
-  MutView mean;     ///< [N] accumulate dtype, written; layernorm only, absent for rmsnorm
-  MutView rstd;     ///< [N] accumulate dtype, written
+  MutView mean;     ///< [heads*N] accumulate dtype, written; layernorm only, absent for rmsnorm
+  MutView rstd;     ///< [heads*N] accumulate dtype, written
   NormVariant variant;
+  int64_t heads = 1;
 };
 
-/// Gradients of NormForward. dgamma, dbeta are summed over rows deterministically for any thread count.
+/// Gradients of NormForward. dgamma, dbeta are summed over rows (and heads that share them) deterministically for any
+/// thread count.
 struct NormBackward {
   ConstView dy;     ///< [N, C] storage dtype, read
   ConstView x;      ///< [N, C] storage dtype, read
-  ConstView gamma;  ///< [C] or absent
-  ConstView mean;   ///< [N] accumulate dtype; absent for rmsnorm
-  ConstView rstd;   ///< [N] accumulate dtype
+  ConstView gamma;  ///< [C] or [D], or absent
+  ConstView mean;   ///< [heads*N] accumulate dtype; absent for rmsnorm
+  ConstView rstd;   ///< [heads*N] accumulate dtype
   MutView dx;       ///< [N, C] storage dtype, by dx_mode; may alias dy when kOverwrite
-  MutView dgamma;   ///< [C] accumulate dtype by param_mode, or absent
-  MutView dbeta;    ///< [C] accumulate dtype by param_mode, or absent
+  MutView dgamma;   ///< of the size of gamma, accumulate dtype by param_mode, or absent
+  MutView dbeta;    ///< as dgamma
   GradMode dx_mode = GradMode::kOverwrite;
   GradMode param_mode = GradMode::kAccumulate;
   NormVariant variant;  ///< eps is not read: rstd has it
+  int64_t heads = 1;
 };
 
-// The same mathematics in four parts, for statistics that cross ranks (a normalised width split over tensor ranks).
+// The same mathematics in five parts, for statistics that cross ranks (a normalised width split over tensor ranks).
 // Between the parts the caller adds the row sums of all ranks; C_total is the whole width.
 
 /// sum[n] = sum_c x, sum_squares[n] = sum_c (x - shift)^2 with shift = center[n] if given, else 0.
@@ -58,6 +63,16 @@ struct NormRowStats {
   ConstView center;     ///< [N] accumulate dtype, or absent
   MutView sum;          ///< [N] accumulate dtype, written, or absent
   MutView sum_squares;  ///< [N] accumulate dtype, written, or absent
+};
+
+/// mean = sum / c_total, rstd = 1/sqrt(sum_squares / c_total + eps), of the sums over all ranks.
+struct NormStatistics {
+  ConstView sum;          ///< [N] accumulate dtype, or absent
+  ConstView sum_squares;  ///< [N] accumulate dtype, or absent
+  MutView mean;           ///< [N] accumulate dtype, written where sum is given; may be sum
+  MutView rstd;           ///< [N] accumulate dtype, written where sum_squares is given; may be sum_squares
+  int64_t c_total = 0;
+  double eps = 0;
 };
 
 /// y = (x - mean) * rstd * g + b with given statistics.

@@ -10,7 +10,7 @@ namespace ashlar {
 /// pass (dx_mode).
 struct ResidualNormForward {
   ResidualForward residual;  ///< its y is the stream
-  NormForward norm;          ///< its x is that y
+  NormForward norm;          ///< its x is that y; of whole rows (heads = 1)
 };
 
 }  // namespace ashlar

@@ -2,22 +2,15 @@
 
 #include "core/autograd/tape.h"
 #include "core/autograd/weight.h"
+#include "core/ops/reduction.h"
 
 namespace ashlar::ops {
 
-/// Reductions over the ranks that hold the other slices of the vocabulary: the same bits on each.
-class VocabReduction {
- public:
-  virtual ~VocabReduction() = default;
-  virtual void max(MutView values, Stream& stream) = 0;  ///< elementwise, in place
-  virtual void sum(MutView values, Stream& stream) = 0;
-};
-
 struct FusedLinearCrossEntropyOptions {
-  ConstView targets;                    ///< [N] kInt32, global ids; ignore_index (-1): the row does not count
-  int64_t vocab = 0;                    ///< ids at and beyond it are padding: masked, their rows get no gradient
-  int64_t vocab_begin = 0;              ///< the weight holds rows [vocab_begin, vocab_begin + V) of the head
-  VocabReduction* reduction = nullptr;  ///< null: the weight holds all rows
+  ConstView targets;               ///< [N] kInt32, global ids; ignore_index (-1): the row does not count
+  int64_t vocab = 0;               ///< ids at and beyond it are padding: masked, their rows get no gradient
+  int64_t vocab_begin = 0;         ///< the weight holds rows [vocab_begin, vocab_begin + V) of the head
+  Reduction* reduction = nullptr;  ///< over the slices of the vocabulary; null: the weight holds all rows
   double logit_scale = 1;
   double z_coef = 0;
   int64_t chunk_rows = 0;  ///< rows of logits held at once; 0: as the backend likes

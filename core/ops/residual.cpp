@@ -27,7 +27,7 @@ DropoutArgs dropout_of(const Ctx& ctx, const Branch* branch) {
 }  // namespace
 
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
-  if (x == nullptr && b == nullptr && !dropout_of(ctx, &a).active()) {
+  if (x == nullptr && b == nullptr && !dropout_of(ctx, &a).active() && a.scale == 1) {
     made_of(ctx, x, a, b);
     return a.value;
   }
@@ -37,6 +37,8 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
 }
 
 ResidualCall begin_residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
+  ASHLAR_CHECK(b == nullptr || a.scale == b->scale, "branches with factors ", a.scale, " and ",
+               b == nullptr ? 1 : b->scale);
   const Made made = made_of(ctx, x, a, b);
   const Tensor y = ctx.empty(ctx.dtype, a.value.shape());
   return {.made = made,
@@ -46,7 +48,8 @@ ResidualCall begin_residual(const Ctx& ctx, const Var* x, const Branch& a, const
                    .delta2 = b == nullptr ? ConstView{} : b->value.value.view(),
                    .y = y.mut_view(),
                    .dropout = dropout_of(ctx, &a),
-                   .dropout2 = dropout_of(ctx, b)}};
+                   .dropout2 = dropout_of(ctx, b),
+                   .scale = a.scale}};
 }
 
 Var record_residual(const Ctx& ctx, const ResidualCall& call, const Var* x, const Branch& a, const Branch* b) {
@@ -57,13 +60,14 @@ Var record_residual(const Ctx& ctx, const ResidualCall& call, const Var* x, cons
   const std::optional<Var> stream = x == nullptr ? std::nullopt : std::optional<Var>(x->without_value());
   const Var first = a.value.without_value();
   const std::optional<Var> second = b == nullptr ? std::nullopt : std::optional<Var>(b->value.without_value());
-  ctx.tape->record(out, [ctx, stream, first, second, drop_a, drop_b](Tape& tape, const Tensor& dy) {
+  const double scale = call.args.scale;
+  ctx.tape->record(out, [ctx, stream, first, second, drop_a, drop_b, scale](Tape& tape, const Tensor& dy) {
     const auto branch = [&](const Var& v, const DropoutArgs& dropout) {
-      if (!dropout.active()) return tape.add_grad(v, dy);
+      if (!dropout.active() && scale == 1) return tape.add_grad(v, dy);
       const GradTarget d = tape.target(v);
-      if (d.wanted())
-        ctx.backend.dropout_backward({.dy = dy.view(), .ddelta = d.view(), .dropout = dropout, .mode = d.mode},
-                                     ctx.stream);
+      if (!d.wanted()) return;
+      ctx.backend.dropout_backward(
+          {.dy = dy.view(), .ddelta = d.view(), .dropout = dropout, .scale = scale, .mode = d.mode}, ctx.stream);
     };
     branch(first, drop_a);
     if (second) branch(*second, drop_b);

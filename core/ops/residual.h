@@ -4,15 +4,16 @@
 
 namespace ashlar::ops {
 
-/// One branch that joins the residual stream, with the dropout on it.
+/// One branch that joins the residual stream, with the dropout and the factor on it.
 struct Branch {
   Var value;
   double dropout = 0;
   uint32_t site = 0;
+  double scale = 1;  ///< of two branches that join at once the same
 };
 
-/// x + dropout(a) [+ dropout(b)]: the only place where branches join the stream. Without x: dropout alone. A branch
-/// without dropout shares its gradient with the stream instead of copying it.
+/// x + scale * dropout(a) [+ scale * dropout(b)]: the only place where branches join the stream. Without x: the
+/// branches alone. A branch without dropout and factor shares its gradient with the stream instead of copying it.
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
 
 /// The same in two parts, for kernels that add and do more: the call to make, then the node.

@@ -98,6 +98,7 @@ void residual_rows(const ResidualForward& a, Dropout first, Dropout second, int6
   const int64_t cols = a.delta.cols;
   const bool drop1 = a.dropout.active();
   const bool drop2 = a.delta2 && a.dropout2.active();
+  const auto scale = hn::Set(d, static_cast<hn::TFromD<TagOf<T>>>(a.scale));
   alignas(64) uint32_t buffer1[kTileWords];
   alignas(64) uint32_t buffer2[kTileWords];
   for (int64_t n = row_begin; n < row_end; ++n) {
@@ -114,11 +115,11 @@ void residual_rows(const ResidualForward& a, Dropout first, Dropout second, int6
       for_lanes(d, count, [&](int64_t c, auto part) ASHLAR_SIMD {
         auto v = load(d, delta + c, part);
         if (word1 != nullptr) v = first.apply(d, v, word1 + c, part);
-        if (x != nullptr) v = hn::Add(load(d, x + c, part), v);
+        v = x != nullptr ? hn::MulAdd(v, scale, load(d, x + c, part)) : hn::Mul(v, scale);
         if (delta2 != nullptr) {
           auto v2 = load(d, delta2 + c, part);
           if (word2 != nullptr) v2 = second.apply(d, v2, word2 + c, part);
-          v = hn::Add(v, v2);
+          v = hn::MulAdd(v2, scale, v);
         }
         store(d, v, y + c, part);
       });
@@ -145,6 +146,7 @@ void dropout_backward_impl(const DropoutBackward& a, int threads) {
     const int64_t cols = a.dy.cols;
     const bool accumulate = a.mode == GradMode::kAccumulate;
     const Dropout dropout(a.dropout);
+    const auto scale = static_cast<hn::TFromD<TagOf<T>>>(a.scale);
     parallel_for(threads, a.dy.rows, rows_grain(cols, kCheapGrain), [&](int64_t begin, int64_t end) {
       alignas(64) uint32_t buffer[kTileWords];
       for (int64_t n = begin; n < end; ++n) {
@@ -157,7 +159,8 @@ void dropout_backward_impl(const DropoutBackward& a, int threads) {
           for_lanes(d, count, [&](int64_t c, auto part) ASHLAR_SIMD {
             auto v = load(d, dy + c, part);
             if (word != nullptr) v = dropout.apply(d, v, word + c, part);
-            if (accumulate) v = hn::Add(load(d, out + c, part), v);
+            const auto scale_v = hn::Set(d, scale);
+            v = accumulate ? hn::MulAdd(v, scale_v, load(d, out + c, part)) : hn::Mul(v, scale_v);
             store(d, v, out + c, part);
           });
         }

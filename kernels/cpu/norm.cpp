@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm over rows, whole and in four parts.
+// LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts.
 // Memory-bound: forward moves 2 storage elements an element (8 B in fp32) for about 8 flops, backward 3 (12 B) for 15;
 // a row stays in L1 between the sweeps over it. Threads take contiguous rows. dgamma and dbeta: partial sums of fixed
 // blocks of rows, added in block order, so that the thread count does not change a bit.
@@ -27,6 +27,21 @@ constexpr int64_t kMaxBlocks = 64;
 /// Rows of one partial sum of dgamma and dbeta: a function of the number of rows alone.
 inline int64_t block_rows(int64_t rows) { return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks); }
 inline int64_t num_blocks(int64_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
+
+/// Where head h of a row lies: its columns, gains and statistics.
+struct Heads {
+  int64_t count = 1, width = 0, rows = 0;
+  bool own_gains = false;  ///< else all heads have the same
+
+  int64_t column(int64_t h) const { return h * width; }
+  int64_t gain(int64_t h) const { return own_gains ? h * width : 0; }
+  int64_t gains() const { return own_gains ? count * width : width; }
+  int64_t statistic(int64_t h, int64_t n) const { return h * rows + n; }
+};
+/// `gamma` is any vector of gains or biases of the call, or absent.
+inline Heads heads_of(int64_t count, const ConstView& x, const ConstView& gamma) {
+  return {.count = count, .width = x.cols / count, .rows = x.rows, .own_gains = gamma && gamma.size() == x.cols};
+}
 
 }  // namespace ashlar::cpu
 #endif
@@ -78,23 +93,28 @@ HWY_INLINE A row_sum_squares(const T* x, A center, int64_t cols) {
 template <typename T>
 void norm_forward_rows(const NormForward& a, int64_t begin, int64_t end) {
   using A = hn::TFromD<TagOf<T>>;
-  const int64_t cols = a.x.cols;
+  const Heads heads = heads_of(a.heads, a.x, a.gamma ? a.gamma : a.beta);
+  const int64_t cols = heads.width;
   const T* gamma = static_cast<const T*>(a.gamma.data);
   const T* beta = static_cast<const T*>(a.beta.data);
   for (int64_t n = begin; n < end; ++n) {
-    const T* x = row_of<T>(a.x, n);
-    // 1. mean
-    A mean = 0;
-    if (a.variant.type == NormType::kLayerNorm) {
-      mean = row_sum<T, A>(x, cols) / static_cast<A>(cols);
-      static_cast<A*>(a.mean.data)[n] = mean;
+    for (int64_t h = 0; h < heads.count; ++h) {
+      const T* x = row_of<T>(a.x, n) + heads.column(h);
+      // 1. mean
+      A mean = 0;
+      if (a.variant.type == NormType::kLayerNorm) {
+        mean = row_sum<T, A>(x, cols) / static_cast<A>(cols);
+        static_cast<A*>(a.mean.data)[heads.statistic(h, n)] = mean;
+      }
+      // 2. rstd
+      const A rstd =
+          A{1} / std::sqrt(row_sum_squares<T, A>(x, mean, cols) / static_cast<A>(cols) + static_cast<A>(a.variant.eps));
+      static_cast<A*>(a.rstd.data)[heads.statistic(h, n)] = rstd;
+      // 3. apply
+      apply_row<T, A>(x, gamma != nullptr ? gamma + heads.gain(h) : nullptr,
+                      beta != nullptr ? beta + heads.gain(h) : nullptr, mean, rstd, a.variant.unit_offset,
+                      row_of<T>(a.y, n) + heads.column(h), cols);
     }
-    // 2. rstd
-    const A rstd =
-        A{1} / std::sqrt(row_sum_squares<T, A>(x, mean, cols) / static_cast<A>(cols) + static_cast<A>(a.variant.eps));
-    static_cast<A*>(a.rstd.data)[n] = rstd;
-    // 3. apply
-    apply_row<T, A>(x, gamma, beta, mean, rstd, a.variant.unit_offset, row_of<T>(a.y, n), cols);
   }
 }
 
@@ -123,6 +143,29 @@ void norm_row_stats_impl(const NormRowStats& a, int threads) {
         }
       }
     });
+  });
+}
+
+void norm_statistics_impl(const NormStatistics& a, int threads) {
+  const ConstView& first = a.sum ? a.sum : a.sum_squares;
+  with_storage("norm_statistics", first.dtype, [&](auto t) {
+    using A = hn::TFromD<TagOf<decltype(t)>>;
+    const TagOf<A> d;
+    const auto total = hn::Set(d, static_cast<A>(a.c_total));
+    const auto eps = hn::Set(d, static_cast<A>(a.eps));
+    const auto each = [&](const ConstView& from, const MutView& to, const auto& f) {
+      if (!from) return;
+      const A* in = static_cast<const A*>(from.data);
+      A* out = static_cast<A*>(to.data);
+      parallel_for(threads, from.size(), kCheapGrain, [&](int64_t begin, int64_t end) {
+        for_lanes(d, end - begin, [&](int64_t c, auto part) ASHLAR_SIMD {
+          store(d, f(hn::Div(load(d, in + begin + c, part), total)), out + begin + c, part);
+        });
+      });
+    };
+    each(a.sum, a.mean, [](auto v) ASHLAR_SIMD { return v; });
+    each(a.sum_squares, a.rstd,
+         [&](auto v) ASHLAR_SIMD { return hn::Div(hn::Set(d, A{1}), hn::Sqrt(hn::Add(v, eps))); });
   });
 }
 
@@ -180,12 +223,12 @@ HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool
 }
 
 /// The shared second half of the backward: dx and parameter gradients, with row sums given or computed here.
-/// `partials` holds num_blocks * 2 * cols accumulators when a parameter gradient is wanted.
+/// `partials` holds num_blocks * 2 * heads.gains() accumulators when a parameter gradient is wanted.
 template <typename T>
-void backward_apply(const NormBackwardApply& a, NormType type, int threads, void* partials_data) {
+void backward_apply(const NormBackwardApply& a, NormType type, const Heads& heads, int threads, void* partials_data) {
   using A = hn::TFromD<TagOf<T>>;
   const int64_t rows = a.x.rows;
-  const int64_t cols = a.x.cols;
+  const int64_t gains = heads.gains();
   const T* gamma = static_cast<const T*>(a.gamma.data);
   const A* mean = static_cast<const A*>(a.mean.data);
   const A* rstd = static_cast<const A*>(a.rstd.data);
@@ -199,43 +242,49 @@ void backward_apply(const NormBackwardApply& a, NormType type, int threads, void
   const int64_t block = block_rows(rows);
   const A inv_c = A{1} / static_cast<A>(a.c_total);
   // 1. rows, a block of them at a time
-  parallel_for(threads, num_blocks(rows), std::max<int64_t>(1, rows_grain(cols, kCheapGrain) / block),
+  parallel_for(threads, num_blocks(rows), std::max<int64_t>(1, rows_grain(a.x.cols, kCheapGrain) / block),
                [&](int64_t first_block, int64_t last_block) {
                  for (int64_t b = first_block; b < last_block; ++b) {
-                   A* dgamma = want_dgamma ? partials + b * 2 * cols : nullptr;
-                   A* dbeta = want_dbeta ? partials + (b * 2 + 1) * cols : nullptr;
-                   if (want_dgamma) std::fill_n(dgamma, cols, A{0});
-                   if (want_dbeta) std::fill_n(dbeta, cols, A{0});
+                   A* dgamma = want_dgamma ? partials + b * 2 * gains : nullptr;
+                   A* dbeta = want_dbeta ? partials + (b * 2 + 1) * gains : nullptr;
+                   if (want_dgamma) std::fill_n(dgamma, gains, A{0});
+                   if (want_dbeta) std::fill_n(dbeta, gains, A{0});
                    for (int64_t n = b * block; n < std::min(rows, (b + 1) * block); ++n) {
-                     const T* dy = row_of<T>(a.dy, n);
-                     const T* x = row_of<T>(a.x, n);
-                     const A mean_n = mean != nullptr ? mean[n] : A{0};
-                     A sum_h = 0;
-                     A sum_hx = 0;
-                     if (given_hx != nullptr) {
-                       sum_h = given_h != nullptr ? given_h[n] : A{0};
-                       sum_hx = given_hx[n];
-                     } else if (dx_mode != GradMode::kSkip) {
-                       backward_row_sums<T, A>(dy, x, gamma, a.unit_offset, mean_n, rstd[n], cols, sum_h, sum_hx);
-                       if (type != NormType::kLayerNorm) sum_h = 0;
+                     for (int64_t h = 0; h < heads.count; ++h) {
+                       const T* dy = row_of<T>(a.dy, n) + heads.column(h);
+                       const T* x = row_of<T>(a.x, n) + heads.column(h);
+                       const T* g = gamma != nullptr ? gamma + heads.gain(h) : nullptr;
+                       const int64_t at = heads.statistic(h, n);
+                       const A mean_n = mean != nullptr ? mean[at] : A{0};
+                       A sum_h = 0;
+                       A sum_hx = 0;
+                       if (given_hx != nullptr) {
+                         sum_h = given_h != nullptr ? given_h[n] : A{0};
+                         sum_hx = given_hx[n];
+                       } else if (dx_mode != GradMode::kSkip) {
+                         backward_row_sums<T, A>(dy, x, g, a.unit_offset, mean_n, rstd[at], heads.width, sum_h, sum_hx);
+                         if (type != NormType::kLayerNorm) sum_h = 0;
+                       }
+                       backward_apply_row<T, A>(dy, x, g, a.unit_offset, mean_n, rstd[at], sum_h * inv_c,
+                                                sum_hx * inv_c, dx_mode,
+                                                a.dx ? row_of<T>(a.dx, n) + heads.column(h) : nullptr,
+                                                want_dgamma ? dgamma + heads.gain(h) : nullptr,
+                                                want_dbeta ? dbeta + heads.gain(h) : nullptr, heads.width);
                      }
-                     backward_apply_row<T, A>(dy, x, gamma, a.unit_offset, mean_n, rstd[n], sum_h * inv_c,
-                                              sum_hx * inv_c, dx_mode, a.dx ? row_of<T>(a.dx, n) : nullptr, dgamma,
-                                              dbeta, cols);
                    }
                  }
                });
   // 2. blocks, in order
   if (!want_dgamma && !want_dbeta) return;
-  parallel_for(threads, cols, std::max<int64_t>(64, kCheapGrain / num_blocks(rows)), [&](int64_t begin, int64_t end) {
+  parallel_for(threads, gains, std::max<int64_t>(64, kCheapGrain / num_blocks(rows)), [&](int64_t begin, int64_t end) {
     const TagOf<T> d;
     for (int which = 0; which < 2; ++which) {
       if (!(which == 0 ? want_dgamma : want_dbeta)) continue;
       A* out = static_cast<A*>(which == 0 ? a.dgamma.data : a.dbeta.data) + begin;
-      const A* in = partials + which * cols + begin;
+      const A* in = partials + which * gains + begin;
       for_lanes(d, end - begin, [&](int64_t c, auto part) ASHLAR_SIMD {
         auto sum = hn::Zero(d);
-        for (int64_t b = 0; b < num_blocks(rows); ++b) sum = hn::Add(sum, load(d, in + b * 2 * cols + c, part));
+        for (int64_t b = 0; b < num_blocks(rows); ++b) sum = hn::Add(sum, load(d, in + b * 2 * gains + c, part));
         if (a.param_mode == GradMode::kAccumulate) sum = hn::Add(load(d, out + c, part), sum);
         store(d, sum, out + c, part);
       });
@@ -243,8 +292,10 @@ void backward_apply(const NormBackwardApply& a, NormType type, int threads, void
   });
 }
 
-void norm_backward_apply_impl(const NormBackwardApply& a, NormType type, int threads, void* partials) {
-  with_storage("norm_backward", a.x.dtype, [&](auto t) { backward_apply<decltype(t)>(a, type, threads, partials); });
+void norm_backward_apply_impl(const NormBackwardApply& a, NormType type, const Heads& heads, int threads,
+                              void* partials) {
+  with_storage("norm_backward", a.x.dtype,
+               [&](auto t) { backward_apply<decltype(t)>(a, type, heads, threads, partials); });
 }
 
 void norm_backward_row_sums_impl(const NormBackwardRowSums& a, int threads) {
@@ -276,9 +327,9 @@ HWY_AFTER_NAMESPACE();
 namespace ashlar::cpu {
 namespace {
 
-int64_t partials_bytes(const NormBackwardApply& a) {
+int64_t partials_bytes(const NormBackwardApply& a, const Heads& heads) {
   if (a.param_mode == GradMode::kSkip || (!a.dgamma && !a.dbeta)) return 0;
-  return num_blocks(a.x.rows) * 2 * a.x.cols * size_of(accumulate_dtype(a.x.dtype));
+  return num_blocks(a.x.rows) * 2 * heads.gains() * size_of(accumulate_dtype(a.x.dtype));
 }
 
 }  // namespace
@@ -293,6 +344,11 @@ void CpuBackend::launch(const NormRowStats& args, Stream&) {
   ASHLAR_FOR_ISA(info_.isa, norm_row_stats_impl)(args, threads_);
 }
 
+void CpuBackend::launch(const NormStatistics& args, Stream&) {
+  if (!args.sum && !args.sum_squares) return;
+  ASHLAR_FOR_ISA(info_.isa, norm_statistics_impl)(args, threads_);
+}
+
 void CpuBackend::launch(const NormApply& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, norm_apply_impl)(args, threads_); }
 
 void CpuBackend::launch(const NormBackwardRowSums& args, Stream&) {
@@ -301,6 +357,7 @@ void CpuBackend::launch(const NormBackwardRowSums& args, Stream&) {
 
 void CpuBackend::launch(const NormBackward& args, Stream&) {
   const bool layernorm = args.variant.type == NormType::kLayerNorm;
+  const Heads heads = heads_of(args.heads, args.x, args.gamma ? args.gamma : ConstView(args.dgamma));
   const NormBackwardApply apply{.dy = args.dy,
                                 .x = args.x,
                                 .gamma = args.gamma,
@@ -308,21 +365,22 @@ void CpuBackend::launch(const NormBackward& args, Stream&) {
                                 .rstd = args.rstd,
                                 .sum_h = {},
                                 .sum_hx = {},
-                                .c_total = args.x.cols,
+                                .c_total = heads.width,
                                 .dx = args.dx,
                                 .dgamma = args.dgamma,
                                 .dbeta = args.dbeta,
                                 .dx_mode = args.dx_mode,
                                 .param_mode = args.param_mode,
                                 .unit_offset = args.variant.unit_offset};
-  const ScopedBlock partials(workspace(), partials_bytes(apply));
-  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(apply, args.variant.type, threads_, partials.data());
+  const ScopedBlock partials(workspace(), partials_bytes(apply, heads));
+  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(apply, args.variant.type, heads, threads_, partials.data());
 }
 
 void CpuBackend::launch(const NormBackwardApply& args, Stream&) {
   const NormType type = args.sum_h ? NormType::kLayerNorm : NormType::kRmsNorm;
-  const ScopedBlock partials(workspace(), partials_bytes(args));
-  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(args, type, threads_, partials.data());
+  const Heads whole = heads_of(1, args.x, {});
+  const ScopedBlock partials(workspace(), partials_bytes(args, whole));
+  ASHLAR_FOR_ISA(info_.isa, norm_backward_apply_impl)(args, type, whole, threads_, partials.data());
 }
 
 }  // namespace ashlar::cpu

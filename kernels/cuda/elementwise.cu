@@ -15,7 +15,7 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-/// y = x + dropout(delta) [+ dropout2(delta2)].
+/// y = x + scale * dropout(delta) [+ scale * dropout2(delta2)].
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads) residual_forward_kernel(Pieces pieces, ResidualRows<T> a) {
   constexpr int W = kWidth<T>;
@@ -26,11 +26,11 @@ __global__ void __launch_bounds__(Pieces::kThreads) residual_forward_kernel(Piec
   });
 }
 
-/// ddelta (+)= dy * mask / (1 - p).
+/// ddelta (+)= scale * dy * mask / (1 - p).
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads)
     dropout_backward_kernel(Pieces pieces, Rows<const T> dy, Rows<T> ddelta, Dropout dropout, int64_t cols,
-                            bool accumulate) {
+                            AccumulateOf<T> scale, bool accumulate) {
   using A = AccumulateOf<T>;
   constexpr int W = kWidth<T>;
   const DropoutMask mask(dropout);
@@ -38,11 +38,10 @@ __global__ void __launch_bounds__(Pieces::kThreads)
     A values[W];
     widen(load_some<W>(dy[row] + c, count, pieces.vector), values);
     drop(mask, row, cols, c, values);
-    if (accumulate) {
-      const Vec<T, W> old = load_some<W>(ddelta[row] + c, count, pieces.vector);
-      ASHLAR_UNROLL
-      for (int i = 0; i < W; ++i) values[i] += old.wide(i);
-    }
+    Vec<T, W> old{};
+    if (accumulate) old = load_some<W>(ddelta[row] + c, count, pieces.vector);
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) values[i] = fused(values[i], scale, static_cast<A>(old.wide(i)));
     store_some(ddelta[row] + c, narrow<T>(values), count, pieces.vector);
   });
 }
@@ -182,7 +181,8 @@ void CudaBackend::launch(const DropoutBackward& args, Stream& stream) {
     const Pieces pieces = cut_pieces(args.dropout.active(), kWidth<T>, args.dy, args.ddelta);
     run_kernel(stream, {.name = "dropout_backward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                dropout_backward_kernel<T>, pieces, pieces.of<T>(args.dy), pieces.of<T>(args.ddelta),
-               dropout_of(args.dropout), args.dy.cols, args.mode == GradMode::kAccumulate);
+               dropout_of(args.dropout), args.dy.cols, static_cast<AccumulateOf<T>>(args.scale),
+               args.mode == GradMode::kAccumulate);
   });
 }
 

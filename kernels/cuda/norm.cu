@@ -1,7 +1,8 @@
-// LayerNorm and RMSNorm over rows, whole and in parts; their gradients are in norm_backward.cu.
-// Memory-bound: forward reads and writes a storage element an element (4 B in bf16) for about 8 flops. A group of
-// threads holds a row in registers between its steps, so that it is read once, and loads its next row before it reduces
-// the present one; rows too wide for that are read again by each step. Blocks go from row to row and keep the gains.
+// LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts; their gradients are in
+// norm_backward.cu. Memory-bound: forward reads and writes a storage element an element (4 B in bf16) for about 8
+// flops. A group of threads holds a row in registers between its steps, so that it is read once, and loads its next row
+// before it reduces the present one; rows too wide for that are read again by each step. Blocks go from row to row and
+// keep the gains; of rows of heads a block takes one head.
 
 #include "core/backend/norm.h"
 
@@ -22,6 +23,7 @@ __global__ void __launch_bounds__(kMaxRowLanes, sizeof(T) == 2 ? 2 : 1)
   using A = AccumulateOf<T>;
   ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
   RowGroup<A> group(lanes, shared);
+  a.select_head(x, blockIdx.y);
   HeldGain<T, kVector> gain;
   HeldRow<T, kVector> beta, row, next;
   gain.load(a.gamma, a.unit_offset, a.cols, lanes, group.rank);
@@ -48,6 +50,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_forward_wide_kernel(NormPar
   ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
   const auto threads = static_cast<int>(blockDim.x);
   RowGroup<A> group(threads, shared);
+  a.select_head(x, blockIdx.y);
   for (int64_t n = blockIdx.x; n < a.rows; n += gridDim.x) {
     const T* const row = x[n];
     // 1. mean
@@ -126,6 +129,16 @@ __global__ void __launch_bounds__(kMaxRowLanes)
   }
 }
 
+/// In place where the outputs are the inputs.
+template <typename A>
+__global__ void __launch_bounds__(256)
+    norm_statistics_kernel(const A* sum, const A* sum_squares, A* mean, A* rstd, int64_t rows, A inverse_total, A eps) {
+  const int64_t n = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (n >= rows) return;
+  if (sum != nullptr) mean[n] = sum[n] * inverse_total;
+  if (sum_squares != nullptr) rstd[n] = A{1} / root(sum_squares[n] * inverse_total + eps);
+}
+
 // Applying statistics that are given: a thread keeps its columns and goes down the rows.
 
 template <typename T, bool kVector>
@@ -160,19 +173,21 @@ void CudaBackend::launch(const NormForward& args, Stream& stream) {
   with_storage("norm_forward", args.x.dtype, [&](auto t) {
     using T = decltype(t);
     const NormParams<T> params = norm_params<T>(args);
-    with_flag(norm_vectors(args.x.cols, kWidth<T>, args.x, args.y, args.gamma, args.beta), [&](auto vector) {
-      if (args.x.cols > kMaxHeldColumns<T>) {
+    const auto heads = static_cast<unsigned>(args.heads);
+    const int64_t most_blocks = div_up(4 * kMultiprocessors, args.heads);
+    with_flag(norm_vectors(params.cols, kWidth<T>, args.x, args.y, args.gamma, args.beta), [&](auto vector) {
+      if (params.cols > kMaxHeldColumns<T>) {
         run_kernel(stream,
                    {.name = "norm_forward_wide",
-                    .grid = num_blocks(args.x.rows, 4 * kMultiprocessors),
+                    .grid = dim3(num_blocks(args.x.rows, most_blocks), heads, 1),
                     .block = static_cast<unsigned>(kMaxRowLanes)},
                    norm_forward_wide_kernel<T, vector.value>, params, rows_of<T>(args.x));
         return;
       }
-      const RowLayout layout = norm_layout<T>(args.x.cols);
+      const RowLayout layout = norm_layout<T>(params.cols);
       run_kernel(stream,
                  {.name = "norm_forward",
-                  .grid = layout.blocks(args.x.rows, 4 * kMultiprocessors),
+                  .grid = dim3(layout.blocks(args.x.rows, most_blocks), heads, 1),
                   .block = static_cast<unsigned>(layout.threads())},
                  norm_forward_kernel<T, vector.value>, params, rows_of<T>(args.x), layout.lanes);
     });
@@ -197,6 +212,19 @@ void CudaBackend::launch(const NormRowStats& args, Stream& stream) {
   });
 }
 
+void CudaBackend::launch(const NormStatistics& args, Stream& stream) {
+  const ConstView& first = args.sum ? args.sum : args.sum_squares;
+  if (first.size() == 0) return;
+  with_storage("norm_statistics", first.dtype, [&](auto t) {
+    using A = AccumulateOf<decltype(t)>;
+    run_kernel(
+        stream, {.name = "norm_statistics", .grid = static_cast<unsigned>(div_up(first.size(), 256)), .block = 256},
+        norm_statistics_kernel<A>, static_cast<const A*>(args.sum.data), static_cast<const A*>(args.sum_squares.data),
+        static_cast<A*>(args.mean.data), static_cast<A*>(args.rstd.data), first.size(),
+        A{1} / static_cast<A>(args.c_total), static_cast<A>(args.eps));
+  });
+}
+
 void CudaBackend::launch(const NormApply& args, Stream& stream) {
   if (args.x.size() == 0) return;
   with_storage("norm_apply", args.x.dtype, [&](auto t) {
@@ -210,7 +238,8 @@ void CudaBackend::launch(const NormApply& args, Stream& stream) {
                                .eps = 0,
                                .unit_offset = args.unit_offset,
                                .rows = args.x.rows,
-                               .cols = static_cast<int>(args.x.cols)};
+                               .cols = static_cast<int>(args.x.cols),
+                               .gain_step = 0};
     const ColumnTiles tiles = column_tiles(args.x.rows, args.x.cols, kWidth<T>);
     with_flag(norm_vectors(args.x.cols, kWidth<T>, args.x, args.y, args.gamma, args.beta), [&](auto vector) {
       run_kernel(stream, {.name = "norm_apply", .grid = tiles.grid, .block = ColumnTiles::kThreads},

@@ -1,8 +1,9 @@
-// Gradients of LayerNorm and RMSNorm, whole and in parts.
+// Gradients of LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts.
 // Memory-bound: a storage element of dy, of x, and of dx where it is added to are read and one is written (6 or 8 B in
 // bf16) for 15 flops. A group of threads holds its rows in registers between the sums and dx, so that each is read
 // once; rows too wide for that take two kernels. Blocks go from row to row and keep gains and their share of dgamma and
-// dbeta in registers; the blocks' shares are added in a fixed order by a second kernel.
+// dbeta in registers; the blocks' shares are added in a fixed order by a second kernel. Of rows of heads a block takes
+// one head.
 
 #include "core/backend/norm.h"
 
@@ -25,7 +26,18 @@ struct BackwardParams {
   A inverse_total;  ///< 1 / width of the whole row
   bool layernorm, unit_offset, accumulate;
   int64_t rows;
-  int cols;
+  int cols;       ///< of a row, or of a head
+  int gain_step;  ///< from a head's gains to the next head's: 0 where all heads have the same
+
+  /// A block of grid.y = h takes head h alone.
+  __device__ __forceinline__ void select_head(unsigned h) {
+    dy.data += int64_t{h} * cols;
+    x.data += int64_t{h} * cols;
+    if (dx) dx.data += int64_t{h} * cols;
+    if (gamma != nullptr) gamma += int64_t{h} * gain_step;
+    if (mean != nullptr) mean += int64_t{h} * rows;
+    rstd += int64_t{h} * rows;
+  }
 };
 
 /// A group of threads for each row: sum of h and of h * xhat, h = dy * g.
@@ -146,6 +158,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
   ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
   ASHLAR_DYNAMIC_SHARED(A, exchange);
   RowGroup<A> group(lanes, shared);
+  a.select_head(blockIdx.y);
   HeldGain<T, kVector> gain;
   gain.load(a.gamma, a.unit_offset, a.cols, lanes, group.rank);
   A grads[2 * kNumbers] = {};  // dgamma, dbeta
@@ -215,12 +228,14 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
   if (group.index != 0) return;
   ASHLAR_UNROLL
   for (int p = 0; p < kHeld<T>; ++p) {
-    store_partials<A, W>(a.partials, {lanes, W, int64_t{kNumbers} * lanes}, blockIdx.x, p, group.rank, grads + p * W,
+    store_partials<A, W>(a.partials, {lanes, W, int64_t{kNumbers} * lanes},
+                         int64_t{blockIdx.y} * gridDim.x + blockIdx.x, p, group.rank, grads + p * W,
                          grads + kNumbers + p * W);
   }
 }
 
-/// dgamma (y = 0) or dbeta (y = 1) of 32 slots from the blocks' shares: 8 slices of them in order, then the slices.
+/// dgamma (y = 0) or dbeta (y = 1) of 32 slots from the blocks' shares: 8 slices of them in order, then the slices. Of
+/// heads with gains of their own z is the head.
 constexpr int kSlices = 8;
 template <typename A>
 __global__ void __launch_bounds__(32 * kSlices)
@@ -229,6 +244,7 @@ __global__ void __launch_bounds__(32 * kSlices)
   ASHLAR_SHARED(A, shared, [kSlices][32]);
   A* const out = blockIdx.y == 0 ? dgamma : dbeta;
   if (out == nullptr) return;
+  partials += int64_t{blockIdx.z} * blocks * 2 * slots.count;
   const auto lane = static_cast<int>(threadIdx.x % 32), slice = static_cast<int>(threadIdx.x / 32);
   const int64_t slot = int64_t{blockIdx.x} * 32 + lane;
   const int64_t c = slots.column(slot);
@@ -242,7 +258,8 @@ __global__ void __launch_bounds__(32 * kSlices)
   __syncthreads();
   if (slice != 0 || !mine) return;
   for (int s = 1; s < kSlices; ++s) sum += shared[s][lane];
-  out[c] = accumulate ? out[c] + sum : sum;
+  A* const mine_out = out + int64_t{blockIdx.z} * cols + c;
+  *mine_out = accumulate ? *mine_out + sum : sum;
 }
 
 // Launchers.
@@ -262,7 +279,8 @@ BackwardParams<T> backward_params(const Args& a, const ConstView& mean, bool uni
           .unit_offset = unit_offset,
           .accumulate = false,
           .rows = a.x.rows,
-          .cols = static_cast<int>(a.x.cols)};
+          .cols = static_cast<int>(a.x.cols),
+          .gain_step = 0};
 }
 
 template <typename T>
@@ -284,10 +302,10 @@ Slots tile_slots(const ColumnTiles& tiles, int width) {
 
 template <typename A>
 void add_partials(const A* partials, int64_t blocks, const Slots& slots, const MutView& dgamma, const MutView& dbeta,
-                  int64_t cols, GradMode mode, Stream& stream) {
+                  int64_t cols, GradMode mode, Stream& stream, int64_t heads = 1) {
   run_kernel(stream,
              {.name = "norm_add_partials",
-              .grid = dim3(static_cast<unsigned>(div_up(slots.count, 32)), 2, 1),
+              .grid = dim3(static_cast<unsigned>(div_up(slots.count, 32)), 2, static_cast<unsigned>(heads)),
               .block = 32 * kSlices},
              norm_add_partials_kernel<A>, partials, blocks, slots, cols, static_cast<A*>(dgamma.data),
              static_cast<A*>(dbeta.data), mode == GradMode::kAccumulate);
@@ -343,24 +361,32 @@ void CudaBackend::launch(const NormBackward& args, Stream& stream) {
   const ConstView mean = layernorm ? args.mean : ConstView{};
   const bool want_params = args.param_mode != GradMode::kSkip && (args.dgamma || args.dbeta);
   if (args.dx_mode == GradMode::kSkip && !want_params) return;
+  const bool own_gains =
+      args.heads > 1 && gain_step(args.gamma ? args.gamma : ConstView(args.dgamma), args.x.cols, args.heads) > 0;
   with_storage("norm_backward", args.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = AccumulateOf<T>;
-    const int64_t rows = args.x.rows, cols = args.x.cols;
+    const int64_t rows = args.x.rows, cols = args.x.cols / args.heads;
     const bool vectors = norm_vectors(cols, kWidth<T>, args.x, args.dy, args.dx, args.gamma);
     BackwardParams<T> params = backward_params<T>(args, mean, args.variant.unit_offset);
     params.layernorm = layernorm;
     params.inverse_total = A{1} / static_cast<A>(cols);
     params.accumulate = args.dx_mode == GradMode::kAccumulate;
     if (args.dx_mode != GradMode::kSkip) params.dx = rows_of<T>(args.dx);
+    params.cols = static_cast<int>(cols);
+    params.gain_step = own_gains ? params.cols : 0;
     // Rows too wide to be held: their sums first, then the columns.
     const bool wide = cols > kMaxHeldColumns<T>;
+    if (wide && args.heads > 1) {
+      throw input_error("norm_backward", "heads of ", cols, " columns are not supported by the cuda backend; at most ",
+                        kMaxHeldColumns<T>);
+    }
     const RowLayout layout = row_layout(div_up(cols, kWidth<T>), kHeld<T>, kMaxRowLanes, kMaxRowLanes);
     const ColumnTiles tiles = column_tiles(rows, cols, kWidth<T>);
-    const int64_t blocks = wide ? tiles.grid.y : layout.blocks(rows, kMultiprocessors);
+    const int64_t blocks = wide ? tiles.grid.y : layout.blocks(rows, div_up(kMultiprocessors, args.heads));
     const Slots slots = wide ? tile_slots(tiles, kWidth<T>)
                              : Slots{layout.lanes, kWidth<T>, int64_t{kHeld<T> * kWidth<T>} * layout.lanes};
-    const int64_t partials = want_params ? blocks * 2 * slots.count : 0;
+    const int64_t partials = want_params ? args.heads * blocks * 2 * slots.count : 0;
     A* const space =
         static_cast<A*>(scratch(stream, (partials + (wide ? 2 * rows : 0)) * static_cast<int64_t>(sizeof(A))));
     if (want_params) params.partials = space;
@@ -379,14 +405,15 @@ void CudaBackend::launch(const NormBackward& args, Stream& stream) {
       } else {
         run_kernel(stream,
                    {.name = "norm_backward",
-                    .grid = static_cast<unsigned>(blocks),
+                    .grid = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(args.heads), 1),
                     .block = static_cast<unsigned>(layout.threads()),
                     .shared_bytes = int64_t{kHeld<T> * kWidth<T>} * layout.threads() * static_cast<int64_t>(sizeof(A))},
                    norm_backward_kernel<T, vector.value>, params, layout.lanes);
       }
     });
     if (!want_params) return;
-    add_partials(params.partials, blocks, slots, args.dgamma, args.dbeta, cols, args.param_mode, stream);
+    add_partials(params.partials, own_gains ? blocks : args.heads * blocks, slots, args.dgamma, args.dbeta, cols,
+                 args.param_mode, stream, own_gains ? args.heads : 1);
   });
 }
 

@@ -72,8 +72,23 @@ struct NormParams {
   A eps;
   bool unit_offset;
   int64_t rows;
-  int cols;
+  int cols;       ///< of a row, or of a head
+  int gain_step;  ///< from a head's gains to the next head's: 0 where all heads have the same
+
+  /// A block of grid.y = h norms head h alone: its columns, its gains, its statistics.
+  __device__ __forceinline__ void select_head(Rows<const T>& x, unsigned h) {
+    x.data += int64_t{h} * cols;
+    y.data += int64_t{h} * cols;
+    if (gamma != nullptr) gamma += int64_t{h} * gain_step;
+    if (beta != nullptr) beta += int64_t{h} * gain_step;
+    if (mean != nullptr) mean += int64_t{h} * rows;
+    rstd += int64_t{h} * rows;
+  }
 };
+/// `gains` is a vector of gains or biases of a call on rows of `heads` heads, or absent.
+inline int gain_step(const ConstView& gains, int64_t cols, int64_t heads) {
+  return gains && gains.size() == cols ? static_cast<int>(cols / heads) : 0;
+}
 template <typename T>
 NormParams<T> norm_params(const NormForward& a) {
   using A = AccumulateOf<T>;
@@ -85,7 +100,8 @@ NormParams<T> norm_params(const NormForward& a) {
           .eps = static_cast<A>(a.variant.eps),
           .unit_offset = a.variant.unit_offset,
           .rows = a.x.rows,
-          .cols = static_cast<int>(a.x.cols)};
+          .cols = static_cast<int>(a.x.cols / a.heads),
+          .gain_step = gain_step(a.gamma ? a.gamma : a.beta, a.x.cols, a.heads)};
 }
 /// How norm_forward and residual_norm_forward share rows.
 template <typename T>

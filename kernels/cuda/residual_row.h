@@ -94,7 +94,8 @@ struct ResidualRows {
   Rows<const T> x, delta, delta2;  ///< x and delta2 may be absent
   Rows<T> y;
   Dropout dropout, dropout2;
-  int64_t cols;  ///< the width of the dropout's index
+  int64_t cols;           ///< the width of the dropout's index
+  AccumulateOf<T> scale;  ///< of both branches
 };
 /// `rows` makes Rows of a view.
 template <typename T, typename MakeRows>
@@ -105,10 +106,12 @@ ResidualRows<T> residual_rows(const ResidualForward& a, const MakeRows& rows) {
           .y = rows(a.y),
           .dropout = dropout_of(a.dropout),
           .dropout2 = a.delta2 ? dropout_of(a.dropout2) : Dropout{},
-          .cols = a.delta.cols};
+          .cols = a.delta.cols,
+          .scale = static_cast<AccumulateOf<T>>(a.scale)};
 }
 
-/// x + dropout(delta) [+ dropout2(delta2)] of a vector, rounded once. `read` loads from a pointer to the vector.
+/// x + scale * dropout(delta) [+ scale * dropout2(delta2)] of a vector, rounded once. `read` loads from a pointer to
+/// the vector.
 template <typename T, int W, typename Read>
 __device__ __forceinline__ Vec<T, W> residual_sum(const ResidualRows<T>& a, const DropoutMask& first,
                                                   const DropoutMask& second, int64_t row, int c, const Read& read) {
@@ -121,12 +124,12 @@ __device__ __forceinline__ Vec<T, W> residual_sum(const ResidualRows<T>& a, cons
   widen(delta, sum);
   drop(first, row, a.cols, c, sum);
   ASHLAR_UNROLL
-  for (int i = 0; i < W; ++i) sum[i] = x.wide(i) + sum[i];
+  for (int i = 0; i < W; ++i) sum[i] = fused(sum[i], a.scale, static_cast<A>(x.wide(i)));
   if (a.delta2) {
     widen(delta2, second_branch);
     drop(second, row, a.cols, c, second_branch);
     ASHLAR_UNROLL
-    for (int i = 0; i < W; ++i) sum[i] += second_branch[i];
+    for (int i = 0; i < W; ++i) sum[i] = fused(second_branch[i], a.scale, sum[i]);
   }
   return narrow<T>(sum);
 }

@@ -50,6 +50,14 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   }
 }
 
+void resolve_norms(Resolver& r, const ModelConfig& m) {
+  const bool post = m.norm.placement == model::NormPlacement::kPost;
+  r.derive("norm.final", !post, {"norm.placement"},
+           post ? "norm.placement = \"post\" ends every block with a norm" : "a norm before the head");
+  if (m.qk_norm.kind != model::QkNorm::kNone && r.valid({"attn.qk_norm"}))
+    r.derive("attn.qk_norm_eps", m.norm.variant.eps, {"norm.eps"}, "norm.eps");
+}
+
 void resolve_positions(Resolver& r, ModelConfig& m) {
   const bool learned = m.pos.type == PosType::kLearned, rope = m.pos.type == PosType::kRope;
   const int64_t sequence_length = r.config().train.sequence_length;
@@ -110,6 +118,8 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (key == "model.n_kv_heads") return r.valid({"model.n_heads"});
   if (key == "rope.dims") return r.valid({"model.head_dim", "pos.type"});
   if (key == "block.parallel_norms") return r.valid({"block.topology"});
+  if (key == "attn.qk_norm_type" || key == "attn.qk_norm_bias") return r.valid({"attn.qk_norm"});
+  if (key == "norm.placement") return r.valid({"block.topology"});
   if (key == "attn.scale") return r.valid({"model.head_dim"});
   return true;
 }
@@ -119,6 +129,7 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
 void resolve_model(Resolver& r) {
   ModelConfig& m = r.config().model;
   resolve_sizes(r, m);
+  resolve_norms(r, m);
   resolve_positions(r, m);
   resolve_factors(r, m);
   resolve_init(r, m);

@@ -10,7 +10,7 @@ struct Names {
   std::string_view class_name, model_type, prefix;
 };
 
-constexpr std::array<Names, 9> kNames = {{
+constexpr Names kNames[] = {
     {Family::kGpt2, "GPT2LMHeadModel", "gpt2", "transformer."},
     {Family::kGptJ, "GPTJForCausalLM", "gptj", "transformer."},
     {Family::kGptNeoX, "GPTNeoXForCausalLM", "gpt_neox", "gpt_neox."},
@@ -20,7 +20,18 @@ constexpr std::array<Names, 9> kNames = {{
     {Family::kPhi3, "Phi3ForCausalLM", "phi3", "model."},
     {Family::kStableLm, "StableLmForCausalLM", "stablelm", "model."},
     {Family::kFalcon, "FalconForCausalLM", "falcon", "transformer."},
-}};
+    {Family::kQwen3, "Qwen3ForCausalLM", "qwen3", "model."},
+    {Family::kOlmo2, "Olmo2ForCausalLM", "olmo2", "model."},
+    {Family::kGlm, "GlmForCausalLM", "glm", "model."},
+    {Family::kGlm4, "Glm4ForCausalLM", "glm4", "model."},
+    {Family::kGranite, "GraniteForCausalLM", "granite", "model."},
+    {Family::kHyperClovaX, "HyperCLOVAXForCausalLM", "hyperclovax", "model."},
+    {Family::kCohere, "CohereForCausalLM", "cohere", "model."},
+    {Family::kHelium, "HeliumForCausalLM", "helium", "model."},
+    {Family::kHunYuan, "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "model."},
+    {Family::kSeedOss, "SeedOssForCausalLM", "seed_oss", "model."},
+    {Family::kErnie45, "Ernie4_5ForCausalLM", "ernie4_5", "model."},
+};
 
 const Names& names_of(Family family) {
   for (const Names& row : kNames) {

@@ -8,12 +8,36 @@
 namespace ashlar::hf {
 
 /// The Hugging Face model classes that are read and written.
-enum class Family : uint8_t { kGpt2, kGptJ, kGptNeoX, kLlama, kQwen2, kPhi, kPhi3, kStableLm, kFalcon };
+enum class Family : uint8_t {
+  kGpt2,
+  kGptJ,
+  kGptNeoX,
+  kLlama,
+  kQwen2,
+  kPhi,
+  kPhi3,
+  kStableLm,
+  kFalcon,
+  kQwen3,
+  kOlmo2,
+  kGlm,
+  kGlm4,
+  kGranite,
+  kHyperClovaX,
+  kCohere,
+  kHelium,
+  kHunYuan,
+  kSeedOss,
+  kErnie45,
+};
 
 /// In the order in which an export without a wanted class tries them: the plainest layout first.
-inline constexpr std::array<Family, 9> kFamilies = {Family::kLlama, Family::kQwen2,    Family::kGpt2,
-                                                    Family::kGptJ,  Family::kGptNeoX,  Family::kPhi,
-                                                    Family::kPhi3,  Family::kStableLm, Family::kFalcon};
+inline constexpr std::array kFamilies = {
+    Family::kLlama, Family::kQwen2,   Family::kGpt2,     Family::kGptJ,    Family::kGptNeoX,
+    Family::kPhi,   Family::kPhi3,    Family::kStableLm, Family::kFalcon,  Family::kQwen3,
+    Family::kOlmo2, Family::kGranite, Family::kSeedOss,  Family::kHelium,  Family::kErnie45,
+    Family::kGlm,   Family::kGlm4,    Family::kCohere,   Family::kHunYuan, Family::kHyperClovaX,
+};
 
 std::string_view class_name(Family family);  ///< "GPT2LMHeadModel", as in config.json `architectures`
 std::string_view model_type(Family family);  ///< "gpt2", as in config.json `model_type`

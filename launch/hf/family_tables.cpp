@@ -6,31 +6,37 @@
 
 // Source: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
-namespace {
 
-using model::ModelConfig;
-using model::NormAffine;
-using model::PosType;
-using model::Topology;
-
-constexpr model::NormConfig kLayerNorm = {.variant = {.type = NormType::kLayerNorm}, .affine = NormAffine::kScaleBias};
-constexpr model::NormConfig kRmsNorm = {.variant = {.type = NormType::kRmsNorm}, .affine = NormAffine::kScale};
-constexpr model::FfnConfig kUngated = {.act = Activation::kSilu, .gated = false};
-constexpr model::BlockConfig kParallel = {.topology = Topology::kParallel, .parallel_norms = 1};
-constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
-
-constexpr int64_t four_widths(const ModelConfig& m) { return 4 * m.d_model; }
-
-/// `first`, then `more`.
 Rows joined(Rows first, const Rows& more) {
   first.insert(first.end(), more.begin(), more.end());
   return first;
 }
 
-/// The sizes of a class when the file says none.
-struct Sizes {
-  int64_t vocab, positions, width, layers, heads, d_ff;
-};
+Rows usual_rows(const Sizes& s, const char* act, const char* eps_key, double eps) {
+  return {size({"vocab_size"}, {AXIS(vocab_size)}, s.vocab),
+          positions({"max_position_embeddings"}, s.positions),
+          size({"hidden_size"}, {AXIS(d_model)}, s.width),
+          size({"num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
+          size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
+          size({"intermediate_size"}, {AXIS(d_ff)}, s.d_ff),
+          activation("hidden_act", act),
+          number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
+          number(eps_key, {AXIS(norm.variant.eps)}, eps)};
+}
+
+Row qk_norm_eps() {
+  return {.read = [](JsonReader&, HfConfig& c) { c.model.qk_norm.eps = c.model.norm.variant.eps; }};
+}
+
+namespace {
+
+using model::ModelConfig;
+using model::PosType;
+using model::Topology;
+
+constexpr model::FfnConfig kUngated = {.act = Activation::kSilu, .gated = false};
+constexpr model::BlockConfig kParallel = {.topology = Topology::kParallel, .parallel_norms = 1};
+constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
 
 /// What GPT-2 and GPT-J share.
 Rows gpt_rows(const Sizes& s, double dropout) {
@@ -46,19 +52,6 @@ Rows gpt_rows(const Sizes& s, double dropout) {
           activation("activation_function", "gelu_new"), number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
           number("embd_pdrop", {AXIS(dropout.embed)}, dropout), number("attn_pdrop", {AXIS(dropout.attn)}, dropout),
           number("resid_pdrop", {AXIS(dropout.resid)}, dropout)};
-}
-
-/// What most classes since share. `eps_key` has the default `eps`.
-Rows usual_rows(const Sizes& s, const char* act, const char* eps_key, double eps) {
-  return {size({"vocab_size"}, {AXIS(vocab_size)}, s.vocab),
-          positions({"max_position_embeddings"}, s.positions),
-          size({"hidden_size"}, {AXIS(d_model)}, s.width),
-          size({"num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
-          size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
-          size({"intermediate_size"}, {AXIS(d_ff)}, s.d_ff),
-          activation("hidden_act", act),
-          number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
-          number(eps_key, {AXIS(norm.variant.eps)}, eps)};
 }
 
 /// What ends every table.
@@ -136,7 +129,7 @@ ClassTable llama() {
                always_false("rope_interleaved", "the class rotates halves; expected false")})};
 }
 
-/// The window of Qwen2: layers from max_window_layers on slide, if any do.
+/// The window of Qwen 2 and 3: layers from max_window_layers on slide, if any do.
 Row qwen2_window() {
   const auto read = [](JsonReader& r, HfConfig& c) {
     const bool uses = r.boolean({"use_sliding_window"}, false);
@@ -157,6 +150,14 @@ ClassTable qwen2() {
           .rows = joined(usual_rows({151936, 32768, 4096, 32, 32, 22016}, "silu", "rms_norm_eps", 1e-6),
                          {kv_heads(32), head_dim(HeadDim::kWrittenIfNeeded), qwen2_window(), full_layer_types(),
                           rope({.whole_heads = true})})};
+}
+
+ClassTable qwen3() {
+  return {.base = {.norm = kRmsNorm, .qk_norm = {.kind = model::QkNorm::kHead}},
+          .rows = joined(usual_rows({151936, 32768, 4096, 32, 32, 22016}, "silu", "rms_norm_eps", 1e-6),
+                         {kv_heads(32), head_dim(HeadDim::kWritten, 128),
+                          flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false), qk_norm_eps(),
+                          qwen2_window(), full_layer_types(), rope({.whole_heads = true})})};
 }
 
 ClassTable phi() {
@@ -280,6 +281,17 @@ ClassTable table_of(Family family) {
     case Family::kPhi3: return phi3();
     case Family::kStableLm: return stablelm();
     case Family::kFalcon: return falcon();
+    case Family::kQwen3: return qwen3();
+    case Family::kOlmo2: return olmo2();
+    case Family::kGlm: return glm();
+    case Family::kGlm4: return glm4();
+    case Family::kGranite: return granite();
+    case Family::kHyperClovaX: return hyperclovax();
+    case Family::kCohere: return cohere();
+    case Family::kHelium: return helium();
+    case Family::kHunYuan: return hunyuan();
+    case Family::kSeedOss: return seed_oss();
+    case Family::kErnie45: return ernie();
   }
   throw Bug("hf::Family out of range");
 }
@@ -288,7 +300,9 @@ ClassTable table_of(Family family) {
 
 ClassTable class_table(Family family) {
   ClassTable table = table_of(family);
-  const bool tied = family == Family::kGpt2 || family == Family::kFalcon;  // when the file does not say
+  // When the file does not say.
+  const bool tied =
+      family == Family::kGpt2 || family == Family::kFalcon || family == Family::kCohere || family == Family::kErnie45;
   table.rows = joined(std::move(table.rows), last_rows(tied));
   if (family != Family::kGpt2) table.base.init.scheme = model::InitScheme::kNormal;
   return table;

@@ -151,6 +151,7 @@ ModelConfig completed(Family family, const ModelConfig& config) {
 
 bool is_completion(const ModelConfig& config, std::string_view name) {
   const bool norm = name.find("norm") != std::string_view::npos;
+  if (norm && name.find(".attn.") != std::string_view::npos) return false;  // of queries and keys: none is ever added
   if (norm && name.ends_with(".weight")) return config.norm.affine == NormAffine::kNone;
   if (!name.ends_with(".bias")) return false;
   if (norm) return config.norm.affine != NormAffine::kScaleBias;

@@ -24,6 +24,10 @@ struct BlockNames {
   const char* gate;
   const char* up;
   const char* down;
+  const char* norm1_out = "";
+  const char* norm2_out = "";
+  const char* q_norm = "self_attn.q_norm";
+  const char* k_norm = "self_attn.k_norm";
 };
 
 struct ModelNames {
@@ -75,13 +79,51 @@ const ModelNames& names_of(Family family) {
       {"h.", "input_layernorm", "post_attention_layernorm", "self_attention.query_key_value",
        "self_attention.query_key_value", "self_attention.query_key_value", "self_attention.dense", "",
        "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"}};
+  static constexpr ModelNames kOlmo2 = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "", "", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+       "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_attention_layernorm", "post_feedforward_layernorm"}};
+  static constexpr ModelNames kGlm = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.gate_up_proj", "mlp.down_proj",
+       "post_self_attn_layernorm", "post_mlp_layernorm"}};
+  static constexpr ModelNames kHyperClovaX = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_norm1",
+       "post_norm2"}};
+  static constexpr ModelNames kHunYuan = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "", "",
+       "self_attn.query_layernorm", "self_attn.key_layernorm"}};
   switch (family) {
     case Family::kGpt2: return kGpt2;
     case Family::kGptJ: return kGptJ;
     case Family::kGptNeoX: return kNeoX;
     case Family::kLlama:
     case Family::kQwen2:
-    case Family::kStableLm: return kLlama;
+    case Family::kStableLm:
+    case Family::kQwen3:
+    case Family::kGranite:
+    case Family::kCohere:
+    case Family::kHelium:
+    case Family::kSeedOss:
+    case Family::kErnie45: return kLlama;
+    case Family::kOlmo2: return kOlmo2;
+    case Family::kGlm:
+    case Family::kGlm4: return kGlm;
+    case Family::kHyperClovaX: return kHyperClovaX;
+    case Family::kHunYuan: return kHunYuan;
     case Family::kPhi: return kPhi;
     case Family::kPhi3: return kPhi3;
     case Family::kFalcon: return kFalcon;
@@ -142,8 +184,16 @@ class Builder {
   }
 
   void norm(const std::string& hf, const std::string& ours) {
-    whole(hf + ".weight", ours + ".weight", {m_.d_model});
-    if (m_.norm.variant.type == NormType::kLayerNorm) whole(hf + ".bias", ours + ".bias", {m_.d_model});
+    if (m_.norm.affine != model::NormAffine::kNone) whole(hf + ".weight", ours + ".weight", {m_.d_model});
+    if (m_.norm.affine == model::NormAffine::kScaleBias) whole(hf + ".bias", ours + ".bias", {m_.d_model});
+  }
+
+  /// Of the queries or keys of `heads` heads.
+  void head_norm(const std::string& hf, const std::string& ours, int64_t heads) {
+    if (!model::qk_norm_has_gain(m_)) return;
+    const std::vector<int64_t> shape = model::qk_norm_shape(m_, heads);
+    whole(hf + ".weight", ours + ".weight", shape);
+    if (m_.qk_norm.bias) whole(hf + ".bias", ours + ".bias", shape);
   }
 
   struct Part {
@@ -172,11 +222,21 @@ class Builder {
     const BlockNames& n = names_.block;
     const std::string hf = str_cat(name_prefix(family_), n.layers, i, ".");
     const std::string ours = str_cat("blocks.", i, ".");
-    const bool two_norms = model::norms_per_block(m_) == 2;
+    const bool parallel = m_.block.topology == Topology::kParallel;
+    const bool output = m_.norm.placement == model::NormPlacement::kOutput;
+    const bool two_norms = !parallel || m_.block.parallel_norms == 2;
     // Falcon renames its norms when a parallel block has two.
-    const bool falcon_two = family_ == Family::kFalcon && two_norms && m_.block.topology == Topology::kParallel;
-    norm(hf + (falcon_two ? "ln_attn" : n.norm1), ours + "norm1");
-    if (two_norms) norm(hf + (falcon_two ? "ln_mlp" : n.norm2), ours + "norm2");
+    const bool falcon_two = family_ == Family::kFalcon && two_norms && parallel;
+    if (!output) {
+      norm(hf + (falcon_two ? "ln_attn" : n.norm1), ours + "norm1");
+      if (two_norms) norm(hf + (falcon_two ? "ln_mlp" : n.norm2), ours + "norm2");
+    }
+    if (output || m_.norm.placement == model::NormPlacement::kSandwich) {
+      norm(hf + n.norm1_out, ours + "norm1_out");
+      norm(hf + n.norm2_out, ours + "norm2_out");
+    }
+    head_norm(hf + n.q_norm, ours + "attn.q_norm", m_.n_heads);
+    head_norm(hf + n.k_norm, ours + "attn.k_norm", m_.n_kv_heads);
 
     attention(hf, ours);
     linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, m_.q_width(), m_.bias.attn_out);
@@ -233,13 +293,8 @@ bool is_ignored_buffer(Family family, std::string_view hf_name) {
       return hf_name.ends_with(".attention.bias") || hf_name.ends_with(".attention.masked_bias") ||
              hf_name.ends_with("rotary_emb.inv_freq");
     case Family::kFalcon: return hf_name.ends_with("rotary_emb.inv_freq") || hf_name.ends_with("maybe_rotary.inv_freq");
-    case Family::kLlama:
-    case Family::kQwen2:
-    case Family::kPhi:
-    case Family::kPhi3:
-    case Family::kStableLm: return hf_name.ends_with("rotary_emb.inv_freq");
+    default: return hf_name.ends_with("rotary_emb.inv_freq");
   }
-  throw Bug("hf::Family out of range");
 }
 
 std::vector<std::string> head_names(Family family) {

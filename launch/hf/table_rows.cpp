@@ -182,7 +182,7 @@ Row kv_heads(std::optional<int64_t> absent) {
   return {.read = read, .write = [=](Json& j, const HfConfig& c) { j[kKey] = c.model.n_kv_heads; }};
 }
 
-Row head_dim(HeadDim kind) {
+Row head_dim(HeadDim kind, std::optional<int64_t> absent) {
   constexpr const char* kKey = "head_dim";
   if (kind == HeadDim::kDerived) {
     return {.read = [=](JsonReader& r, HfConfig& c) {
@@ -196,8 +196,10 @@ Row head_dim(HeadDim kind) {
   }
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
+                const bool here = r.has(kKey);
                 const auto given = r.optional_size({kKey});
-                c.model.head_dim = given ? *given : derived_head_dim(r, c.model);
+                if (!here && absent) r.add_note(str_cat(kKey, " is absent: ", *absent, ", the default of the class"));
+                c.model.head_dim = given ? *given : (!here && absent ? *absent : derived_head_dim(r, c.model));
               },
           .write =
               [=](Json& j, const HfConfig& c) {
@@ -210,7 +212,7 @@ Row rope(const Rotary& keys) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
     const RotaryDictionary said = read_rotary_dictionary(r);
     ModelConfig& m = c.model;
-    m.rope.base = agreed(r, said.base, keys.base_key).value_or(10000.0);
+    m.rope.base = agreed(r, said.base, keys.base_key).value_or(keys.base);
     const double share = agreed(r, said.fraction, keys.fraction_key).value_or(keys.fraction);
     if (keys.whole_heads) {
       m.rope.dims = m.head_dim;

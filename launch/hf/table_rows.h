@@ -55,11 +55,13 @@ enum class HeadDim : uint8_t {
   kWritten,          ///< of its own
   kWrittenIfNeeded,  ///< of its own, written where it is not width / heads
 };
-Row head_dim(HeadDim kind);
+/// Absent: width / heads, or the default of the class.
+Row head_dim(HeadDim kind, std::optional<int64_t> absent = std::nullopt);
 
 struct Rotary {
   const char* base_key = "rope_theta";
   const char* fraction_key = "partial_rotary_factor";
+  double base = 10000.0;     ///< when the file says none
   double fraction = 1.0;     ///< when the file says none
   bool whole_heads = false;  ///< the class rotates them whatever the file says
 };

@@ -41,6 +41,53 @@ void Attention::add_output(nn::ParameterStore& store) {
                           .cols = slices_.heads.times(config_.head_dim),
                           .bias = config_.bias.attn_out,
                           .tensor_rank = tp_.rank()});
+  if (config_.qk_norm.kind == QkNorm::kNone) return;
+  const int64_t H = slices_.heads.size, G = slices_.kv_heads.size;
+  add_head_norm(store, "q_norm", slices_.heads, 0);
+  add_head_norm(store, "k_norm", slices_.kv_heads, H);
+  parts_.push_back({.first = H + G, .heads = G, .norm = {}});
+  if (config_.qk_norm.kind == QkNorm::kFull) over_all_heads_ = std::make_unique<tensor::GroupReduction>(*tp_.group);
+}
+
+void Attention::add_head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads,
+                              int64_t first_head) {
+  const QkNormConfig& c = config_.qk_norm;
+  NormVariant variant = config_.norm.variant;
+  variant.type = c.type;
+  variant.eps = c.eps;
+  // A gain of all heads has its gradient from those of every rank; the others are cut as heads are.
+  const bool shared = c.kind == QkNorm::kHead || c.kind == QkNorm::kL2, matrix = c.kind == QkNorm::kHeadPer;
+  const bool keys = first_head > 0;
+  ops::HeadNorm norm{.variant = variant, .shared_weights = shared, .across = c.kind == QkNorm::kFull};
+  const nn::Extent whole = nn::Extent::whole(config_.head_dim);
+  const nn::Extent columns = shared || matrix ? whole : heads.times(config_.head_dim);
+  const auto weight = [&](const char* which, const nn::InitRule& init) {
+    nn::ShardedTensor tensor{
+        .name = name_ + name + which,
+        .role = nn::Role::kNorm,
+        .global_shape = Shape{columns.global},
+        .global_col = columns.begin,
+        .rows = 1,
+        .cols = columns.size,
+        .init = init,
+        .grad_partial_axes = shared ? tensor::kPartialTensor : (keys ? slices_.kv_grad_partial_axes : 0U),
+        .main_replica = shared ? tp_.rank() == 0 : (!keys || slices_.kv_main_replica)};
+    Shape storage{columns.size};
+    if (matrix) {
+      tensor.global_shape = {heads.global, columns.global};
+      tensor.global_row = heads.begin;
+      tensor.rows = heads.size;
+      storage = {heads.size, columns.size};
+    }
+    return &store.add(tensor.name, storage, {tensor}).weight;
+  };
+  if (qk_norm_has_gain(config_)) norm.weights.gamma = weight(".weight", gain_init(config_));
+  if (c.bias) norm.weights.beta = weight(".bias", {.rule = "0"});
+  parts_.push_back({.first = first_head, .heads = heads.size, .norm = norm});
+}
+
+Var Attention::normed(const Ctx& ctx, const Var& qkv) const {
+  return ops::norm_heads(ctx, qkv, config_.head_dim, parts_, over_all_heads_.get());
 }
 
 Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
@@ -71,7 +118,12 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
                                       .doc_start = rows.batch.doc_start,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
-  return out_(ctx, ops::attention(ctx, rotate(ctx, std::move(qkv), rows), options, cache == nullptr ? nullptr : &held));
+  const bool norms = config_.qk_norm.kind != QkNorm::kNone;
+  const bool last = norms && config_.qk_norm.order == QkNormOrder::kAfterRope;
+  if (norms && !last) qkv = normed(ctx, qkv);
+  qkv = rotate(ctx, std::move(qkv), rows);
+  if (last) qkv = normed(ctx, qkv);
+  return out_(ctx, ops::attention(ctx, qkv, options, cache == nullptr ? nullptr : &held));
 }
 
 }  // namespace ashlar::model

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/ops/norm_heads.h"
 #include "core/ops/rope.h"
 #include "parallel/model/batch_view.h"
 #include "parallel/model/kv_cache.h"
 #include "parallel/model/linear_layer.h"
 #include "parallel/model/slices.h"
-#include "parallel/tensor/tensor_parallel.h"
+#include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
@@ -19,7 +21,8 @@ struct Rows {
   KvCache* cache = nullptr;       ///< the tokens before them, when decoding; the stage advances it
 };
 
-/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, rotated, attended, times the output matrix.
+/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, q and k normed and rotated (or rotated and normed),
+/// attended, times the output matrix.
 /// The parallel block with one norm keeps q, k and v in a product with the FFN's: it takes `input_parts` and calls
 /// `from_qkv`; otherwise `add_input` makes their own.
 class Attention {
@@ -29,14 +32,18 @@ class Attention {
   std::vector<LinearPart> input_parts() const;
   int64_t qkv_width() const { return slices_.qkv_heads() * config_.head_dim; }
   void add_input(nn::ParameterStore& store);
+  /// The output matrix, and the norms of queries and keys.
   void add_output(nn::ParameterStore& store);
 
   /// x [N, C] -> this rank's part of the sum over heads [N, C]
   Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const { return from_qkv(ctx, qkv_(ctx, x), rows); }
-  /// qkv [N, (H + 2G) D] of this rank's heads -> as above. Moved in, q and k are rotated in place.
+  /// qkv [N, (H + 2G) D] of this rank's heads -> as above. Moved in, q and k are rotated in place where no norm comes
+  /// before.
   Var from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const;
 
  private:
+  void add_head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads, int64_t first_head);
+  Var normed(const Ctx& ctx, const Var& qkv) const;
   Var rotate(const Ctx& ctx, Var qkv, const Rows& rows) const;
 
   const ModelConfig& config_;
@@ -46,6 +53,8 @@ class Attention {
   std::string name_;
   uint32_t scores_site_;  ///< dropout on the probabilities
   LinearLayer qkv_, out_;
+  std::vector<ops::HeadPart> parts_;                        ///< q and k, normed, and v; none without these norms
+  std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< of norms over all heads
 };
 
 }  // namespace ashlar::model

@@ -23,15 +23,21 @@ Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, con
       attention_(c, index, tp),
       ffn_(c, index, tp) {
   const std::string name = str_cat("blocks.", index);
-  norm1_ = NormLayer(store, name + ".norm1", c, tp);
+  const auto norm = [&](const char* which) { return NormLayer(store, name + which, c, tp); };
+  const bool output = c.norm.placement == NormPlacement::kOutput;
+  if (!output) norm1_ = norm(".norm1");
   if (fused_) {
     std::vector<LinearPart> parts = attention_.input_parts();
     for (LinearPart& part : ffn_.input_parts()) parts.push_back(std::move(part));
     fused_in_ = input_product(store, c, name + ".qkv_ffn_in", parts, tp.size());
   } else {
     attention_.add_input(store);
-    norm2_ = NormLayer(store, name + ".norm2", c, tp);
+    if (!output) norm2_ = norm(".norm2");
     ffn_.add_input(store);
+  }
+  if (output || c.norm.placement == NormPlacement::kSandwich) {
+    norm1_out_ = norm(".norm1_out");
+    norm2_out_ = norm(".norm2_out");
   }
   attention_.add_output(store);
   ffn_.add_output(store);
@@ -41,17 +47,37 @@ Var Block::operator()(const Ctx& ctx, const Var& x, const Rows& rows) const {
   const tensor::TensorParallel tp = rows.cache == nullptr ? tp_ : tp_.with_whole_rows();
   ASHLAR_SHAPE(x, {tp.local_rows(rows.batch.rows()), config_.d_model});
   const Context at{.ctx = ctx, .local = tensor::with_local_rows(ctx, x.rows(), tp), .tp = tp, .rows = rows};
-  return config_.block.topology == Topology::kSerial ? serial(at, x) : parallel(at, x);
+  if (config_.block.topology == Topology::kParallel) return parallel(at, x);
+  return config_.norm.placement == NormPlacement::kPost ? serial_post(at, x) : serial(at, x);
+}
+
+Var Block::attend(const Context& at, const Var& x) const {
+  return tensor::exit(at.ctx, attention_(at.ctx, tensor::enter(at.ctx, x, at.tp), at.rows), at.tp);
+}
+
+Var Block::feed(const Context& at, const Var& x) const {
+  return tensor::exit(at.ctx, ffn_(at.ctx, tensor::enter(at.ctx, x, at.tp)), at.tp);
 }
 
 Var Block::serial(const Context& at, const Var& x) const {
   const Ctx& ctx = at.ctx;
-  const Var h = tensor::enter(ctx, norm1_(ctx, x), at.tp);
-  const Var attn = tensor::exit(ctx, attention_(ctx, h, at.rows), at.tp);
-  const auto [mid, normed] = norm2_.joined(at.local, x, branch(attn, attn_site_));
-  const Var h2 = tensor::enter(ctx, normed, at.tp);
-  const Var ffn = tensor::exit(ctx, ffn_(ctx, h2), at.tp);
-  return ops::residual(at.local, &mid, branch(ffn, ffn_site_), nullptr);
+  const bool before = config_.norm.placement != NormPlacement::kOutput;
+  const bool after = config_.norm.placement != NormPlacement::kPre;
+  const Var attn = attend(at, before ? norm1_(ctx, x) : x);
+  const ops::Branch first = branch(after ? norm1_out_(ctx, attn) : attn, attn_site_);
+  ops::Normed mid;
+  if (before) {
+    mid = norm2_.joined(at.local, x, first);
+  } else {
+    mid.stream = mid.normed = ops::residual(at.local, &x, first, nullptr);
+  }
+  const Var ffn = feed(at, mid.normed);
+  return ops::residual(at.local, &mid.stream, branch(after ? norm2_out_(ctx, ffn) : ffn, ffn_site_), nullptr);
+}
+
+Var Block::serial_post(const Context& at, const Var& x) const {
+  const Var mid = norm1_.joined(at.local, x, branch(attend(at, x), attn_site_)).normed;
+  return norm2_.joined(at.local, mid, branch(feed(at, mid), ffn_site_)).normed;
 }
 
 Var Block::parallel(const Context& at, const Var& x) const {

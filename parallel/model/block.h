@@ -7,11 +7,15 @@
 
 namespace ashlar::model {
 
-/// One transformer block, serial or parallel.
-///   serial    x += drop(attn(norm1(x)));  x += drop(ffn(norm2(x)))
-///   parallel  x += drop(attn(norm1(x))) + drop(ffn(norm(x))), norm = norm1 (one norm) or norm2 (two), of the same x
-/// With one norm q, k, v, gate and up are one matrix product. Source of the parallel form: Wang & Komatsuzaki 2021
-/// (GPT-J); Chowdhery et al. 2022 (arXiv:2204.02311) section 2.
+/// One transformer block, serial or parallel. m is block.residual_multiplier; n1', n2' are norm1_out and norm2_out.
+///   serial    pre       x += m drop(attn(n1(x)));        x += m drop(ffn(n2(x)))
+///             post      x = n1(x + m drop(attn(x)));     x = n2(x + m drop(ffn(x)))
+///             sandwich  x += m drop(n1'(attn(n1(x))));   x += m drop(n2'(ffn(n2(x))))
+///             output    x += m drop(n1'(attn(x)));       x += m drop(n2'(ffn(x)))
+///   parallel            x += m drop(attn(n1(x))) + m drop(ffn(n(x))), n = n1 (one norm) or n2 (two), of the same x
+/// With one norm q, k, v, gate and up are one matrix product. Sources: Wang & Komatsuzaki 2021 (GPT-J), Chowdhery et
+/// al. 2022 (arXiv:2204.02311) section 2: parallel; Xiong et al. 2020 (arXiv:2002.04745): pre and post; Gemma Team 2024
+/// (arXiv:2408.00118): sandwich; OLMo Team 2025 (arXiv:2501.00656) section 3.2: output.
 /// A tensor rank holds a slice of the heads and of d_ff. Norms and residual adds work on rows that every rank has (or
 /// shares, sequence parallel); products lie between `enter` and `exit`: two exits in the serial form, one in the
 /// parallel form, where the partial sums of both branches are added first.
@@ -26,9 +30,13 @@ class Block {
  private:
   struct Context;
   Var serial(const Context& at, const Var& x) const;
+  Var serial_post(const Context& at, const Var& x) const;
   Var parallel(const Context& at, const Var& x) const;
+  /// A branch of the serial block: of rows of the stream, to rows of the stream, before it joins.
+  Var attend(const Context& at, const Var& x) const;
+  Var feed(const Context& at, const Var& x) const;
   ops::Branch branch(const Var& v, uint32_t site) const {
-    return {.value = v, .dropout = config_.dropout.resid, .site = site};
+    return {.value = v, .dropout = config_.dropout.resid, .site = site, .scale = config_.block.residual_multiplier};
   }
 
   const ModelConfig& config_;
@@ -37,7 +45,7 @@ class Block {
   uint32_t attn_site_, ffn_site_;
   Attention attention_;
   FeedForward ffn_;
-  NormLayer norm1_, norm2_;
+  NormLayer norm1_, norm2_, norm1_out_, norm2_out_;  ///< those that norm.placement has
   LinearLayer fused_in_;
 };
 

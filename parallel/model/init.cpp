@@ -28,6 +28,10 @@ nn::InitRule matrix_init(const ModelConfig& config, int64_t out, int64_t in, boo
   throw Bug("[init] unknown scheme");
 }
 
+nn::InitRule gain_init(const ModelConfig& config) {
+  return config.norm.variant.unit_offset ? nn::InitRule{.rule = "0"} : nn::InitRule{.value = 1, .rule = "1"};
+}
+
 nn::InitRule table_init(const ModelConfig& config) {
   return {.kind = nn::InitRule::Kind::kNormal, .value = config.init.std, .rule = str_cat("normal ", config.init.std)};
 }

@@ -14,4 +14,7 @@ nn::InitRule matrix_init(const ModelConfig& config, int64_t out, int64_t in, boo
 /// Embedding and position tables: normal with init.std.
 nn::InitRule table_init(const ModelConfig& config);
 
+/// A norm's gain: it multiplies by 1 at first.
+nn::InitRule gain_init(const ModelConfig& config);
+
 }  // namespace ashlar::model

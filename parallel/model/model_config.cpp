@@ -17,12 +17,28 @@ int64_t norm_vectors(NormAffine affine) {
 
 int64_t attention_matrices(const ModelConfig& c) { return 2 * c.d_model * c.q_width() + 2 * c.d_model * c.kv_width(); }
 
+/// Gains and biases of the norms of queries and keys of a block.
+int64_t qk_norm_elements(const ModelConfig& c) {
+  if (!qk_norm_has_gain(c)) return 0;
+  const int64_t gains = c.qk_norm.kind == QkNorm::kHead ? 2 * c.head_dim : c.q_width() + c.kv_width();
+  return (c.qk_norm.bias ? 2 : 1) * gains;
+}
+
 int64_t ffn_matrices(const ModelConfig& c) { return (c.ffn.gated ? 3 : 2) * c.d_model * c.d_ff; }
 
 }  // namespace
 
+bool qk_norm_has_gain(const ModelConfig& c) { return c.qk_norm.kind != QkNorm::kNone && c.qk_norm.kind != QkNorm::kL2; }
+
+std::vector<int64_t> qk_norm_shape(const ModelConfig& c, int64_t heads) {
+  if (c.qk_norm.kind == QkNorm::kHead) return {c.head_dim};
+  if (c.qk_norm.kind == QkNorm::kHeadPer) return {heads, c.head_dim};
+  return {heads * c.head_dim};
+}
+
 int64_t norms_per_block(const ModelConfig& c) {
-  return c.block.topology == Topology::kSerial ? 2 : c.block.parallel_norms;
+  if (c.block.topology == Topology::kParallel) return c.block.parallel_norms;
+  return c.norm.placement == NormPlacement::kSandwich ? 4 : 2;
 }
 
 ParameterCount count_parameters(const ModelConfig& c) {
@@ -31,8 +47,8 @@ ParameterCount count_parameters(const ModelConfig& c) {
   n.positions = c.pos.type == PosType::kLearned ? c.pos.max_positions * c.d_model : 0;
   n.attention = c.n_layers * attention_matrices(c);
   n.ffn = c.n_layers * ffn_matrices(c);
-  const int64_t norms = c.n_layers * norms_per_block(c) + (c.norm.final ? 1 : 0);
-  n.norms = norms * norm_vectors(c.norm.affine) * c.d_model;
+  const int64_t norms = c.n_layers * norms_per_block(c) + (c.norm.final ? 1 : 0) + (c.norm.embed ? 1 : 0);
+  n.norms = norms * norm_vectors(c.norm.affine) * c.d_model + c.n_layers * qk_norm_elements(c);
   int64_t bias = c.bias.qkv ? c.q_width() + 2 * c.kv_width() : 0;
   bias += c.bias.attn_out ? c.d_model : 0;
   bias += c.bias.ffn ? (c.ffn.gated ? 2 : 1) * c.d_ff + c.d_model : 0;
@@ -81,6 +97,18 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (c.block.topology == Topology::kSerial && c.block.parallel_norms != 1)
     add("block.parallel_norms = ", c.block.parallel_norms,
         ": expected only with block.topology = \"parallel\"; remove it");
+  if (c.block.topology == Topology::kParallel && c.norm.placement != NormPlacement::kPre)
+    add("norm.placement = \"", name_of(c.norm.placement),
+        "\": expected \"pre\" with block.topology = \"parallel\", of which no other form is known; change one of them");
+  if (c.qk_norm.kind == QkNorm::kL2 && c.qk_norm.type != NormType::kRmsNorm)
+    add("attn.qk_norm_type = \"", name_of(c.qk_norm.type),
+        "\": expected \"rmsnorm\" with attn.qk_norm = \"l2\"; change one of them");
+  if (c.qk_norm.bias && !qk_norm_has_gain(c))
+    add("attn.qk_norm_bias = true: expected false with attn.qk_norm = \"", name_of(c.qk_norm.kind),
+        "\", which has no gain; change one of them");
+  if (!(c.qk_norm.eps > 0)) add("attn.qk_norm_eps = ", c.qk_norm.eps, ": expected a number above 0; 1e-5 is usual");
+  if (!(c.block.residual_multiplier > 0))
+    add("block.residual_multiplier = ", c.block.residual_multiplier, ": expected a number above 0; 1 is usual");
   if (c.pos.type == PosType::kLearned) positive("pos.max_positions", c.pos.max_positions);
   if (c.pos.type == PosType::kRope) {
     if (c.rope.dims < 2 || c.rope.dims % 2 != 0 || c.rope.dims > c.head_dim)

@@ -21,10 +21,33 @@ inline constexpr EnumName<NormAffine> kNormAffineNames[] = {
     {NormAffine::kNone, "none"}, {NormAffine::kScale, "scale"}, {NormAffine::kScaleBias, "scale_bias"}};
 constexpr std::span<const EnumName<NormAffine>> names_of(NormAffine) { return kNormAffineNames; }
 
+/// Where the norms of a serial block stand (block.h has the formulas).
+enum class NormPlacement : uint8_t { kPre, kPost, kSandwich, kOutput };
+inline constexpr EnumName<NormPlacement> kNormPlacementNames[] = {{NormPlacement::kPre, "pre"},
+                                                                  {NormPlacement::kPost, "post"},
+                                                                  {NormPlacement::kSandwich, "sandwich"},
+                                                                  {NormPlacement::kOutput, "output"}};
+constexpr std::span<const EnumName<NormPlacement>> names_of(NormPlacement) { return kNormPlacementNames; }
+
 enum class Topology : uint8_t { kSerial, kParallel };
 inline constexpr EnumName<Topology> kTopologyNames[] = {{Topology::kSerial, "serial"},
                                                         {Topology::kParallel, "parallel"}};
 constexpr std::span<const EnumName<Topology>> names_of(Topology) { return kTopologyNames; }
+
+/// Over what queries and keys are normed: each head with the gain of all, each with its own, all heads as one row, each
+/// head without a gain.
+enum class QkNorm : uint8_t { kNone, kHead, kHeadPer, kFull, kL2 };
+inline constexpr EnumName<QkNorm> kQkNormNames[] = {{QkNorm::kNone, "none"},
+                                                    {QkNorm::kHead, "head"},
+                                                    {QkNorm::kHeadPer, "head_per"},
+                                                    {QkNorm::kFull, "full"},
+                                                    {QkNorm::kL2, "l2"}};
+constexpr std::span<const EnumName<QkNorm>> names_of(QkNorm) { return kQkNormNames; }
+
+enum class QkNormOrder : uint8_t { kBeforeRope, kAfterRope };
+inline constexpr EnumName<QkNormOrder> kQkNormOrderNames[] = {{QkNormOrder::kBeforeRope, "before_rope"},
+                                                              {QkNormOrder::kAfterRope, "after_rope"}};
+constexpr std::span<const EnumName<QkNormOrder>> names_of(QkNormOrder) { return kQkNormOrderNames; }
 
 enum class PosType : uint8_t { kNone, kLearned, kRope };
 inline constexpr EnumName<PosType> kPosTypeNames[] = {
@@ -45,13 +68,16 @@ constexpr std::span<const EnumName<InitScheme>> names_of(InitScheme) { return kI
 struct NormConfig {
   NormVariant variant;  ///< with unit_offset gains begin at 0
   NormAffine affine = NormAffine::kScale;
-  bool final = true;  ///< a norm between the last block and the head
+  NormPlacement placement = NormPlacement::kPre;
+  bool final = true;   ///< a norm between the last block and the head
+  bool embed = false;  ///< a norm right after the embedding
   bool operator==(const NormConfig&) const = default;
 };
 
 struct BlockConfig {
   Topology topology = Topology::kSerial;
-  int parallel_norms = 1;  ///< parallel only: 1 = attention and FFN share a norm, 2 = one each
+  int parallel_norms = 1;            ///< parallel only: 1 = attention and FFN share a norm, 2 = one each
+  double residual_multiplier = 1.0;  ///< factor on each branch output before it joins the residual stream
   bool operator==(const BlockConfig&) const = default;
 };
 
@@ -81,6 +107,17 @@ struct RopeConfig {
   int64_t dims = 0;  ///< the first `dims` of head_dim rotate; even
   RopeStyle style = RopeStyle::kHalf;
   bool operator==(const RopeConfig&) const = default;
+};
+
+/// The norm of queries and keys. Meaningful only when kind is not none. Its gains multiply as 1 + g where the other
+/// norms' do.
+struct QkNormConfig {
+  QkNorm kind = QkNorm::kNone;
+  NormType type = NormType::kRmsNorm;
+  bool bias = false;
+  QkNormOrder order = QkNormOrder::kBeforeRope;
+  double eps = 1e-5;
+  bool operator==(const QkNormConfig&) const = default;
 };
 
 struct DropoutConfig {
@@ -122,6 +159,7 @@ struct ModelConfig {
   PosConfig pos;
   RopeConfig rope;
   AttentionVariant attn{.scale = 0};  ///< scale is usually head_dim^-0.5
+  QkNormConfig qk_norm;
   DropoutConfig dropout;
   double embed_scale = 1.0;  ///< factor on the token embedding, before positions are added
   bool tied = false;         ///< the head reads the embedding table
@@ -142,7 +180,7 @@ struct ParameterCount {
   int64_t positions = 0;  ///< learned table
   int64_t attention = 0;  ///< L * (C*H*D + 2*C*G*D + H*D*C)
   int64_t ffn = 0;        ///< L * (3 gated | 2) * C*F
-  int64_t norms = 0;      ///< block norms and the final norm, gains and biases
+  int64_t norms = 0;      ///< of blocks, queries and keys, the embedding, and the final one: gains and biases
   int64_t biases = 0;     ///< qkv, attention output, FFN
   int64_t head = 0;       ///< V*C when untied
   int64_t head_bias = 0;  ///< V when bias.lm_head
@@ -151,7 +189,13 @@ struct ParameterCount {
 };
 ParameterCount count_parameters(const ModelConfig& config);
 
-/// Norm vectors' owners of one block: 2 serial, parallel_norms parallel.
+/// Whether the norm of queries and keys has a gain.
+bool qk_norm_has_gain(const ModelConfig& config);
+
+/// Of the gain and the bias of the norm over so many heads of queries or keys: [D], [heads, D] or [heads*D].
+std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads);
+
+/// Norm vectors' owners of one block: 2 serial (4 sandwich), parallel_norms parallel.
 int64_t norms_per_block(const ModelConfig& config);
 
 /// The FFN width used when none is given: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.

@@ -1,5 +1,7 @@
 #include "parallel/model/norm_layer.h"
 
+#include "parallel/model/init.h"
+
 namespace ashlar::model {
 
 namespace {
@@ -23,9 +25,7 @@ NormLayer::NormLayer(nn::ParameterStore& store, const std::string& name, const M
                      const tensor::TensorParallel& tp)
     : variant_(config.norm.variant) {
   if (config.norm.affine == NormAffine::kNone) return;
-  const nn::InitRule identity =
-      config.norm.variant.unit_offset ? nn::InitRule{.rule = "0"} : nn::InitRule{.value = 1, .rule = "1"};
-  gamma_ = vector_parameter(store, name + ".weight", config.d_model, identity, tp);
+  gamma_ = vector_parameter(store, name + ".weight", config.d_model, gain_init(config), tp);
   if (config.norm.affine == NormAffine::kScaleBias)
     beta_ = vector_parameter(store, name + ".bias", config.d_model, {.rule = "0"}, tp);
 }

@@ -53,6 +53,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
                           .init = table_init(config_)},
                          P);
     }
+    if (config_.norm.embed) embed_norm_.emplace(store, "embed.norm", config_, tp);
   }
   for (int64_t i = range.first_layer; i < range.last_layer; ++i)
     blocks_.push_back(std::make_unique<Block>(store, config_, i, tp));
@@ -89,7 +90,8 @@ Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorPa
                                    .scale = config_.embed_scale,
                                    .first_id = slices_.vocab.begin},
                                   tokens_->weight, positions_ == nullptr ? nullptr : &positions_->weight);
-  return tensor::exit(ctx, part, tp);
+  const Var rows = tensor::exit(ctx, part, tp);
+  return embed_norm_ ? (*embed_norm_)(ctx, rows) : rows;
 }
 
 Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {

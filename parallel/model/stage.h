@@ -38,7 +38,7 @@ class Stage {
   /// Rotary tables for positions < `positions`; call once after the store is allocated. No-op for other position types.
   void make_tables(const Ctx& ctx, int64_t positions);
 
-  /// Token (and learned position) embedding with dropout: -> [N_loc, C].
+  /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].
   Var embed(const Ctx& ctx, const BatchView& batch) const;
   /// This stage's blocks, each recomputed in backward when ctx.recompute asks for it: [N_loc, C] -> [N_loc, C].
   /// `after`, when given, sees what each block makes.
@@ -76,7 +76,7 @@ class Stage {
   nn::Parameter* positions_ = nullptr;
   nn::Parameter* head_ = nullptr;  ///< the token table when tied
   nn::Parameter* head_bias_ = nullptr;
-  std::optional<NormLayer> final_norm_;
+  std::optional<NormLayer> embed_norm_, final_norm_;
   ops::RopeTables tables_;
 };
 

@@ -36,10 +36,12 @@ Var exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 /// For element-wise work on this rank's `rows` rows of the residual stream: dropout draws by a row's global index.
 Ctx with_local_rows(const Ctx& ctx, int64_t rows, const TensorParallel& tp);
 
-/// Row maxima and sums of fused_linear_cross_entropy over the group that holds the slices of the vocabulary.
-class GroupReduction final : public ops::VocabReduction {
+/// Row maxima and sums over the group that holds the slices of the vocabulary, or of the heads: of
+/// fused_linear_cross_entropy and norm_heads.
+class GroupReduction final : public ops::Reduction {
  public:
   explicit GroupReduction(comm::Communicator& group) : group_(group) {}
+  int64_t ranks() const override { return group_.size(); }
   void max(MutView values, Stream& stream) override;
   void sum(MutView values, Stream& stream) override;
 

@@ -88,6 +88,33 @@ TEST(ParameterCount, PublishedModels) {
   }
 }
 
+TEST(ParameterCount, NormsOfBranchesAndOfQueriesAndKeys) {
+  struct Row {
+    Published model;
+    NormPlacement placement;
+    QkNorm qk_norm;
+  };
+  const Row rows[] = {
+      {{"Qwen 3 0.6B", 1024, 28, 16, 8, 128, 3072, 151936, kRMS, kScale, 0, {}, true, 0, true, 596049920},
+       NormPlacement::kPre,
+       QkNorm::kHead},
+      {{"OLMo 2 7B", 4096, 32, 32, 32, 128, 11008, 100352, kRMS, kScale, 0, {}, true, 0, false, 7298617344},
+       NormPlacement::kOutput,
+       QkNorm::kFull},
+      {{"Gemma 2 9B", 3584, 42, 16, 8, 256, 14336, 256000, kRMS, kScale, 0, {}, true, 0, true, 9241705984},
+       NormPlacement::kSandwich,
+       QkNorm::kNone},
+      {{"Command R+", 12288, 64, 96, 8, 128, 33792, 256000, kLN, kScale, 1, {}, true, 0, true, 103810674688},
+       NormPlacement::kPre,
+       QkNorm::kHeadPer}};
+  for (const Row& row : rows) {
+    ModelConfig c = config_of(row.model);
+    c.norm.placement = row.placement;
+    c.qk_norm.kind = row.qk_norm;
+    EXPECT_EQ(count_parameters(c).total(), row.model.parameters) << row.model.name;
+  }
+}
+
 TEST(ParameterCount, Gpt2ByComponent) {
   const ParameterCount n = count_parameters(config_of(kPublished[0]));
   EXPECT_EQ(n.embedding, 38597376);

@@ -313,8 +313,8 @@ TEST(Resolve, AllErrorsAtOnce) {
 d_model = "wide"
 n_layers =
 n_heds = 4
-[norm]
-placement = "post"
+[init]
+scheme = "t5"
 [train]
 steps = 0
 sequence_length = 64
@@ -340,7 +340,7 @@ path = [{path = "a", weight = -1}, {wight = 2}, 3]
   has("model.d_model = 'wide': expected an integer from 1 to", "(test.toml:3)");
   has("model.n_layers = (empty): expected an integer from 1 to", "test.toml:4");
   has("model.n_heds: unknown key; did you mean model.n_heads?", "(test.toml:5)");
-  has("norm.placement = \"post\": not supported by this version", "(test.toml:7)");
+  has("init.scheme = \"t5\": not supported by this version", "(test.toml:7)");
   has("train.steps = 0: expected an integer from 1 to", "e.g. train.steps = 1000");
   has("train.micro_batch = 5: expected train.global_batch = 12", "multiple");
   has("optimiser.lr: unknown key; did you mean optimizer.lr?", "");
@@ -484,7 +484,7 @@ TEST(Explain, SaysWhatTheSchemaKnows) {
   const std::string text = explain("model.d_ff");
   EXPECT_NE(text.find("8/3 d_model"), std::string::npos);
   EXPECT_NE(text.find("on resume: fixed"), std::string::npos);
-  EXPECT_NE(explain("norm.placement").find("not supported by this version: post, sandwich, output"), std::string::npos);
+  EXPECT_NE(explain("optimizer.kind").find("not supported by this version: adam, adafactor"), std::string::npos);
   EXPECT_NE(explain("rope").find("rope.style"), std::string::npos);
   const std::string all = explain("all");
   for (const KeySpec& spec : schema()) EXPECT_NE(all.find(spec.name() + ": "), std::string::npos) << spec.name();

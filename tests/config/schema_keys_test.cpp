@@ -135,6 +135,7 @@ TEST_P(EveryKey, UnsupportedValuesAreRefusedByName) {
 std::vector<std::string> setting_for(const KeySpec& s) {
   const std::string name = s.name();
   if (name == "block.parallel_norms") return {"block.topology=parallel"};
+  if (name.starts_with("attn.qk_norm_")) return {"attn.qk_norm=head"};
   if (name == "pos.max_positions") return {"pos.type=learned"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
   if (name == "run.init_change") return {"run.init_from=x"};

@@ -223,11 +223,24 @@ struct Obstacle {
 TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
   using model::ModelConfig;
   const Obstacle table[] = {
-      {"llama", [](ModelConfig& m) { m.rope.style = RopeStyle::kInterleaved; }, "rope.style = interleaved"},
+      {"llama",
+       [](ModelConfig& m) {
+         m.rope.style = RopeStyle::kInterleaved;
+         m.block.residual_multiplier = 0.5;
+       },
+       "rope.style = interleaved"},
       {"llama", [](ModelConfig& m) { m.pos.type = model::PosType::kNone; }, "pos.type = none"},
       {"llama", [](ModelConfig& m) { m.bias.lm_head = true; }, "bias.lm_head = true"},
       {"llama", [](ModelConfig& m) { m.norm.affine = model::NormAffine::kScaleBias; }, "norm.affine = scale_bias"},
-      {"llama", [](ModelConfig& m) { m.attn.scale = 0.5; }, "attn.scale = 0.5"},
+      {"llama",
+       [](ModelConfig& m) {
+         m.attn.scale = 0.5;
+         m.rope.style = RopeStyle::kInterleaved;
+       },
+       "attn.scale = 0.5"},
+      {"llama", [](ModelConfig& m) { m.norm.placement = model::NormPlacement::kPost; }, "norm.placement = post"},
+      {"qwen3", [](ModelConfig& m) { m.qk_norm.bias = true; }, "attn.qk_norm_bias = true"},
+      {"qwen3", [](ModelConfig& m) { m.qk_norm.eps = 1e-2; }, "attn.qk_norm_eps = 0.01"},
       {"llama", [](ModelConfig& m) { m.norm.final = false; }, "norm.final = false"},
       {"llama", [](ModelConfig& m) { m.dropout.embed = 0.1; }, "dropout.embed = 0.1"},
       {"gpt2", [](ModelConfig& m) { m.n_kv_heads = 2; }, "model.n_kv_heads = 2"},

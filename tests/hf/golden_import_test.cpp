@@ -86,6 +86,12 @@ struct Layout {
         if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
         if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
         return llama(b, what, row, col);
+      case Family::kGlm4:
+        if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
+        if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
+        if (what == "norm1_out") return {b + "post_self_attn_layernorm", row, col};
+        if (what == "norm2_out") return {b + "post_mlp_layernorm", row, col};
+        return llama(b, what, row, col);
       default: return llama(b, what, row, col);
     }
   }
@@ -93,6 +99,7 @@ struct Layout {
  private:
   static At llama(const std::string& b, const std::string& what, int64_t row, int64_t col) {
     if (what == "attn.out") return {b + "self_attn.o_proj", row, col};
+    if (what.ends_with("_norm")) return {b + "self_attn." + what.substr(5), row, col};
     if (what.starts_with("attn.")) return {b + "self_attn." + what.substr(5) + "_proj", row, col};
     if (what.starts_with("ffn.")) return {b + "mlp." + what.substr(4) + "_proj", row, col};
     return {b + (what == "norm1" ? "input_layernorm" : "post_attention_layernorm"), row, col};
@@ -347,6 +354,10 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
        false,
        false,
        false},
+      {"qwen3", Family::kQwen3, 30,    2,    5,     1,     8,     50,    55,   S, 1, 8,
+       1e4,     3e-4,           kSilu, true, false, false, false, false, false},
+      {"glm4", Family::kGlm4, 30,   2,     5,    1,     8,    50,    55,    S,    1,
+       4,      1e4,           3e-4, kSilu, true, false, true, false, false, false},
   };
   std::set<std::string> seen;
   for (const Expected& e : table) {
@@ -370,9 +381,14 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
     EXPECT_EQ(m.pos.max_positions, learned ? 64 : 0);
     EXPECT_EQ(m.rope.dims, e.rope_dims);
     EXPECT_EQ(m.rope.base, e.rope_base);
-    EXPECT_EQ(m.rope.style, e.family == Family::kGptJ ? RopeStyle::kInterleaved : RopeStyle::kHalf);
+    const bool interleaved = e.family == Family::kGptJ || e.family == Family::kGlm4;
+    EXPECT_EQ(m.rope.style, interleaved ? RopeStyle::kInterleaved : RopeStyle::kHalf);
+    EXPECT_EQ(m.norm.placement,
+              e.family == Family::kGlm4 ? model::NormPlacement::kSandwich : model::NormPlacement::kPre);
+    EXPECT_EQ(m.qk_norm.kind, e.family == Family::kQwen3 ? model::QkNorm::kHead : model::QkNorm::kNone);
     EXPECT_EQ(m.norm.variant.eps, e.eps);
-    const bool rms = e.family == Family::kLlama || e.family == Family::kQwen2 || e.family == Family::kPhi3;
+    const bool rms = e.family == Family::kLlama || e.family == Family::kQwen2 || e.family == Family::kPhi3 ||
+                     e.family == Family::kQwen3 || e.family == Family::kGlm4;
     EXPECT_EQ(m.norm.variant.type, rms ? NormType::kRmsNorm : NormType::kLayerNorm);
     EXPECT_EQ(m.norm.affine, rms ? model::NormAffine::kScale : model::NormAffine::kScaleBias);
     EXPECT_EQ(m.ffn.act, e.act);

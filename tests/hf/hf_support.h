@@ -21,10 +21,16 @@
 
 namespace ashlar::hf::testing {
 
-inline constexpr std::array<const char*, 18> kGolden = {
-    "gpt2",  "gptj",        "gpt_neox",  "gpt_neox_serial",    "llama",       "llama_gqa_tied", "llama_wide",
-    "qwen2", "phi",         "falcon7",   "falcon40",           "falcon2_11b", "stablelm",       "stablelm_parallel",
-    "phi3",  "phi3_legacy", "falcon_rw", "falcon_mha_parallel"};
+inline constexpr std::array kGolden = {"gpt2",       "gptj",
+                                       "gpt_neox",   "gpt_neox_serial",
+                                       "llama",      "llama_gqa_tied",
+                                       "llama_wide", "qwen2",
+                                       "phi",        "falcon7",
+                                       "falcon40",   "falcon2_11b",
+                                       "stablelm",   "stablelm_parallel",
+                                       "phi3",       "phi3_legacy",
+                                       "falcon_rw",  "falcon_mha_parallel",
+                                       "qwen3",      "glm4"};
 
 inline std::filesystem::path golden_dir(const std::string& name) {
   return std::filesystem::path(ASHLAR_SOURCE_DIR) / "tests/reference/golden" / name;

@@ -20,6 +20,10 @@ struct Axes {
   bool documents = false;
   Recompute recompute = Recompute::kNone;
   bool factors = false;  ///< gains as 1 + g, no final norm, factors on embedding and logits
+  model::NormPlacement placement = model::NormPlacement::kPre;
+  bool embed_norm = false;
+  double residual_multiplier = 1;
+  model::QkNormConfig qk_norm = {};
   int64_t vocab_size = 37;
 };
 
@@ -48,6 +52,30 @@ inline const Axes kAxes[] = {
      .norm = NormType::kLayerNorm,
      .recompute = Recompute::kSelective,
      .factors = true},
+    {.name = "PostNorm", .biases = true, .placement = model::NormPlacement::kPost, .embed_norm = true},
+    {.name = "Sandwich",
+     .n_kv_heads = 2,
+     .dropout = true,
+     .recompute = Recompute::kBlock,
+     .factors = true,
+     .placement = model::NormPlacement::kSandwich,
+     .residual_multiplier = 0.5,
+     .qk_norm = {.kind = model::QkNorm::kHead}},
+    {.name = "OutputFullNorm",
+     .n_kv_heads = 2,
+     .recompute = Recompute::kSelective,
+     .placement = model::NormPlacement::kOutput,
+     .qk_norm = {.kind = model::QkNorm::kFull}},
+    {.name = "HeadPerAfterRope",
+     .topology = model::Topology::kParallel,
+     .n_kv_heads = 4,
+     .residual_multiplier = 0.5,
+     .qk_norm = {.kind = model::QkNorm::kHeadPer,
+                 .type = NormType::kLayerNorm,
+                 .order = model::QkNormOrder::kAfterRope}},
+    {.name = "FullLayerNorm",
+     .n_kv_heads = 1,
+     .qk_norm = {.kind = model::QkNorm::kFull, .type = NormType::kLayerNorm, .bias = true}},
     {.name = "HeavyHead", .biases = true, .vocab_size = 2401},  // as costly as layers: the last stage has it alone
 };
 
@@ -63,7 +91,11 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.vocab_pad_to = 8;  // of 37: the last of eight ranks has two ids, the others five
   c.norm.variant.type = a.norm;
   c.norm.affine = a.biases ? model::NormAffine::kScaleBias : model::NormAffine::kScale;
-  c.block = {.topology = a.topology, .parallel_norms = a.parallel_norms};
+  c.norm.placement = a.placement;
+  c.norm.final = a.placement != model::NormPlacement::kPost;
+  c.norm.embed = a.embed_norm;
+  c.qk_norm = a.qk_norm;
+  c.block = {.topology = a.topology, .parallel_norms = a.parallel_norms, .residual_multiplier = a.residual_multiplier};
   c.bias = {.qkv = a.biases, .attn_out = a.biases, .ffn = a.biases, .lm_head = a.biases};
   c.ffn.gated = a.gated;
   c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0};

@@ -76,6 +76,18 @@ std::vector<Row> committed() {
 LayoutCase case_of(const Row& row) {
   const auto is = [&](std::string_view axis, std::string_view value) { return value_of(row, axis) == value; };
   const auto count = [&](std::string_view axis) { return int64_t{std::atoi(value_of(row, axis).data())}; };
+  using enum model::NormPlacement;
+  const std::string_view norms = value_of(row, "norms");
+  const model::NormPlacement placement = norms == "post"            ? kPost
+                                         : norms == "sandwich+head" ? kSandwich
+                                         : norms == "output+full"   ? kOutput
+                                                                    : kPre;
+  model::QkNormConfig qk_norm;
+  if (norms == "sandwich+head") qk_norm.kind = model::QkNorm::kHead;
+  if (norms == "output+full") qk_norm.kind = model::QkNorm::kFull;
+  if (norms == "pre+head_per") {
+    qk_norm = {.kind = model::QkNorm::kHeadPer, .type = NormType::kLayerNorm, .order = model::QkNormOrder::kAfterRope};
+  }
   const Axes axes{.name = "row",
                   .topology = is("block", "serial") ? model::Topology::kSerial : model::Topology::kParallel,
                   .parallel_norms = is("block", "parallel2") ? 2 : 1,
@@ -86,7 +98,11 @@ LayoutCase case_of(const Row& row) {
                   .biases = is("biases", "yes"),
                   .gated = is("gated", "yes"),
                   .norm = is("norm", "rmsnorm") ? NormType::kRmsNorm : NormType::kLayerNorm,
-                  .factors = is("factors", "yes")};
+                  .factors = is("factors", "yes"),
+                  .placement = placement,
+                  .embed_norm = placement == kPost,
+                  .residual_multiplier = placement == kSandwich ? 0.5 : 1,
+                  .qk_norm = qk_norm};
   LayoutCase c{.config = config_of(axes),
                .documents = is("documents", "yes"),
                .dtype = is("dtype", "fp64") ? DType::kFloat64 : DType::kFloat32,
@@ -134,6 +150,9 @@ TEST(Emulated, EveryTwoChoicesMeetInTheTable) {
       return axis == "stages" || axis == "data" || axis == "tensor" ? std::atoi(value.c_str()) : 1;
     };
     if (ranks(a, x) * ranks(b, y) > 8) return true;
+    if ((is("block", "parallel") || is("block", "parallel2")) &&
+        (is("norms", "post") || is("norms", "sandwich+head") || is("norms", "output+full")))
+      return true;
     if (is("sequence", "yes") && (is("tensor", "1") || is("stages", "8"))) return true;
     return is("schedule", "interleaved") && (is("stages", "1") || is("stages", "8") || is("data", "8"));
   };

@@ -157,6 +157,7 @@ const std::vector<EmulatedAxis>& emulated_axes() {
       {"kv_heads", {"8", "2", "1"}},
       {"positions", {"rope", "learned"}},
       {"norm", {"rmsnorm", "layernorm"}},
+      {"norms", {"pre", "post", "sandwich+head", "output+full", "pre+head_per"}},
       {"tied", {"no", "yes"}},
       {"dropout", {"no", "yes"}},
       {"biases", {"no", "yes"}},
@@ -181,6 +182,7 @@ bool emulated_row_allowed(const Row& row) {
   const int stages = count("stages");
   if (stages * count("data") * count("tensor") > 8) return false;
   if (value_of(row, "sequence") == "yes" && count("tensor") == 1) return false;
+  if (value_of(row, "block") != "serial" && !value_of(row, "norms").starts_with("pre")) return false;
   return value_of(row, "schedule") != "interleaved" || stages == 2 || stages == 4;  // of eight it needs 16 layers
 }
 

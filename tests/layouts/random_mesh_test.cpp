@@ -90,6 +90,13 @@ void draw_model(Draw& draw, LayoutCase& c) {
   m.norm = {.variant = {.type = draw.of({NormType::kRmsNorm, NormType::kLayerNorm}), .eps = draw.of({1e-5, 1e-3})},
             .affine = draw.of({model::NormAffine::kScale, model::NormAffine::kScaleBias, model::NormAffine::kNone})};
   if (draw.once_in(2)) m.block = {.topology = model::Topology::kParallel, .parallel_norms = draw.of({1, 2})};
+  if (m.block.topology == model::Topology::kSerial) {
+    using enum model::NormPlacement;
+    m.norm.placement = draw.of({kPre, kPost, kSandwich, kOutput});
+    m.norm.final = m.norm.placement != kPost;
+  }
+  m.norm.embed = draw.once_in(4);
+  m.block.residual_multiplier = draw.of({1.0, 0.5});
   m.bias = {.qkv = draw.once_in(2), .attn_out = draw.once_in(2), .ffn = draw.once_in(2), .lm_head = draw.once_in(3)};
   m.ffn.gated = draw.once_in(2);
   // Not relu: a sum that rounds to the other side of its kink is no error.
@@ -100,6 +107,15 @@ void draw_model(Draw& draw, LayoutCase& c) {
     m.rope = {.base = draw.of({1e4, 100.0}),
               .dims = 2 * draw.from(1, m.head_dim / 2),
               .style = draw.of({RopeStyle::kHalf, RopeStyle::kInterleaved})};
+  }
+  if (draw.once_in(2)) {
+    using enum model::QkNorm;
+    m.qk_norm = {.kind = draw.of({kHead, kHeadPer, kFull, kL2}), .eps = 1e-3};
+    if (m.qk_norm.kind != kL2) m.qk_norm.type = draw.of({NormType::kRmsNorm, NormType::kLayerNorm});
+    m.qk_norm.order = draw.of({model::QkNormOrder::kBeforeRope, model::QkNormOrder::kAfterRope});
+    // A bias that no rotation follows shifts all scores of a query alike: its true gradient is zero.
+    m.qk_norm.bias = m.qk_norm.type == NormType::kLayerNorm && m.qk_norm.order == model::QkNormOrder::kBeforeRope &&
+                     m.pos.type == model::PosType::kRope;
   }
   m.attn.scale = draw.of({0.5, 0.25});
   if (draw.once_in(2)) {
@@ -142,9 +158,12 @@ std::string text_of(const LayoutCase& c) {
                  c.T, ", ", name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads,
                  " of ", m.head_dim, ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated" : "",
                  ", vocabulary ", m.vocab_size, " padded to ", m.vocab_padded(), ", ", name_of(m.block.topology), " ",
-                 m.block.parallel_norms, ", positions ", name_of(m.pos.type), m.tied ? ", tied" : "",
-                 c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ",
-                 m.dropout.embed, " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems);
+                 m.block.parallel_norms, ", norms ", name_of(m.norm.placement),
+                 m.norm.embed ? " and of the embedding" : "", ", norm of q and k ", name_of(m.qk_norm.kind), " ",
+                 name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ", name_of(m.pos.type),
+                 m.tied ? ", tied" : "", c.documents ? ", documents" : "", ", recompute ",
+                 static_cast<int>(c.recompute), ", dropout ", m.dropout.embed, " ", m.dropout.attn, " ",
+                 m.dropout.resid, ", buckets of ", c.bucket_elems);
 }
 
 /// The numbers of this run: one that is named, 200 in the long form, else a few.
@@ -172,6 +191,13 @@ TEST(RandomMeshes, MeetEveryAxis) {
     ++seen[str_cat(name_of(c.dtype))];
     ++seen[str_cat("recompute ", static_cast<int>(c.recompute))];
     ++seen[str_cat(name_of(m.block.topology), " ", m.block.parallel_norms)];
+    ++seen[str_cat("norms ", name_of(m.norm.placement))];
+    ++seen[str_cat("norm of q and k ", name_of(m.qk_norm.kind))];
+    seen["norm of q and k after rope"] += m.qk_norm.order == model::QkNormOrder::kAfterRope;
+    seen["layernorm of q and k"] += m.qk_norm.type == NormType::kLayerNorm;
+    seen["norm of all heads over ranks"] += m.qk_norm.kind == model::QkNorm::kFull && tensor;
+    seen["norm of the embedding"] += m.norm.embed;
+    seen["factor on branches"] += m.block.residual_multiplier != 1;
     ++seen[str_cat("positions ", name_of(m.pos.type))];
     seen["KV heads shared by ranks"] += m.n_kv_heads < c.mesh.tensor;
     seen["grouped heads"] += m.n_kv_heads < m.n_heads && m.n_kv_heads >= c.mesh.tensor;
@@ -181,7 +207,7 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["biases"] += m.bias.qkv, seen["gated"] += m.ffn.gated, seen["z-loss"] += m.loss.z_coef > 0;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
   }
-  EXPECT_EQ(seen.size(), 46U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 60U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 

@@ -84,6 +84,60 @@ const Axis kAxes[] = {
        c.tied = true;
        c.logit_scale = 0.5;
      }},
+    {"PostNormEmbedNorm",
+     [](ModelConfig& c) {
+       c.norm.placement = model::NormPlacement::kPost;
+       c.norm.final = false;
+       c.norm.embed = true;
+       c.norm.affine = model::NormAffine::kScaleBias;
+       c.pos = {model::PosType::kLearned, 16};
+       c.dropout.resid = 0.25;
+     }},
+    {"SandwichWithMultiplier",
+     [](ModelConfig& c) {
+       c.norm.placement = model::NormPlacement::kSandwich;
+       c.norm.variant.unit_offset = true;
+       c.block.residual_multiplier = 0.6;
+       c.dropout.resid = 0.25;
+     }},
+    {"OutputNormFullQkNorm",
+     [](ModelConfig& c) {
+       c.norm.placement = model::NormPlacement::kOutput;
+       c.qk_norm.kind = model::QkNorm::kFull;
+       c.n_kv_heads = 2;
+     }},
+    {"OutputNormWithoutGain",
+     [](ModelConfig& c) {
+       c.norm.placement = model::NormPlacement::kOutput;
+       c.norm.affine = model::NormAffine::kNone;
+       c.norm.variant.type = NormType::kLayerNorm;
+     }},
+    {"ParallelMultiplierHeadQkNorm",
+     [](ModelConfig& c) {
+       c.block = {model::Topology::kParallel, 1, 1.7};
+       c.qk_norm.kind = model::QkNorm::kHead;
+       c.norm.variant.unit_offset = true;
+       c.n_kv_heads = 2;
+     }},
+    {"HeadPerLayerNormAfterRope",
+     [](ModelConfig& c) {
+       c.qk_norm = {.kind = model::QkNorm::kHeadPer,
+                    .type = NormType::kLayerNorm,
+                    .bias = true,
+                    .order = model::QkNormOrder::kAfterRope,
+                    .eps = 1e-2};
+       c.n_kv_heads = 2;
+     }},
+    {"FullLayerNormQk",
+     [](ModelConfig& c) {
+       c.qk_norm = {.kind = model::QkNorm::kFull, .type = NormType::kLayerNorm};
+       c.rope.dims = 2;
+     }},
+    {"L2QkNorm",
+     [](ModelConfig& c) {
+       c.qk_norm = {.kind = model::QkNorm::kL2, .order = model::QkNormOrder::kAfterRope};
+       c.n_kv_heads = 1;
+     }},
     {"Dropout",
      [](ModelConfig& c) {
        c.dropout = {.embed = 0.2, .attn = 0.3, .resid = 0.25};

@@ -40,12 +40,29 @@ class PretendGroup final : public comm::Communicator {
   std::unique_ptr<Communicator> make_split(const comm::Split&) override { return nullptr; }
 };
 
-model::ModelConfig config_of(model::Topology topology, int norms, int64_t n_kv_heads) {
+/// The forms of a block.
+struct Form {
+  model::Topology topology = model::Topology::kSerial;
+  int norms = 1;
+  model::NormPlacement placement = model::NormPlacement::kPre;
+  model::QkNorm qk_norm = model::QkNorm::kNone;
+};
+constexpr Form kForms[] = {{},
+                           {.placement = model::NormPlacement::kPost, .qk_norm = model::QkNorm::kHeadPer},
+                           {.placement = model::NormPlacement::kSandwich, .qk_norm = model::QkNorm::kHead},
+                           {.placement = model::NormPlacement::kOutput, .qk_norm = model::QkNorm::kFull},
+                           {.topology = model::Topology::kParallel, .qk_norm = model::QkNorm::kL2},
+                           {.topology = model::Topology::kParallel, .norms = 2}};
+
+model::ModelConfig config_of(const Form& form, int64_t n_kv_heads) {
   model::ModelConfig c = testing::tiny_config();
   c.n_layers = 1;
   c.d_ff = 8;
   c.vocab_pad_to = 4;
-  c.block = {topology, norms};
+  c.block = {.topology = form.topology, .parallel_norms = form.norms};
+  c.norm.placement = form.placement;
+  c.norm.embed = form.placement == model::NormPlacement::kPost;
+  c.qk_norm.kind = form.qk_norm;
   c.n_kv_heads = n_kv_heads;
   c.bias = {true, true, true, true};
   c.norm.affine = model::NormAffine::kScaleBias;
@@ -60,13 +77,11 @@ class Placements : public ::testing::TestWithParam<std::tuple<int, bool>> {
 };
 
 TEST_P(Placements, OfEveryModelFit) {
-  for (const auto& [topology, norms] :
-       {std::pair(model::Topology::kSerial, 1), std::pair(model::Topology::kParallel, 1),
-        std::pair(model::Topology::kParallel, 2)}) {
+  for (const Form& form : kForms) {
     for (const int64_t kv_heads : {4, 2, 1}) {
       for (const int rank : {0, size() - 1}) {
         PretendGroup group(rank, size());
-        testing::TinyModel m(config_of(topology, norms, kv_heads), DType::kFloat32, 2, 4, 1, 7,
+        testing::TinyModel m(config_of(form, kv_heads), DType::kFloat32, 2, 4, 1, 7,
                              {.group = &group, .sequence_parallel = sequence_parallel()});
         Ctx ctx = m.ctx();
         ctx.dropout = {.enabled = true, .seed = 11, .first_sample = 0, .sequence_length = 4};

@@ -1,0 +1,170 @@
+// Classes that are Llama but for norms, biases, factors or the pairs that rotate: what config.json says of each.
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "launch/hf/family_tables.h"
+
+// Source: the configuration and modeling files of transformers 5.23.
+namespace ashlar::hf {
+namespace {
+
+using model::ModelConfig;
+using model::NormPlacement;
+using model::QkNorm;
+
+constexpr model::BlockConfig kParallel = {.topology = model::Topology::kParallel, .parallel_norms = 1};
+constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
+
+constexpr model::NormConfig with_placement(NormPlacement placement) {
+  model::NormConfig norm = kRmsNorm;
+  norm.placement = placement;
+  return norm;
+}
+
+Row attention_bias(const char* key, bool fallback) {
+  return flag(key, {AXIS(bias.qkv), AXIS(bias.attn_out)}, fallback);
+}
+
+/// The number whose reciprocal is `factor`; the nearest where no double is.
+double divisor_of(double factor) {
+  const double guess = 1.0 / factor;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double d : {guess, std::nextafter(guess, 0.0), std::nextafter(guess, kInfinity)})
+    if (1.0 / d == factor) return d;
+  return guess;
+}
+
+/// A number that divides the logits.
+Row logit_divisor(const char* key, double fallback) {
+  return {.read =
+              [=](JsonReader& r, HfConfig& c) {
+                const double divisor = r.number({key}, fallback);
+                if (!(divisor > 0)) r.refuse(key, "expected a number above 0");
+                c.model.logit_scale = divisor > 0 ? 1.0 / divisor : 1.0;
+              },
+          .write = [=](Json& j, const HfConfig& c) { j[key] = divisor_of(c.model.logit_scale); }};
+}
+
+}  // namespace
+
+ClassTable olmo2() {
+  return {.base = {.norm = with_placement(NormPlacement::kOutput), .qk_norm = {.kind = QkNorm::kFull}},
+          .rows = joined(usual_rows({50304, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
+                         {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias("attention_bias", false),
+                          qk_norm_eps(), rope({.whole_heads = true})})};
+}
+
+namespace {
+
+ClassTable glm_with(NormPlacement placement) {
+  return {.base = {.norm = with_placement(placement), .rope = kInterleaved},
+          .rows = joined(usual_rows({151552, 131072, 4096, 40, 32, 13696}, "silu", "rms_norm_eps", 1.5625e-7),
+                         {kv_heads(2), head_dim(HeadDim::kWritten, 128), flag("attention_bias", {AXIS(bias.qkv)}, true),
+                          rope({.fraction = 0.5})})};
+}
+
+}  // namespace
+
+ClassTable glm() { return glm_with(NormPlacement::kPre); }
+
+ClassTable glm4() { return glm_with(NormPlacement::kSandwich); }
+
+namespace {
+
+/// What Granite and HyperCLOVA X share.
+Rows granite_rows() {
+  return joined(usual_rows({32000, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
+                {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias("attention_bias", false),
+                 flag("mlp_bias", {AXIS(bias.ffn)}, false), number("embedding_multiplier", {AXIS(embed_scale)}, 1.0),
+                 number("residual_multiplier", {AXIS(block.residual_multiplier)}, 1.0), rope({.whole_heads = true})});
+}
+
+}  // namespace
+
+ClassTable granite() {
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(granite_rows(), {number("attention_multiplier", {AXIS(attn.scale)}, 1.0),
+                                          logit_divisor("logits_scaling", 1.0)})};
+}
+
+ClassTable hyperclovax() {
+  const Row scale = {.read =
+                         [](JsonReader& r, HfConfig& c) {
+                           c.model.attn.scale =
+                               r.optional_number({"attention_multiplier"}).value_or(c.model.attn.scale);
+                         },
+                     .write = [](Json& j, const HfConfig& c) { j["attention_multiplier"] = c.model.attn.scale; }};
+  const Row post = {
+      .read =
+          [](JsonReader& r, HfConfig& c) {
+            const bool both = r.boolean({"use_post_norm"}, true);
+            c.model.norm.placement = both ? NormPlacement::kSandwich : NormPlacement::kPre;
+          },
+      .write = [](Json& j,
+                  const HfConfig& c) { j["use_post_norm"] = c.model.norm.placement == NormPlacement::kSandwich; }};
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(granite_rows(), {scale, post, number("logits_scaling", {AXIS(logit_scale)}, 1.0)})};
+}
+
+ClassTable cohere() {
+  const Row qk_norm = {
+      .read =
+          [](JsonReader& r, HfConfig& c) {
+            if (!r.boolean({"use_qk_norm"}, false)) return;
+            c.model.qk_norm = {.kind = QkNorm::kHeadPer, .type = NormType::kLayerNorm, .eps = c.model.norm.variant.eps};
+          },
+      .write = [](Json& j, const HfConfig& c) { j["use_qk_norm"] = c.model.qk_norm.kind != QkNorm::kNone; }};
+  return {.base = {.norm = {.variant = {.type = NormType::kLayerNorm}, .affine = model::NormAffine::kScale},
+                   .block = kParallel,
+                   .rope = kInterleaved},
+          .rows = joined(
+              usual_rows({256000, 8192, 8192, 40, 64, 22528}, "silu", "layer_norm_eps", 1e-5),
+              {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias("attention_bias", false), qk_norm,
+               number("logit_scale", {AXIS(logit_scale)}, 0.0625), rope({.base = 500000.0, .whole_heads = true})})};
+}
+
+ClassTable helium() {
+  const Row whole = {.read = [](JsonReader&, HfConfig&) {},
+                     .limit =
+                         [](const ModelConfig& m) {
+                           return m.q_width() == m.d_model
+                                      ? std::string()
+                                      : str_cat("model.head_dim = ", m.head_dim, ": ", class_name(Family::kHelium),
+                                                " has heads as wide as d_model together");
+                         }};
+  return {.base = {.norm = kRmsNorm, .rope = kInterleaved},
+          .rows = joined(
+              usual_rows({48000, 4096, 2560, 24, 20, 7040}, "silu", "rms_norm_eps", 1e-8),
+              {kv_heads(20), head_dim(HeadDim::kWritten, 128), whole, flag("attention_bias", {AXIS(bias.qkv)}, false),
+               flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.base = 100000.0, .whole_heads = true})})};
+}
+
+ClassTable hunyuan() {
+  return {.base = {.norm = kRmsNorm, .qk_norm = {.kind = QkNorm::kHead, .order = model::QkNormOrder::kAfterRope}},
+          .rows = joined(usual_rows({290943, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
+                         {kv_heads(), head_dim(HeadDim::kWritten), attention_bias("attention_bias", false),
+                          qk_norm_eps(), rope({.whole_heads = true}), ignored({"eod_token_id", "pretraining_tp"})})};
+}
+
+ClassTable seed_oss() {
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(
+              usual_rows({155136, 524288, 4096, 64, 80, 27648}, "silu", "rms_norm_eps", 1e-6),
+              {number("attention_dropout", {AXIS(dropout.attn)}, 0.1),
+               number("residual_dropout", {AXIS(dropout.resid)}, 0.1), kv_heads(8), head_dim(HeadDim::kWritten, 128),
+               flag("attention_bias", {AXIS(bias.qkv)}, true), flag("attention_out_bias", {AXIS(bias.attn_out)}, false),
+               flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.whole_heads = true}), ignored({"pretraining_tp"})})};
+}
+
+ClassTable ernie() {
+  return {.base = {.norm = kRmsNorm, .rope = kInterleaved},
+          .rows = joined(usual_rows({103424, 131072, 1024, 18, 16, 3072}, "silu", "rms_norm_eps", 1e-5),
+                         {always_zero("attention_dropout", "the class drops nothing; expected 0"), kv_heads(2),
+                          head_dim(HeadDim::kWritten, 128),
+                          flag("use_bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, false),
+                          rope({.base = 500000.0, .whole_heads = true})})};
+}
+
+}  // namespace ashlar::hf
