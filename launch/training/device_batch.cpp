@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/device/last_wait.h"
+
 namespace ashlar::training {
 
-DeviceBatch::~DeviceBatch() {
-  if (copied_) copied_->synchronize();
-}
+DeviceBatch::~DeviceBatch() { wait_last(copied_.get()); }
 
 void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {
   // Positions sorted stably, for the deterministic gradient of a learned table.

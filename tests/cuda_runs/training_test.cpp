@@ -2,13 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
+#include "core/base/strings.h"
 #include "tests/cuda_runs/stand_in_run.h"
 
 namespace ashlar::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -21,12 +25,51 @@ TEST(CudaTraining, HasTheLossesOfTheEmulatedDeviceAndOfTheCpu) {
   const StandInRun runs;
   const ShellResult cuda = runs.train("run.dir=cuda");
   ASSERT_EQ(cuda.code, 0) << cuda.out << cuda.err;
-  EXPECT_THAT(cuda.out, HasSubstr("cuda: device 0 (Ashlar Stand-In 0, GPU-6173686c-"));
+  EXPECT_THAT(cuda.out, HasSubstr("cuda: device 0 (Ashlar Stand-In, GPU-6173686c-"));
   EXPECT_THAT(cuda.out, HasSubstr("algorithms chosen in "));
   for (const char* device : {"emulated", "cpu"}) {
     const ShellResult other = runs.train(std::string("run.device=") + device + " run.dir=" + device);
     ASSERT_EQ(other.code, 0) << other.out << other.err;
     runs.run().expect_same_metrics("cuda", device, kBound);
+  }
+}
+
+TEST(CudaTraining, GoesOnFromCheckpointsOfOtherDevices) {
+  const StandInRun runs;
+  const auto part = [&](const char* device, int steps, const char* dir) {
+    const ShellResult r =
+        runs.train(str_cat("train.steps=", steps, " run.device=", device, " run.dir=", dir, " schedule.decay_steps=5"));
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    return r.out;
+  };
+  EXPECT_THAT(part("cuda", 2, "run"), HasSubstr("algorithms chosen in "));
+  part("emulated", 4, "run");
+  part("cpu", 6, "run");
+  std::filesystem::remove(runs.run().dir() / "run/choices.json");
+  const std::string last = part("cuda", 8, "run");
+  EXPECT_THAT(last, HasSubstr("choices of algorithms from the checkpoint"));
+  EXPECT_THAT(last, Not(HasSubstr("algorithms chosen in "))) << "the same algorithms as in the first part";
+  part("cpu", 8, "whole");
+  for (const char* key : {"loss", "grad_norm"}) {
+    const std::vector<double> got = runs.run().metric("run", key), expected = runs.run().metric("whole", key);
+    ASSERT_EQ(got.size(), 8u);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], kBound * expected[i]) << key << " " << i;
+  }
+}
+
+/// Over NCCL's stand-in, each rank with a device of its own: what one rank computes.
+TEST(CudaTraining, OnTwoRanksHasTheLossesOfOne) {
+  if (!StandInRun::has_nccl()) GTEST_SKIP() << "no nccl.h to build the stand-in for NCCL against";
+  const StandInRun runs;
+  ASSERT_EQ(runs.train("run.dir=one").code, 0);
+  for (const char* axis : {"data", "tensor"}) {
+    SCOPED_TRACE(axis);
+    const std::string dir = str_cat("two-", axis), mesh = str_cat("mesh.", axis, "=2");
+    const ShellResult r = runs.train_on_ranks(2, str_cat(mesh, " run.dir=", dir, " vocab.pad_to=2"), "devices=2");
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    EXPECT_THAT(r.out, AllOf(HasSubstr("ranks exchange over NCCL 2."), HasSubstr("(run.deterministic)"),
+                             HasSubstr("algorithms chosen in ")));
+    runs.run().expect_same_metrics(dir, "one", kBound);
   }
 }
 

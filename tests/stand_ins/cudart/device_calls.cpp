@@ -167,6 +167,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 
 void ashlar_stand_in_reset(const char* options) { Locked::reset(options); }
 long ashlar_stand_in_calls(const char* name) { return Locked()->calls(name); }
+unsigned long long ashlar_stand_in_take_addresses() { return Locked()->take_met(); }
 long ashlar_stand_in_host_waits() { return Locked()->host_waits(); }
 const char* ashlar_stand_in_fault() { return Locked()->fault().c_str(); }
 }

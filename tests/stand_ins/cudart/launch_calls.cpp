@@ -39,6 +39,14 @@ cudaError_t launch(Runtime& runtime, const void* host_function, dim3 grid, dim3 
     const auto* const at = static_cast<const std::byte*>(arguments[values.size()]);
     values.emplace_back(at, at + bytes);
   }
+  runtime.met(reinterpret_cast<uint64_t>(host_function));
+  for (const std::vector<std::byte>& value : values) {
+    for (size_t at = 0; at + sizeof(void*) <= value.size(); at += sizeof(void*)) {
+      const void* word = nullptr;
+      std::memcpy(&word, value.data() + at, sizeof(word));
+      if (stream->device->gpu.memory().holds(word, 1)) runtime.met(reinterpret_cast<uint64_t>(word));
+    }
+  }
   runtime.before_queueing(*stream);
   const ptx::MayTouch may_touch = [device = stream->device](const void* at, int64_t bytes) {
     return device->gpu.memory().holds(at, bytes);

@@ -37,6 +37,8 @@ cudaError_t copy(Runtime& runtime, QueuedStream& stream, void* to, const void* f
     default: return cudaErrorInvalidMemcpyDirection;
   }
   if ((into && to_device != stream.device) || (out_of && from_device != stream.device)) return cudaErrorNotSupported;
+  if (into) runtime.met(reinterpret_cast<uint64_t>(to));
+  if (out_of) runtime.met(reinterpret_cast<uint64_t>(from));
   runtime.before_queueing(stream);
   stream.device->gpu.copy({.name = "copy", .to = to, .from = from, .bytes = static_cast<int64_t>(bytes)},
                           *stream.stream);
@@ -173,6 +175,7 @@ void ashlar_stand_in_touch(const void* at, size_t bytes, bool writes) {
       runtime.fail(cudaErrorIllegalAddress, "work touches what is no device memory");
       return cudaErrorIllegalAddress;
     }
+    runtime.met(reinterpret_cast<uint64_t>(at));
     device->gpu.touch(ashlar::stand_in::bytes_view(at, bytes), writes);
     return cudaSuccess;
   });

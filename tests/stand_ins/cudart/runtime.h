@@ -103,6 +103,10 @@ class Runtime {
   cudaError_t peek_error() const;
   void fail(cudaError_t error, const std::string& why);
 
+  /// Queued work has this address, or is this kernel.
+  void met(uint64_t what) { met_ = (met_ ^ what) * 0x9E3779B97F4A7C15U + (met_ >> 29); }
+  uint64_t take_met() { return std::exchange(met_, 0); }
+
   long calls(const std::string& name) const;
   long host_waits() const;
   const std::string& fault() const { return fault_; }
@@ -121,6 +125,7 @@ class Runtime {
   std::map<std::string, long> calls_;
   cudaError_t sticky_ = cudaSuccess;
   std::string fault_;
+  uint64_t met_ = 0;
   bool in_callback_ = false;
 };
 
