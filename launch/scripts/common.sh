@@ -75,13 +75,16 @@ install_packages() {
   rm -f "$log"
 }
 
-# build DIR PRESET TARGET...: configures when needed and builds; the compiler's output is shown only when it fails.
+# build DIR PRESET TARGET...: configures when needed, with cmake_options, and builds; the compiler's output is shown only
+# when it fails.
+cmake_options=()
 build() {
   local dir=$1 preset=$2
   shift 2
   local log=$dir/build.log
   mkdir -p "$dir" || fail 6 "cannot make the build folder $dir"
-  if [ ! -e "$dir/build.ninja" ] && ! (cd "$root" && cmake --preset "$preset" -B "$dir") >"$log" 2>&1; then
+  if [ ! -e "$dir/build.ninja" ] &&
+    ! (cd "$root" && cmake --preset "$preset" -B "$dir" ${cmake_options[@]+"${cmake_options[@]}"}) >"$log" 2>&1; then
     tail -n 30 "$log" >&2
     fail 70 "cmake --preset $preset failed (its last lines are above, all of them in $log)"
   fi

@@ -140,6 +140,37 @@ run_command() {
   total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed)) total_skipped=$((total_skipped + skipped))
 }
 
+# run_pairs: runs suites two at a time, those of the array `pairs`, whose entries are the words of run_suite separated by
+# newlines. What each prints comes when it has ended.
+run_pairs() {
+  local entry pid finished=0 started=0 slot output numbers passed failed skipped
+  declare -A slots=()
+  while [ "$finished" -lt ${#pairs[@]} ]; do
+    while [ "$started" -lt ${#pairs[@]} ] && [ $((started - finished)) -lt 2 ]; do
+      (
+        total_passed=0 total_failed=0 total_skipped=0
+        mapfile -t words <<<"${pairs[$started]}"
+        run_suite "${words[@]}"
+        echo "$total_passed $total_failed $total_skipped" >"$suites_dir/pair-$started.totals"
+      ) >"$suites_dir/pair-$started.out" 2>&1 &
+      slots[$!]=$started
+      started=$((started + 1))
+    done
+    wait -n -p pid || true
+    slot=${slots[$pid]}
+    cat "$suites_dir/pair-$slot.out"
+    numbers='0 1 0'
+    if [ -s "$suites_dir/pair-$slot.totals" ]; then
+      numbers=$(cat "$suites_dir/pair-$slot.totals")
+    else
+      printf '%s was not run to its end\n' "$(head -n 1 <<<"${pairs[$slot]}")" >>"$suites_dir/failed"
+    fi
+    read -r passed failed skipped <<<"$numbers"
+    total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed))
+    total_skipped=$((total_skipped + skipped)) finished=$((finished + 1))
+  done
+}
+
 # count_mutants LOG: counts what tests/mutants/today.sh said, a mutant a test.
 count_mutants() {
   local verdict name rest

@@ -174,6 +174,28 @@ TEST_F(RankSuites, MissingArgumentsOrMpirunAreSaid) {
   EXPECT_THAT(missing.err, HasSubstr("install openmpi-bin"));
 }
 
+TEST_F(Suites, PairsRunTwoAtATimeAndAreAllCounted) {
+  std::string pairs = "pairs=()\n";
+  for (const char* name : {"one", "two", "three"}) {
+    const std::string path = scratch_.file(std::string("test_") + name);
+    // Each waits until another is there: two at a time, or never.
+    testing::write_program(
+        path, "xml=${1#--gtest_output=xml:}\ntouch " + shell_quote(scratch_.file("ready-")) + "$$\n" +
+                  "for i in $(seq 100); do [ $(ls " + shell_quote(scratch_.path().string()) +
+                  " | grep -c ready-) -ge 2 ] && break; sleep 0.05; done\n[ $i -lt 100 ] || exit 1\n" +
+                  testcase("A", "completed") +
+                  (std::string(name) == "two"
+                       ? testcase("B", "completed", "<failure message=\"f:1&#x0A;no\" type=\"\">") + "exit 1\n"
+                       : ""));
+    pairs += "pairs+=(\"$(printf '%s\\n' " + std::string(name) + " " + name + " " + shell_quote(path) + " -)\")\n";
+  }
+  calls_ = pairs + "run_pairs\n";
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("two C.B\n"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n3 passed, 1 failed, 0 skipped\n")) << result.out << result.err;
+}
+
 TEST_F(Suites, MutantsCountAsTests) {
   const std::string log = scratch_.file("planted.log");
   std::ofstream(log) << "caught  one   1.0 s  core: A.B\nhang    two   9.0 s  core: A.B\nMISSED  three 1.0 s  \n"
