@@ -18,7 +18,8 @@ std::unique_ptr<Backend> make_backend(const BackendConfig& config) {
         emulated::DeviceOptions{.max_memory_bytes = config.max_memory_bytes});
   }
   if (config.device == "cuda")
-    return cuda::open_backend({.local_rank = config.local_rank, .max_memory_bytes = config.max_memory_bytes});
+    return cuda::open_backend(
+        {.local_rank = config.local_rank, .max_memory_bytes = config.max_memory_bytes, .attention = config.attention});
   throw input_error("run.device", "expected \"cpu\", \"cuda\" or \"emulated\", got \"", config.device, "\"");
 }
 

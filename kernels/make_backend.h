@@ -6,6 +6,7 @@
 
 #include "core/backend/backend.h"
 #include "core/base/log.h"
+#include "kernels/cuda/attention/cudnn_contract.h"
 
 namespace ashlar::kernels {
 
@@ -18,6 +19,7 @@ struct BackendConfig {
   std::string max_isa;           ///< of the cpu: most of "baseline", "avx2", "avx512", "avx512_bf16"; empty = the best
   Log* log = nullptr;            ///< notices about what the device can do; null = silent. Must outlive the backend.
   int64_t max_memory_bytes = 0;  ///< cpu: of each memory kind; others: of all; 0 = what the device has
+  cudnn::Wanted attention = cudnn::Wanted::kOwn;  ///< of cuda: whose; all but kOwn needs its Tuner
 };
 
 /// The one door to a backend. Throws input_error for a device that this program does not have and for bad options.

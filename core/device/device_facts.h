@@ -20,6 +20,8 @@ class DeviceFacts {
     int64_t free_bytes = 0;
   };
   virtual Memory memory() = 0;
+  /// Of the memory for workspaces, what cuDNN's attention works in.
+  virtual int64_t attention_workspace_bytes() const { return 0; }
 };
 
 }  // namespace ashlar

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/io/joined_tuners.h"
 #include "core/io/json.h"
 
 namespace ashlar {
@@ -40,13 +41,8 @@ TunedChoices choices_from_json(std::string_view text, std::string_view source) {
 }
 
 std::string why_not(const TunedChoices& here, const TunedChoices& made) {
-  if (here.device != made.device) return str_cat("device: ", here.device, ", made on ", made.device);
-  for (const auto& [name, section] : here.sections) {
-    const auto other = made.sections.find(name);
-    if (other != made.sections.end() && other->second.library != section.library)
-      return str_cat(name, ": ", section.library, ", made with ", other->second.library);
-  }
-  return {};
+  const std::map<std::string, std::string> reasons = reasons_against(made, here);
+  return reasons.empty() ? "" : reasons.begin()->second;
 }
 
 TunedChoices unanswered(const TunedChoices& asked, const TunedChoices& made) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/backend/backend.h"
+#include "kernels/cuda/attention/cudnn_contract.h"
 
 /// The way to a GPU's backend from code that sees neither CUDA nor the emulator. open_backend_cuda.cpp opens one in a
 /// program that was built with CUDA; open_backend_absent.cpp is in its place in one that was not.
@@ -14,9 +15,11 @@ struct OpenOptions {
   /// schedulers do it that bind each rank to its own, it takes that one.
   int local_rank = 0;
   int64_t max_memory_bytes = 0;  ///< of the device, of all kinds; 0 = what it has
+  cudnn::Wanted attention = cudnn::Wanted::kOwn;
 };
 
-/// Throws input_error, in one line, where there is no such device here or this program cannot use it.
+/// Throws input_error, in one line, where there is no such device here or this program cannot use it, or where it has
+/// no cuDNN whose attention is demanded.
 std::unique_ptr<Backend> open_backend(const OpenOptions& options);
 
 }  // namespace ashlar::cuda

@@ -1,5 +1,7 @@
+#include <algorithm>
+
 #include "core/device/device_facts.h"
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/attention/cudnn_backend.h"
 #include "kernels/cuda/dev/cuda_state.h"
 #include "kernels/cuda/open_backend.h"
 
@@ -7,9 +9,20 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-class GpuBackend final : public CudaBackend, public DeviceFacts {
+class GpuBackend final : public CudnnBackend, public DeviceFacts {
  public:
-  using CudaBackend::CudaBackend;
+  GpuBackend(const DeviceOptions& options, cudnn::Wanted attention)
+      : CudnnBackend(options, {.wanted = attention,
+                               .make_planner =
+                                   [this] {
+                                     const cudaDeviceProp& p = device().state().properties;
+                                     return cudnn::make_planner(10 * p.major + p.minor);
+                                   },
+                               .free_bytes =
+                                   [this, most = options.max_memory_bytes] {
+                                     const int64_t free = memory().free_bytes;
+                                     return most > 0 ? std::min(free, most - device().state().taken_bytes) : free;
+                                   }}) {}
 
   std::string id() override { return uuid_text(device().state().properties.uuid); }
   Memory memory() override {
@@ -17,13 +30,15 @@ class GpuBackend final : public CudaBackend, public DeviceFacts {
     device().state().calls.check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     return {.total_bytes = static_cast<int64_t>(total_bytes), .free_bytes = static_cast<int64_t>(free_bytes)};
   }
+  int64_t attention_workspace_bytes() const override { return CudnnBackend::attention_workspace_bytes(); }
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> open_backend(const OpenOptions& options) {
   const int ordinal = count_devices() == 1 ? 0 : options.local_rank;
-  return std::make_unique<GpuBackend>(DeviceOptions{.ordinal = ordinal, .max_memory_bytes = options.max_memory_bytes});
+  return std::make_unique<GpuBackend>(DeviceOptions{.ordinal = ordinal, .max_memory_bytes = options.max_memory_bytes},
+                                      options.attention);
 }
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -10,6 +10,7 @@
 #include "launch/training/evaluation.h"
 #include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
+#include "launch/training/tuning.h"
 #include "parallel/comm/device_comm.h"
 #include "parallel/model/flops.h"
 
@@ -66,9 +67,13 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
 
 namespace {
 
+Log log_to_stderr() {
+  return Log([](std::string_view line) { std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data()); });
+}
+
 std::unique_ptr<comm::Communicator> device_comm(const config::RunConfig& config, comm::Bootstrap& bootstrap,
                                                 Backend& backend) {
-  Log log([](std::string_view line) { std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data()); });
+  Log log = log_to_stderr();
   return comm::make_device_comm({.host = bootstrap.world(),
                                  .control = bootstrap.control(),
                                  .backend = backend,
@@ -86,7 +91,8 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
       global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
       backend_(kernels::make_backend({.device = std::string(name_of(config.run.device)),
                                       .local_rank = bootstrap.local_rank(),
-                                      .threads = static_cast<int>(config.run.threads)})),
+                                      .threads = static_cast<int>(config.run.threads),
+                                      .attention = config.train.attention})),
       stream_(backend_->make_stream()),
       device_comm_(device_comm(config, bootstrap, *backend_)),
       mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh),
@@ -98,6 +104,16 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
     slots_[i].upload(engine_.ctx(), random_batch(config.train.micro_batch, config.train.sequence_length,
                                                  config.model.vocab_size, i * config.mesh.data + mesh_.at().data));
   }
+  auto* const tunable = dynamic_cast<Tunable*>(backend_.get());
+  Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
+  if (tuner == nullptr) return;
+  Log log = log_to_stderr();
+  training::Tuning tuning(*tuner, bootstrap.control(), log, {});  // as a training does, and kept nowhere
+  const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
+  do {
+    engine_.forward_backward(batches, steps_);
+    stream_->synchronize();
+  } while (tuning.complete());
 }
 
 int64_t TimedSteps::allocator_calls() const {

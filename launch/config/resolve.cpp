@@ -88,6 +88,34 @@ void check_mesh(Resolver& r) {
             " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
 }
 
+/// What cuDNN's attention needs of the run, where nothing else will do. What its version and the device allow is asked
+/// when they are opened.
+void check_attention(Resolver& r) {
+  const RunConfig& c = r.config();
+  if (r.facts().purpose == Purpose::kModel || c.train.attention != cudnn::Wanted::kCudnn) return;
+  const auto refuse = [&](const auto&... reason) {
+    r.error("train.attention = \"cudnn\": ", reason..., "; choose \"auto\" or \"own\"");
+  };
+  if (r.valid({"run.device"}) && name_of(c.run.device) != "cuda")
+    refuse("expected run.device = \"cuda\", got \"", name_of(c.run.device), "\"");
+  if (!r.valid({"run.dtype", "train.sequence_length", "train.micro_batch", "model.n_heads", "model.n_kv_heads",
+                "model.head_dim", "dropout.attn", "data.document_mask"}) ||
+      c.train.sequence_length <= 0)
+    return;
+  const std::string reason = cudnn::refusal(cudnn::AttentionFacts{.storage = c.run.dtype,
+                                                                  .B = c.train.micro_batch,
+                                                                  .T_q = c.train.sequence_length,
+                                                                  .T_kv = c.train.sequence_length,
+                                                                  .H = c.model.n_heads,
+                                                                  .G = c.model.n_kv_heads,
+                                                                  .D = c.model.head_dim,
+                                                                  .document_mask = c.data.document_mask,
+                                                                  .dropout = c.model.dropout.attn > 0,
+                                                                  .softcap = c.model.attn.softcap != 0,
+                                                                  .window = c.model.attn.window >= 0});
+  if (!reason.empty()) refuse(reason);
+}
+
 void resolve_optimizer(Resolver& r) {
   const optim::OptimizerKind kind = r.config().optimizer.rule.kind;
   for (const KeySpec& spec : schema()) {
@@ -170,6 +198,7 @@ Resolved resolve(const RawConfig& raw, const Facts& facts) {
   resolve_mesh(r);
   resolve_train(r);
   check_mesh(r);
+  check_attention(r);
   resolve_optimizer(r);
   check_optimizer(r);
   resolve_schedule(r);

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/optim/rules.h"
 #include "core/optim/schedule.h"
+#include "kernels/make_backend.h"
 #include "parallel/model/model_config.h"
 #include "parallel/pipeline/schedule.h"
 
@@ -70,6 +71,7 @@ struct TrainSection {
   int64_t global_batch = 0;     ///< sequences a step, over all ranks
   int64_t micro_batch = 0;      ///< sequences a forward pass of a rank
   Recompute recompute = Recompute::kNone;
+  cudnn::Wanted attention = cudnn::Wanted::kAuto;
   int64_t eval_every = 0;    ///< steps; 0 = only after the last
   int64_t eval_batches = 0;  ///< micro-batches; 0 = the whole validation part
   bool operator==(const TrainSection&) const = default;

@@ -437,6 +437,11 @@ constexpr KeySpec kSchema[] = {
     {.section = "train", .key = "recompute", .member = MEMBER(train.recompute),
      .type = kWord, .fallback = "none",
      .doc = "What backward computes again instead of keeping: nothing, norms and activations, or whole blocks."},
+    {.section = "train", .key = "attention", .member = MEMBER(train.attention),
+     .type = kWord, .fallback = "auto",
+     .doc = "Whose kernels compute attention. cudnn: cuDNN's, on a GPU, in bf16 without document mask and dropout; an "
+            "error where it cannot. own: Ashlar's. auto: cuDNN's where it can and its results agree with Ashlar's, "
+            "measured before the first step and kept with the run. Elsewhere than on a GPU auto is own."},
     {.section = "train", .key = "eval_every", .member = MEMBER(train.eval_every),
      .type = kInt, .fallback = "250", .low = 0, .high = kBig,
      .unit = "steps",

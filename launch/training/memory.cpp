@@ -107,11 +107,16 @@ std::string MemoryLedger::device_report(Backend& backend) const {
 }
 
 std::vector<std::pair<std::string, int64_t>> MemoryLedger::device_parts(Backend& backend) const {
-  if (dynamic_cast<DeviceFacts*>(&backend) == nullptr) return {};
+  auto* const device = dynamic_cast<DeviceFacts*>(&backend);
+  if (device == nullptr) return {};
   std::vector<std::pair<std::string, int64_t>> parts = of_device_;
   for (int i = 0; i < kNumMemoryKinds; ++i) {
     const auto kind = static_cast<MemoryKind>(i);
-    const int64_t bytes = kind == MemoryKind::kPinned ? 0 : backend.allocator(kind).high_water_bytes();
+    int64_t bytes = kind == MemoryKind::kPinned ? 0 : backend.allocator(kind).high_water_bytes();
+    if (kind == MemoryKind::kWorkspace && device->attention_workspace_bytes() > 0) {
+      parts.emplace_back("cudnn attention", device->attention_workspace_bytes());
+      bytes -= device->attention_workspace_bytes();
+    }
     if (bytes > 0) parts.emplace_back(std::string(name_of(kind)), bytes);
   }
   return parts;

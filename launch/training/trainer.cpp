@@ -86,7 +86,8 @@ void Trainer::set_up(TrainerArgs& args) {
                                  : kernels::make_backend({.device = std::string(name_of(c.run.device)),
                                                           .local_rank = args.bootstrap.local_rank(),
                                                           .threads = static_cast<int>(c.run.threads),
-                                                          .log = &log_});
+                                                          .log = &log_,
+                                                          .attention = c.train.attention});
   });
   check_own_devices(ranks_, *backend_);
   memory_.add_of_device("context", *backend_);

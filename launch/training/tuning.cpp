@@ -3,12 +3,15 @@
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
+#include "core/io/joined_tuners.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -27,8 +30,15 @@ std::string text_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// A question with its section, as one text.
+/// Two texts as one, and back; the first has no such letter.
 constexpr char kBetween = '\n';
+std::string joined(const std::pair<std::string, std::string>& parts) {
+  return str_cat(parts.first, std::string(1, kBetween), parts.second);
+}
+std::pair<std::string, std::string> split(const std::string& text) {
+  const size_t end = text.find(kBetween);
+  return {text.substr(0, end), text.substr(end + 1)};
+}
 
 }  // namespace
 
@@ -60,14 +70,18 @@ void Tuning::reuse(const std::string& saved) {
   if (text.empty()) return;
   TunedChoices made;
   comm::try_on_all_ranks(ranks_, [&] { made = choices_from_json(text, source); });
-  const std::string here = why_not(tuner_.met(), made);
-  std::vector<std::string> reasons =
-      comm::unite_texts(ranks_, here.empty() ? std::vector<std::string>{} : std::vector<std::string>{here});
-  if (!reasons.empty()) {
-    if (first) log_.info(str_cat("choices of algorithms in ", source, " are measured again: ", reasons.front()));
-    return;
+  std::vector<std::string> against;
+  for (const auto& [name, reason] : reasons_against(made, tuner_.met())) against.push_back(joined({name, reason}));
+  against = comm::unite_texts(ranks_, std::move(against));
+  std::set<std::string> said;
+  for (const std::string& each : against) {
+    const auto [name, reason] = split(each);
+    made.sections.erase(name);
+    if (first && said.insert(reason).second)
+      log_.info(str_cat("choices of algorithms in ", source, " are measured again: ", reason));
   }
-  share(text, source);
+  if (made.sections.empty()) return;
+  share(against.empty() ? text : to_json(made), source);
   if (first) log_.info(str_cat(num_choices(choices_), " choices of algorithms from ", source));
 }
 
@@ -84,43 +98,93 @@ TunedChoices Tuning::measure(const TunedChoices& questions) {
   return answers;
 }
 
+TunedChoices Tuning::asked_by_all() {
+  const TunedChoices met = tuner_.met();
+  // 1. Where ranks differ in a section, they cannot use each other's choices.
+  std::vector<std::string> kinds, questions;
+  for (const auto& [name, section] : met.sections) {
+    kinds.push_back(joined({name, str_cat(met.device, ", ", section.library)}));
+    for (const auto& [question, answer] : section.choices) questions.push_back(joined({name, question}));
+  }
+  std::map<std::string, std::vector<std::string>> kinds_of;
+  for (const std::string& each : comm::unite_texts(ranks_, std::move(kinds))) {
+    const auto [name, kind] = split(each);
+    kinds_of[name].push_back(kind);
+  }
+  // 2. What any rank asks elsewhere.
+  TunedChoices asked = bare(met);
+  for (const auto& [name, different] : kinds_of) {
+    if (different.size() == 1) continue;
+    asked.sections.erase(name);
+    if (ranks_.rank() == 0 && differing_.insert(name).second)
+      log_.warn(str_cat("ranks have ", different.size(), " kinds of devices or libraries (", name, "), such as ",
+                        different.front(), ": nothing is chosen for them, each uses what its library suggests first"));
+  }
+  for (const std::string& each : comm::unite_texts(ranks_, std::move(questions))) {
+    const auto [name, question] = split(each);
+    const auto section = asked.sections.find(name);
+    if (section != asked.sections.end()) section->second.choices.emplace(question, "");
+  }
+  return asked;
+}
+
+bool Tuning::take_what_all_can_do() {
+  std::vector<std::string> refused;
+  auto* const preparing = dynamic_cast<PreparingTuner*>(&tuner_);
+  comm::try_on_all_ranks(ranks_, [&] {
+    if (preparing == nullptr) return;
+    for (const auto& [name, section] : preparing->prepare().sections)
+      for (const auto& [question, answer] : section.choices)
+        refused.push_back(joined({joined({name, question}), answer}));
+  });
+  refused = comm::unite_texts(ranks_, std::move(refused));
+  TunedChoices all = choices_;
+  std::string before;
+  for (const std::string& each : refused) {
+    const size_t end = each.rfind(kBetween);
+    const std::string asked = each.substr(0, end);
+    if (asked == std::exchange(before, asked)) continue;  // the first rank's words
+    const auto [name, question] = split(asked);
+    all.sections.at(name).choices.at(question) = each.substr(end + 1);
+  }
+  if (all == choices_) return false;
+  share(to_json(all), file_.string());
+  return true;
+}
+
 bool Tuning::complete() {
   completed_ = true;
   const bool first = ranks_.rank() == 0;
-  // 1. Ranks that differ cannot use each other's choices.
-  const TunedChoices met = tuner_.met();
-  const std::vector<std::string> kinds = comm::unite_texts(ranks_, {to_json(bare(met))});
-  if (kinds.size() > 1) {
-    if (first)
-      log_.warn(str_cat("ranks have ", kinds.size(), " kinds of devices or libraries, such as ", met.device,
-                        ": each uses the first algorithm that its library suggests"));
-    return false;
-  }
-  // 2. What any rank asks.
-  std::vector<std::string> questions;
-  for (const auto& [name, section] : met.sections)
-    for (const auto& [question, answer] : section.choices)
-      questions.push_back(str_cat(name, std::string(1, kBetween), question));
-  TunedChoices asked = bare(met);
-  for (const std::string& text : comm::unite_texts(ranks_, std::move(questions))) {
-    const size_t end = text.find(kBetween);
-    asked.sections.at(text.substr(0, end)).choices.emplace(text.substr(end + 1), "");
-  }
-  const TunedChoices open = unanswered(asked, choices_);
-  if (num_choices(open) == 0) return false;
-  // 3. Answers, by rank 0.
-  std::string text;
+  // 1. Answers to what is new, by the first rank.
+  const TunedChoices open = unanswered(asked_by_all(), choices_);
+  const bool measures = num_choices(open) > 0;
   const auto begin = std::chrono::steady_clock::now();
-  comm::try_on_all_ranks(ranks_, [&] {
-    if (!first) return;
-    text = to_json(united(choices_, measure(open)));
-    io::write_file_atomically(file_, text);
-  });
-  share(text, file_.string());
-  if (!first) return true;
+  if (measures) {
+    std::string text;
+    comm::try_on_all_ranks(ranks_, [&] {
+      if (first) text = to_json(united(choices_, measure(open)));
+    });
+    share(text, file_.string());
+  }
+  // 2. What one rank cannot do no rank does.
+  const bool changed = take_what_all_can_do();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  log_.info(absl::StrFormat("%d algorithms chosen in %.1f s, kept in %s", num_choices(open), seconds, file_.string()));
-  return true;
+  comm::try_on_all_ranks(ranks_, [&] {
+    if (first && (measures || changed) && !file_.empty()) io::write_file_atomically(file_, text_);
+  });
+  if (first && measures)
+    log_.info(absl::StrFormat("%d algorithms chosen in %.1f s%s%s", num_choices(open), seconds,
+                              file_.empty() ? "" : ", kept in ", file_.string()));
+  if (measures || changed) return true;
+  // 3. What came of it.
+  std::vector<std::string> lines;
+  comm::try_on_all_ranks(ranks_, [&] {
+    if (auto* const preparing = dynamic_cast<PreparingTuner*>(&tuner_)) lines = preparing->report();
+  });
+  lines = comm::unite_texts(ranks_, std::move(lines));
+  for (const std::string& line : lines)
+    if (first) log_.info(line);
+  return false;
 }
 
 }  // namespace ashlar::training

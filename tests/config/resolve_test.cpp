@@ -138,6 +138,7 @@ TEST(Resolve, EveryKeyReachesItsField) {
                                 "train.eval_every=41",
                                 "train.eval_batches=42",
                                 "train.recompute=selective",
+                                "train.attention=own",
                                 "optimizer.lr=0.5",
                                 "optimizer.beta1=0.11",
                                 "optimizer.beta2=0.12",
@@ -173,6 +174,7 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_EQ(c.train.eval_every, 41);
   EXPECT_EQ(c.train.eval_batches, 42);
   EXPECT_EQ(c.train.recompute, Recompute::kSelective);
+  EXPECT_EQ(c.train.attention, cudnn::Wanted::kOwn);
   EXPECT_EQ(c.optimizer.lr, 0.5);
   EXPECT_EQ(c.optimizer.rule.beta1, 0.11);
   EXPECT_EQ(c.optimizer.rule.beta2, 0.12);
@@ -266,6 +268,31 @@ TEST(Resolve, CrossChecks) {
   EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
   EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
   EXPECT_EQ(resolved({"schedule.kind=inv_sqrt"}).config.schedule.min_ratio, 0.1);
+}
+
+// Where it was asked for. `auto` may be anything anywhere.
+TEST(Resolve, AttentionOfCudnnNeedsADeviceAndACallThatItServes) {
+  const auto errors = [](std::vector<std::string> overrides) {
+    overrides.push_back("train.attention=cudnn");
+    return errors_of(overrides);
+  };
+  expect_one(errors({}), "train.attention = \"cudnn\": expected run.device = \"cuda\", got \"cpu\"; choose",
+             "\"auto\" or \"own\"");
+  expect_one(errors({"run.device=emulated"}), "train.attention", "got \"emulated\"");
+  for (const auto& [change, words] :
+       {std::pair("run.dtype=fp32", "expected bf16, got fp32; choose \"auto\" or \"own\""),
+        std::pair("run.dtype=fp64", "expected bf16, got fp64"),
+        std::pair("data.document_mask=true", "expected plain causal attention, got a document mask"),
+        std::pair("dropout.attn=0.1", "expected plain causal attention, got dropout"),
+        std::pair("model.head_dim=36", "multiple of 8"), std::pair("train.sequence_length=1", "at least 2 tokens")}) {
+    expect_one(errors({change, "run.device=cuda"}), "train.attention = \"cudnn\": expected", words);
+    EXPECT_EQ(errors({change}).size(), 2U) << "the device's, too";
+    EXPECT_EQ(errors_of({change, "run.device=cuda", "train.attention=auto"}), std::vector<std::string>{});
+  }
+  EXPECT_EQ(errors({"run.device=cuda"}), std::vector<std::string>{});
+  Facts model = facts();
+  model.purpose = Purpose::kModel;  // of a run that is over
+  EXPECT_EQ(errors_of({"train.attention=cudnn"}, kMinimal, model), std::vector<std::string>{});
 }
 
 TEST(Resolve, MeshNamesRanks) {

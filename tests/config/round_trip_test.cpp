@@ -55,6 +55,7 @@ const std::vector<std::vector<std::string>>& settings() {
        "mesh.virtual_stages=2",
        "train.micro_batch=3",
        "train.recompute=selective",
+       "train.attention=own",
        "train.eval_every=0",
        "train.eval_batches=0",
        "optimizer.kind=adamw",

@@ -139,6 +139,7 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "pos.max_positions") return {"pos.type=learned"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
   if (name == "run.init_change") return {"run.init_from=x"};
+  if (name == "train.attention") return {"run.device=cuda"};
   if (name == "data.restart_positions") return {"data.document_mask=true"};
   return {};
 }
@@ -231,6 +232,7 @@ TEST(Schema, HoldsTheFixedNames) {
                            "train.global_batch",
                            "train.micro_batch",
                            "train.recompute",
+                           "train.attention",
                            "train.eval_every",
                            "train.eval_batches",
                            "optimizer.lr",

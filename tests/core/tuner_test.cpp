@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/io/joined_tuners.h"
 
 namespace ashlar {
 namespace {
@@ -71,6 +72,50 @@ TEST(TunedChoices, UnitedKeepTheFirstAnswers) {
   const std::map<std::string, std::string> expected = {{"a", "1"}, {"b", "2"}, {"d", "4"}};
   EXPECT_EQ(all.sections.at("gemm").choices, expected);
   EXPECT_EQ(all.sections.at("attention").choices, some().sections.at("attention").choices);
+}
+
+TEST(TunedChoices, ASectionOfAnotherLibraryIsNoReasonAgainstTheOthers) {
+  TunedChoices made = some();
+  made.sections["attention"].library = "cudnn 9.8";
+  using Reasons = std::map<std::string, std::string>;
+  EXPECT_EQ(reasons_against(made, some()), (Reasons{{"attention", "attention: cudnn 9.19, made with cudnn 9.8"}}));
+  made.device = "another";
+  const std::string device = "device: NVIDIA H100, sm_90, made on another";
+  EXPECT_EQ(reasons_against(made, some()), (Reasons{{"attention", device}, {"gemm", device}}));
+}
+
+/// Has one section, in which it answers with its own name.
+struct NamedTuner final : PreparingTuner {
+  explicit NamedTuner(std::string n) : name(std::move(n)) {}
+  TunedChoices met() const override { return {.device = "of " + name, .sections = {{name, {"lib", {{"q", answer}}}}}}; }
+  TunedChoices measure(const TunedChoices& questions) override {
+    TunedChoices out{.device = "any", .sections = {}};
+    const auto section = questions.sections.find(name);
+    if (section != questions.sections.end()) out.sections[name] = {"lib", {{"q", name}}};
+    return out;
+  }
+  void use(const TunedChoices& choices) override { answer = choices.sections.at(name).choices.at("q"); }
+  TunedChoices prepare() override { return {.device = "any", .sections = {{name, {"lib", {{"q", "refused"}}}}}}; }
+  std::vector<std::string> report() override { return {"report of " + name}; }
+  std::string name, answer;
+};
+
+TEST(JoinedTuners, EachHasItsSection) {
+  NamedTuner a("a"), b("b");
+  JoinedTuners joined({&a, &b});
+  const TunedChoices met = joined.met();
+  EXPECT_EQ(met.device, "of a");
+  EXPECT_EQ(num_choices(met), 2);
+  const TunedChoices measured = joined.measure(met);
+  EXPECT_EQ(measured.device, "of a");
+  joined.use(measured);
+  EXPECT_EQ(a.answer, "a");
+  EXPECT_EQ(b.answer, "b");
+  EXPECT_EQ(num_choices(joined.prepare()), 2);
+  EXPECT_EQ(joined.report(), (std::vector<std::string>{"report of a", "report of b"}));
+  TunedChoices some = met;
+  some.sections.erase("b");
+  EXPECT_EQ(num_choices(joined.measure(some)), 1);
 }
 
 }  // namespace

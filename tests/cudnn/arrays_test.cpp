@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <string>
 
+#include "core/base/error.h"
 #include "kernels/cuda/attention/cudnn_attention.h"
 
 namespace ashlar::cudnn {
@@ -150,6 +153,23 @@ TEST_F(CudnnArrays, FactsTellWhatABackwardHas) {
   call = backward();
   call.dv.data = at(16001 + (kH + kG) * kD);
   EXPECT_FALSE(facts_of(call).aligned);
+}
+
+TEST_F(CudnnArrays, ACaseSurvivesItsText) {
+  AttentionCase f = case_of(forward()), b = case_of(backward());
+  f.scale = b.scale = 1 / std::sqrt(80.0);
+  EXPECT_EQ(case_of(text_of(f)), f);
+  EXPECT_EQ(case_of(text_of(b)), b);
+  EXPECT_EQ(text_of(case_of(forward())).substr(0, 46), "forward B=3 T=16 H=4 G=2 D=8 scale=0.25 q=1024");
+  for (const std::string& text : {std::string(), std::string("forward"), text_of(b).substr(0, text_of(b).size() - 3),
+                                  text_of(f) + " more", "sideways" + text_of(f).substr(7)}) {
+    try {
+      case_of(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+    }
+  }
 }
 
 }  // namespace

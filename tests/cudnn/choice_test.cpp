@@ -1,146 +1,312 @@
-// Whether a run's attention is cuDNN's: when, with which words otherwise, on all ranks alike, and kept.
+// Whether a run's attention is cuDNN's: when, with which words otherwise, and what is kept.
 #include "kernels/cuda/attention/cudnn_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "core/base/error.h"
 #include "tests/cudnn/host_planner.h"
 
 namespace ashlar::cudnn {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::HostPlanner;
+using ::testing::IsEmpty;
+
+constexpr int64_t kB = 2, kT = 64, kH = 2, kD = 8, kRow = 3 * kH * kD, kWorkspace = kB * kH * kT * kT * 4;
+constexpr int64_t kSpare = int64_t{256} << 20;  // that a choice leaves
 
 class CudnnChoice : public ::testing::Test {
  protected:
-  CudnnChoice() {
-    const Rows qkv{.batch = 64 * 48, .row = 48}, out{.batch = 64 * 16, .row = 16};
-    args_.facts = {.B = 2, .T_q = 64, .T_kv = 64, .H = 2, .G = 2, .D = 8};
-    args_.forward = {.B = 2, .T = 64, .H = 2, .G = 2, .D = 8, .q = qkv, .k = qkv, .v = qkv, .out = out};
-    args_.backward = args_.forward;
-    args_.backward.backward = true;
-    args_.free_bytes = 1 << 20;
-    args_.make_planner = [this] {
-      ++planners_;
-      return std::make_unique<HostPlanner>();
-    };
-    args_.test = [this](PreparedAttention&) {
-      ++tests_;
-      return difference_;
-    };
+  /// Addresses of a call are numbers; nothing is read.
+  AttentionForward forward() {
+    auto* const data = memory_.data();
+    const ConstView row{data, DType::kBFloat16, kB * kT, kH * kD, kRow};
+    return {.q = row,
+            .k = row,
+            .v = row,
+            .out = {data, DType::kBFloat16, kB * kT, kH * kD, kH * kD},
+            .lse = {data, DType::kFloat32, 1, kB * kH * kT, kB * kH * kT},
+            .shape = {.variant = {.scale = 0.5},
+                      .B = kB,
+                      .T_q = kT,
+                      .T_kv = kT,
+                      .H = kH,
+                      .G = kH,
+                      .D = kD,
+                      .q_batch_stride = kT * kRow,
+                      .kv_batch_stride = kT * kRow}};
   }
-  std::string refused() {
-    args_.wanted = Wanted::kCudnn;
-    try {
-      decide(args_);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::kInput);
-      return error.what();
-    }
-    ADD_FAILURE() << "cuDNN was chosen";
-    return "";
-  }
-  std::string own_reason() {
-    args_.wanted = Wanted::kAuto;
-    const Decision decision = decide(args_);
-    EXPECT_FALSE(decision.choice.cudnn);
-    EXPECT_EQ(decision.prepared, nullptr);
-    EXPECT_THAT(decision.choice.line(), HasSubstr("attention is our own: " + decision.choice.reason));
-    return decision.choice.reason;
+  AttentionBackward backward() {
+    const AttentionForward f = forward();
+    const MutView row{memory_.data(), DType::kBFloat16, kB * kT, kH * kD, kRow};
+    return {.dout = f.out,
+            .q = f.q,
+            .k = f.k,
+            .v = f.v,
+            .out = f.out,
+            .lse = f.lse,
+            .delta = {},
+            .dq = row,
+            .dk = row,
+            .dv = row,
+            .shape = f.shape};
   }
 
-  DecisionArgs args_;
-  int planners_ = 0, tests_ = 0;
+  std::unique_ptr<AttentionChoice> make(Wanted wanted) {
+    return std::make_unique<AttentionChoice>(ChoiceOptions{
+        .wanted = wanted,
+        .device = "a device",
+        .make_planner = [this]() -> std::unique_ptr<AttentionPlanner> {
+          ++planners_;
+          if (missing_) throw *missing_;
+          return std::make_unique<HostPlanner>(testing::Planted::kNothing, testing::HostPlan::Queue{}, library_);
+        },
+        .free_bytes = [this] { return free_bytes_; },
+        .test =
+            [this](AttentionPlan&, const AttentionCase&) {
+              ++tests_;
+              return difference_;
+            },
+        .reserve = [this](Stream&, int64_t bytes) { reserved_ = bytes; }});
+  }
+  /// The work of a step.
+  void work(AttentionChoice& choice) {
+    forward_plan_ = choice.serve(forward(), stream_);
+    backward_plan_ = choice.serve(backward(), stream_);
+  }
+  /// What one rank does before its first step; its report.
+  std::vector<std::string> decide(AttentionChoice& choice) {
+    work(choice);
+    choice.use(choice.measure(choice.met()));
+    EXPECT_THAT(choice.prepare().sections, IsEmpty());
+    const std::vector<std::string> lines = choice.report();
+    work(choice);
+    return lines;
+  }
+  /// The reason under `auto`; under `cudnn` it is an error with the same words.
+  std::string reason() {
+    const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+    const std::vector<std::string> lines = decide(*choice);
+    EXPECT_EQ(forward_plan_, nullptr);
+    EXPECT_EQ(backward_plan_, nullptr);
+    if (lines.size() != 1 || !lines[0].starts_with("attention is our own: ")) {
+      ADD_FAILURE() << ::testing::PrintToString(lines);
+      return "";
+    }
+    std::string reason = lines[0].substr(22);
+    try {
+      decide(*make(Wanted::kCudnn));
+      ADD_FAILURE() << "cuDNN was chosen";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kInput);
+      EXPECT_THAT(error.what(), HasSubstr(str_cat("[train.attention] expected cuDNN's attention to hold, got: ", reason,
+                                                  "; choose \"auto\" or \"own\"")));
+    }
+    return reason;
+  }
+
+  alignas(16) std::array<std::byte, 64> memory_{};
+  SynchronousStream stream_;
+  Library library_{.version = 91900, .sm = 90};
+  int64_t free_bytes_ = kSpare + (int64_t{1} << 20);
+  std::optional<Error> missing_;
   std::string difference_;
+  int planners_ = 0, tests_ = 0;
+  int64_t reserved_ = 0;
+  AttentionPlan *forward_plan_ = nullptr, *backward_plan_ = nullptr;
 };
 
 TEST_F(CudnnChoice, WhereItHoldsBothAutoAndCudnnTakeIt) {
   for (const Wanted wanted : {Wanted::kAuto, Wanted::kCudnn}) {
-    args_.wanted = wanted;
-    const Decision decision = decide(args_);
-    EXPECT_TRUE(decision.choice.cudnn);
-    ASSERT_NE(decision.prepared, nullptr);
-    EXPECT_EQ(decision.choice.workspace_bytes, 2 * 2 * 64 * 64 * 4);
-    EXPECT_EQ(decision.choice.workspace_bytes, decision.prepared->workspace_bytes());
-    EXPECT_THAT(decision.choice.line(), HasSubstr("cuDNN 9.19.0"));
+    tests_ = reserved_ = 0;
+    const std::unique_ptr<AttentionChoice> choice = make(wanted);
+    EXPECT_THAT(decide(*choice), ElementsAre("attention is that of cuDNN 9.19.0, with a workspace of 0 MB"));
+    EXPECT_NE(forward_plan_, nullptr);
+    EXPECT_NE(backward_plan_, nullptr);
+    EXPECT_EQ(tests_, 2) << "forward and backward";
+    EXPECT_EQ(reserved_, kWorkspace);
+    EXPECT_EQ(choice->workspace_bytes(), kWorkspace);
   }
-  EXPECT_EQ(tests_, 2);
 }
 
-TEST_F(CudnnChoice, OwnAsksNobody) {
-  args_.wanted = Wanted::kOwn;
-  EXPECT_FALSE(decide(args_).choice.cudnn);
-  EXPECT_EQ(planners_, 0);
+TEST_F(CudnnChoice, NothingIsServedBeforeItIsChosen) {
+  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  work(*choice);
+  EXPECT_EQ(forward_plan_, nullptr);
+  work(*choice);
+  const TunedChoices met = choice->met();
+  EXPECT_EQ(met.device, "a device");
+  EXPECT_EQ(met.sections.at("attention").library, "cuDNN 9.19.0");
+  EXPECT_EQ(num_choices(met), 2) << "a case is one question";
 }
 
-TEST_F(CudnnChoice, TheContractIsAskedBeforePlansAreMade) {
-  args_.facts.document_mask = true;
-  EXPECT_THAT(refused(), HasSubstr("[train.attention] expected cuDNN's attention to hold, got: expected plain causal "
-                                   "attention, got a document mask"));
-  EXPECT_THAT(own_reason(), HasSubstr("got a document mask"));
-  EXPECT_EQ(tests_, 0);
+TEST_F(CudnnChoice, WhatComesBehindTheReportIsOurOwn) {
+  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kCudnn);
+  decide(*choice);
+  AttentionForward shorter = forward();
+  shorter.shape.B = 1;
+  EXPECT_EQ(choice->serve(shorter, stream_), nullptr);
+  EXPECT_EQ(num_choices(choice->met()), 2);
+  AttentionBackward adding = backward();
+  adding.mode = GradMode::kAccumulate;
+  EXPECT_EQ(choice->serve(adding, stream_), nullptr) << "of the case, outside the contract";
+  EXPECT_EQ(planners_, 1);
 }
 
-TEST_F(CudnnChoice, TheWorkspaceMustFit) {
-  args_.free_bytes = 2 * 2 * 64 * 64 * 4 - 1;
-  EXPECT_THAT(refused(), HasSubstr("65536 bytes, got 65535"));
-  EXPECT_THAT(own_reason(), HasSubstr("65536 bytes, got 65535"));
-  args_.free_bytes += 1;
-  EXPECT_TRUE(decide(args_).choice.cudnn);
+TEST_F(CudnnChoice, ACallOutsideTheContractIsNoQuestion) {
+  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  AttentionForward capped = forward();
+  capped.shape.variant.softcap = 30;
+  EXPECT_EQ(choice->serve(capped, stream_), nullptr);
+  EXPECT_EQ(num_choices(choice->met()), 0);
+  EXPECT_THAT(choice->report(), ElementsAre("attention is our own: expected plain causal attention, got a soft cap"));
+  const std::unique_ptr<AttentionChoice> demanded = make(Wanted::kCudnn);
+  EXPECT_EQ(demanded->serve(capped, stream_), nullptr);
+  EXPECT_THROW(demanded->report(), Error);
+}
+
+TEST_F(CudnnChoice, APartMayBeOurOwn) {
+  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  AttentionBackward adding = backward();
+  adding.mode = GradMode::kAccumulate;
+  choice->serve(adding, stream_);
+  EXPECT_THAT(decide(*choice), ElementsAre(HasSubstr("a part of attention is that of cuDNN 9.19.0"),
+                                           HasSubstr("a part of attention is our own: expected gradients that are")));
+}
+
+TEST_F(CudnnChoice, TheWorkspaceMustHaveRoomBesideTheTest) {
+  free_bytes_ = kSpare + kWorkspace;
+  EXPECT_THAT(
+      decide(*make(Wanted::kAuto)),
+      ElementsAre(HasSubstr("a part of attention is that of cuDNN"),
+                  AllOf(HasSubstr("a part of attention is our own: expected "),
+                        HasSubstr("bytes of memory for its workspace and for comparing it with our own kernels, "
+                                  "got 65536"))));
+  EXPECT_EQ(backward_plan_, nullptr);
+  EXPECT_EQ(tests_, 1) << "the forward's";
+  EXPECT_LT(reserved_, kWorkspace);
+  EXPECT_THROW(decide(*make(Wanted::kCudnn)), Error);
 }
 
 TEST_F(CudnnChoice, ResultsThatDifferAreRefused) {
   difference_ = "a dq that is off";
-  EXPECT_THAT(refused(), HasSubstr("expected its results to be those of our own kernels, got a dq that is off"));
-  EXPECT_THAT(own_reason(), HasSubstr("a dq that is off"));
+  EXPECT_EQ(reason(), "expected its results to be those of our own kernels, got a dq that is off");
 }
 
-TEST_F(CudnnChoice, ALibraryThatIsMissingIsOwnUnlessItWasAskedFor) {
-  args_.make_planner = []() -> std::unique_ptr<AttentionPlanner> { throw input_error("cuDNN", "found none"); };
-  EXPECT_THAT(refused(), HasSubstr("[cuDNN] found none"));
-  EXPECT_THAT(own_reason(), HasSubstr("[cuDNN] found none"));
+TEST_F(CudnnChoice, ALibraryThatIsMissingOrKnownToBeBadIsNotUsed) {
+  missing_ = input_error("cuDNN", "found none,\nhere or there");
+  EXPECT_EQ(reason(), "[cuDNN] found none, here or there");
+  missing_.reset();
+  library_.version = 91000;
+  EXPECT_THAT(reason(), HasSubstr("expected a cuDNN without known errors, got 9.10.0: its backward of bf16 is wrong"));
+  EXPECT_EQ(tests_, 0);
 }
 
-TEST_F(CudnnChoice, OtherErrorsAreNotSwallowed) {
-  args_.make_planner = []() -> std::unique_ptr<AttentionPlanner> { throw resource_error("device", "lost"); };
-  EXPECT_THROW(decide(args_), Error);
+// It is refused before anything is loaded or allocated.
+TEST_F(CudnnChoice, ALibraryThatIsDemandedIsMissedAtOnce) {
+  library_.sm = 75;
+  EXPECT_THROW(make(Wanted::kCudnn), Error);
+  missing_ = input_error("cuDNN", "found none");
+  EXPECT_THROW(make(Wanted::kCudnn), Error);
 }
 
-TEST_F(CudnnChoice, RanksAgreeOnWhatAllCanDo) {
-  const Choice hopper{.cudnn = true, .library = {.version = 91900, .sm = 90}, .workspace_bytes = 5};
-  Choice more = hopper;
-  more.workspace_bytes = 7;
-  EXPECT_EQ(agreed(std::vector{hopper, more}), more);
-  const Choice own{.reason = "no library"};
-  EXPECT_EQ(agreed(std::vector{own}), own);
-  const Choice mixed = agreed(std::vector{hopper, own, hopper});
-  EXPECT_FALSE(mixed.cudnn);
-  EXPECT_EQ(mixed.reason, "rank 1: no library");
-  Choice newer = hopper;
-  newer.library.version = 91901;
-  const Choice versions = agreed(std::vector{hopper, hopper, newer});
-  EXPECT_FALSE(versions.cudnn);
-  EXPECT_THAT(versions.reason, HasSubstr("9.19.0 on sm_90 on rank 0 and 9.19.1 on sm_90 on rank 2"));
-}
-
-TEST_F(CudnnChoice, AChoiceIsKeptAsTextAndForTheSameLibraryOnly) {
-  const Choice cudnn{.cudnn = true, .library = {.version = 91900, .sm = 90}, .workspace_bytes = 5};
-  const Choice own{.reason = "expected bf16, got fp32"};
-  EXPECT_EQ(choice_from_json(to_json(cudnn), "x"), cudnn);
-  EXPECT_EQ(choice_from_json(to_json(own), "x"), own);
-  EXPECT_TRUE(may_keep(cudnn, cudnn.library));
-  EXPECT_FALSE(may_keep(cudnn, {.version = 92000, .sm = 90}));
-  EXPECT_FALSE(may_keep(cudnn, {.version = 91900, .sm = 80}));
-  EXPECT_TRUE(may_keep(own, cudnn.library));
-  for (const char* text : {"", "{}", "[1]", R"({"attention":"mine","version":1,"sm":1,"workspace":1,"reason":""})"}) {
+TEST_F(CudnnChoice, ErrorsOfMemoryAndOfTheDeviceArePassedOn) {
+  const auto code = [&] {
     try {
-      choice_from_json(text, "choices.json");
-      ADD_FAILURE() << text;
+      decide(*make(Wanted::kAuto));
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::kDamagedData);
-      EXPECT_THAT(error.what(), HasSubstr("[choices.json]"));
+      return error.code();
     }
+    return ExitCode::kDone;
+  };
+  missing_ = resource_error("device", "lost");
+  EXPECT_EQ(code(), ExitCode::kResource);
+  missing_.reset();
+  for (const bool backward : {false, true}) {
+    const std::unique_ptr<AttentionChoice> choice = std::make_unique<AttentionChoice>(ChoiceOptions{
+        .wanted = Wanted::kAuto,
+        .device = "a device",
+        .make_planner =
+            [&] {
+              return std::make_unique<HostPlanner>(testing::Planted::kNothing, testing::HostPlan::Queue{}, library_);
+            },
+        .free_bytes = [] { return int64_t{1} << 40; },
+        .test = [&](AttentionPlan&, const AttentionCase& asked) -> std::string {
+          if (asked.backward == backward) throw resource_error("cuDNN", "the device failed");
+          return "";
+        },
+        .reserve = [](Stream&, int64_t) {}});
+    EXPECT_THROW(decide(*choice), Error) << backward;
+  }
+}
+
+TEST_F(CudnnChoice, AChoiceIsKeptWithoutAnotherTest) {
+  const std::unique_ptr<AttentionChoice> first = make(Wanted::kAuto);
+  decide(*first);
+  const TunedChoices stored = first->met();
+  tests_ = 0;
+  const std::unique_ptr<AttentionChoice> second = make(Wanted::kAuto);
+  EXPECT_EQ(why_not(second->met(), stored), "");
+  second->use(stored);
+  work(*second);
+  EXPECT_NE(backward_plan_, nullptr) << "as it was, from the first call";
+  EXPECT_EQ(num_choices(unanswered(second->met(), stored)), 0);
+  EXPECT_THAT(second->prepare().sections, IsEmpty());
+  EXPECT_THAT(second->report(), ElementsAre(HasSubstr("cuDNN 9.19.0")));
+  EXPECT_EQ(tests_, 0);
+  library_.version = 92000;
+  EXPECT_EQ(why_not(make(Wanted::kCudnn)->met(), stored), "attention: cuDNN 9.20.0, demanded, made with cuDNN 9.19.0");
+}
+
+// What other ranks say of their memory is known when all have prepared.
+TEST_F(CudnnChoice, ARankWithoutRoomSaysWhatItDoesInstead) {
+  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto), demanded = make(Wanted::kCudnn);
+  for (AttentionChoice* each : {choice.get(), demanded.get()}) {
+    work(*each);
+    each->use(each->measure(each->met()));
+  }
+  free_bytes_ = kSpare + 1000;
+  const TunedChoices refused = choice->prepare();
+  ASSERT_EQ(num_choices(refused), 1) << "the forward has room";
+  const auto& [question, answer] = *refused.sections.at("attention").choices.begin();
+  EXPECT_TRUE(case_of(question).backward);
+  EXPECT_EQ(answer, "own: expected 65536 bytes of memory for its workspace, got 1000");
+  TunedChoices all = choice->met();
+  all.sections.at("attention").choices.at(question) = answer;
+  choice->use(all);
+  work(*choice);
+  EXPECT_NE(forward_plan_, nullptr);
+  EXPECT_EQ(backward_plan_, nullptr);
+  EXPECT_THAT(choice->report(), ElementsAre(HasSubstr("a part"), HasSubstr("got 1000")));
+  EXPECT_THROW(demanded->prepare(), Error);
+}
+
+TEST_F(CudnnChoice, RanksOfSeveralKindsHaveOurOwn) {
+  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto), demanded = make(Wanted::kCudnn);
+  work(*choice);
+  EXPECT_THAT(choice->report(), ElementsAre("attention is our own: expected one cuDNN and one kind of device on all "
+                                            "ranks, got several"));
+  work(*demanded);
+  EXPECT_THROW(demanded->report(), Error);
+}
+
+TEST_F(CudnnChoice, AnswersThatAreNoneAreDamage) {
+  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  work(*choice);
+  TunedChoices damaged = choice->met();
+  damaged.sections.at("attention").choices.begin()->second = "theirs";
+  try {
+    choice->use(damaged);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+    EXPECT_THAT(error.what(), HasSubstr("got \"theirs\""));
   }
 }
 

@@ -82,6 +82,24 @@ TEST(CudnnContract, VersionsThatAreTooOldOrKnownToBeWrongAreRefused) {
   EXPECT_EQ(refusal(plain(), {.version = 91002, .sm = 90}), "");
 }
 
+TEST(CudnnContract, WhatNoLibraryServesIsToldWithoutOne) {
+  EXPECT_EQ(refusal(plain()), "");
+  AttentionFacts facts = plain();
+  facts.D = 256;
+  facts.T_q = facts.T_kv = 1001;
+  EXPECT_EQ(refusal(facts), "") << "some library has it";
+  facts.dropout = true;
+  EXPECT_THAT(refusal(facts), HasSubstr("got dropout"));
+}
+
+TEST(CudnnContract, WhatALibraryServesForNoCallIsToldWithoutOne) {
+  EXPECT_EQ(refusal(kHopper), "");
+  EXPECT_EQ(refusal(Library{.version = 91500, .sm = 90}), "") << "right for some lengths";
+  EXPECT_THAT(refusal(Library{.version = 91000, .sm = 90}), HasSubstr("got 9.10.0: its backward of bf16 is wrong"));
+  EXPECT_THAT(refusal(Library{.version = 90701, .sm = 90}), HasSubstr("got 9.7.1"));
+  EXPECT_THAT(refusal(Library{.version = 91900, .sm = 100}), HasSubstr("got 10.0"));
+}
+
 TEST(CudnnContract, AVersionMayBeWrongForSomeLengthsOnly) {
   AttentionFacts facts = plain();
   facts.T_q = facts.T_kv = 1000;

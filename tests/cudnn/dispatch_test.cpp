@@ -1,12 +1,14 @@
 // A backend whose attention of one shape is served by plans: on the emulated device, whose streams run late and in
 // random order, whose memory is closed to the host and NaN until it is written.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/attention/cudnn_backend.h"
-#include "kernels/cuda/attention/cudnn_self_test.h"
 #include "kernels/cuda/dev/emulated_state.h"
 #include "tests/cudnn/host_planner.h"
 
@@ -15,22 +17,13 @@ namespace {
 
 using emulated::CudaBackend;
 using emulated::CudnnBackend;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::HostPlanner;
 using testing::Planted;
 
 constexpr int64_t kB = 2, kT = 32, kH = 4, kG = 2, kD = 16, kWidth = (kH + 2 * kG) * kD;
-
-AttentionCase packed(bool backward) {
-  AttentionCase c{.B = kB, .T = kT, .H = kH, .G = kG, .D = kD, .scale = 0.3};
-  c.q = c.k = c.v = {.batch = kT * kWidth, .row = kWidth};
-  c.out = {.batch = kT * kH * kD, .row = kH * kD};
-  c.backward = backward;
-  if (backward) {
-    c.dout = c.out;
-    c.dq = c.dk = c.dv = c.q;
-  }
-  return c;
-}
 
 /// Forward and backward of T tokens a sample on a backend; what they wrote.
 std::vector<float> results(Backend& backend, Stream& stream, int64_t T, GradMode mode = GradMode::kOverwrite) {
@@ -86,22 +79,40 @@ class CudnnDispatch : public ::testing::Test {
   static void queue(Stream& stream, std::function<void()> run) {
     emulated::internal::queue_arithmetic(stream, "attention of cuDNN", std::move(run));
   }
-  void serve() { backend_.serve_attention(prepared(), *stream_); }
-  std::unique_ptr<PreparedAttention> prepared() {
-    return std::make_unique<PreparedAttention>(planner_, packed(false), packed(true));
+  CudnnBackend make(Wanted wanted, Planted planted = Planted::kNothing) {
+    return CudnnBackend(emulated::DeviceOptions{.seed = 7}, {.wanted = wanted,
+                                                             .make_planner =
+                                                                 [this, planted] {
+                                                                   auto made =
+                                                                       std::make_unique<HostPlanner>(planted, queue);
+                                                                   planner_ = made.get();
+                                                                   return made;
+                                                                 },
+                                                             .free_bytes = [] { return int64_t{1} << 30; }});
+  }
+  /// What a run does before its first step.
+  std::vector<std::string> choose(CudnnBackend& backend, Stream& stream) {
+    results(backend, stream, kT);
+    auto& tuner = dynamic_cast<PreparingTuner&>(*backend.tuner());
+    tuner.use(tuner.measure(tuner.met()));
+    tuner.prepare();
+    const std::vector<std::string> lines = tuner.report();
+    if (planner_ != nullptr) planner_->runs = 0;
+    return lines;
   }
 
-  HostPlanner planner_{Planted::kNothing, queue};
-  CudnnBackend backend_{emulated::DeviceOptions{.seed = 7}};
-  std::unique_ptr<Stream> stream_ = backend_.make_stream();
+  HostPlanner* planner_ = nullptr;  ///< of the backend that was made last
   CudaBackend plain_{emulated::DeviceOptions{.seed = 7}};
   std::unique_ptr<Stream> plain_stream_ = plain_.make_stream();
 };
 
-TEST_F(CudnnDispatch, CallsOfThePreparedShapeRunThePlans) {
-  serve();
-  const std::vector<float> got = results(backend_, *stream_, kT), want = results(plain_, *plain_stream_, kT);
-  EXPECT_EQ(planner_.runs, 2);
+TEST_F(CudnnDispatch, CallsOfACaseThatWasChosenRunThePlans) {
+  CudnnBackend backend = make(Wanted::kAuto);
+  const std::unique_ptr<Stream> stream = backend.make_stream();
+  EXPECT_THAT(choose(backend, *stream), ElementsAre("attention is that of cuDNN 9.19.0, with a workspace of 0 MB"));
+  EXPECT_EQ(backend.attention_workspace_bytes(), kB * kH * kT * kT * 4);
+  const std::vector<float> got = results(backend, *stream, kT), want = results(plain_, *plain_stream_, kT);
+  EXPECT_EQ(planner_->runs, 2);
   ASSERT_EQ(got.size(), want.size());
   double error = 0, size = 0;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -113,34 +124,47 @@ TEST_F(CudnnDispatch, CallsOfThePreparedShapeRunThePlans) {
 }
 
 TEST_F(CudnnDispatch, OtherCallsAreOurOwnToTheBit) {
-  serve();
-  EXPECT_EQ(results(backend_, *stream_, kT - 8), results(plain_, *plain_stream_, kT - 8)) << "another length";
-  EXPECT_EQ(planner_.runs, 0);
-  results(backend_, *stream_, kT, GradMode::kAccumulate);
-  EXPECT_EQ(planner_.runs, 1) << "a backward that adds is not cuDNN's";
+  CudnnBackend backend = make(Wanted::kAuto);
+  const std::unique_ptr<Stream> stream = backend.make_stream();
+  choose(backend, *stream);
+  EXPECT_EQ(results(backend, *stream, kT - 8), results(plain_, *plain_stream_, kT - 8)) << "another length";
+  EXPECT_EQ(planner_->runs, 0);
+  results(backend, *stream, kT, GradMode::kAccumulate);
+  EXPECT_EQ(planner_->runs, 1) << "a backward that adds is not cuDNN's";
 }
 
-TEST_F(CudnnDispatch, UnservedABackendIsOurOwnToTheBit) {
-  EXPECT_EQ(results(backend_, *stream_, kT), results(plain_, *plain_stream_, kT));
-  EXPECT_EQ(planner_.runs, 0);
+TEST_F(CudnnDispatch, ABackendThatHasNotChosenIsOurOwnToTheBit) {
+  for (const Wanted wanted : {Wanted::kAuto, Wanted::kOwn}) {
+    CudnnBackend backend = make(wanted);
+    const std::unique_ptr<Stream> stream = backend.make_stream();
+    EXPECT_EQ(results(backend, *stream, kT), results(plain_, *plain_stream_, kT));
+    EXPECT_EQ(backend.tuner() == nullptr, wanted == Wanted::kOwn);
+    EXPECT_EQ(planner_ != nullptr, wanted == Wanted::kAuto);
+    if (planner_ != nullptr) {
+      EXPECT_EQ(planner_->runs, 0);
+    }
+    planner_ = nullptr;
+  }
 }
 
 TEST_F(CudnnDispatch, TheWorkspaceIsThereBeforeTheFirstStep) {
-  const auto used = [&] { return backend_.allocator(MemoryKind::kWorkspace).used_bytes(); };
-  const int64_t before = used();
-  serve();
-  EXPECT_GE(used() - before, prepared()->workspace_bytes());
-  const int64_t served = used();
-  results(backend_, *stream_, kT);
-  EXPECT_EQ(used(), served);
+  CudnnBackend backend = make(Wanted::kCudnn);
+  const std::unique_ptr<Stream> stream = backend.make_stream();
+  const auto used = [&] { return backend.allocator(MemoryKind::kWorkspace).used_bytes(); };
+  choose(backend, *stream);
+  EXPECT_GE(used(), backend.attention_workspace_bytes());
+  const int64_t chosen = used();
+  results(backend, *stream, kT);
+  EXPECT_EQ(used(), chosen);
 }
 
-TEST_F(CudnnDispatch, TheSelfTestRunsOnTheDevice) {
-  EXPECT_EQ(self_test(backend_, *prepared(), packed(false), *stream_), "");
-  EXPECT_EQ(planner_.runs, 4);
-  HostPlanner wrong(Planted::kSwapped, queue);
-  PreparedAttention swapped(wrong, packed(false), packed(true));
-  EXPECT_NE(self_test(backend_, swapped, packed(false), *stream_), "");
+TEST_F(CudnnDispatch, ResultsThatDifferOnTheDeviceAreRefused) {
+  CudnnBackend backend = make(Wanted::kAuto, Planted::kSwapped);
+  const std::unique_ptr<Stream> stream = backend.make_stream();
+  EXPECT_THAT(choose(backend, *stream), Contains(HasSubstr("our own: expected its results to be those of our own "
+                                                           "kernels, got a dk that is off")));
+  results(backend, *stream, kT);
+  EXPECT_EQ(planner_->runs, 1) << "the forward alone";
 }
 
 }  // namespace

@@ -141,17 +141,22 @@ class HostPlan final : public cudnn::AttentionPlan {
 class HostPlanner final : public cudnn::AttentionPlanner {
  public:
   /// `queue`: how work of the host follows a stream; empty: at once.
-  explicit HostPlanner(Planted planted = Planted::kNothing, HostPlan::Queue queue = {})
-      : planted_(planted), queue_(std::move(queue)) {}
-  cudnn::Library library() const override { return {.version = 91900, .sm = 90}; }
+  explicit HostPlanner(Planted planted = Planted::kNothing, HostPlan::Queue queue = {},
+                       const cudnn::Library& library = {.version = 91900, .sm = 90})
+      : planted_(planted), queue_(std::move(queue)), library_(library) {}
+  cudnn::Library library() const override { return library_; }
   std::unique_ptr<cudnn::AttentionPlan> make(const cudnn::AttentionCase& wanted) override {
-    return std::make_unique<HostPlan>(wanted, planted_, queue_, &runs);
+    return std::make_unique<HostPlan>(wanted, planted_, queue_, runs_);
   }
   int runs = 0;  ///< of all plans; they need the planner
+  /// Counts them there instead, which outlives the planner.
+  void count_runs_in(int& counter) { runs_ = &counter; }
 
  private:
   Planted planted_;
   HostPlan::Queue queue_;
+  cudnn::Library library_;
+  int* runs_ = &runs;
 };
 
 }  // namespace ashlar::testing

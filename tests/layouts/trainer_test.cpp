@@ -20,9 +20,12 @@
 #include "core/base/philox.h"
 #include "core/io/tuner.h"
 #include "data/dataset_builder.h"
+#include "kernels/cuda/attention/cudnn_backend.h"
+#include "kernels/cuda/emulated_backend.h"
 #include "kernels/make_backend.h"
 #include "launch/training/trainer.h"
 #include "parallel/comm/try_on_all_ranks.h"
+#include "tests/cudnn/host_planner.h"
 #include "tests/support/deferred/deferred_backend.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/ranks/shared_dir.h"
@@ -33,6 +36,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::PrintToString;
 
 /// Saves, validations and statistics at steps of their own, and steps between them where nothing looks.
 constexpr const char* kConfig =
@@ -143,7 +147,9 @@ class DeferredTrainer : public ::testing::Test {
                                .memory = {},
                                .log = log,
                                .watch = *watch};
-    if (deferred) {
+    if (make_backend_) {
+      args.make_backend = make_backend_;
+    } else if (deferred) {
       args.make_backend = [&] {
         std::unique_ptr<DeferredBackend> made;
         if (library_.empty()) {
@@ -194,6 +200,7 @@ class DeferredTrainer : public ::testing::Test {
   SharedDir dir_{ranks_};
   std::string library_;  ///< what a device chooses from; empty: it has no choice
   int measured_ = 0;
+  std::function<std::unique_ptr<Backend>()> make_backend_;  ///< in the place of a deferred one
 };
 
 void DeferredTrainer::expect_the_run_of_the_cpu(const std::vector<std::string>& words, uint64_t seed) {
@@ -314,6 +321,106 @@ TEST_F(DeferredTrainer, NamesTheStepThatIsNotFinite) {
   EXPECT_EQ(got.error, expected.error);
   EXPECT_EQ(rows(device), rows(cpu));
   EXPECT_FALSE(rows(cpu).empty());
+}
+
+/// The emulated device with plans of the host in the place of cuDNN's.
+class CudnnTrainer : public DeferredTrainer {
+ protected:
+  CudnnTrainer() {
+    make_backend_ = [this]() -> std::unique_ptr<Backend> {
+      return std::make_unique<emulated::Announcing<emulated::CudnnBackend>>(
+          emulated::DeviceOptions{}, emulated::CudnnOptions{.wanted = wanted_,
+                                                            .make_planner =
+                                                                [this] {
+                                                                  auto planner = std::make_unique<HostPlanner>(
+                                                                      Planted::kNothing, queue,
+                                                                      cudnn::Library{version_, 90});
+                                                                  planner->count_runs_in(plan_runs_);
+                                                                  return planner;
+                                                                },
+                                                            .free_bytes = [this] { return free_bytes_; }});
+    };
+  }
+  static void queue(Stream& stream, std::function<void()> run) {
+    emulated::internal::queue_arithmetic(stream, "attention of cuDNN", std::move(run));
+  }
+  End train_to(int64_t steps) {
+    plan_runs_ = 0;
+    return train({"run.dtype=bf16", "dropout.attn=0", "train.global_batch=2", "train.eval_every=0",
+                  "train.eval_batches=1", "log.stats_every=0", "checkpoint.every=2", "schedule.kind=constant",
+                  "schedule.warmup_steps=1", str_cat("mesh.data=", ranks_.size()), str_cat("train.steps=", steps)},
+                 std::nullopt);
+  }
+  /// Those of two blocks over a rank's micro-batches, forward and backward.
+  int64_t calls_of(int64_t steps) const { return steps * 2 * 2 * 2 / ranks_.size(); }
+
+  cudnn::Wanted wanted_ = cudnn::Wanted::kAuto;
+  int64_t version_ = 91900, free_bytes_ = int64_t{1} << 30;
+  int plan_runs_ = 0;
+};
+
+TEST_F(CudnnTrainer, ChoosesWhoseAttentionAndKeepsIt) {
+  if (ranks_.size() > 2) GTEST_SKIP() << "on one and two ranks";
+  const bool first = ranks_.rank() == 0;
+  const std::string line = "attention is that of cuDNN 9.19.0, with a workspace of 0 MB";
+  End end = train_to(4);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  const fs::path whole = put_aside("whole");
+
+  end = train_to(2);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  EXPECT_TRUE(!first || says(end, line));
+  const auto choices = choices_from_json(text_of(run_dir() / "choices.json"), "").sections.at("attention").choices;
+  EXPECT_EQ(choices.size(), 2U);
+  for (const auto& [question, answer] : choices) EXPECT_EQ(answer, "cudnn") << question;
+  // One step without effect has the plans; the first rank compares each twice; the validation has forwards alone.
+  EXPECT_EQ(plan_runs_, calls_of(3) + (first ? 4 : 0) + 2);
+  comm::barrier(ranks_);
+  if (first) fs::remove(run_dir() / "choices.json");  // the checkpoint has them
+  comm::barrier(ranks_);
+
+  end = train_to(4);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  EXPECT_TRUE(!first || (says(end, "2 choices of algorithms from the checkpoint") && says(end, line)));
+  EXPECT_FALSE(says(end, "algorithms chosen"));
+  EXPECT_EQ(rows(run_dir()).back(), rows(whole).back());
+
+  version_ = 92000;
+  end = train_to(6);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  EXPECT_TRUE(!first || (says(end, "measured again: attention: cuDNN 9.20.0, made with cuDNN 9.19.0") &&
+                         says(end, "attention is that of cuDNN 9.20.0")));
+}
+
+TEST_F(CudnnTrainer, WhatOneRankCannotDoNoRankDoes) {
+  if (ranks_.size() != 2) GTEST_SKIP() << "on two ranks";
+  if (ranks_.rank() == 1) free_bytes_ = 0;
+  End end = train_to(2);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  EXPECT_EQ(plan_runs_, ranks_.rank() == 0 ? 4 : 0) << "but for the comparison";
+  if (ranks_.rank() == 0) {
+    EXPECT_TRUE(says(end, "attention is our own: expected 2048 bytes of memory for its workspace, got 0"))
+        << PrintToString(end.lines);
+    EXPECT_FALSE(says(end, "that of cuDNN"));
+  }
+  put_aside("auto");
+  wanted_ = cudnn::Wanted::kCudnn;
+  end = train_to(2);
+  EXPECT_EQ(end.code, ExitCode::kInput);
+  EXPECT_THAT(end.error, HasSubstr("rank 1 of 2"));
+  EXPECT_THAT(end.error, HasSubstr("expected cuDNN's attention to hold, got: expected 16 bytes of memory for its"));
+}
+
+TEST_F(CudnnTrainer, RanksWithSeveralVersionsHaveTheirOwn) {
+  if (ranks_.size() != 2) GTEST_SKIP() << "on two ranks";
+  if (ranks_.rank() == 1) version_ = 91901;
+  const End end = train_to(2);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  EXPECT_EQ(plan_runs_, 0);
+  if (ranks_.rank() == 0) {
+    EXPECT_TRUE(says(end, "ranks have 2 kinds of devices or libraries (attention)"));
+    EXPECT_TRUE(says(end, "attention is our own: expected one cuDNN"));
+  }
 }
 
 }  // namespace

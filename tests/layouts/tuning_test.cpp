@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "core/io/joined_tuners.h"
 #include "parallel/comm/try_on_all_ranks.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/ranks/shared_dir.h"
@@ -20,7 +22,7 @@ using ::testing::HasSubstr;
 using training::Tuning;
 
 /// Answers each question with its length, and counts.
-struct CountingTuner final : Tuner {
+struct CountingTuner : PreparingTuner {
   TunedChoices met() const override {
     TunedChoices met{.device = device, .sections = {{"gemm", {.library = library, .choices = {}}}}};
     for (const std::string& question : questions) met.sections["gemm"].choices[question] = "";
@@ -41,8 +43,16 @@ struct CountingTuner final : Tuner {
     used = choices.sections.at("gemm").choices;
   }
 
+  TunedChoices prepare() override {
+    if (fails) throw input_error("demanded", "not to be had");
+    return {.device = device, .sections = {{"gemm", {library, refused}}}};
+  }
+  std::vector<std::string> report() override { return lines; }
+
   std::string device = "device", library = "library 1";
-  std::vector<std::string> questions, measured;
+  std::map<std::string, std::string> refused;
+  bool fails = false;
+  std::vector<std::string> questions, measured, lines;
   std::map<std::string, std::string> used;
 };
 
@@ -57,7 +67,7 @@ class TuningTest : public ::testing::Test {
     tuning.reuse(saved);
     used_before_work_ = tuner.used;
     tuner.questions = {"question of all", own_question()};
-    tuning.complete();
+    while (tuning.complete()) continue;
     EXPECT_TRUE(tuning.completed());
     comm::barrier(ranks_);
     return tuning.text();
@@ -132,6 +142,58 @@ TEST_F(TuningTest, ForAnotherLibraryOrDeviceItIsMeasuredAgainAndSaid) {
   part(third, text);
   if (ranks_.rank() == 0) {
     EXPECT_THAT(lines_.front(), HasSubstr("device: another, made on device"));
+  }
+}
+
+TEST_F(TuningTest, ASectionOfAnotherLibraryIsLeftAndTheOthersAreKept) {
+  CountingTuner first, second;
+  TunedChoices two = choices_from_json(part(first, ""), "");
+  two.sections["attention"] = {"cuDNN 1", {{"case", "cudnn"}}};
+  struct WithAttention final : CountingTuner {
+    TunedChoices met() const override {
+      TunedChoices met = CountingTuner::met();
+      met.sections["attention"] = {"cuDNN 2", {}};
+      return met;
+    }
+  } tuner;
+  const std::string text = part(tuner, to_json(two));
+  EXPECT_EQ(tuner.used, expected());
+  EXPECT_TRUE(tuner.measured.empty());
+  EXPECT_FALSE(choices_from_json(text, "").sections.contains("attention"));
+  if (ranks_.rank() == 0) {
+    EXPECT_THAT(lines_, ::testing::Contains(HasSubstr("measured again: attention: cuDNN 2, made with cuDNN 1")));
+  }
+}
+
+// Each rank prepares; what one refuses, with its words, is what all do and keep.
+TEST_F(TuningTest, WhatOneRankRefusesNoRankUses) {
+  const bool last = ranks_.rank() == ranks_.size() - 1;
+  CountingTuner tuner;
+  tuner.lines = {"line of all", "line of rank " + std::to_string(ranks_.rank())};
+  if (last) tuner.refused = {{"question of all", "something else"}};
+  const std::string text = part(tuner, "");
+  auto all = expected();
+  all["question of all"] = "something else";
+  EXPECT_EQ(tuner.used, all);
+  EXPECT_EQ(choices_from_json(text, "").sections.at("gemm").choices, all);
+  if (ranks_.rank() == 0) {
+    std::ifstream in(file());
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+    EXPECT_EQ(std::count_if(lines_.begin(), lines_.end(), [](auto& l) { return l.find("line of") != l.npos; }),
+              ranks_.size() + 1)
+        << "each line once";
+  }
+}
+
+TEST_F(TuningTest, WhatIsDemandedAndNotToBeHadIsAnErrorOfAllRanks) {
+  CountingTuner tuner;
+  tuner.fails = ranks_.rank() == ranks_.size() - 1;
+  try {
+    part(tuner, "");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kInput);
+    EXPECT_THAT(error.what(), HasSubstr("not to be had"));
   }
 }
 

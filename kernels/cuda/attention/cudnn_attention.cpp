@@ -1,8 +1,28 @@
 #include "kernels/cuda/attention/cudnn_attention.h"
 
+#include <iterator>
+#include <span>
+#include <sstream>
+
+#include "absl/strings/str_format.h"
+#include "core/base/error.h"
+
 namespace ashlar::cudnn {
 
 namespace {
+
+struct NamedRows {
+  const char* name;
+  Rows AttentionCase::*rows;
+};
+constexpr NamedRows kRows[] = {{"q", &AttentionCase::q},     {"k", &AttentionCase::k},       {"v", &AttentionCase::v},
+                               {"out", &AttentionCase::out}, {"dout", &AttentionCase::dout}, {"dq", &AttentionCase::dq},
+                               {"dk", &AttentionCase::dk},   {"dv", &AttentionCase::dv}};
+constexpr size_t kForwardRows = 4;
+
+std::span<const NamedRows> rows_in(bool backward) {
+  return std::span(kRows).first(backward ? std::size(kRows) : kForwardRows);
+}
 
 Rows rows_of(const ConstView& view, int64_t batch) { return {.batch = batch, .row = view.stride}; }
 
@@ -37,6 +57,37 @@ AttentionCase case_of(const AttentionBackward& a) {
   c.dq = rows_of(a.dq, s.q_batch_stride);
   c.dk = rows_of(a.dk, s.kv_batch_stride);
   c.dv = rows_of(a.dv, s.kv_batch_stride);
+  return c;
+}
+
+std::string text_of(const AttentionCase& c) {
+  std::string text = absl::StrFormat("%s B=%d T=%d H=%d G=%d D=%d scale=%.17g", c.backward ? "backward" : "forward",
+                                     c.B, c.T, c.H, c.G, c.D, c.scale);
+  for (const NamedRows& named : rows_in(c.backward)) {
+    const Rows& rows = c.*named.rows;
+    text += absl::StrFormat(" %s=%d/%d", named.name, rows.batch, rows.row);
+  }
+  return text;
+}
+
+AttentionCase case_of(std::string_view text) {
+  AttentionCase c{.backward = text.starts_with("backward")};
+  std::istringstream in{std::string(text)};
+  std::string word;
+  in >> word;
+  const auto read = [&](std::string_view name, auto& value) {
+    std::getline(in >> std::ws, word, '=');
+    if (word != name || !(in >> value)) in.setstate(std::ios::failbit);
+  };
+  read("B", c.B), read("T", c.T), read("H", c.H), read("G", c.G), read("D", c.D), read("scale", c.scale);
+  for (const NamedRows& named : rows_in(c.backward)) {
+    Rows& rows = c.*named.rows;
+    char slash = 0;
+    read(named.name, rows.batch);
+    in >> slash >> rows.row;
+  }
+  if (!in || text_of(c) != text)
+    throw damaged_error("choices", "expected a case of attention, got \"", text, "\"; remove it to choose again");
   return c;
 }
 

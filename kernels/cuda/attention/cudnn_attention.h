@@ -30,6 +30,9 @@ struct AttentionCase {
 
 AttentionCase case_of(const AttentionForward& args);
 AttentionCase case_of(const AttentionBackward& args);
+/// "forward B=8 T=1024 H=12 G=12 D=64 scale=0.125 q=2359296/2304 ...", and back: equal cases have equal texts.
+std::string text_of(const AttentionCase& c);
+AttentionCase case_of(std::string_view text);  ///< Damaged-data error for another text.
 
 /// The memory of one call; lse is [B, H, T] fp32. A forward reads q, k, v and writes out, lse; a backward reads all of
 /// them and dout, and writes dq, dk, dv.
@@ -46,7 +49,7 @@ class AttentionPlan {
  public:
   virtual ~AttentionPlan() = default;
   virtual int64_t workspace_bytes() const = 0;
-  /// Queued. `workspace` is device memory of workspace_bytes(), aligned to 256.
+  /// Queued. `workspace` is device memory of workspace_bytes(), aligned to 256. Throws a resource_error where it fails.
   virtual void run(const AttentionArrays& arrays, void* workspace, Stream& stream) = 0;
 };
 
@@ -55,7 +58,8 @@ class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
   virtual Library library() const = 0;
-  /// Throws an input_error with cuDNN's words where it has no deterministic kernel for the case.
+  /// Throws an input_error with cuDNN's words where it has no deterministic kernel for the case, and a resource_error
+  /// where memory is out or the device failed.
   virtual std::unique_ptr<AttentionPlan> make(const AttentionCase& wanted) = 0;
 };
 

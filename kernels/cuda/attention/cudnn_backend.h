@@ -1,24 +1,52 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/attention/cudnn_choice.h"
+#include "kernels/cuda/attention/cudnn_self_test.h"
 #include "kernels/cuda/cuda_backend.h"
 
 namespace ashlar::ASHLAR_DEV {
 
-/// The backend, with cuDNN's attention for calls of one shape once it is told so; all other calls are the backend's.
+/// Of cuDNN's attention in a backend.
+struct CudnnOptions {
+  cudnn::Wanted wanted = cudnn::Wanted::kOwn;
+  std::function<std::unique_ptr<cudnn::AttentionPlanner>()> make_planner;
+  std::function<int64_t()> free_bytes;  ///< of the device, as its driver says
+};
+
+/// The backend, with cuDNN's attention for calls that were chosen to be cuDNN's (cudnn::AttentionChoice, a part of its
+/// tuner); all other calls are the backend's. Its workspace is the scratch memory of the calls' stream.
 class CudnnBackend : public CudaBackend {
  public:
-  using CudaBackend::CudaBackend;
-
-  /// Calls of the prepared shape are cuDNN's from now on. Its workspace is the stream's scratch memory, taken now for
-  /// `stream`, so that no step allocates.
-  void serve_attention(std::unique_ptr<cudnn::PreparedAttention> prepared, Stream& stream) {
-    device().scratch(stream, prepared->workspace_bytes());
-    prepared_ = std::move(prepared);
+  /// Throws an input_error where cuDNN is demanded and there is none.
+  CudnnBackend(const DeviceOptions& options, CudnnOptions cudnn) : CudaBackend(options) {
+    if (cudnn.wanted == cudnn::Wanted::kOwn) return;
+    choice_.emplace(cudnn::ChoiceOptions{
+        .wanted = cudnn.wanted,
+        .device = CudaBackend::description(),
+        .make_planner = std::move(cudnn.make_planner),
+        .free_bytes = [this, of_driver = std::move(cudnn.free_bytes)] { return of_driver() + free_in_arena(); },
+        .test = [this](cudnn::AttentionPlan& plan, const cudnn::AttentionCase& asked) { return test(plan, asked); },
+        .reserve = [this](Stream& stream, int64_t bytes) { device().scratch(stream, bytes); }});
   }
+
+  Tuner* tuner() override {
+    if (!choice_) return CudaBackend::tuner();
+    if (!tuners_) {
+      std::vector<Tuner*> parts{&*choice_};
+      if (Tuner* const products = CudaBackend::tuner()) parts.insert(parts.begin(), products);
+      tuners_.emplace(std::move(parts));
+    }
+    return &*tuners_;
+  }
+
+  /// Of cuDNN's attention, a part of the workspaces' memory.
+  int64_t attention_workspace_bytes() const { return choice_ ? choice_->workspace_bytes() : 0; }
 
  protected:
   using CudaBackend::launch;
@@ -32,13 +60,33 @@ class CudnnBackend : public CudaBackend {
  private:
   template <typename Args>
   bool served(const Args& args, Stream& stream) {
-    cudnn::AttentionPlan* const plan = prepared_ != nullptr ? prepared_->plan_for(args) : nullptr;
+    cudnn::AttentionPlan* const plan = choice_ && !testing_ ? choice_->serve(args, stream) : nullptr;
     if (plan == nullptr) return false;
     plan->run(cudnn::arrays_of(args), device().scratch(stream, plan->workspace_bytes()), stream);
     return true;
   }
 
-  std::unique_ptr<cudnn::PreparedAttention> prepared_;
+  /// Held by the allocator of workspaces and not handed out.
+  int64_t free_in_arena() {
+    const Allocator& memory = allocator(MemoryKind::kWorkspace);
+    return memory.high_water_bytes() - memory.used_bytes();
+  }
+
+  std::string test(cudnn::AttentionPlan& plan, const cudnn::AttentionCase& asked) {
+    struct Testing {  // its calls of our own kernels are not to be served
+      bool& flag;
+      explicit Testing(bool& f) : flag(f) { flag = true; }
+      ~Testing() { flag = false; }
+      Testing(const Testing&) = delete;
+      Testing& operator=(const Testing&) = delete;
+    } const testing(testing_);
+    const std::unique_ptr<Stream> stream = make_stream();
+    return cudnn::self_test(*this, plan, asked, *stream);
+  }
+
+  std::optional<cudnn::AttentionChoice> choice_;
+  std::optional<JoinedTuners> tuners_;
+  bool testing_ = false;
 };
 
 }  // namespace ashlar::ASHLAR_DEV

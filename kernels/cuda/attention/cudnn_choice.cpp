@@ -1,119 +1,202 @@
 #include "kernels/cuda/attention/cudnn_choice.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/base/error.h"
-#include "core/io/json.h"
+#include "kernels/cuda/attention/cudnn_self_test.h"
 
 namespace ashlar::cudnn {
 
-PreparedAttention::PreparedAttention(AttentionPlanner& planner, const AttentionCase& forward,
-                                     const AttentionCase& backward)
-    : library_(planner.library()),
-      forward_case_(forward),
-      backward_case_(backward),
-      forward_(planner.make(forward)),
-      backward_(planner.make(backward)) {}
+namespace {
 
-int64_t PreparedAttention::workspace_bytes() const {
-  return std::max(forward_->workspace_bytes(), backward_->workspace_bytes());
+constexpr const char* kSection = "attention";
+constexpr std::string_view kCudnn = "cudnn", kOwn = "own: ";
+/// Left for what libraries take later, and for the rounding of allocators.
+constexpr int64_t kSpareBytes = int64_t{256} << 20;
+
+/// A reason may be a library's words.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
-AttentionPlan* PreparedAttention::plan_for(const AttentionForward& args) {
-  return case_of(args) == forward_case_ && refusal(facts_of(args), library_).empty() ? forward_.get() : nullptr;
-}
+}  // namespace
 
-AttentionPlan* PreparedAttention::plan_for(const AttentionBackward& args) {
-  return case_of(args) == backward_case_ && refusal(facts_of(args), library_).empty() ? backward_.get() : nullptr;
-}
-
-std::string Choice::line() const {
-  if (!cudnn) return str_cat("attention is our own: ", reason);
-  return str_cat("attention is that of cuDNN ", version_text(library.version), ", with a workspace of ",
-                 workspace_bytes / 1000000, " MB");
-}
-
-Decision decide(const DecisionArgs& args) {
-  Library library;
-  const auto own = [&](const std::string& reason) {
-    if (args.wanted == Wanted::kCudnn)
-      throw input_error("train.attention", "expected cuDNN's attention to hold, got: ", reason,
-                        "; choose \"auto\" or \"own\"");
-    return Decision{.choice = {.library = library, .reason = reason}};
-  };
-  if (args.wanted == Wanted::kOwn) return own("train.attention = \"own\"");
+AttentionChoice::AttentionChoice(ChoiceOptions options) : options_(std::move(options)) {
   try {
-    const std::unique_ptr<AttentionPlanner> planner = args.make_planner();
-    library = planner->library();
-    const std::string refused = refusal(args.facts, library);
-    if (!refused.empty()) return own(refused);
-    auto prepared = std::make_unique<PreparedAttention>(*planner, args.forward, args.backward);
-    const int64_t workspace = prepared->workspace_bytes();
-    if (workspace > args.free_bytes)
-      return own(str_cat("expected memory for the workspace of its deterministic backward, ", workspace, " bytes, got ",
-                         args.free_bytes));
-    const std::string difference = args.test(*prepared);
-    if (!difference.empty())
-      return own(str_cat("expected its results to be those of our own kernels, got ", difference));
-    return {.choice = {.cudnn = true, .library = library, .workspace_bytes = workspace},
-            .prepared = std::move(prepared)};
+    planner_ = options_.make_planner();
+    library_ = planner_->library();
+    absent_ = refusal(*library_);
   } catch (const Error& error) {
-    if (args.wanted == Wanted::kCudnn || error.code() != ExitCode::kInput) throw;
+    if (error.code() != ExitCode::kInput) throw;
+    absent_ = one_line(error.what());
+  }
+  if (absent_.empty()) return;
+  planner_.reset();
+  static_cast<void>(own(absent_));
+}
+
+std::string AttentionChoice::own(const std::string& reason) const {
+  if (options_.wanted == Wanted::kCudnn)
+    throw input_error("train.attention", "expected cuDNN's attention to hold, got: ", reason,
+                      "; choose \"auto\" or \"own\"");
+  return str_cat(kOwn, one_line(reason));
+}
+
+std::string AttentionChoice::no_room(int64_t bytes, const char* what) const {
+  const int64_t room = options_.free_bytes() - kSpareBytes;
+  return bytes <= room
+             ? ""
+             : str_cat("expected ", bytes, " bytes of memory for ", what, ", got ", std::max<int64_t>(room, 0));
+}
+
+template <typename Args>
+AttentionPlan* AttentionChoice::serve_call(const Args& args, Stream& stream) {
+  if (settled_ && met_.empty()) return nullptr;
+  const AttentionCase asked = case_of(args);
+  auto met = std::find_if(met_.begin(), met_.end(), [&](const Met& m) { return m.asked == asked; });
+  if (settled_ && (met == met_.end() || met->plan == nullptr)) return nullptr;
+  const std::string reason = planner_ == nullptr ? absent_ : refusal(facts_of(args), *library_);
+  if (!reason.empty()) {
+    if (!settled_) unserved_.insert(reason);
+    return nullptr;
+  }
+  if (met == met_.end()) {
+    met_.push_back({.asked = asked, .question = text_of(asked), .stream = &stream, .plan = nullptr});
+    met = std::prev(met_.end());
+  }
+  if (met->plan != nullptr) return met->plan.get();
+  const auto answer = answers_.find(met->question);
+  if (answer == answers_.end() || answer->second != kCudnn) return nullptr;
+  met->plan = planner_->make(asked);  // what the run had before: kept
+  return met->plan.get();
+}
+
+AttentionPlan* AttentionChoice::serve(const AttentionForward& args, Stream& stream) { return serve_call(args, stream); }
+
+AttentionPlan* AttentionChoice::serve(const AttentionBackward& args, Stream& stream) {
+  return serve_call(args, stream);
+}
+
+int64_t AttentionChoice::workspace_bytes() const {
+  int64_t bytes = 0;
+  for (const Met& met : met_)
+    if (met.plan != nullptr) bytes = std::max(bytes, met.plan->workspace_bytes());
+  return bytes;
+}
+
+std::string AttentionChoice::library_text() const {
+  if (!library_) return "no cuDNN";
+  // Answers with a reason for our own are none where cuDNN is demanded.
+  return str_cat("cuDNN ", version_text(library_->version), options_.wanted == Wanted::kCudnn ? ", demanded" : "");
+}
+
+TunedChoices AttentionChoice::met() const {
+  TunedChoices met{.device = options_.device, .sections = {}};
+  TunedChoices::Section& section = met.sections[kSection];
+  section.library = library_text();
+  for (const Met& each : met_) {
+    const auto answer = answers_.find(each.question);
+    section.choices[each.question] = answer != answers_.end() ? answer->second : "";
+  }
+  return met;
+}
+
+std::string AttentionChoice::answer_to(const AttentionCase& asked) {
+  if (planner_ == nullptr) return own(absent_);
+  std::unique_ptr<AttentionPlan> plan;
+  try {
+    plan = planner_->make(asked);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kInput) throw;
     return own(error.what());
   }
-}
-
-Choice agreed(std::span<const Choice> choices) {
-  ASHLAR_CHECK(!choices.empty());
-  for (size_t rank = 0; rank < choices.size(); ++rank) {
-    if (choices[rank].cudnn) continue;
-    Choice own = choices[rank];
-    if (choices.size() > 1) own.reason = str_cat("rank ", rank, ": ", own.reason);
-    return own;
+  std::string reason = no_room(plan->workspace_bytes() + self_test_bytes(asked),
+                               "its workspace and for comparing it with our own kernels");
+  if (reason.empty()) {
+    reason = options_.test(*plan, asked);
+    if (!reason.empty()) reason = str_cat("expected its results to be those of our own kernels, got ", reason);
   }
-  Choice all = choices[0];
-  for (size_t rank = 1; rank < choices.size(); ++rank) {
-    if (choices[rank].library != all.library)
-      return {.library = all.library,
-              .reason = str_cat("expected one cuDNN and one kind of device on all ranks, got ",
-                                version_text(all.library.version), " on sm_", all.library.sm, " on rank 0 and ",
-                                version_text(choices[rank].library.version), " on sm_", choices[rank].library.sm,
-                                " on rank ", rank)};
-    all.workspace_bytes = std::max(all.workspace_bytes, choices[rank].workspace_bytes);
+  if (!reason.empty()) return own(reason);
+  for (Met& met : met_)
+    if (met.asked == asked) met.plan = std::move(plan);
+  return std::string(kCudnn);
+}
+
+TunedChoices AttentionChoice::measure(const TunedChoices& questions) {
+  TunedChoices answers{.device = options_.device, .sections = {}};
+  const auto section = questions.sections.find(kSection);
+  if (section == questions.sections.end()) return answers;
+  TunedChoices::Section& out = answers.sections[kSection];
+  out.library = library_text();
+  for (const auto& [question, answer] : section->second.choices) out.choices[question] = answer_to(case_of(question));
+  return answers;
+}
+
+void AttentionChoice::use(const TunedChoices& choices) {
+  const auto section = choices.sections.find(kSection);
+  if (section == choices.sections.end()) return;
+  for (const auto& [question, answer] : section->second.choices) {
+    if (answer.empty() || answer == kCudnn || answer.starts_with(kOwn)) continue;
+    throw damaged_error("choices", "expected attention to be cudnn or own, got \"", answer,
+                        "\"; remove the file, and it is chosen again");
   }
-  return all;
+  answers_ = section->second.choices;
+  for (Met& met : met_) {
+    const auto answer = answers_.find(met.question);
+    if (answer == answers_.end() || answer->second != kCudnn) met.plan.reset();
+  }
 }
 
-std::string to_json(const Choice& choice) {
-  return nlohmann::json{{"attention", choice.cudnn ? "cudnn" : "own"},
-                        {"version", choice.library.version},
-                        {"sm", choice.library.sm},
-                        {"workspace", choice.workspace_bytes},
-                        {"reason", choice.reason}}
-      .dump();
+TunedChoices AttentionChoice::prepare() {
+  TunedChoices refused{.device = options_.device, .sections = {}};
+  for (Met& met : met_) {
+    const auto answer = answers_.find(met.question);
+    if (answer == answers_.end() || answer->second != kCudnn) continue;
+    std::string reason;
+    try {
+      if (met.plan == nullptr) met.plan = planner_->make(met.asked);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kInput) throw;
+      reason = error.what();
+    }
+    const int64_t bytes = met.plan != nullptr ? met.plan->workspace_bytes() : 0;
+    if (reason.empty() && bytes > reserved_bytes_) {
+      reason = no_room(bytes, "its workspace");
+      if (reason.empty()) {
+        options_.reserve(*met.stream, bytes);
+        reserved_bytes_ = bytes;
+      }
+    }
+    if (!reason.empty()) refused.sections[kSection].choices[met.question] = own(reason);
+  }
+  return refused;
 }
 
-Choice choice_from_json(std::string_view text, std::string_view where) {
-  Choice choice;
-  io::reading_json(
-      [&](const std::string& sentence) {
-        return damaged_error(where, "expected a choice of attention, got: ", sentence, "; remove it to decide again");
-      },
-      [&] {
-        const auto json = nlohmann::json::parse(text.begin(), text.end());
-        const std::string by = json.at("attention").get<std::string>();
-        if (by != "cudnn" && by != "own")
-          throw damaged_error(where, "expected attention to be cudnn or own, got ", by, "; remove it to decide again");
-        choice.cudnn = by == "cudnn";
-        choice.library.version = json.at("version").get<int64_t>();
-        choice.library.sm = json.at("sm").get<int>();
-        choice.workspace_bytes = json.at("workspace").get<int64_t>();
-        choice.reason = json.at("reason").get<std::string>();
-      });
-  return choice;
+std::vector<std::string> AttentionChoice::report() {
+  settled_ = true;
+  std::set<std::string> reasons = unserved_;
+  bool any = false;
+  for (const Met& met : met_) {
+    const auto answer = answers_.find(met.question);
+    const std::string text = answer != answers_.end() ? answer->second : "";
+    if (text == kCudnn)
+      any = true;
+    else
+      reasons.insert(text.empty() ? "expected one cuDNN and one kind of device on all ranks, got several"
+                                  : text.substr(kOwn.size()));
+  }
+  std::vector<std::string> lines;
+  const char* const what = any && !reasons.empty() ? "a part of attention is " : "attention is ";
+  if (any)
+    lines.push_back(str_cat(what, "that of cuDNN ", version_text(library_->version), ", with a workspace of ",
+                            workspace_bytes() / 1000000, " MB"));
+  for (const std::string& reason : reasons) {
+    static_cast<void>(own(reason));
+    lines.push_back(str_cat(what, "our own: ", reason));
+  }
+  return lines;
 }
-
-bool may_keep(const Choice& stored, const Library& library) { return !stored.cudnn || stored.library == library; }
 
 }  // namespace ashlar::cudnn

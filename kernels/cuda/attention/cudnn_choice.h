@@ -1,83 +1,87 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <span>
+#include <optional>
+#include <set>
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "core/base/enum_names.h"
+#include "core/device/stream.h"
+#include "core/io/joined_tuners.h"
 #include "kernels/cuda/attention/cudnn_attention.h"
 
-/// Whether a run's attention is cuDNN's or our own: decided once, before the first step, for the one shape that its
-/// steps have.
 namespace ashlar::cudnn {
 
-/// What a user may ask for.
-enum class Wanted : uint8_t { kAuto, kOwn, kCudnn };
-inline constexpr EnumName<Wanted> kWantedNames[] = {
-    {Wanted::kAuto, "auto"}, {Wanted::kOwn, "own"}, {Wanted::kCudnn, "cudnn"}};
-constexpr std::span<const EnumName<Wanted>> names_of(Wanted) { return kWantedNames; }
+/// What cuDNN's attention needs from a backend.
+struct ChoiceOptions {
+  Wanted wanted = Wanted::kAuto;
+  std::string device;  ///< as TunedChoices names it
+  /// May throw an input_error: there is no cuDNN.
+  std::function<std::unique_ptr<AttentionPlanner>()> make_planner;
+  /// Memory of the device that is free, in bytes.
+  std::function<int64_t()> free_bytes;
+  /// Compares a plan with our own kernels (self_test): how they differ, empty where they agree.
+  std::function<std::string(AttentionPlan&, const AttentionCase&)> test;
+  /// Takes a workspace of so many bytes for calls on the stream, so that no step allocates.
+  std::function<void(Stream&, int64_t bytes)> reserve;
+};
 
-/// The plans of a run's attention, made before its first step. A call that is not of the prepared shape is not served.
-class PreparedAttention {
+/// Which calls of a run's attention cuDNN serves: decided before its first step, for the cases that its steps have, and
+/// kept with the run. The section "attention" of TunedChoices: a question is a case (text_of), its answer "cudnn" or
+/// "own: " and the reason. Calls outside the contract are no question: they are our own.
+///   Where the user demands cuDNN, each reason against it is an input_error of "train.attention". Errors of memory and
+///   of
+/// the device are no reasons; they are passed on.
+class AttentionChoice final : public PreparingTuner {
  public:
-  /// Throws the planner's error.
-  PreparedAttention(AttentionPlanner& planner, const AttentionCase& forward, const AttentionCase& backward);
+  /// Looks for cuDNN.
+  explicit AttentionChoice(ChoiceOptions options);
 
-  AttentionPlan& forward() { return *forward_; }
-  AttentionPlan& backward() { return *backward_; }
-  int64_t workspace_bytes() const;  ///< the most that a call needs
-  /// The plan that serves the call, or null. To be run with arrays_of(args).
-  AttentionPlan* plan_for(const AttentionForward& args);
-  AttentionPlan* plan_for(const AttentionBackward& args);
+  /// The plan that serves the call, to be run with arrays_of(args); null: our own kernels do. Until `report` was
+  /// called, a call that has no answer is noted.
+  AttentionPlan* serve(const AttentionForward& args, Stream& stream);
+  AttentionPlan* serve(const AttentionBackward& args, Stream& stream);
+  /// Of the plans in use, the most that one needs.
+  int64_t workspace_bytes() const;
+
+  TunedChoices met() const override;
+  /// cuDNN's where it has a deterministic kernel whose workspace has room, and which computes what ours do.
+  TunedChoices measure(const TunedChoices& questions) override;
+  void use(const TunedChoices& choices) override;
+  /// Makes the plans, and takes their workspace.
+  TunedChoices prepare() override;
+  /// One line: "attention is that of cuDNN 9.19.0, with a workspace of 204 MB", or whose it is and why.
+  std::vector<std::string> report() override;
 
  private:
-  Library library_;
-  AttentionCase forward_case_, backward_case_;
-  std::unique_ptr<AttentionPlan> forward_, backward_;
+  /// A case that came by, and the stream of its calls.
+  struct Met {
+    AttentionCase asked;
+    std::string question;
+    Stream* stream;
+    std::unique_ptr<AttentionPlan> plan;  ///< null: not made yet, or our own
+  };
+
+  template <typename Args>
+  AttentionPlan* serve_call(const Args& args, Stream& stream);
+  std::string library_text() const;
+  std::string answer_to(const AttentionCase& asked);
+  /// "own: " and the reason; throws it where cuDNN is demanded.
+  std::string own(const std::string& reason) const;
+  /// Why there is no room for a workspace, beside what is reserved; empty where there is.
+  std::string no_room(int64_t bytes, const char* what) const;
+
+  ChoiceOptions options_;
+  std::unique_ptr<AttentionPlanner> planner_;  ///< null where there is no cuDNN, or one that serves nothing
+  std::string absent_;                         ///< why
+  std::optional<Library> library_;
+  bool settled_ = false;
+  std::vector<Met> met_;
+  std::set<std::string> unserved_;              ///< why calls that came by are outside the contract
+  std::map<std::string, std::string> answers_;  ///< in use, also of cases that have not come by
+  int64_t reserved_bytes_ = 0;
 };
-
-/// Which attention a run has, and where that was decided. Stored with the run.
-struct Choice {
-  bool cudnn = false;
-  Library library;              ///< of cuDNN; zeros where own was chosen without asking it
-  int64_t workspace_bytes = 0;  ///< of cuDNN's
-  std::string reason;           ///< why it is our own; empty for cuDNN's
-  std::string line() const;     ///< for the log: "attention is cuDNN 9.19.0's, with a workspace of ..."
-  bool operator==(const Choice&) const = default;
-};
-
-struct Decision {
-  Choice choice;
-  std::unique_ptr<PreparedAttention> prepared;  ///< null: our own
-};
-
-struct DecisionArgs {
-  Wanted wanted = Wanted::kAuto;
-  AttentionFacts facts;  ///< of the run's calls
-  AttentionCase forward, backward;
-  int64_t free_bytes = 0;  ///< of the device, for the workspace, when all else has its memory
-  /// Both are called only where they are needed. The test compares plans with our own kernels (self_test); it returns
-  /// how they differ, empty where they agree.
-  std::function<std::unique_ptr<AttentionPlanner>()> make_planner;
-  std::function<std::string(PreparedAttention&)> test;
-};
-
-/// cuDNN's where it is wanted or automatic and holds: the contract, the memory, the test. Where it does not hold,
-/// `auto` is our own with the reason, and `cudnn` an input_error of "train.attention" with it.
-Decision decide(const DecisionArgs& args);
-
-/// What all ranks do, from the choices of each: cuDNN's if it is every rank's, by one version on one kind of device;
-/// otherwise our own, with the reason of the first rank that says so.
-Choice agreed(std::span<const Choice> choices);
-
-/// {"attention":"cudnn","version":91900,"sm":90,"workspace":204...}
-std::string to_json(const Choice& choice);
-/// Damaged-data error of `where` for another text.
-Choice choice_from_json(std::string_view text, std::string_view where);
-/// Whether a stored choice may be kept by a run that finds `library`: own always, cuDNN's with the same version on the
-/// same kind of device. Otherwise a run decides again, and says so.
-bool may_keep(const Choice& stored, const Library& library);
 
 }  // namespace ashlar::cudnn

@@ -45,6 +45,18 @@ constexpr std::array kKnownBad = {
              "github.com/NVIDIA/TransformerEngine/pull/2344, github.com/pytorch/pytorch/pull/171627"},
 };
 
+bool is_of(const KnownBad& bad, const Library& library) {
+  return library.version >= bad.first && library.version <= bad.last;
+}
+
+std::string known_error(const KnownBad& bad, const Library& library) {
+  return str_cat("expected a cuDNN without known errors, got ", version_text(library.version), ": ", bad.what, " (",
+                 bad.source, ")");
+}
+
+constexpr int kOldestSm = 80, kNewestSm = 90;
+constexpr int64_t kNewestVersion = 100000;  ///< too new
+
 struct Unserved {
   bool present;
   const char* name;
@@ -81,19 +93,29 @@ std::string version_text(int64_t version) {
 
 std::span<const KnownBad> known_bad_versions() { return kKnownBad; }
 
-std::string refusal(const AttentionFacts& f, const Library& library) {
-  // 1. the library and the device
-  if (library.version < kOldestVersion || library.version >= 100000)
+std::string refusal(const Library& library) {
+  if (library.version < kOldestVersion || library.version >= kNewestVersion)
     return str_cat("expected cuDNN ", version_text(kOldestVersion), " or a later 9, got ",
                    version_text(library.version));
   for (const KnownBad& bad : kKnownBad) {
-    const bool good = bad.good_lengths > 0 && f.T_kv % bad.good_lengths == 0;
-    if (library.version >= bad.first && library.version <= bad.last && !good)
-      return str_cat("expected a cuDNN without known errors, got ", version_text(library.version), ": ", bad.what, " (",
-                     bad.source, ")");
+    if (bad.good_lengths == 0 && is_of(bad, library)) return known_error(bad, library);
   }
-  if (library.sm < 80 || library.sm > 90)
+  if (library.sm < kOldestSm || library.sm > kNewestSm)
     return str_cat("expected a device of compute capability 8.0 to 9.0, got ", library.sm / 10, ".", library.sm % 10);
+  return "";
+}
+
+std::string refusal(const AttentionFacts& facts) {
+  return refusal(facts, {.version = kNewestVersion - 1, .sm = kNewestSm});
+}
+
+std::string refusal(const AttentionFacts& f, const Library& library) {
+  // 1. the library and the device
+  std::string unusable = refusal(library);
+  if (!unusable.empty()) return unusable;
+  for (const KnownBad& bad : kKnownBad) {
+    if (bad.good_lengths > 0 && f.T_kv % bad.good_lengths != 0 && is_of(bad, library)) return known_error(bad, library);
+  }
   // 2. what the contract has and cuDNN has not, or not to the bit
   if (f.storage != DType::kBFloat16) return str_cat("expected bf16, got ", name_of(f.storage));
   for (const Unserved& feature : std::initializer_list<Unserved>{{f.document_mask, "a document mask"},
@@ -109,7 +131,7 @@ std::string refusal(const AttentionFacts& f, const Library& library) {
                    f.cached ? " keys, which begin elsewhere" : " keys");
   if (f.T_q < 2) return str_cat("expected at least 2 tokens a sample, got ", f.T_q);
   // 3. shapes
-  const int64_t widest = library.sm == 90 ? 256 : 128;
+  const int64_t widest = library.sm == kNewestSm ? 256 : 128;
   if (f.D > widest || f.D % 8 != 0 || f.D <= 0)
     return str_cat("expected head_dim to be a multiple of 8 up to ", widest, " on compute capability ", library.sm / 10,
                    ".", library.sm % 10, ", got ", f.D);

@@ -5,10 +5,19 @@
 #include <string>
 
 #include "core/backend/attention.h"
+#include "core/base/enum_names.h"
 
 /// cuDNN's attention beside our own kernels: which calls of the contract (core/backend/attention.h) it can serve. Pure
 /// functions of data: neither cuDNN nor a GPU is needed to ask.
 namespace ashlar::cudnn {
+
+using ashlar::name_of;
+
+/// Whose attention a user wants: cuDNN's where it holds and our own elsewhere, our own, or cuDNN's and no other.
+enum class Wanted : uint8_t { kAuto, kOwn, kCudnn };
+inline constexpr EnumName<Wanted> kWantedNames[] = {
+    {Wanted::kAuto, "auto"}, {Wanted::kOwn, "own"}, {Wanted::kCudnn, "cudnn"}};
+constexpr std::span<const EnumName<Wanted>> names_of(Wanted) { return kWantedNames; }
 
 /// What of a call decides whether cuDNN may serve it. Filled from a call (facts_of), or from a configuration.
 struct AttentionFacts {
@@ -51,5 +60,9 @@ inline constexpr int64_t kOldestVersion = 90800;
 /// Limits of head_dim and of architectures: cuDNN 9 developer guide, "Scaled Dot Product Attention", and the checks of
 /// cudnn-frontend 1.32 (node/scaled_dot_product_flash_attention.h).
 std::string refusal(const AttentionFacts& facts, const Library& library);
+/// Why no call at all may be cuDNN's with such a library on such a device.
+std::string refusal(const Library& library);
+/// Why such calls may be cuDNN's with no library and on no device.
+std::string refusal(const AttentionFacts& facts);
 
 }  // namespace ashlar::cudnn

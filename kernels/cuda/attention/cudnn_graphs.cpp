@@ -37,17 +37,32 @@ std::string words(fe::error_t error) {
   return text;
 }
 
-void check(fe::error_t error, const AttentionCase& c, const char* doing) {
+/// Not that something is not to be had, but that memory is out or the device failed: our own attention would fail too.
+bool is_resource(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED || status >= CUDNN_STATUS_EXECUTION_FAILED;
+}
+bool is_resource(fe::error_code_t code) {
+  return code == fe::error_code_t::CUDA_API_FAILED || code == fe::error_code_t::GRAPH_EXECUTION_FAILED ||
+         code == fe::error_code_t::HANDLE_ERROR;
+}
+
+void check(fe::error_t error, const AttentionCase& c, const char* doing, bool resource = false) {
   if (error.is_good()) return;
-  throw input_error("cuDNN", "expected attention of batch ", c.B, ", sequence_length ", c.T, ", ", c.H, " heads, ", c.G,
-                    " kv heads, head_dim ", c.D, c.backward ? " backward" : " forward", " to be supported, got at ",
-                    doing, ": ", words(error), "; set train.attention = \"own\"");
+  const std::string text =
+      str_cat("expected attention of batch ", c.B, ", sequence_length ", c.T, ", ", c.H, " heads, ", c.G,
+              " kv heads, head_dim ", c.D, c.backward ? " backward" : " forward", " to be supported, got at ", doing,
+              ": ", words(error), "; set train.attention = \"own\"");
+  if (resource || is_resource(error.get_code())) throw resource_error("cuDNN", text);
+  throw input_error("cuDNN", text);
 }
 
 void check(cudnnStatus_t status, const char* doing) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  throw input_error("cuDNN", "expected ", doing, " to succeed, got ", cudnnGetErrorString(status),
-                    "; set train.attention = \"own\"");
+  const std::string text =
+      str_cat("expected ", doing, " to succeed, got ", cudnnGetErrorString(status), "; set train.attention = \"own\"");
+  if (is_resource(status)) throw resource_error("cuDNN", text);
+  throw input_error("cuDNN", text);
 }
 
 /// How cuDNN is told of a device: by a handle of the current one, or by a description.
@@ -149,7 +164,7 @@ class Plan final : public AttentionPlan {
     check(cudnnSetStream(device_->handle(), static_cast<cudaStream_t>(stream.native())), "cudnnSetStream");
     std::unordered_map<int64_t, void*> arrays{{kQ, a.q}, {kK, a.k}, {kV, a.v}, {kOut, a.out}, {kLse, a.lse}};
     if (case_.backward) arrays.insert({{kDOut, a.dout}, {kDQ, a.dq}, {kDK, a.dk}, {kDV, a.dv}});
-    check(graph_.execute(device_->handle(), arrays, workspace), case_, "running it");
+    check(graph_.execute(device_->handle(), arrays, workspace), case_, "running it", true);
   }
 
  private:

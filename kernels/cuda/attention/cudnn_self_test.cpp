@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -22,23 +24,34 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   const MutView& all() const { return view_; }
-  MutView columns(int64_t first, int64_t count) const {
-    return {static_cast<char*>(view_.data) + first * size_of(view_.dtype), view_.dtype, view_.rows, count,
-            view_.stride};
-  }
+  /// The first of each row.
+  MutView columns(int64_t count) const { return {view_.data, view_.dtype, view_.rows, count, view_.stride}; }
 
  private:
   Allocator& memory_;
   MutView view_;
 };
 
-/// What one side computes.
-struct Results {
-  Block out, lse, gradients;
-  Results(Backend& b, const AttentionCase& c)
-      : out(b, c.B * c.T, c.H * c.D, DType::kBFloat16),
-        lse(b, 1, c.B * c.H * c.T, DType::kFloat32),
-        gradients(b, c.B * c.T, (c.H + 2 * c.G) * c.D, DType::kBFloat16) {}
+/// A tensor of a case: its heads fill the first columns of rows that are as wide as rows are apart.
+struct Wide {
+  Block rows;
+  int64_t used;
+  Wide(Backend& b, const AttentionCase& c, const Rows& r, int64_t heads)
+      : rows(b, c.B * c.T, r.row, DType::kBFloat16), used(heads * c.D) {}
+  MutView view() const { return rows.columns(used); }
+};
+
+/// What a forward gives.
+struct Attended {
+  Wide out;
+  Block lse;
+  Attended(Backend& b, const AttentionCase& c) : out(b, c, c.out, c.H), lse(b, 1, c.B * c.H * c.T, DType::kFloat32) {}
+};
+
+/// What a backward gives.
+struct Gradients {
+  Wide dq, dk, dv;
+  Gradients(Backend& b, const AttentionCase& c) : dq(b, c, c.dq, c.H), dk(b, c, c.dk, c.G), dv(b, c, c.dv, c.G) {}
 };
 
 std::vector<std::byte> on_host(Backend& backend, const MutView& view, Stream& stream) {
@@ -58,12 +71,12 @@ double value(const std::vector<std::byte>& bytes, DType dtype, int64_t i) {
   return static_cast<double>(static_cast<float>(x));
 }
 
-/// Columns [first, first + count) of two matrices on the host.
+/// The first `count` columns of two matrices on the host.
 std::string difference(const char* name, const std::vector<std::byte>& got, const std::vector<std::byte>& want,
-                       const MutView& view, int64_t first, int64_t count) {
+                       const MutView& view, int64_t count) {
   double error = 0, size = 0, worst = 0, largest = 0;
   for (int64_t row = 0; row < view.rows; ++row) {
-    for (int64_t col = first; col < first + count; ++col) {
+    for (int64_t col = 0; col < count; ++col) {
       const double a = value(got, view.dtype, row * view.cols + col),
                    b = value(want, view.dtype, row * view.cols + col);
       if (!std::isfinite(a)) return str_cat(name, " with a value that is not finite");
@@ -84,15 +97,58 @@ std::string difference(const char* name, const std::vector<std::byte>& got, cons
   return "";
 }
 
+/// One result of a plan and of our own kernels, whose first columns count.
+struct Result {
+  const char* name;
+  const Block *theirs, *ours;
+  int64_t columns;
+};
+
+/// Runs the plan twice: a result that does not repeat, or differs from our own.
+std::string compare(Backend& own, AttentionPlan& plan, const AttentionArrays& arrays,
+                    std::initializer_list<Result> results, Stream& stream) {
+  const Block workspace(own, 1, plan.workspace_bytes(), DType::kUInt8);
+  std::vector<std::vector<std::byte>> first;
+  for (int round = 0; round < 2; ++round) {
+    plan.run(arrays, workspace.all().data, stream);
+    size_t i = 0;
+    for (const Result& r : results) {
+      std::vector<std::byte> now = on_host(own, r.theirs->all(), stream);
+      if (round == 0)
+        first.push_back(std::move(now));
+      else if (now != first[i++])
+        return str_cat(r.name, " of other bits at the second run");
+    }
+  }
+  size_t i = 0;
+  for (const Result& r : results) {
+    std::string found = difference(r.name, first[i++], on_host(own, r.ours->all(), stream), r.ours->all(), r.columns);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
 }  // namespace
 
-std::string self_test(Backend& own, PreparedAttention& cudnn, const AttentionCase& c, Stream& stream) {
-  const int64_t q_width = c.H * c.D, kv_width = c.G * c.D, width = q_width + 2 * kv_width;
-  const Block qkv(own, c.B * c.T, width, DType::kBFloat16), dout(own, c.B * c.T, q_width, DType::kBFloat16);
-  const Block workspace(own, 1, cudnn.workspace_bytes(), DType::kUInt8);
-  own.random_fill({.dst = qkv.all(), .seed = 1, .global_cols = width}, stream);
-  own.random_fill({.dst = dout.all(), .seed = 2, .global_cols = q_width}, stream);
+int64_t self_test_bytes(const AttentionCase& c) {
+  const int64_t lse = c.B * c.H * c.T * size_of(DType::kFloat32);
+  int64_t row = c.q.row + c.k.row + c.v.row + c.out.row;
+  row += c.backward ? c.dout.row + 2 * (c.dq.row + c.dk.row + c.dv.row) : c.out.row;
+  return c.B * c.T * row * size_of(DType::kBFloat16) + (c.backward ? 1 : 2) * lse;
+}
 
+std::string self_test(Backend& own, AttentionPlan& plan, const AttentionCase& c, Stream& stream) {
+  for (const Rows& rows : {c.q, c.k, c.v, c.out, c.dout, c.dq, c.dk, c.dv}) {
+    if (rows.batch != c.T * rows.row) return "samples that do not follow each other";
+  }
+  if (c.k.batch != c.v.batch) return "keys and values in rows of different widths";
+  if (c.backward && (c.dq != c.q || c.dk != c.k || c.dv != c.v)) return "gradients in rows of another width";
+  const Wide q(own, c, c.q, c.H), k(own, c, c.k, c.G), v(own, c, c.v, c.G);
+  uint64_t seed = 0;
+  const auto fill = [&](const Wide& wide) {
+    own.random_fill({.dst = wide.rows.all(), .seed = ++seed, .global_cols = wide.rows.all().cols}, stream);
+  };
+  fill(q), fill(k), fill(v);
   const AttentionShape shape{.variant = {.scale = c.scale},
                              .B = c.B,
                              .T_q = c.T,
@@ -100,62 +156,43 @@ std::string self_test(Backend& own, PreparedAttention& cudnn, const AttentionCas
                              .H = c.H,
                              .G = c.G,
                              .D = c.D,
-                             .q_batch_stride = c.T * width,
-                             .kv_batch_stride = c.T * width};
-  const auto forward = [&](const Results& r) {
-    return AttentionForward{.q = qkv.columns(0, q_width),
-                            .k = qkv.columns(q_width, kv_width),
-                            .v = qkv.columns(q_width + kv_width, kv_width),
-                            .out = r.out.all(),
-                            .lse = r.lse.all(),
-                            .shape = shape};
+                             .q_batch_stride = c.q.batch,
+                             .kv_batch_stride = c.k.batch};
+  const auto forward = [&](const Attended& to) {
+    return AttentionForward{
+        .q = q.view(), .k = k.view(), .v = v.view(), .out = to.out.view(), .lse = to.lse.all(), .shape = shape};
   };
-  const auto backward = [&](const Results& r) {
-    return AttentionBackward{.dout = dout.all(),
-                             .q = qkv.columns(0, q_width),
-                             .k = qkv.columns(q_width, kv_width),
-                             .v = qkv.columns(q_width + kv_width, kv_width),
-                             .out = r.out.all(),
-                             .lse = r.lse.all(),
+  const Attended ours(own, c);
+  own.attention_forward(forward(ours), stream);
+  if (!c.backward) {
+    const Attended theirs(own, c);
+    return compare(own, plan, arrays_of(forward(theirs)),
+                   {{"an output", &theirs.out.rows, &ours.out.rows, ours.out.used},
+                    {"an lse", &theirs.lse, &ours.lse, ours.lse.all().cols}},
+                   stream);
+  }
+  const Wide dout(own, c, c.dout, c.H);
+  fill(dout);
+  const auto backward = [&](const Gradients& to) {
+    return AttentionBackward{.dout = dout.view(),
+                             .q = q.view(),
+                             .k = k.view(),
+                             .v = v.view(),
+                             .out = ours.out.view(),
+                             .lse = ours.lse.all(),
                              .delta = {},
-                             .dq = r.gradients.columns(0, q_width),
-                             .dk = r.gradients.columns(q_width, kv_width),
-                             .dv = r.gradients.columns(q_width + kv_width, kv_width),
+                             .dq = to.dq.view(),
+                             .dk = to.dk.view(),
+                             .dv = to.dv.view(),
                              .shape = shape};
   };
-
-  // 1. our own
-  const Results ours(own, c), theirs(own, c);
-  own.attention_forward(forward(ours), stream);
-  own.attention_backward(backward(ours), stream);
-  // 2. cuDNN's, twice
-  AttentionPlan* const first = cudnn.plan_for(forward(theirs));
-  AttentionPlan* const second = cudnn.plan_for(backward(theirs));
-  if (first == nullptr || second == nullptr) return "plans of another shape than rows of q, k and v side by side";
-  std::vector<std::byte> before[3];
-  for (int round = 0; round < 2; ++round) {
-    first->run(arrays_of(forward(theirs)), workspace.all().data, stream);
-    second->run(arrays_of(backward(theirs)), workspace.all().data, stream);
-    const MutView views[] = {theirs.out.all(), theirs.lse.all(), theirs.gradients.all()};
-    for (int i = 0; i < 3; ++i) {
-      std::vector<std::byte> now = on_host(own, views[i], stream);
-      if (round == 1 && now != before[i])
-        return str_cat(i == 0 ? "an output" : i == 1 ? "an lse" : "gradients", " of other bits at the second run");
-      before[i] = std::move(now);
-    }
-  }
-  // 3. the comparison
-  const std::vector<std::byte> gradients = on_host(own, ours.gradients.all(), stream);
-  std::string found =
-      difference("an output", before[0], on_host(own, ours.out.all(), stream), ours.out.all(), 0, q_width);
-  if (found.empty())
-    found =
-        difference("an lse", before[1], on_host(own, ours.lse.all(), stream), ours.lse.all(), 0, ours.lse.all().cols);
-  if (found.empty()) found = difference("a dq", before[2], gradients, ours.gradients.all(), 0, q_width);
-  if (found.empty()) found = difference("a dk", before[2], gradients, ours.gradients.all(), q_width, kv_width);
-  if (found.empty())
-    found = difference("a dv", before[2], gradients, ours.gradients.all(), q_width + kv_width, kv_width);
-  return found;
+  const Gradients wanted(own, c), theirs(own, c);
+  own.attention_backward(backward(wanted), stream);
+  return compare(own, plan, arrays_of(backward(theirs)),
+                 {{"a dq", &theirs.dq.rows, &wanted.dq.rows, wanted.dq.used},
+                  {"a dk", &theirs.dk.rows, &wanted.dk.rows, wanted.dk.used},
+                  {"a dv", &theirs.dv.rows, &wanted.dv.rows, wanted.dv.used}},
+                 stream);
 }
 
 }  // namespace ashlar::cudnn

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/backend/backend.h"
-#include "kernels/cuda/attention/cudnn_choice.h"
+#include "kernels/cuda/attention/cudnn_attention.h"
 
 namespace ashlar::cudnn {
 
@@ -14,9 +14,11 @@ inline constexpr double kMeanTolerance = 1.0 / 64, kElementTolerance = 1.0 / 16;
 /// Of lse, absolute: sums in fp32 of exact products of bf16.
 inline constexpr double kLseTolerance = 1e-3;
 
-/// Runs the plans, twice, and the kernels of `own` on the same random rows of q, k and v side by side, and compares on
-/// the host. `shape` is that of the plans: B, T, H, G, D and scale. Empty where all is well; otherwise which result
-/// differs how: from our own, or from itself. The host waits; memory is taken from the workspace and given back.
-std::string self_test(Backend& own, PreparedAttention& cudnn, const AttentionCase& shape, Stream& stream);
+/// Runs the plan, twice, and the kernels of `own` on the same random numbers, in rows as far apart as the case says,
+/// and compares on the host. Empty where all is well; otherwise which result differs how: from our own, or from itself.
+/// The host waits; memory is taken from the workspaces' and given back.
+std::string self_test(Backend& own, AttentionPlan& plan, const AttentionCase& c, Stream& stream);
+/// What it needs, beside the plan's workspace.
+int64_t self_test_bytes(const AttentionCase& c);
 
 }  // namespace ashlar::cudnn
