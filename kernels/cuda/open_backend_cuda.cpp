@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/device/device_facts.h"
+#include "core/device/memory_source.h"
 #include "kernels/cuda/attention/cudnn_backend.h"
 #include "kernels/cuda/dev/cuda_state.h"
 #include "kernels/cuda/open_backend.h"
@@ -9,7 +10,7 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-class GpuBackend final : public CudnnBackend, public DeviceFacts {
+class GpuBackend final : public CudnnBackend, public DeviceFacts, public TakesMemory {
  public:
   GpuBackend(const DeviceOptions& options, cudnn::Wanted attention)
       : CudnnBackend(options, {.wanted = attention,
@@ -31,6 +32,10 @@ class GpuBackend final : public CudnnBackend, public DeviceFacts {
     return {.total_bytes = static_cast<int64_t>(total_bytes), .free_bytes = static_cast<int64_t>(free_bytes)};
   }
   int64_t attention_workspace_bytes() const override { return CudnnBackend::attention_workspace_bytes(); }
+  void take_memory_from(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) override {
+    for (const MemoryKind kind : kinds)
+      device().state().allocators.at(static_cast<size_t>(kind))->take_memory_from(source);
+  }
 };
 
 }  // namespace

@@ -12,7 +12,13 @@ DeviceComm make_device_comm(const DeviceCommArgs& args) {
   if (args.cuda && args.host.size() > 1) {
     try {
       std::unique_ptr<NcclComm> nccl =
-          NcclComm::make(args.host, args.control, args.backend, {.deterministic = args.deterministic});
+          NcclComm::make(args.host, args.control, args.backend,
+                         {.deterministic = args.deterministic, .log = args.host.rank() == 0 ? &args.log : nullptr});
+      if (auto* const memory = dynamic_cast<TakesMemory*>(&args.backend)) {
+        constexpr MemoryKind kKinds[] = {MemoryKind::kParameters, MemoryKind::kGradients};
+        if (std::shared_ptr<MemorySource> source = nccl->memory_for_windows())
+          memory->take_memory_from(std::move(source), kKinds);
+      }
       if (args.host.rank() == 0)
         args.log.info(str_cat("ranks exchange over ", nccl->description(),
                               args.deterministic ? ", one algorithm and protocol (run.deterministic)" : ""));
@@ -26,6 +32,11 @@ DeviceComm make_device_comm(const DeviceCommArgs& args) {
     }
   }
   return {.all = make_device_comm(args.host, args.backend), .abort = {}};
+}
+
+bool make_window(Communicator& communicator, const MutView& buffer) {
+  auto* const nccl = dynamic_cast<NcclComm*>(&communicator);
+  return nccl != nullptr && nccl->make_window(buffer);
 }
 
 }  // namespace ashlar::comm

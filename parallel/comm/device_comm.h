@@ -31,4 +31,10 @@ struct DeviceComm {
 /// ASHLAR_NCCL names a library, which is then an error.
 DeviceComm make_device_comm(const DeviceCommArgs& args);
 
+/// For a buffer that collectives of the communicator use again and again. Called by all its ranks, with nothing under
+/// way; the buffer stays as long as the communicator. Over NCCL, but for deterministic sums, it becomes a symmetric
+/// window, where this is possible on all ranks; the log says once why it is not. Everything works without. Whether it
+/// has.
+bool make_window(Communicator& communicator, const MutView& buffer);
+
 }  // namespace ashlar::comm

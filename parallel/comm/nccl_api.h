@@ -37,6 +37,7 @@ enum class RedOp : int { kSum = 0, kMax = 2 };
 inline constexpr int kNoColor = -1;
 inline constexpr int kUndefined = INT_MIN;
 inline constexpr int kSymmetricWindow = 1;
+inline constexpr int64_t kWindowAlignment = 4096;  ///< bytes, of a window's first
 
 /// ncclConfig_t of 2.28. Members that are left at kUndefined are NCCL's own choice.
 struct Config {
@@ -84,6 +85,11 @@ struct Api {
   Result (*Recv)(void* recv, size_t count, Type type, int peer, Comm comm, Stream stream) = nullptr;
   Result (*GroupStart)() = nullptr;
   Result (*GroupEnd)() = nullptr;
+  // Null before 2.27.
+  Result (*MemAlloc)(void** memory, size_t bytes) = nullptr;
+  Result (*MemFree)(void* memory) = nullptr;
+  Result (*CommWindowRegister)(Comm comm, void* memory, size_t bytes, Window* window, int flags) = nullptr;
+  Result (*CommWindowDeregister)(Comm comm, Window window) = nullptr;
 };
 
 }  // namespace ashlar::comm::nccl

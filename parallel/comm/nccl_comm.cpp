@@ -17,6 +17,7 @@
 #include "core/base/error.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/nccl_plan.h"
+#include "parallel/comm/nccl_windows.h"
 #include "parallel/comm/staged_comm.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -32,6 +33,7 @@ struct NcclComm::Rank {
   std::vector<const Shared*> comms;
   std::deque<std::shared_ptr<Launch>> under_way;  ///< queued on the device, which has not passed them
   bool watched = false;                           ///< a Watch lives
+  bool said_no_windows = false;
   std::vector<std::unique_ptr<Event>> free_events;
 
   Rank(Backend& on, std::shared_ptr<ProgressEngine> with, const NcclOptions& how)
@@ -70,6 +72,7 @@ struct NcclComm::Shared {
   std::unique_ptr<Stream> stream;
   void* barrier_word = nullptr;
   Mailbox mailbox;
+  NcclWindows windows{rank->library, *host, [this](nccl::Comm on) { settle(on); }};
 
   Shared(std::shared_ptr<Rank> of, std::shared_ptr<Communicator> on, std::string called)
       : rank(std::move(of)), host(std::move(on)), name(std::move(called)), stream(rank->backend.make_stream()) {}
@@ -78,11 +81,12 @@ struct NcclComm::Shared {
   ~Shared() { end(); }  // where making it has failed
 
   NcclLibrary& library() { return *rank->library; }
+  void settle(nccl::Comm on) { library().settle(on, name, rank->options.setup_seconds, Rank::idle); }
   /// Takes over what NCCL has made, which may still be at work.
   void take(nccl::Comm made) {
     comm = made;
     library().add(comm);
-    library().settle(comm, name, rank->options.setup_seconds, Rank::idle);
+    settle(comm);
     barrier_word = rank->backend.allocator(MemoryKind::kWorkspace).allocate(sizeof(int32_t));
     rank->comms.push_back(this);
   }
@@ -203,9 +207,10 @@ void NcclComm::Shared::end() noexcept {
 void NcclComm::Shared::part_in_peace(nccl::Comm ending) {
   const std::string what = str_cat("the end of ", name);
   stream->synchronize();
-  library().settle(ending, name, rank->options.setup_seconds, Rank::idle);
+  settle(ending);
+  windows.remove_all(ending, what);
   library().call(what, ending, [&](const nccl::Api& api) { return api.CommFinalize(ending); });
-  library().settle(ending, name, rank->options.setup_seconds, Rank::idle);
+  settle(ending);
   library().remove(ending);
   library().call(what, nullptr, [&](const nccl::Api& api) { return api.CommDestroy(ending); });
 }
@@ -265,6 +270,26 @@ std::string NcclComm::description() const { return shared_->library().descriptio
 
 std::function<void()> NcclComm::abort_function() const {
   return [library = shared_->rank->library] { library->abort(); };
+}
+
+std::shared_ptr<MemorySource> NcclComm::memory_for_windows() const {
+  const Rank& rank = *shared_->rank;
+  if (rank.options.deterministic || !rank.library->has_windows()) return nullptr;
+  return std::make_shared<NcclMemory>(rank.library);
+}
+
+size_t NcclComm::num_windows() const { return shared_->windows.size(); }
+
+bool NcclComm::make_window(const MutView& buffer) {
+  const NcclOptions& options = shared_->rank->options;
+  if (options.deterministic) return false;
+  ASHLAR_CHECK(buffer.contiguous(), "a window of rows with gaps");
+  shared_->stream->synchronize();
+  const std::string problem = shared_->windows.add(shared_->comm, name(), buffer);
+  if (!problem.empty() && options.log != nullptr && !std::exchange(shared_->rank->said_no_windows, true))
+    options.log->info(
+        str_cat("collectives over ", name(), " copy through NCCL's buffers, without symmetric windows: ", problem));
+  return problem.empty();
 }
 
 std::unique_ptr<NcclComm> NcclComm::make(Communicator& host, ControlPlane& control, Backend& backend,

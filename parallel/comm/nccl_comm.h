@@ -5,6 +5,8 @@
 #include <string>
 
 #include "core/backend/backend.h"
+#include "core/base/log.h"
+#include "core/device/memory_source.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control_plane.h"
 #include "parallel/comm/nccl_library.h"
@@ -21,8 +23,9 @@ enum class Sums : uint8_t {
 Sums sums_of(const Communicator& communicator);
 
 struct NcclOptions {
-  bool deterministic = true;   ///< one algorithm and protocol for all sums (set_nccl_environment)
+  bool deterministic = true;   ///< one algorithm and protocol for all sums (set_nccl_environment), and no windows
   double setup_seconds = 300;  ///< how long ranks may take to meet
+  Log* log = nullptr;          ///< rank 0 says there why buffers have no windows; null: nobody does. Outlives it.
 };
 
 /// A communicator over NCCL for buffers of a CUDA device, on streams of its own: nothing leaves the devices. Equal bits
@@ -47,6 +50,10 @@ class NcclComm final : public Communicator {
   /// Ends all communication of this rank, from any thread: kernels that wait for others return. To be called by those
   /// who end the process; the function may outlive the communicator.
   std::function<void()> abort_function() const;
+  /// Memory that windows can be made of; null where there are none.
+  std::shared_ptr<MemorySource> memory_for_windows() const;
+  bool make_window(const MutView& buffer);  ///< device_comm.h
+  size_t num_windows() const;
 
  private:
   struct Rank;

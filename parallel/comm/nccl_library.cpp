@@ -10,7 +10,7 @@ using nccl::Result;
 
 namespace {
 
-constexpr int kOldest = 21800;
+constexpr int kOldest = 21800, kFirstWithWindows = 22700;
 constexpr const char* kHowToGet = "install NVIDIA's NCCL 2 (package libnccl2, or the wheel nvidia-nccl-cu13)";
 
 std::string version_text(int version) { return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
@@ -52,25 +52,41 @@ NcclLibrary::NcclLibrary()
   take(api_.Recv, "ncclRecv");
   take(api_.GroupStart, "ncclGroupStart");
   take(api_.GroupEnd, "ncclGroupEnd");
+  const auto may_take = [&]<typename Function>(Function*& place, const char* name) {
+    place = library_.optional_function<Function>(name);
+    return place != nullptr;
+  };
+  const bool windows = version_ >= kFirstWithWindows && may_take(api_.MemAlloc, "ncclMemAlloc") &&
+                       may_take(api_.MemFree, "ncclMemFree") &&
+                       may_take(api_.CommWindowDeregister, "ncclCommWindowDeregister");
+  if (windows) may_take(api_.CommWindowRegister, "ncclCommWindowRegister");
 }
 
 std::string NcclLibrary::description() const {
   return str_cat("NCCL ", version_text(version_), " (", library_.path(), ")");
 }
 
-Error NcclLibrary::error_of(std::string_view what, nccl::Comm comm, Result result) const {
+std::string NcclLibrary::words_of(nccl::Comm comm, Result result) const {
   const char* const last = api_.GetLastError(comm);
-  const std::string said = last == nullptr || *last == '\0' ? "" : str_cat(": ", last);
-  return {ExitCode::kPeerLost, "nccl",
-          str_cat(what, " failed: ", api_.GetErrorString(result), said, "; NCCL_DEBUG=INFO makes NCCL say more")};
+  return str_cat(api_.GetErrorString(result), last == nullptr || *last == '\0' ? "" : str_cat(": ", last));
 }
 
-Result NcclLibrary::call(std::string_view what, nccl::Comm comm, const std::function<Result(const nccl::Api&)>& make) {
+Error NcclLibrary::error_of(std::string_view what, const std::string& words) {
+  return {ExitCode::kPeerLost, "nccl", str_cat(what, " failed: ", words, "; NCCL_DEBUG=INFO makes NCCL say more")};
+}
+
+NcclLibrary::Answer NcclLibrary::attempt(std::string_view what, nccl::Comm comm,
+                                         const std::function<Result(const nccl::Api&)>& make) {
   const std::lock_guard lock(mutex_);
   if (aborted_) throw Error(ExitCode::kPeerLost, "nccl", str_cat(what, " after communication was ended"));
   const Result result = make(api_);
+  return {result, went_well(result) ? "" : words_of(comm, result)};
+}
+
+Result NcclLibrary::call(std::string_view what, nccl::Comm comm, const std::function<Result(const nccl::Api&)>& make) {
+  const auto [result, words] = attempt(what, comm, make);
   if (went_well(result)) return result;
-  const Error error = error_of(what, comm, result);
+  const Error error = error_of(what, words);
   if (result == Result::kInvalidArgument || result == Result::kInvalidUsage) throw Bug(error.what());
   throw error;
 }
@@ -81,7 +97,7 @@ bool NcclLibrary::settled(nccl::Comm comm, std::string_view name) {
   call(name, comm, [&](const nccl::Api& api) { return api.CommGetAsyncError(comm, &state); });
   if (went_well(state)) return state == Result::kSuccess;
   const std::lock_guard lock(mutex_);
-  throw error_of(name, comm, state);
+  throw error_of(name, words_of(comm, state));
 }
 
 void NcclLibrary::settle(nccl::Comm comm, std::string_view name, double seconds, const std::function<void()>& idle) {

@@ -28,6 +28,14 @@ class NcclLibrary {
   /// Calls one function of the library. Success and "in progress" are returned; anything else is thrown: a Bug for
   /// arguments that cannot be right, Error(kPeerLost) for the rest, which names `what` and NCCL's own last words.
   nccl::Result call(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
+  struct Answer {
+    nccl::Result result;
+    std::string words;  ///< NCCL's own, of an error
+  };
+  /// The same for what the library may refuse: nothing that it says is thrown.
+  Answer attempt(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
+  /// Windows of symmetric memory, and memory for them: from 2.27 on.
+  bool has_windows() const { return api_.CommWindowRegister != nullptr; }
   /// Whether `comm` has done all it was called for and may be called again. Throws its asynchronous error. Null: true.
   bool settled(nccl::Comm comm, std::string_view name);
   /// Waits until `comm` is settled, with `idle` called between two looks; Error(kPeerLost) after `seconds`.
@@ -44,7 +52,8 @@ class NcclLibrary {
   bool aborted() const;
 
  private:
-  Error error_of(std::string_view what, nccl::Comm comm, nccl::Result result) const;
+  static Error error_of(std::string_view what, const std::string& words);
+  std::string words_of(nccl::Comm comm, nccl::Result result) const;
 
   SharedLibrary library_;
   nccl::Api api_;

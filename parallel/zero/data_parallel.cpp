@@ -1,5 +1,7 @@
 #include "parallel/zero/data_parallel.h"
 
+#include "parallel/comm/device_comm.h"
+
 namespace ashlar::zero {
 
 namespace {
@@ -20,6 +22,9 @@ DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, com
   for (const Bucket& bucket : plan.buckets)
     ASHLAR_CHECK(static_cast<int>(bucket.parts.size()) == data.size(), bucket.parts.size(), " parts for ", data.size(),
                  " replicas");
+  if (store.flat_size() == 0) return;  // a stage without parameters
+  comm::make_window(data, store.values().mut_view());
+  comm::make_window(data, store.grads().mut_view());
 }
 
 void DataParallel::begin_step(int64_t micro_batches) {

@@ -111,6 +111,39 @@ TEST_F(CudaDevices, TakeNoMoreThanTheyMay) {
   EXPECT_THROW(device.allocator(MemoryKind::kOptimizer).allocate(1), Error) << "the bound is that of all kinds";
 }
 
+// As NCCL's, for its windows (parallel/comm/nccl_windows.h).
+TEST_F(CudaDevices, TakeMemoryOfASourceThatHasSome) {
+  struct Source final : MemorySource {
+    void* take(int64_t bytes) override {
+      void* memory = nullptr;
+      if (bytes <= int64_t{64} << 20 && cudaMalloc(&memory, static_cast<size_t>(bytes)) == cudaSuccess) ++taken;
+      return memory;
+    }
+    void give_back(void* memory) noexcept override { given_back += cudaFree(memory) == cudaSuccess ? 1 : 0; }
+    int taken = 0, given_back = 0;
+  };
+  ashlar_stand_in_reset("");
+  const auto source = std::make_shared<Source>();
+  {
+    Device device({});
+    SlabAllocator& memory = *device.state().allocators.at(static_cast<size_t>(MemoryKind::kGradients));
+    memory.allocate(int64_t{40} << 20);
+    memory.release(memory.allocate(int64_t{30} << 20));  // of a slab of 40
+    memory.take_memory_from(source);
+    memory.allocate(int64_t{20} << 20);
+    EXPECT_EQ(source->taken, 0) << "a slab of before has room";
+    void* const block = memory.allocate(int64_t{60} << 20);
+    EXPECT_EQ(source->taken, 1);
+    memory.allocate(int64_t{100} << 20);  // of the driver's, since the source has none
+    EXPECT_EQ(memory.high_water_bytes(), int64_t{40 + 40 + 64 + 100} << 20);
+    EXPECT_EQ(device.state().taken_bytes, memory.high_water_bytes());
+    memory.release(block);
+    EXPECT_EQ(memory.allocate(int64_t{60} << 20), block);
+  }
+  EXPECT_EQ(source->taken, 1);
+  EXPECT_EQ(source->given_back, 1);
+}
+
 TEST_F(CudaDevices, ThatFailAreNamedWithTheirLastWork) {
   for (const auto& [machine, code, advice] :
        {std::tuple{"devices=2 fail_for_good=cudaStreamSynchronize:1:214", ExitCode::kResource, "hardware has failed"},

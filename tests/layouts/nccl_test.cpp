@@ -49,5 +49,26 @@ TEST(Nccl, EveryMeshHasTheGradientsOfOneRank) {
   }
 }
 
+// Outside run.deterministic: the flat buffers of weights and gradients are symmetric windows, which the stand-in lets
+// collectives use at one place on all ranks alone.
+TEST(Nccl, TrainsOnSymmetricWindows) {
+  comm::Communicator& world = bootstrap().world();
+  if (world.size() == 1) GTEST_SKIP() << "one rank needs no NCCL";
+  if (stand_in_nccl().empty()) GTEST_SKIP() << "no nccl.h to build the stand-in against";
+  const int64_t ranks = world.size();
+  for (const mesh::MeshShape& shape : {mesh::MeshShape{.pipeline = 1, .data = ranks, .tensor = 1},
+                                       mesh::MeshShape{.pipeline = 1, .data = ranks / 2, .tensor = 2}}) {
+    LayoutCase c{.config = config_of(kAxes[0]),
+                 .dtype = DType::kFloat32,
+                 .mesh = shape,
+                 .micro_batches = 2,
+                 .further_steps = 2,
+                 .device = "nccl windows"};
+    SCOPED_TRACE(str_cat(name_of(shape)));
+    expect_numbers_of_one_rank(world, c);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace ashlar::testing

@@ -196,11 +196,21 @@ class OnDevice {
 };
 
 std::unique_ptr<Backend> make_backend(const LayoutCase& c) {
+  if (c.device == "nccl windows")
+    return std::make_unique<WindowedBackend>(kernels::make_backend({.threads = 1}), c.seed);
   if (c.device != "nccl") return kernels::make_backend({.device = c.device, .threads = 1});
   return std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), c.seed);
 }
 
 std::unique_ptr<comm::Communicator> make_device_comm(comm::Communicator& ranks, Backend& backend, const LayoutCase& c) {
+  if (c.device == "nccl windows") {
+    unsetenv("NCCL_WIN_ENABLE");  // of deterministic communicators before
+    auto& device = dynamic_cast<WindowedBackend&>(backend);
+    auto comm = make_nccl(ranks, device, {.deterministic = false, .setup_seconds = 30});
+    constexpr MemoryKind kKinds[] = {MemoryKind::kParameters, MemoryKind::kGradients};
+    device.take_memory_from(comm->memory_for_windows(), kKinds);
+    return comm;
+  }
   if (c.device != "nccl") return comm::make_device_comm(ranks, backend);
   return make_nccl(ranks, dynamic_cast<DeferredBackend&>(backend));
 }
@@ -238,6 +248,9 @@ class Comparison {
     double squares = 0;
     for (const auto& [name, values] : gradients_) squares += norm_of(values) * norm_of(values);
     all_ = std::sqrt(squares);
+    if (auto* const nccl = dynamic_cast<comm::NcclComm*>(&mesh_.data())) {
+      EXPECT_EQ(nccl->num_windows(), c.device == "nccl windows" ? 2U : 0U) << "weights and gradients";
+    }
     engine_.initialize();
   }
 

@@ -30,7 +30,7 @@ struct LayoutCase {
   int64_t further_steps = 0;  ///< of training, after the first update
   uint64_t seed = 7;          ///< of weights and tokens
   /// Of the layout; the one rank is always on the CPU. "nccl": the CPU's kernels behind streams that are really
-  /// asynchronous, whose ranks exchange buffers over the stand-in for NCCL.
+  /// asynchronous, whose ranks exchange buffers over the stand-in for NCCL; "nccl windows": with symmetric memory.
   std::string device = "cpu";
 };
 

@@ -32,6 +32,10 @@ static_assert(same(ours::Type::kInt64, ncclInt64) && same(ours::Type::kFloat32, 
 static_assert(same(ours::Type::kFloat64, ncclFloat64) && same(ours::Type::kBfloat16, ncclBfloat16));
 static_assert(same(ours::RedOp::kSum, ncclSum) && same(ours::RedOp::kMax, ncclMax));
 static_assert(ours::kNoColor == NCCL_SPLIT_NOCOLOR && ours::kUndefined == NCCL_CONFIG_UNDEF_INT);
+static_assert(ours::kSymmetricWindow == NCCL_WIN_COLL_SYMMETRIC);
+#ifdef NCCL_WIN_REQUIRED_ALIGNMENT
+static_assert(ours::kWindowAlignment == NCCL_WIN_REQUIRED_ALIGNMENT);
+#endif
 
 // A later header may have more members behind these; the library takes a config of an earlier version.
 static_assert(sizeof(ours::Config) <= sizeof(ncclConfig_t));
@@ -77,6 +81,10 @@ SAME_CALL(Send);
 SAME_CALL(Recv);
 SAME_CALL(GroupStart);
 SAME_CALL(GroupEnd);
+SAME_CALL(MemAlloc);
+SAME_CALL(MemFree);
+SAME_CALL(CommWindowRegister);
+SAME_CALL(CommWindowDeregister);
 #undef SAME_CALL
 
 TEST(NcclHeader, HasTheSameInitialConfig) {

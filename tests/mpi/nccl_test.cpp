@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "parallel/comm/device_comm.h"
-#include "tests/mpi/communicators.h"
+#include "tests/mpi/nccl_fixture.h"
 #include "tests/mpi/operands.h"
 
 namespace ashlar::testing {
@@ -16,47 +16,9 @@ namespace {
 
 using comm::ReduceOp;
 using comm::Work;
+using Nccl = NcclFixture;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-/// Sets a variable of the environment for a scope.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
-
-class Nccl : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (ranks_ == 1) GTEST_SKIP() << "one rank needs no NCCL";
-    if (stand_in_nccl().empty()) GTEST_SKIP() << "no nccl.h to build the stand-in against";
-  }
-  std::unique_ptr<comm::NcclComm> make(const comm::NcclOptions& options = {.setup_seconds = 30}) {
-    return make_nccl(*host_, device_, options);
-  }
-  Work sum(comm::Communicator& on, Buffer<float>& x) {
-    return on.all_reduce({.in = x.view(), .out = x.view(), .op = ReduceOp::kSum}, *stream_);
-  }
-  static Error error_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error;
-    }
-    return {ExitCode::kDone, "", "no error"};
-  }
-
-  DeferredBackend device_{kernels::make_backend({.threads = 1}), 7};
-  std::unique_ptr<Stream> stream_ = device_.make_stream();
-  std::unique_ptr<comm::Communicator> host_ = make_communicator(Kind::kWorld);
-  const int rank_ = host_->rank(), ranks_ = host_->size();
-};
 
 TEST_F(Nccl, SaysWhichLibraryItIs) {
   EXPECT_THAT(make()->description(), AllOf(HasSubstr("NCCL 2."), HasSubstr(stand_in_nccl())));

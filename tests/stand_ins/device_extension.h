@@ -11,3 +11,7 @@
 using ashlar_stand_in_enqueue_t = void(void* stream, bool (*step)(void* data), void* data, const char* name);
 /// The work queued last reads or writes these bytes: what nothing orders before or after it is found.
 using ashlar_stand_in_touch_t = void(const void* at, size_t bytes, bool writes);
+
+/// Memory of the device for a vendor's library that hands it on; null where there is none. May be missing.
+using ashlar_stand_in_allocate_t = void*(size_t bytes, size_t alignment);
+using ashlar_stand_in_free_t = void(void* memory);

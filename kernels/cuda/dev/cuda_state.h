@@ -3,11 +3,14 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "core/device/memory_source.h"
 #include "kernels/cuda/dev/host.h"
 
 /// What a GPU's device is made of: for the host files of the `cuda` namespace.
@@ -44,6 +47,8 @@ class SlabAllocator final : public Allocator {
   /// `max_bytes` of memory of the device are shared by all its allocators; `taken` counts them. 0 = no bound.
   SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_bytes, int64_t& taken);
   ~SlabAllocator() override;
+  /// From now on slabs come from there, and from the driver where it has none.
+  void take_memory_from(std::shared_ptr<MemorySource> source) { source_ = std::move(source); }
   SlabAllocator(const SlabAllocator&) = delete;
   SlabAllocator& operator=(const SlabAllocator&) = delete;
 
@@ -56,7 +61,8 @@ class SlabAllocator final : public Allocator {
  private:
   struct Slab {
     char* base;
-    std::map<int64_t, int64_t> free;  ///< offset -> bytes, never adjacent
+    std::map<int64_t, int64_t> free;       ///< offset -> bytes, never adjacent
+    std::shared_ptr<MemorySource> source;  ///< null: the driver's
   };
   struct Live {
     size_t slab;
@@ -68,6 +74,7 @@ class SlabAllocator final : public Allocator {
   const bool pinned_;
   const int64_t max_bytes_;
   int64_t& taken_of_device_;
+  std::shared_ptr<MemorySource> source_;
   std::vector<Slab> slabs_;
   std::unordered_map<char*, Live> live_;
   int64_t used_ = 0, taken_ = 0;

@@ -16,7 +16,12 @@ SlabAllocator::SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_
     : calls_(calls), pinned_(pinned), max_bytes_(pinned ? 0 : max_bytes), taken_of_device_(taken) {}
 
 SlabAllocator::~SlabAllocator() {
-  for (const Slab& slab : slabs_) pinned_ ? cudaFreeHost(slab.base) : cudaFree(slab.base);
+  for (const Slab& slab : slabs_) {
+    if (slab.source != nullptr)
+      slab.source->give_back(slab.base);
+    else
+      pinned_ ? cudaFreeHost(slab.base) : cudaFree(slab.base);
+  }
 }
 
 void* SlabAllocator::allocate(int64_t bytes) {
@@ -65,8 +70,11 @@ void SlabAllocator::grow(int64_t size) {
   if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
     throw resource_error("cuda", bytes >> 20, " MiB more of device memory, ", taken_of_device_ >> 20,
                          " MiB are taken, ", max_bytes_ >> 20, " allowed; choose a smaller micro-batch or model");
-  void* base = nullptr;
-  if (pinned_) {
+  void* base = source_ != nullptr ? source_->take(bytes) : nullptr;
+  const bool sourced = base != nullptr;
+  if (sourced) {
+    taken_of_device_ += bytes;
+  } else if (pinned_) {
     calls_.check(cudaMallocHost(&base, room), "cudaMallocHost");
   } else {
     const cudaError_t status = cudaMalloc(&base, room);
@@ -80,7 +88,7 @@ void SlabAllocator::grow(int64_t size) {
     calls_.check(status, "cudaMalloc");
     taken_of_device_ += bytes;
   }
-  slabs_.push_back({.base = static_cast<char*>(base), .free = {{0, bytes}}});
+  slabs_.push_back({.base = static_cast<char*>(base), .free = {{0, bytes}}, .source = sourced ? source_ : nullptr});
   taken_ += bytes;
 }
 

@@ -1,7 +1,5 @@
 #include "tests/stand_ins/nccl/communicator.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -14,11 +12,6 @@
 namespace ashlar::stand_in {
 
 namespace {
-
-template <typename Function>
-Function* extension(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-}
 
 /// A kernel on its way through a stream.
 struct Queued {
@@ -137,6 +130,15 @@ ncclResult_t ncclComm::poll() {
   busy = false;
   if (const auto then = std::exchange(finish, nullptr)) then();
   return busy ? ncclInProgress : error;
+}
+
+ashlar::stand_in::WindowPlace ncclComm::place_of(const void* at) const {
+  const auto* const place = static_cast<const char*>(at);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (place >= windows[i].base && place < windows[i].base + windows[i].bytes)
+      return {.window = static_cast<int64_t>(i), .offset = place - windows[i].base};
+  }
+  return {};
 }
 
 void ncclComm::launch(const std::vector<Call>& calls) { ashlar::stand_in::enqueue(*this, calls); }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <dlfcn.h>
 #include <nccl.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -32,6 +34,12 @@ std::string describe(const Call& call);
 /// Whether ASHLAR_STAND_IN_NCCL_FAULT asks for this fault now.
 bool has_fault(const char* name);
 
+/// A function of device_extension.h, or null.
+template <typename Function>
+Function* extension(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
 /// What all communicators of this process share.
 struct Process {
   Process();
@@ -41,10 +49,17 @@ struct Process {
   int group_depth = 0;
   std::vector<std::pair<ncclComm*, Call>> group;
   std::vector<ncclComm*> comms;
-  std::vector<ncclComm*> ended;  ///< aborted ones, which somebody may still ask
+  std::vector<ncclComm*> ended;          ///< aborted ones, which somebody may still ask
+  std::map<const char*, size_t> memory;  ///< of ncclMemAlloc, in bytes
   std::string last_error;
 };
 Process& process();
+
+/// Where a buffer lies in the windows of its communicator, counted from 0; -1 where it lies in none.
+struct WindowPlace {
+  int64_t window = -1, offset = 0;
+  bool operator==(const WindowPlace&) const = default;
+};
 
 }  // namespace ashlar::stand_in
 
@@ -62,7 +77,13 @@ struct ncclComm {
   std::string last_error;
   uint64_t collectives = 0;
   std::vector<uint64_t> sent, received;  ///< messages so far, by peer
-  uint64_t splits = 0;
+  uint64_t splits = 0, windows_made = 0;
+  struct Window {
+    const char* base;
+    size_t bytes;
+    ncclWindow_t handle;
+  };
+  std::vector<Window> windows;
   int under_way = 0;  ///< launches that a stream has not passed
 
   // Busy until asked so many times and until `ready`; then `finish` is called.
@@ -72,6 +93,7 @@ struct ncclComm {
   std::function<void()> finish;
 
   int size() const { return static_cast<int>(world.size()); }
+  ashlar::stand_in::WindowPlace place_of(const void* at) const;
   /// Says what went wrong to ncclGetLastError.
   ncclResult_t refuse(ncclResult_t result, const std::string& text);
   /// Begins what `finish` ends: now, or after some questions, as chance has it.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "core/base/bf16.h"
 #include "core/base/strings.h"
@@ -69,6 +70,7 @@ struct Kernel::Header {
   int32_t type = 0, op = 0, root = 0;
   uint64_t count = 0;
   uint64_t num_orders = 0;
+  WindowPlace sent, received;  ///< of the buffers that begin at one place on all ranks
 };
 
 Kernel::Kernel(ncclComm& comm, const std::vector<Call>& calls)
@@ -89,12 +91,17 @@ Kernel::Kernel(ncclComm& comm, const std::vector<Call>& calls)
 
 Kernel::Header Kernel::header_of(size_t i) const {
   const Call& call = calls_[i];
+  // What a rank has alone, such as its part of a gathered vector, lies where its part lies.
+  const bool sends = call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter || call.kind == Kind::kReduce;
+  const bool receives = call.kind == Kind::kAllReduce || call.kind == Kind::kAllGather || call.kind == Kind::kBroadcast;
   return {.kind = call.is_message() ? Kind::kSend : call.kind,
           .type = call.type,
           .op = call.op,
           .root = call.is_message() ? -1 : call.root,
           .count = call.count,
-          .num_orders = order_.size()};
+          .num_orders = order_.size(),
+          .sent = sends ? comm_.place_of(call.send) : WindowPlace{},
+          .received = receives ? comm_.place_of(call.recv) : WindowPlace{}};
 }
 
 Post::Name Kernel::name_of_message(size_t i, int from) const {
@@ -143,6 +150,16 @@ void Kernel::check(size_t i, int from, const Post::Bytes& bytes) const {
     mismatch(str_cat("called ", name_of(theirs.kind), " of ", theirs.count, " of type ", theirs.type));
   }
   if (calls_[i].is_message()) return;
+  for (const auto& [here, there] : {std::pair(mine.sent, theirs.sent), std::pair(mine.received, theirs.received)}) {
+    if (here == there) continue;
+    const auto text = [](const WindowPlace& place) {
+      return place.window < 0 ? std::string("outside the windows")
+                              : str_cat("at byte ", place.offset, " of window ", place.window);
+    };
+    throw std::logic_error(str_cat("[stand-in nccl] the buffer of ", describe(calls_[i]), " lies ", text(here),
+                                   " on rank ", comm_.rank, " and ", text(there), " on rank ", from,
+                                   ": symmetric memory is at one place on all ranks"));
+  }
   for (uint64_t k = 0; k < theirs.num_orders; ++k) {
     std::pair<uint64_t, uint64_t> other;
     std::memcpy(static_cast<void*>(&other), bytes.data() + sizeof(Header) + k * sizeof(other), sizeof(other));

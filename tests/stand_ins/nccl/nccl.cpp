@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 
 #include "core/base/strings.h"
+#include "tests/stand_ins/device_extension.h"
 #include "tests/stand_ins/nccl/communicator.h"
 
 using ashlar::str_cat;
@@ -19,7 +21,7 @@ using Kind = Call::Kind;
 
 namespace {
 
-constexpr int kMeet = 0, kAnswer = 1, kSplit = 4;
+constexpr int kMeet = 0, kAnswer = 1, kSplit = 4, kWindow = 5;
 
 struct Id {
   uint64_t comm;
@@ -134,7 +136,7 @@ bool in_group_of_calls() { return process().group_depth > 0; }
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = ashlar::stand_in::has_fault("no windows yet") ? 22605 : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 
@@ -271,6 +273,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ou
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const ncclResult_t free = check_free(comm);
   if (free != ncclSuccess) return free;
+  if (!comm->windows.empty()) return comm->refuse(ncclInvalidUsage, "finalized with windows");
   comm->finalized = true;
   return comm->work([comm] { return comm->under_way == 0; }, [] {}, true);
 }
@@ -298,6 +301,92 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   if (comm->aborted) return comm->refuse(ncclInvalidUsage, "a question after the abort");
   *error = comm->poll();
   return ncclSuccess;
+}
+
+// Memory of the device that owns the streams, or that of CUDA's runtime.
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
+  if (memory == nullptr || bytes == 0) return ncclInvalidArgument;
+  auto* const allocate = ashlar::stand_in::extension<ashlar_stand_in_allocate_t>("ashlar_stand_in_allocate");
+  if (allocate == nullptr) return ncclUnhandledCudaError;
+  *memory = allocate(bytes, NCCL_WIN_REQUIRED_ALIGNMENT);
+  if (*memory == nullptr) return ncclUnhandledCudaError;
+  process().memory[static_cast<const char*>(*memory)] = bytes;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void* memory) {
+  Process& p = process();
+  const auto block = p.memory.find(static_cast<const char*>(memory));
+  if (block == p.memory.end()) return ncclInvalidArgument;
+  for (ncclComm* const comm : p.comms) {
+    if (comm->place_of(memory).window >= 0) return comm->refuse(ncclInvalidUsage, "memory of a window is freed");
+  }
+  ashlar::stand_in::extension<ashlar_stand_in_free_t>("ashlar_stand_in_free")(memory);
+  p.memory.erase(block);
+  return ncclSuccess;
+}
+
+// All ranks say what they bring. Memory that is not ncclMemAlloc's gives no window, which is no error.
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t bytes, ncclWindow_t* window, int flags) {
+  const ncclResult_t free = check_free(comm);
+  if (free != ncclSuccess) return free;
+  const auto* const base = static_cast<const char*>(buffer);
+  if (in_group_of_calls()) return comm->refuse(ncclInvalidUsage, "a window in a group of other calls");
+  if (window == nullptr || base == nullptr || bytes == 0 || flags != NCCL_WIN_COLL_SYMMETRIC)
+    return comm->refuse(ncclInvalidArgument, "a window of nothing, or of an unknown kind");
+  if (reinterpret_cast<uintptr_t>(base) % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+    return comm->refuse(ncclInvalidArgument, "a window that begins at no multiple of 4096");
+  for (const ncclComm::Window& other : comm->windows) {
+    if (base < other.base + other.bytes && other.base < base + bytes)
+      return comm->refuse(ncclInvalidArgument, "windows that overlap");
+  }
+  if (ashlar::stand_in::has_fault("refuses windows")) return comm->refuse(ncclUnhandledCudaError, "no such memory");
+  *window = nullptr;
+  Process& p = process();
+  const char* const enabled = std::getenv("NCCL_WIN_ENABLE");
+  auto block = p.memory.upper_bound(base);
+  const bool ours = block != p.memory.begin() && (--block, base + bytes <= block->first + block->second);
+  struct Offer {
+    uint64_t bytes, usable;
+  };
+  const bool usable =
+      ours && (enabled == nullptr || std::strcmp(enabled, "0") != 0) && !ashlar::stand_in::has_fault("no windows here");
+  const uint64_t number = comm->windows_made++;
+  const auto name = [=](int r) {
+    return Post::Name{
+        .comm = comm->id, .sequence = kWindow, .from = comm->world[static_cast<size_t>(r)], .number = number};
+  };
+  for (const int to : comm->world) p.post.send(to, name(comm->rank), bytes_of(Offer{bytes, usable ? 1U : 0U}));
+  const auto all_said = [=] {
+    for (int r = 0; r < comm->size(); ++r)
+      if (process().post.look(name(r)) == nullptr) return false;
+    return true;
+  };
+  const auto make_window = [=] {
+    bool all = true;
+    for (int r = 0; r < comm->size(); ++r) {
+      const auto offer = value_of<Offer>(process().post.take(name(r)));
+      if (offer.bytes != bytes) comm->error = comm->refuse(ncclInvalidArgument, "windows of several sizes");
+      all = all && offer.usable != 0;
+    }
+    if (!all) return;
+    *window = reinterpret_cast<ncclWindow_t>(new char);
+    comm->windows.push_back({base, bytes, *window});
+  };
+  return comm->work(all_said, make_window, false);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  const ncclResult_t free = check_free(comm);
+  if (free != ncclSuccess) return free;
+  const auto found = std::find_if(comm->windows.begin(), comm->windows.end(),
+                                  [&](const ncclComm::Window& w) { return w.handle == window; });
+  if (found == comm->windows.end()) return comm->refuse(ncclInvalidArgument, "no such window");
+  if (comm->under_way > 0) return comm->refuse(ncclInvalidUsage, "a window is given up with operations under way");
+  delete reinterpret_cast<char*>(window);
+  comm->windows.erase(found);
+  return comm->work(
+      {}, [] {}, true);
 }
 
 ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
