@@ -36,6 +36,8 @@ std::string StandInRun::environment(const std::string& machine) const {
                  has_nccl() ? shell_quote(kNccl) : "", " ASHLAR_STAND_IN_CUDA=", shell_quote(machine), " ");
 }
 
+ShellResult StandInRun::ashlar(const std::string& words) const { return run_.ashlar(words, environment("")); }
+
 ShellResult StandInRun::train(const std::string& words, const std::string& machine,
                               const std::string& variables) const {
   return run_.ashlar("train gpu.toml " + words, environment(machine) + variables);

@@ -13,6 +13,8 @@ class StandInRun {
  public:
   StandInRun();
 
+  /// Runs `ashlar WORDS`.
+  ShellResult ashlar(const std::string& words) const;
   /// Runs `ashlar train gpu.toml WORDS`; `machine` is ASHLAR_STAND_IN_CUDA (tests/stand_ins/README.md), `variables` are
   /// more of the environment (`A=b C=d`).
   ShellResult train(const std::string& words, const std::string& machine = "", const std::string& variables = "") const;

@@ -13,7 +13,7 @@ machine needs one at least as new as this one's) and run.sh into a folder `ashla
 
   tar xzf OUT.tar.gz && cd ashlar-gpu && ./run.sh
 
-Needs a build with nvcc: ./check --only ptx, or cmake --build build --target gpu_conformance.
+Needs a build with nvcc: ./check --only ptx, or cmake --build build --target gpu_conformance gpu_kernels ashlar.
 ASHLAR_BUILD_DIR names another folder than build/.
 END
 }
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 out=$(realpath -m "$1")
 # shellcheck disable=SC2154  # of common.sh
-programs=("$build_dir"/tests/gpu/gpu_*)
+programs=("$build_dir"/tests/gpu/gpu_* "$build_dir/ashlar")
 [ -x "${programs[0]}" ] || fail 2 "no programs in $build_dir/tests/gpu; --help tells how they are built"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -39,6 +39,8 @@ for program in "${programs[@]}"; do
     grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux.*|libcuda|libnvidia.*)\.so' |
     while read -r library; do cp -Lu "$library" "$bundle/lib/"; done
 done
+cp "$root/tests/gpu/parts/"*.sh "$bundle/bin/"
+cp "$root/configs/gpt2-124m.toml" "$bundle/"
 cp "$root/tests/gpu/run.sh" "$bundle/run.sh"
 git -C "$root" rev-parse HEAD >"$bundle/commit" 2>/dev/null || echo unknown >"$bundle/commit"
 tar -C "$work" -czf "$out" ashlar-gpu

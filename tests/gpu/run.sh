@@ -43,6 +43,17 @@ case $? in
     exit 3
     ;;
 esac
+# Matrix products need cublasLt, which no bundle has room for.
+if [ -z "${ASHLAR_CUBLASLT-}" ]; then
+  for library in $(ldconfig -p 2>/dev/null | awk '/libcublasLt\.so\.13/ { print $NF }') \
+    /usr/local/cuda*/lib64/libcublasLt.so.13 /usr/{local/,}lib/python3*/{site,dist}-packages/nvidia/cu13/lib/libcublasLt.so.13 \
+    "${CUDA_HOME-/nowhere}"/lib64/libcublasLt.so.13; do
+    [ -e "$library" ] && export ASHLAR_CUBLASLT=$library && break
+  done
+fi
+printf 'cublasLt: %s\n' "${ASHLAR_CUBLASLT:-not found: parts that multiply matrices fail; ASHLAR_CUBLASLT=FILE names one}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 commit=$(cat "$here/commit" 2>/dev/null || echo unknown)
 
 # quoted TEXT: as a JSON string.
@@ -85,6 +96,11 @@ part() {
 
 printf 'Ashlar %s on %s, %s\n\n' "$commit" "$gpu" "$(date -u +%Y-%m-%dT%H:%MZ)" >"$results/summary.txt"
 part conformance 60 gpu_conformance "$results/conformance"
+part kernels 420 gpu_kernels --gtest_brief=1
+part training 300 training.sh "$work/training" 200
+part determinism 120 determinism.sh "$work/determinism" 50
+part bench_kernels 150 ashlar bench kernels --device cuda --dtype bf16
+part bench_step 150 ashlar bench step "$here/gpt2-124m.toml" run.device=cuda run.dtype=bf16 --steps 20
 
 {
   printf '{"commit": %s, "device": %s, "seconds": %d, "failed": %d, "absent": %d, "parts": [\n' \

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -25,7 +26,7 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// A bundle whose program answers --device as `device` says, and runs `body` otherwise.
+/// A bundle whose first program answers --device as `device` says, and runs `body` otherwise; the others pass.
 class GpuRun : public ::testing::Test {
  protected:
   void make_bundle(const std::string& device, const std::string& body) {
@@ -34,6 +35,8 @@ class GpuRun : public ::testing::Test {
     std::ofstream(folder_ / "commit") << "0123abc\n";
     testing::write_program(folder_ / "bin/gpu_conformance",
                            "if [ \"$1\" = --device ]; then " + device + "; fi\n" + body + "\n");
+    for (const char* other : {"gpu_kernels", "training.sh", "determinism.sh", "ashlar"})
+      testing::write_program(folder_ / "bin" / other, "echo \"$0 has $*, cublasLt is ${ASHLAR_CUBLASLT-none}\"\n");
   }
   testing::ShellResult run(const std::string& arguments = "") {
     return run_shell(shell_quote(folder_ / "run.sh") + " " + arguments);
@@ -69,6 +72,24 @@ TEST_F(GpuRun, WhatPassesIsCountedAndWritten) {
   EXPECT_THAT(summary, StartsWith(R"({"commit": "0123abc", "device": "Some \"GPU\"", "seconds": )"));
   EXPECT_THAT(summary, HasSubstr(R"("failed": 0, "absent": 0)"));
   EXPECT_THAT(result.out, HasSubstr("conformance      passed"));
+  for (const char* name : {"kernels", "training", "determinism", "bench_kernels", "bench_step"})
+    EXPECT_THAT(text_of(folder_ / "results" / (std::string(name) + ".json")), HasSubstr(R"("status": "passed")"));
+  EXPECT_THAT(text_of(folder_ / "results/training.log"), ::testing::ContainsRegex("has .*/training 200, cublasLt is "));
+}
+
+TEST_F(GpuRun, APartThatIsNotInTheBundleIsSaid) {
+  make_bundle("echo G; exit 0", "echo '34 kernels equal, 0 differ'");
+  std::filesystem::remove(folder_ / "bin/gpu_kernels");
+  const auto result = run();
+  EXPECT_EQ(result.code, 4);
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("kernels +absent .* not in this bundle"));
+}
+
+TEST_F(GpuRun, CublasLtIsTheOneThatIsNamed) {
+  make_bundle("echo G; exit 0", "exit 0");
+  const auto result = run_shell("ASHLAR_CUBLASLT=/some/libcublasLt.so.13 " + shell_quote(folder_ / "run.sh"));
+  EXPECT_THAT(result.out, HasSubstr("cublasLt: /some/libcublasLt.so.13\n"));
+  EXPECT_THAT(text_of(folder_ / "results/kernels.log"), HasSubstr("cublasLt is /some/libcublasLt.so.13"));
 }
 
 TEST_F(GpuRun, WhatFailsIsTheExitCode) {
@@ -86,6 +107,56 @@ TEST_F(GpuRun, ResultsOfAnotherRunAreNotWrittenOver) {
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("expected a new or empty folder"));
   EXPECT_EQ(run(shell_quote(folder_ / "again")).code, 0);
+}
+
+/// The parts themselves, on the stand-ins for NVIDIA's libraries.
+class GpuParts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(ASHLAR_KERNELS_ON_STAND_INS)
+    const std::filesystem::path bin = folder_ / "bin";
+    std::filesystem::create_directories(bin);
+    for (const char* script : {"common.sh", "training.sh", "determinism.sh"})
+      std::filesystem::copy_file(std::filesystem::path(ASHLAR_SOURCE_DIR "/tests/gpu/parts") / script, bin / script);
+    std::filesystem::create_symlink(ASHLAR_ON_STAND_INS, bin / "ashlar");
+    setenv("ASHLAR_CUBLASLT", ASHLAR_STAND_IN_CUBLASLT, 1);
+    setenv("ASHLAR_GPU_WIDTH", "16", 1);
+    setenv("ASHLAR_GPU_LENGTH", "8", 1);
+#else
+    GTEST_SKIP() << "no CUDA toolkit: launch/scripts/cuda_toolkit.sh DIR gets one";
+#endif
+  }
+  testing::ShellResult run(const std::string& script) {
+    return run_shell("cd " + shell_quote(folder_) + " && " + script);
+  }
+
+  const testing::ScratchDir scratch_;
+  const std::filesystem::path folder_ = scratch_.path();
+};
+
+TEST_F(GpuParts, KernelsAreHeldAgainstTheirReferences) {
+#if defined(ASHLAR_KERNELS_ON_STAND_INS)
+  const auto result = run(shell_quote(ASHLAR_KERNELS_ON_STAND_INS) +
+                          " --gtest_brief=1 --gtest_filter='ElementwiseTest.*Fill*:ElementwiseTest.*Copy*'");
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("PASSED  . [1-9]"));
+#endif
+}
+
+TEST_F(GpuParts, TrainingsAreHeldAgainstTheCpu) {
+  const auto result = run("bin/training.sh runs 3");
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ::testing::StartsWith("3 steps: fp64 differs by "));
+  // Another seed is another run: the comparison sees it.
+  const auto other =
+      run("sed -i 's/run.dtype=\"${run#\\*-}\"/& run.seed=${#run}/' bin/training.sh && bin/training.sh again 3");
+  EXPECT_EQ(other.code, 1) << other.out << other.err;
+}
+
+TEST_F(GpuParts, RunsAreHeldAgainstThemselves) {
+  const auto result = run("bin/determinism.sh runs 3");
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("3 steps twice: equal losses, gradient norms and bytes of "));
 }
 
 /// Made of this build's programs: small, complete, and started from another folder.

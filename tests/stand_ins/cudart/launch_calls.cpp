@@ -49,7 +49,7 @@ cudaError_t launch(Runtime& runtime, const void* host_function, dim3 grid, dim3 
   }
   runtime.before_queueing(*stream);
   const ptx::MayTouch may_touch = [device = stream->device](const void* at, int64_t bytes) {
-    return device->gpu.memory().holds(at, bytes);
+    return device->gpu.memory().holds(at, bytes) || device->managed.holds(at, bytes);
   };
   stream->device->gpu.launch(
       {.name = kernel->name.c_str(),

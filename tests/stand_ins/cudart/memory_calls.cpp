@@ -103,8 +103,23 @@ cudaError_t cudaMalloc(void** block, size_t bytes) {
   });
 }
 
+cudaError_t cudaMallocManaged(void** block, size_t bytes, unsigned flags) {
+  return entry("cudaMallocManaged", [&](Runtime& runtime) {
+    if (block == nullptr || bytes == 0 || flags != cudaMemAttachGlobal) return cudaErrorInvalidValue;
+    *block = runtime.current().managed.allocate(static_cast<int64_t>(bytes));
+    return cudaSuccess;
+  });
+}
+
+// Waits for what is queued, as CUDA's own does.
 cudaError_t cudaFree(void* block) {
-  return entry("cudaFree", [&](Runtime& runtime) { return ashlar::stand_in::release(runtime, block, false); });
+  return entry("cudaFree", [&](Runtime& runtime) {
+    if (block == nullptr || !runtime.current().managed.holds(block, 1))
+      return ashlar::stand_in::release(runtime, block, false);
+    runtime.current().gpu.synchronize();
+    runtime.current().managed.release(block);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaMallocHost(void** block, size_t bytes) {

@@ -104,6 +104,7 @@ Device::Device(const Options& options, int ordinal_of_it)
            .seed = options.seed + static_cast<uint64_t>(ordinal),
            .order = options.order,
            .patience_sec = options.patience_sec}),
+      managed({.owner = "managed memory"}),
       context_bytes(options.context_mib << 20) {}
 
 int Runtime::current_ordinal() const {
@@ -165,7 +166,7 @@ void Runtime::before_queueing(QueuedStream& stream) {
 std::pair<Place, Device*> Runtime::place_of(const void* at, size_t bytes) {
   const auto size = static_cast<int64_t>(bytes);
   for (const auto& [ordinal, device] : devices_) {
-    if (device->gpu.memory().holds(at, size)) return {Place::kDevice, device.get()};
+    if (device->gpu.memory().holds(at, size) || device->managed.holds(at, size)) return {Place::kDevice, device.get()};
     if (device->gpu.pinned().holds(at, size)) return {Place::kPinned, device.get()};
   }
   return {emulator::DeviceMemory::of(at) == nullptr && at != nullptr ? Place::kHost : Place::kNowhere, nullptr};

@@ -47,6 +47,7 @@ struct Device {
   const int ordinal;
   cudaDeviceProp properties{};
   emulator::VirtualGpu gpu;
+  emulator::DeviceMemory managed;  ///< both sides may touch it at any time
   std::map<const void*, int64_t> blocks, pinned;
   int64_t context_bytes;
 };
