@@ -64,6 +64,18 @@ struct Ctx {
     if (!table.empty()) backend.write(table.data(), t.mut_view(), stream);
     return t;
   }
+  /// Numbers for the life of a model, in the accumulate dtype; waits for the stream.
+  Tensor upload_numbers(const std::vector<double>& values, const Shape& shape) const {
+    const Tensor t = empty(accumulate(), shape, MemoryKind::kParameters);
+    if (t.size() == 0) return t;
+    if (accumulate() == DType::kFloat64) {
+      backend.write(values.data(), t.mut_view(), stream);
+    } else {
+      const std::vector<float> narrow(values.begin(), values.end());
+      backend.write(narrow.data(), t.mut_view(), stream);
+    }
+    return t;
+  }
   /// Arguments for a dropout site, inactive unless training with p > 0.
   DropoutArgs dropout_args(double p, uint32_t site) const {
     if (!dropout.enabled || p <= 0) return {};

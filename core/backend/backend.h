@@ -46,6 +46,8 @@
   KERNEL(residual_forward, ResidualForward)            \
   KERNEL(residual_norm_forward, ResidualNormForward)   \
   KERNEL(dropout_backward, DropoutBackward)            \
+  KERNEL(clamp, Clamp)                                 \
+  KERNEL(clamp_backward, ClampBackward)                \
   KERNEL(copy, Copy)                                   \
   KERNEL(fill, Fill)                                   \
   KERNEL(random_fill, RandomFill)                      \

@@ -272,21 +272,34 @@ void check(const Rope& a) {
 
 namespace {
 
+/// A head_dim that a kernel's tiles take.
+void check_width(std::string_view where, std::string_view name, int64_t width) {
+  if (width >= 1 && width <= 512) return;
+  throw input_error(where, "expected ", name, " to be from 1 to 512, got ", width, "; choose another model.head_dim");
+}
+
 class AttentionCheck {
  public:
   AttentionCheck(std::string_view where, const AttentionShape& s, DType storage)
       : where_(where), s_(s), storage_(storage) {
-    if (s.variant.window >= 0) refuse(where, str_cat("window = ", s.variant.window), "leave it at -1 (full attention)");
-    if (s.variant.softcap != 0) refuse(where, str_cat("softcap = ", s.variant.softcap), "leave it at 0 (none)");
-    if (s.alibi_slopes) refuse(where, "alibi_slopes", "leave it absent");
     if (s.t5_bias) refuse(where, "t5_bias", "leave it absent");
     if (s.t5_bias_grad) refuse(where, "t5_bias_grad", "leave it absent");
     check_storage(where, storage);
+    const AttentionVariant& v = s.variant;
+    ASHLAR_CHECK(v.window == -1 || v.window > 0, where, ": window = ", v.window, ", expected -1 or more than 0");
+    ASHLAR_CHECK(v.chunk >= 0, where, ": chunk = ", v.chunk, ", expected 0 or more");
+    ASHLAR_CHECK(v.softcap >= 0 && std::isfinite(v.softcap), where, ": softcap = ", v.softcap, ", expected 0 or more");
     ASHLAR_CHECK(s.B >= 0 && s.T_q >= 0 && s.T_kv >= 0, where, ": B = ", s.B, ", T_q = ", s.T_q, ", T_kv = ", s.T_kv);
     ASHLAR_CHECK(s.T_q < (int64_t{1} << 31) && s.T_kv < (int64_t{1} << 31), where, ": T_q = ", s.T_q,
                  ", T_kv = ", s.T_kv);
-    ASHLAR_CHECK(s.H > 0 && s.G > 0 && s.H % s.G == 0 && s.D > 0, where, ": H = ", s.H, ", G = ", s.G, ", D = ", s.D);
+    ASHLAR_CHECK(s.q_start + s.T_q < (int64_t{1} << 31) && s.kv_start + s.T_kv < (int64_t{1} << 31), where,
+                 ": positions to ", s.q_start + s.T_q, " and ", s.kv_start + s.T_kv);
+    ASHLAR_CHECK(s.H > 0 && s.G > 0 && s.H % s.G == 0, where, ": H = ", s.H, ", G = ", s.G);
+    check_width(where, "head_dim", s.D);
+    check_width(where, "head_dim of values", s.v_dim());
     if (s.doc_start) check_ids(where, "doc_start", s.doc_start, s.B * s.T_q);
+    if (s.alibi_slopes) check_vector(where, "alibi_slopes", s.alibi_slopes, s.H, accumulate_dtype(storage));
+    if (s.sinks) check_vector(where, "sinks", s.sinks, s.H, storage);
     check_dropout(where, s.dropout);
     if (!s.dropout.active()) return;
     ASHLAR_CHECK(s.q_start + s.T_q <= s.dropout.sequence_length && s.kv_start + s.T_kv <= s.dropout.sequence_length,
@@ -299,6 +312,12 @@ class AttentionCheck {
   }
   void keys(std::string_view name, const ConstView& v) const {
     check_view(where_, name, v, s_.B * s_.T_kv, s_.G * s_.D, storage_);
+  }
+  void values(std::string_view name, const ConstView& v) const {
+    check_view(where_, name, v, s_.B * s_.T_kv, s_.G * s_.v_dim(), storage_);
+  }
+  void results(std::string_view name, const ConstView& v) const {
+    check_view(where_, name, v, s_.B * s_.T_q, s_.H * s_.v_dim(), storage_);
   }
   void statistic(std::string_view name, const ConstView& v) const {
     check_vector(where_, name, v, s_.B * s_.H * s_.T_q, accumulate_dtype(storage_));
@@ -316,8 +335,8 @@ void check(const AttentionForward& a) {
   const AttentionCheck of("attention_forward", a.shape, a.q.dtype);
   of.queries("q", a.q);
   of.keys("k", a.k);
-  of.keys("v", a.v);
-  of.queries("out", a.out);
+  of.values("v", a.v);
+  of.results("out", a.out);
   of.statistic("lse", a.lse);
 }
 
@@ -326,20 +345,23 @@ void check(const AttentionBackward& a) {
   const AttentionCheck of(kWhere, a.shape, a.q.dtype);
   of.queries("q", a.q);
   of.keys("k", a.k);
-  of.keys("v", a.v);
-  of.queries("dout", a.dout);
+  of.values("v", a.v);
+  of.results("dout", a.dout);
   of.statistic("lse", a.lse);
   if (a.delta) {
     of.statistic("delta", a.delta);
   } else {
-    of.queries("out", a.out);
+    of.results("out", a.out);
+  }
+  if (a.dsinks) {
+    ASHLAR_CHECK(a.shape.sinks, kWhere, ": dsinks is wanted, sinks are absent");
+    check_vector(kWhere, "dsinks", a.dsinks, a.shape.H, accumulate_dtype(a.q.dtype));
   }
   if (a.dq) of.queries("dq", a.dq);
   ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, kWhere, ": dk and dv are given or absent together");
   if (!a.dk) return;
   of.keys("dk", a.dk);
-  of.keys("dv", a.dv);
-  ASHLAR_CHECK(a.dk.stride == a.dv.stride, kWhere, ": dk has stride ", a.dk.stride, ", dv ", a.dv.stride);
+  of.values("dv", a.dv);
 }
 
 void check(const EmbeddingForward& a) {
@@ -447,6 +469,23 @@ void check(const DropoutBackward& a) {
   check_storage(kWhere, a.dy.dtype);
   check_self(kWhere, "dy", a.dy);
   check_view(kWhere, "ddelta", a.ddelta, a.dy.rows, a.dy.cols, a.dy.dtype);
+}
+
+void check(const Clamp& a) {
+  constexpr std::string_view kWhere = "clamp";
+  check_storage(kWhere, a.x.dtype);
+  check_self(kWhere, "x", a.x);
+  check_view(kWhere, "y", a.y, a.x.rows, a.x.cols, a.x.dtype);
+  ASHLAR_CHECK(a.limit > 0, kWhere, ": limit = ", a.limit, ", expected more than 0");
+}
+
+void check(const ClampBackward& a) {
+  constexpr std::string_view kWhere = "clamp_backward";
+  check_storage(kWhere, a.x.dtype);
+  check_self(kWhere, "x", a.x);
+  check_view(kWhere, "dy", a.dy, a.x.rows, a.x.cols, a.x.dtype);
+  check_view(kWhere, "dx", a.dx, a.x.rows, a.x.cols, a.x.dtype);
+  ASHLAR_CHECK(a.limit > 0, kWhere, ": limit = ", a.limit, ", expected more than 0");
 }
 
 void check(const Copy& a) {

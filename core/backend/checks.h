@@ -47,6 +47,8 @@ void check(const LossBackward& args);
 void check(const ResidualForward& args);
 void check(const ResidualNormForward& args);
 void check(const DropoutBackward& args);
+void check(const Clamp& args);
+void check(const ClampBackward& args);
 void check(const Copy& args);
 void check(const Fill& args);
 void check(const RandomFill& args);

@@ -26,6 +26,21 @@ struct DropoutBackward {
   GradMode mode = GradMode::kOverwrite;
 };
 
+/// y = min(max(x, -limit), limit); NaN stays.
+struct Clamp {
+  ConstView x;       ///< [N, C] storage dtype, read
+  MutView y;         ///< [N, C] storage dtype, written
+  double limit = 0;  ///< above 0
+};
+
+/// dx (+)= dy where -limit <= x <= limit, 0 elsewhere.
+struct ClampBackward {
+  ConstView dy, x;  ///< [N, C] storage dtype, read; x the forward's
+  MutView dx;       ///< [N, C] storage dtype, by mode
+  double limit = 0;
+  GradMode mode = GradMode::kOverwrite;
+};
+
 /// dst (+)= src, converted: one rounding. Shapes equal; rows of both may be strided.
 struct Copy {
   ConstView src;

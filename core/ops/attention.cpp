@@ -27,7 +27,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
   const int64_t N = o.B * o.T, q_width = o.H * o.D, kv_width = o.G * o.D;
   ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
   const int64_t batch_stride = o.T * qkv.value.row_stride();
-  const Made made = place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
+  const Made made = place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks});
+  if (o.sinks != nullptr) ASHLAR_SHAPE(*o.sinks, {o.H});
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
   dropout.head0 = o.head0;
   dropout.heads = o.global_heads > 0 ? o.global_heads : o.H;
@@ -41,6 +42,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
                        .q_batch_stride = batch_stride,
                        .kv_batch_stride = batch_stride,
                        .doc_start = o.doc_start,
+                       .alibi_slopes = o.alibi_slopes,
+                       .sinks = o.sinks == nullptr ? ConstView{} : o.sinks->read(ctx.stream).view(),
                        .dropout = dropout};
   const auto q_of = [=](const Tensor& t) { return t.column_range(0, q_width); };
   const auto k_of = [=](const Tensor& t) { return t.column_range(q_width, kv_width); };
@@ -70,6 +73,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
     const GradTarget d = tape.target(qkv);
     if (!d.wanted()) return;
     AttentionShape back = shape;
+    // Read again: where parameters are gathered anew between forward and backward the value has another place.
+    if (o.sinks != nullptr) back.sinks = o.sinks->read(ctx.stream).view();
     // The gradient's rows may be a slice of a wider row, or not, independently of the value's; the
     // kernel has one batch stride for both, so a differing layout goes through a buffer of its own.
     const bool same = d.grad.row_stride() == qkv.value.row_stride();
@@ -89,7 +94,9 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
                                     .dq = q_of(grad).mut_view(),
                                     .dk = k_of(grad).mut_view(),
                                     .dv = v_of(grad).mut_view(),
+                                    .dsinks = o.sinks == nullptr ? MutView{} : mut_view_or_none(o.sinks->main_grad),
                                     .mode = same ? d.mode : GradMode::kOverwrite,
+                                    .sinks_mode = o.sinks == nullptr ? GradMode::kSkip : o.sinks->next_mode(),
                                     .shape = back},
                                    ctx.stream);
     if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);

@@ -1,15 +1,18 @@
 #pragma once
 
 #include "core/autograd/tape.h"
+#include "core/autograd/weight.h"
 
 namespace ashlar::ops {
 
 struct AttentionOptions {
   int64_t B = 0, T = 0;
-  int64_t H = 0, G = 0, D = 0;          ///< of this rank
+  int64_t H = 0, G = 0, D = 0;          ///< of this rank; values are as wide as keys
   int64_t head0 = 0, global_heads = 0;  ///< this rank's first query head and those of all ranks; 0: H is all of them
   AttentionVariant variant;
-  ConstView doc_start{};  ///< [B*T] kInt32, outlives the tape; absent: one document a sample
+  ConstView doc_start{};     ///< [B*T] kInt32, outlives the tape; absent: one document a sample
+  ConstView alibi_slopes{};  ///< [H] accumulate dtype, of these heads, outlives the tape; or absent
+  Weight* sinks = nullptr;   ///< [H], of these heads; or none
   double dropout = 0;
   uint32_t dropout_site = 0;
 };

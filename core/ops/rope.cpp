@@ -5,29 +5,39 @@
 
 namespace ashlar::ops {
 
-RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, int64_t dims, double base) {
+namespace {
+
+struct Tables {
+  Tensor cos, sin;
+};
+
+/// cos and sin of positions t < factors.size(), times factors[t].
+Tables make_tables(const Ctx& ctx, const std::vector<double>& factors, int64_t dims, double base) {
+  const auto positions = static_cast<int64_t>(factors.size());
   const int64_t half = dims / 2;
-  const DType dtype = ctx.accumulate();
   std::vector<double> cosines(positions * half), sines(positions * half);
   for (int64_t m = 0; m < half; ++m) {
     const double frequency = std::pow(base, -2.0 * static_cast<double>(m) / static_cast<double>(dims));
     for (int64_t t = 0; t < positions; ++t) {
       const double angle = static_cast<double>(t) * frequency;
-      cosines[t * half + m] = std::cos(angle);
-      sines[t * half + m] = std::sin(angle);
+      cosines[t * half + m] = factors[t] * std::cos(angle);
+      sines[t * half + m] = factors[t] * std::sin(angle);
     }
   }
-  const auto upload = [&](const std::vector<double>& values) {
-    const Tensor t = ctx.empty(dtype, {positions, half}, MemoryKind::kParameters);
-    if (dtype == DType::kFloat64) {
-      ctx.backend.write(values.data(), t.mut_view(), ctx.stream);
-    } else {
-      const std::vector<float> narrow(values.begin(), values.end());
-      ctx.backend.write(narrow.data(), t.mut_view(), ctx.stream);
-    }
-    return t;
-  };
-  return {.cos = upload(cosines), .sin = upload(sines)};
+  return {.cos = ctx.upload_numbers(cosines, {positions, half}), .sin = ctx.upload_numbers(sines, {positions, half})};
+}
+
+}  // namespace
+
+RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, int64_t dims, double base) {
+  Tables tables = make_tables(ctx, std::vector<double>(static_cast<size_t>(positions), 1.0), dims, base);
+  return {.cos = std::move(tables.cos), .sin = std::move(tables.sin), .q_cos = {}, .q_sin = {}};
+}
+
+void RopeTables::add_query_factors(const Ctx& ctx, const std::vector<double>& factors, int64_t dims, double base) {
+  Tables tables = make_tables(ctx, factors, dims, base);
+  q_cos = std::move(tables.cos);
+  q_sin = std::move(tables.sin);
 }
 
 Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options) {
@@ -35,20 +45,37 @@ Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& ta
   ASHLAR_SHAPE(x, {N, options.heads * options.head_dim});
   const Made made = place(ctx, "rope", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   const auto rotate = [ctx, positions, tables, options](ConstView in, MutView out, bool inverse, GradMode mode) {
-    ctx.backend.rope({.x = in,
-                      .y = out,
-                      .positions = positions,
-                      .cos = tables.cos.view(),
-                      .sin = tables.sin.view(),
-                      .heads = options.heads,
-                      .rotated_heads = options.rotated_heads,
-                      .head_dim = options.head_dim,
-                      .dims = options.dims,
-                      .style = options.style,
-                      .inverse = inverse,
-                      .mode = mode},
-                     ctx.stream);
+    Rope call{.x = in,
+              .y = out,
+              .positions = positions,
+              .cos = tables.cos.view(),
+              .sin = tables.sin.view(),
+              .heads = options.heads,
+              .rotated_heads = options.rotated_heads,
+              .head_dim = options.head_dim,
+              .dims = options.dims,
+              .style = options.style,
+              .inverse = inverse,
+              .mode = mode};
+    if (!tables.q_cos) return ctx.backend.rope(call, ctx.stream);
+    // A scaled rotation: the tables of queries hold its factor, and with `inverse` it is transposed all the same.
+    const int64_t q_heads = options.query_heads, rest = options.heads - q_heads;
+    call.x = column_range(in, 0, q_heads * options.head_dim);
+    call.y = column_range(out, 0, q_heads * options.head_dim);
+    call.heads = call.rotated_heads = q_heads;
+    call.cos = tables.q_cos.view();
+    call.sin = tables.q_sin.view();
+    ctx.backend.rope(call, ctx.stream);
+    call.x = column_range(in, q_heads * options.head_dim, rest * options.head_dim);
+    call.y = column_range(out, q_heads * options.head_dim, rest * options.head_dim);
+    call.heads = rest;
+    call.rotated_heads = options.rotated_heads - q_heads;
+    call.cos = tables.cos.view();
+    call.sin = tables.sin.view();
+    ctx.backend.rope(call, ctx.stream);
   };
+  ASHLAR_CHECK(!tables.q_cos || options.dims == options.head_dim, "factors of queries that rotate ", options.dims,
+               " of ", options.head_dim, " columns");
   const bool in_place = x.value.unique();
   const Var input = x.without_value();
   Var out;

@@ -61,6 +61,14 @@ View flat_range(const View& v, int64_t begin, int64_t count) {
   return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, 1, count, count};
 }
 
+/// Columns [begin, begin + count) of a view.
+template <AnyView View>
+View column_range(const View& v, int64_t begin, int64_t count) {
+  ASHLAR_CHECK(begin >= 0 && count >= 0 && begin + count <= v.cols, "columns ", begin, " + ", count, " of ", v.cols);
+  using Byte = std::conditional_t<std::is_same_v<View, MutView>, char, const char>;
+  return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, v.rows, count, v.stride};
+}
+
 /// The one T that lives in device memory: a view of kUInt8 [sizeof(T)]. Only a kernel may look inside.
 template <typename T>
 void check_struct(const ConstView& v) {

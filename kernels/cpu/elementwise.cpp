@@ -169,6 +169,46 @@ void dropout_backward_impl(const DropoutBackward& a, int threads) {
   });
 }
 
+/// y = min(max(x, -limit), limit), by comparisons that a NaN fails and so passes.
+void clamp_impl(const Clamp& a, int threads) {
+  with_storage("clamp", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const TagOf<T> d;
+    const auto high = hn::Set(d, static_cast<hn::TFromD<TagOf<T>>>(a.limit)), low = hn::Neg(high);
+    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.y.contiguous(), kCheapGrain,
+                   [&](int64_t n, int64_t c, int64_t count) {
+                     const T* x = row_of<T>(a.x, n) + c;
+                     T* y = row_of<T>(a.y, n) + c;
+                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
+                       auto v = load(d, x + i, part);
+                       v = hn::IfThenElse(hn::Gt(v, high), high, v);
+                       store(d, hn::IfThenElse(hn::Lt(v, low), low, v), y + i, part);
+                     });
+                   });
+  });
+}
+
+void clamp_backward_impl(const ClampBackward& a, int threads) {
+  with_storage("clamp_backward", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const TagOf<T> d;
+    const auto limit = hn::Set(d, static_cast<hn::TFromD<TagOf<T>>>(a.limit));
+    const bool accumulate = a.mode == GradMode::kAccumulate;
+    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.dy.contiguous() && a.dx.contiguous(), kCheapGrain,
+                   [&](int64_t n, int64_t c, int64_t count) {
+                     const T* x = row_of<T>(a.x, n) + c;
+                     const T* dy = row_of<T>(a.dy, n) + c;
+                     T* dx = row_of<T>(a.dx, n) + c;
+                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
+                       const auto inside = hn::Le(hn::Abs(load(d, x + i, part)), limit);
+                       auto v = hn::IfThenElseZero(inside, load(d, dy + i, part));
+                       if (accumulate) v = hn::Add(load(d, dx + i, part), v);
+                       store(d, v, dx + i, part);
+                     });
+                   });
+  });
+}
+
 /// dst (+)= src for two types that are computed in the same one: fp32 and bf16, or fp64 alone.
 template <typename S, typename T>
 HWY_INLINE void copy_piece(const S* src, T* dst, bool accumulate, int64_t count) {
@@ -293,6 +333,12 @@ void CpuBackend::launch(const ResidualForward& args, Stream&) {
 
 void CpuBackend::launch(const DropoutBackward& args, Stream&) {
   ASHLAR_FOR_ISA(info_.isa, dropout_backward_impl)(args, threads_);
+}
+
+void CpuBackend::launch(const Clamp& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, clamp_impl)(args, threads_); }
+
+void CpuBackend::launch(const ClampBackward& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, clamp_backward_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const Copy& args, Stream&) {

@@ -46,6 +46,43 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
+/// y = min(max(x, -limit), limit), by comparisons that a NaN fails and so passes.
+template <typename T>
+__global__ void __launch_bounds__(Pieces::kThreads)
+    clamp_kernel(Pieces pieces, Rows<const T> x, Rows<T> y, AccumulateOf<T> limit) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  for_each_vector<W>(pieces, [&](int64_t row, int c, int count) {
+    A values[W];
+    widen(load_some<W>(x[row] + c, count, pieces.vector), values);
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) values[i] = values[i] > limit ? limit : values[i] < -limit ? -limit : values[i];
+    store_some(y[row] + c, narrow<T>(values), count, pieces.vector);
+  });
+}
+
+/// dx (+)= dy where -limit <= x <= limit, 0 elsewhere.
+template <typename T>
+__global__ void __launch_bounds__(Pieces::kThreads)
+    clamp_backward_kernel(Pieces pieces, Rows<const T> dy, Rows<const T> x, Rows<T> dx, AccumulateOf<T> limit,
+                          bool accumulate) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  for_each_vector<W>(pieces, [&](int64_t row, int c, int count) {
+    A values[W];
+    widen(load_some<W>(dy[row] + c, count, pieces.vector), values);
+    const Vec<T, W> of = load_some<W>(x[row] + c, count, pieces.vector);
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) values[i] = of.wide(i) <= limit && of.wide(i) >= -limit ? values[i] : A{0};
+    if (accumulate) {
+      const Vec<T, W> old = load_some<W>(dx[row] + c, count, pieces.vector);
+      ASHLAR_UNROLL
+      for (int i = 0; i < W; ++i) values[i] += old.wide(i);
+    }
+    store_some(dx[row] + c, narrow<T>(values), count, pieces.vector);
+  });
+}
+
 /// dst (+)= src, through the type that holds both.
 template <typename S, typename T>
 __global__ void __launch_bounds__(Pieces::kThreads)
@@ -183,6 +220,27 @@ void CudaBackend::launch(const DropoutBackward& args, Stream& stream) {
                dropout_backward_kernel<T>, pieces, pieces.of<T>(args.dy), pieces.of<T>(args.ddelta),
                dropout_of(args.dropout), args.dy.cols, static_cast<AccumulateOf<T>>(args.scale),
                args.mode == GradMode::kAccumulate);
+  });
+}
+
+void CudaBackend::launch(const Clamp& args, Stream& stream) {
+  if (args.x.size() == 0) return;
+  with_storage("clamp", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.y);
+    run_kernel(stream, {.name = "clamp", .grid = pieces.blocks(), .block = Pieces::kThreads}, clamp_kernel<T>, pieces,
+               pieces.of<T>(args.x), pieces.of<T>(args.y), static_cast<AccumulateOf<T>>(args.limit));
+  });
+}
+
+void CudaBackend::launch(const ClampBackward& args, Stream& stream) {
+  if (args.x.size() == 0) return;
+  with_storage("clamp_backward", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const Pieces pieces = cut_pieces(false, kWidth<T>, args.dy, args.x, args.dx);
+    run_kernel(stream, {.name = "clamp_backward", .grid = pieces.blocks(), .block = Pieces::kThreads},
+               clamp_backward_kernel<T>, pieces, pieces.of<T>(args.dy), pieces.of<T>(args.x), pieces.of<T>(args.dx),
+               static_cast<AccumulateOf<T>>(args.limit), args.mode == GradMode::kAccumulate);
   });
 }
 

@@ -102,6 +102,12 @@ void check_attention(Resolver& r) {
                 "model.head_dim", "dropout.attn", "data.document_mask"}) ||
       c.train.sequence_length <= 0)
     return;
+  // Every layer must be served.
+  const auto limited = [&](model::WindowKind kind) {
+    const std::vector<int64_t>& cycle = c.model.attn.window_cycle;
+    return c.model.attn.window_kind == kind &&
+           std::any_of(cycle.begin(), cycle.end(), [](int64_t window) { return window >= 0; });
+  };
   const std::string reason = cudnn::refusal(cudnn::AttentionFacts{.storage = c.run.dtype,
                                                                   .B = c.train.micro_batch,
                                                                   .T_q = c.train.sequence_length,
@@ -111,8 +117,11 @@ void check_attention(Resolver& r) {
                                                                   .D = c.model.head_dim,
                                                                   .document_mask = c.data.document_mask,
                                                                   .dropout = c.model.dropout.attn > 0,
-                                                                  .softcap = c.model.attn.softcap != 0,
-                                                                  .window = c.model.attn.window >= 0});
+                                                                  .softcap = c.model.attn.softcap.has_value(),
+                                                                  .window = limited(model::WindowKind::kSliding),
+                                                                  .chunks = limited(model::WindowKind::kChunked),
+                                                                  .alibi = c.model.pos.type == model::PosType::kAlibi,
+                                                                  .sinks = c.model.attn.sinks});
   if (!reason.empty()) refuse(reason);
 }
 

@@ -14,9 +14,9 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   const bool head_dim_given = r.given("model.head_dim");
   if (!head_dim_given && r.valid({"model.d_model", "model.n_heads", "model.head_dim"})) {
     const int64_t head_dim = m.d_model / m.n_heads;
-    if (m.d_model % m.n_heads != 0 || head_dim < 4 || head_dim > 256 || head_dim % 4 != 0) {
+    if (m.d_model % m.n_heads != 0 || head_dim < 1 || head_dim > 512) {
       r.error("model.n_heads = ", m.n_heads, ": expected model.d_model / n_heads = ", m.d_model, " / ", m.n_heads,
-              " to be a multiple of 4 from 4 to 256; change n_heads or d_model, or give model.head_dim");
+              " to be a whole number from 1 to 512; change n_heads or d_model, or give model.head_dim");
       r.mark_invalid("model.head_dim");
     }
   }
@@ -95,7 +95,8 @@ double value_of_rule(const std::string& rule, const ModelConfig& m) {
 namespace {
 
 void resolve_factors(Resolver& r, const ModelConfig& m) {
-  for (const char* key : {"attn.scale", "embed.scale", "head.logit_scale"}) {
+  for (const char* key : {"attn.scale", "embed.scale", "head.logit_scale", "pos.alibi_scale"}) {
+    if (!applies(schema()[key_index(key)], r.config())) continue;
     const std::string rule = r.word(key);
     if (rule.empty()) continue;  // a number
     r.set(key, value_of_rule(rule, m));
@@ -120,6 +121,7 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (key == "block.parallel_norms") return r.valid({"block.topology"});
   if (key == "attn.qk_norm_type" || key == "attn.qk_norm_bias") return r.valid({"attn.qk_norm"});
   if (key == "norm.placement") return r.valid({"block.topology"});
+  if (key == "attn.temperature_positions") return r.valid({"pos.type", "rope.dims", "model.head_dim"});
   if (key == "attn.scale") return r.valid({"model.head_dim"});
   return true;
 }

@@ -30,6 +30,8 @@ constexpr Condition kRope = {"pos.type = \"rope\"",
 constexpr Condition kQkNorm = {"attn.qk_norm is not none",
                                [](const RunConfig& c) { return c.model.qk_norm.kind != model::QkNorm::kNone; },
                                "attn.qk_norm"};
+constexpr Condition kAlibi = {
+    "pos.type = \"alibi\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kAlibi; }, "pos.type"};
 constexpr Condition kInterleaved = {
     "mesh.schedule = \"interleaved\"",
     [](const RunConfig& c) { return c.mesh.schedule == pipeline::ScheduleKind::kInterleaved; }, "mesh.schedule"};
@@ -152,8 +154,9 @@ constexpr KeySpec kSchema[] = {
      .doc = "Key and value heads; divides n_heads. Query head h reads KV head h * n_kv_heads / n_heads. 1 is "
      "multi-query."},
     {.section = "model", .key = "head_dim", .member = MEMBER(model.head_dim),
-     .type = kInt, .need = kDerived, .rule = "d_model / n_heads", .low = 4,
-     .high = 256, .example = "64", .unit = "columns", .fixed = true, .doc = "Width of a head: a multiple of 4."},
+     .type = kInt, .need = kDerived, .rule = "d_model / n_heads", .low = 1,
+     .high = 512, .example = "64", .unit = "columns", .fixed = true,
+     .doc = "Width of a head. Multiples of 8 are the fastest on a GPU, others are padded inside its kernels."},
     {.section = "model", .key = "d_ff", .member = MEMBER(model.d_ff),
      .type = kInt, .need = kDerived,
      .rule = "gated: 8/3 d_model rounded up to ffn.multiple_of; else 4 d_model", .low = 1, .high = 16 * kMega,
@@ -249,8 +252,9 @@ constexpr KeySpec kSchema[] = {
     // ---- pos
     {.section = "pos", .key = "type", .member = MEMBER(model.pos.type),
      .type = kWord, .fallback = "rope",
-     .unsupported = "sinusoidal|t5_bias|alibi|xl_rel", .fixed = true,
-     .doc = "none, a learned table added to the embedding, or rotary positions."},
+     .unsupported = "sinusoidal|t5_bias|xl_rel", .fixed = true,
+     .doc = "none, a learned table added to the embedding, rotary positions, or ALiBi: a score falls by a slope of its "
+            "head times the distance."},
     {.section = "pos", .key = "max_positions", .member = MEMBER(model.pos.max_positions),
      .type = kInt, .need = kDerived, .rule = "train.sequence_length",
      .low = 1, .high = 16 * kMega, .when = kLearned, .example = "1024", .unit = "tokens",
@@ -264,8 +268,11 @@ constexpr KeySpec kSchema[] = {
      .doc = "Distance at which the last T5 bucket begins."},
     {.section = "pos", .key = "t5_shared_across_layers", .type = kBool, .need = kOptional, .supported = kNo,
      .example = "true", .fixed = true, .doc = "One T5 bias table for all layers."},
-    {.section = "pos", .key = "alibi_slopes", .type = kWord, .need = kOptional, .words = "geometric", .supported = kNo,
-     .example = "\"geometric\"", .fixed = true, .doc = "Slopes of the ALiBi bias."},
+    {.section = "pos", .key = "alibi_slopes", .type = kWord, .fallback = "geometric", .words = "geometric",
+     .when = kAlibi, .fixed = true, .doc = "Slopes of ALiBi: 2^(-8k/n), with its rule for n_heads that are no power of two."},
+    {.section = "pos", .key = "alibi_scale", .member = MEMBER(model.pos.alibi_scale),
+     .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .words = "head_dim^-0.5",
+     .when = kAlibi, .fixed = true, .doc = "Factor on the slopes; Falcon divides them by sqrt(head_dim)."},
 
     // ---- rope
     {.section = "rope", .key = "base", .member = MEMBER(model.rope.base),
@@ -276,7 +283,7 @@ constexpr KeySpec kSchema[] = {
      .doc = "Share of head_dim that rotates; turned once into rope.dims."},
     {.section = "rope", .key = "dims", .member = MEMBER(model.rope.dims),
      .type = kInt, .need = kDerived,
-     .rule = "integer part of head_dim * rope.fraction", .low = 2, .high = 256, .when = kRope,
+     .rule = "integer part of head_dim * rope.fraction", .low = 2, .high = 512, .when = kRope,
      .example = "32", .unit = "columns", .fixed = true, .doc = "The first dims of a head rotate; an even number."},
     {.section = "rope", .key = "style", .member = MEMBER(model.rope.style),
      .type = kWord, .fallback = "half",
@@ -328,17 +335,32 @@ constexpr KeySpec kSchema[] = {
     {.section = "attn", .key = "qk_norm_eps", .member = MEMBER(model.qk_norm.eps),
      .type = kNumber, .need = kDerived, .rule = "norm.eps", .low = 0, .high = 1, .low_open = true, .when = kQkNorm,
      .example = "1e-6", .fixed = true, .doc = "Added to the variance or mean square of queries and keys."},
-    {.section = "attn", .key = "softcap", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
-     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
+    {.section = "attn", .key = "softcap", .member = MEMBER(model.attn.softcap),
+     .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9, .low_open = true, .words = "none", .fixed = true,
      .doc = "cap * tanh(score / cap) on attention scores (Gemma 2)."},
-    {.section = "attn", .key = "clip_qkv", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
-     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
-     .doc = "Clamp on queries, keys and values (OLMo)."},
-    {.section = "attn", .key = "window_cycle", .type = KeyType::kIntList, .fallback = "[-1]", .low = -1,
-     .high = 16 * kMega, .supported = kOnly, .unit = "tokens", .fixed = true,
-     .doc = "Attention windows, repeated over the layers; -1 is full attention."},
-    {.section = "attn", .key = "last_layer_full", .type = kBool, .fallback = "false", .supported = kOnly, .fixed = true,
+    {.section = "attn", .key = "clip_qkv", .member = MEMBER(model.attn.clip_qkv),
+     .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9, .low_open = true, .words = "none", .fixed = true,
+     .doc = "Queries, keys and values are held between -c and c, behind their biases and before they rotate (OLMo)."},
+    {.section = "attn", .key = "window_cycle", .member = MEMBER(model.attn.window_cycle),
+     .type = KeyType::kIntList, .fallback = "[-1]", .low = -1, .high = 16 * kMega, .unit = "tokens", .fixed = true,
+     .doc = "Attention windows, repeated over the layers: a query sees so many keys, itself counted; -1 is full "
+            "attention. [4096] in Mistral, [4096, -1] in Gemma 2."},
+    {.section = "attn", .key = "window_kind", .member = MEMBER(model.attn.window_kind),
+     .type = kWord, .fallback = "sliding", .fixed = true,
+     .doc = "sliding: a window ends at its query. chunked: positions are cut into chunks of so many, and a query sees "
+            "its own (Llama 4)."},
+    {.section = "attn", .key = "last_layer_full", .member = MEMBER(model.attn.last_layer_full),
+     .type = kBool, .fallback = "false", .fixed = true,
      .doc = "Full attention in the last layer whatever the cycle says."},
+    {.section = "attn", .key = "sinks", .member = MEMBER(model.attn.sinks),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "A learned score for each query head joins the softmax without a value (gpt-oss)."},
+    {.section = "attn", .key = "temperature_beta", .member = MEMBER(model.attn.temperature_beta),
+     .type = kNumber, .fallback = "0", .low = 0, .high = 1e6, .fixed = true,
+     .doc = "Queries at position t are multiplied by 1 + beta ln(1 + floor(t / temperature_positions)) (Ministral 3)."},
+    {.section = "attn", .key = "temperature_positions", .member = MEMBER(model.attn.temperature_positions),
+     .type = kInt, .fallback = "0", .low = 0, .high = 16 * kMega, .unit = "tokens", .fixed = true,
+     .doc = "Positions from one temperature to the next; 0 is none. Rotary positions over whole heads only."},
 
     // ---- dropout
     {.section = "dropout", .key = "embed", .member = MEMBER(model.dropout.embed),

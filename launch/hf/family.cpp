@@ -31,6 +31,12 @@ constexpr Names kNames[] = {
     {Family::kHunYuan, "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "model."},
     {Family::kSeedOss, "SeedOssForCausalLM", "seed_oss", "model."},
     {Family::kErnie45, "Ernie4_5ForCausalLM", "ernie4_5", "model."},
+    {Family::kMistral, "MistralForCausalLM", "mistral", "model."},
+    {Family::kMinistral, "MinistralForCausalLM", "ministral", "model."},
+    {Family::kStarcoder2, "Starcoder2ForCausalLM", "starcoder2", "model."},
+    {Family::kGptNeo, "GPTNeoForCausalLM", "gpt_neo", "transformer."},
+    {Family::kMpt, "MptForCausalLM", "mpt", "transformer."},
+    {Family::kOlmo, "OlmoForCausalLM", "olmo", "model."},
 };
 
 const Names& names_of(Family family) {

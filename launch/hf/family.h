@@ -29,14 +29,22 @@ enum class Family : uint8_t {
   kHunYuan,
   kSeedOss,
   kErnie45,
+  kMistral,
+  kMinistral,
+  kStarcoder2,
+  kGptNeo,
+  kMpt,
+  kOlmo,
 };
 
 /// In the order in which an export without a wanted class tries them: the plainest layout first.
 inline constexpr std::array kFamilies = {
-    Family::kLlama, Family::kQwen2,   Family::kGpt2,     Family::kGptJ,    Family::kGptNeoX,
-    Family::kPhi,   Family::kPhi3,    Family::kStableLm, Family::kFalcon,  Family::kQwen3,
-    Family::kOlmo2, Family::kGranite, Family::kSeedOss,  Family::kHelium,  Family::kErnie45,
-    Family::kGlm,   Family::kGlm4,    Family::kCohere,   Family::kHunYuan, Family::kHyperClovaX,
+    Family::kLlama,      Family::kQwen2,     Family::kMistral, Family::kGpt2,    Family::kGptJ,
+    Family::kGptNeoX,    Family::kPhi,       Family::kPhi3,    Family::kOlmo,    Family::kStableLm,
+    Family::kFalcon,     Family::kMinistral, Family::kGptNeo,  Family::kMpt,     Family::kQwen3,
+    Family::kOlmo2,      Family::kGranite,   Family::kSeedOss, Family::kHelium,  Family::kErnie45,
+    Family::kGlm,        Family::kGlm4,      Family::kCohere,  Family::kHunYuan, Family::kHyperClovaX,
+    Family::kStarcoder2,
 };
 
 std::string_view class_name(Family family);  ///< "GPT2LMHeadModel", as in config.json `architectures`

@@ -1,5 +1,6 @@
 #include "launch/hf/family_tables.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -129,27 +130,33 @@ ClassTable llama() {
                always_false("rope_interleaved", "the class rotates halves; expected false")})};
 }
 
-/// The window of Qwen 2 and 3: layers from max_window_layers on slide, if any do.
-Row qwen2_window() {
+/// The windows of Qwen 2 and 3: use_sliding_window switches them on, for layers from max_window_layers on or by
+/// layer_types.
+Row qwen2_windows() {
   const auto read = [](JsonReader& r, HfConfig& c) {
     const bool uses = r.boolean({"use_sliding_window"}, false);
-    r.ignore({"sliding_window"});
     const nlohmann::json* first = r.raw("max_window_layers");
     const int64_t full_layers = first != nullptr && first->is_number_integer() ? first->get<int64_t>() : 28;
-    const bool has_window = !r.has("sliding_window") || r.has_value("sliding_window");
-    if (uses && has_window && full_layers < c.model.n_layers) {
-      r.refuse("use_sliding_window", "layers from max_window_layers = ", full_layers,
-               " on would slide; attn.window_cycle is supported for [-1] (full) only");
-    }
+    const std::optional<int64_t> window = r.has("sliding_window") ? r.optional_size({"sliding_window"}) : 4096;
+    read_layer_types(r, c.model, uses ? window : std::nullopt, [=](int64_t layer) { return layer >= full_layers; });
   };
-  return {.read = read, .write = [](Json& j, const HfConfig&) { j["use_sliding_window"] = false; }};
+  const auto write = [](Json& j, const HfConfig& c) {
+    const std::vector<int64_t> layers = model::layer_windows(c.model);
+    const auto slides = std::find_if(layers.begin(), layers.end(), [](int64_t w) { return w > 0; });
+    j["use_sliding_window"] = slides != layers.end();
+    if (slides == layers.end()) return;
+    j["sliding_window"] = *slides;
+    j["max_window_layers"] = slides - layers.begin();
+    j["layer_types"] = layer_types_of(layers);
+  };
+  return {.read = read, .write = write, .limit = sliding_alone};
 }
 
 ClassTable qwen2() {
   return {.base = {.norm = kRmsNorm, .bias = {.qkv = true}},
-          .rows = joined(usual_rows({151936, 32768, 4096, 32, 32, 22016}, "silu", "rms_norm_eps", 1e-6),
-                         {kv_heads(32), head_dim(HeadDim::kWrittenIfNeeded), qwen2_window(), full_layer_types(),
-                          rope({.whole_heads = true})})};
+          .rows = joined(
+              usual_rows({151936, 32768, 4096, 32, 32, 22016}, "silu", "rms_norm_eps", 1e-6),
+              {kv_heads(32), head_dim(HeadDim::kWrittenIfNeeded), qwen2_windows(), rope({.whole_heads = true})})};
 }
 
 ClassTable qwen3() {
@@ -157,7 +164,7 @@ ClassTable qwen3() {
           .rows = joined(usual_rows({151936, 32768, 4096, 32, 32, 22016}, "silu", "rms_norm_eps", 1e-6),
                          {kv_heads(32), head_dim(HeadDim::kWritten, 128),
                           flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false), qk_norm_eps(),
-                          qwen2_window(), full_layer_types(), rope({.whole_heads = true})})};
+                          qwen2_windows(), rope({.whole_heads = true})})};
 }
 
 ClassTable phi() {
@@ -174,14 +181,6 @@ ClassTable phi() {
 }
 
 ClassTable phi3() {
-  const Row window = {.read =
-                          [](JsonReader& r, HfConfig&) {
-                            if (r.raw("sliding_window") != nullptr) {
-                              r.refuse("sliding_window",
-                                       "attn.window_cycle is supported for [-1] (full) only; expected null");
-                            }
-                          },
-                      .write = [](Json& j, const HfConfig&) { j["sliding_window"] = nullptr; }};
   return {
       .base = {.norm = kRmsNorm},
       .rows = joined(
@@ -189,7 +188,7 @@ ClassTable phi3() {
           {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded),
            // Read by longrope alone.
            ignored("original_max_position_embeddings", [](const HfConfig& c) { return Json(c.extras.max_positions); }),
-           window, full_layer_types(), number("resid_pdrop", {AXIS(dropout.resid)}, 0.0), without_effect("embd_pdrop"),
+           windows({.types = false}), number("resid_pdrop", {AXIS(dropout.resid)}, 0.0), without_effect("embd_pdrop"),
            rope({}), always_false("attention_bias", "the class has no biases; expected false"),
            always_false("lm_head_bias", "the class has no biases; expected false")})};
 }
@@ -262,12 +261,12 @@ ClassTable falcon() {
                    number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
                    {.read = read_falcon_block, .write = write_falcon_block},
                    flag("bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, false),
-                   always_false("alibi", "pos.type alibi is not supported; expected false", true),
                    always_false("apply_residual_connection_post_layernorm",
                                 "norm.placement is supported for pre only; expected false"),
                    ignored({"ff_factor"}),  // of the published 11B; the class reads ffn_hidden_size
                    always_zero("hidden_dropout", kNoDropout),
-                   rope({.whole_heads = true})}};
+                   rope({.whole_heads = true}),
+                   falcon_positions()}};
 }
 
 ClassTable table_of(Family family) {
@@ -292,6 +291,12 @@ ClassTable table_of(Family family) {
     case Family::kHunYuan: return hunyuan();
     case Family::kSeedOss: return seed_oss();
     case Family::kErnie45: return ernie();
+    case Family::kMistral: return mistral();
+    case Family::kMinistral: return ministral();
+    case Family::kStarcoder2: return starcoder2();
+    case Family::kGptNeo: return gpt_neo();
+    case Family::kMpt: return mpt();
+    case Family::kOlmo: return olmo();
   }
   throw Bug("hf::Family out of range");
 }
@@ -301,8 +306,9 @@ ClassTable table_of(Family family) {
 ClassTable class_table(Family family) {
   ClassTable table = table_of(family);
   // When the file does not say.
-  const bool tied =
-      family == Family::kGpt2 || family == Family::kFalcon || family == Family::kCohere || family == Family::kErnie45;
+  const bool tied = family == Family::kGpt2 || family == Family::kFalcon || family == Family::kStarcoder2 ||
+                    family == Family::kGptNeo || family == Family::kMpt || family == Family::kCohere ||
+                    family == Family::kErnie45;
   table.rows = joined(std::move(table.rows), last_rows(tied));
   if (family != Family::kGpt2) table.base.init.scheme = model::InitScheme::kNormal;
   return table;

@@ -42,4 +42,13 @@ ClassTable hunyuan();
 ClassTable seed_oss();
 ClassTable ernie();
 
+// The tables of attention_tables.cpp.
+ClassTable mistral();
+ClassTable ministral();
+ClassTable starcoder2();
+ClassTable gpt_neo();
+ClassTable mpt();
+ClassTable olmo();
+Row falcon_positions();
+
 }  // namespace ashlar::hf

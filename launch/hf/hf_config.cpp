@@ -124,10 +124,18 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
   return config;
 }
 
+ModelConfig with_shortest_cycle(ModelConfig m) {
+  m.attn.window_cycle = model::window_cycle_of(model::layer_windows(m));
+  m.attn.last_layer_full = false;
+  if (m.attn.window_cycle == std::vector<int64_t>{-1}) m.attn.window_kind = model::WindowKind::kSliding;
+  return m;
+}
+
 std::vector<std::string> obstacles(Family family, const ModelConfig& config) {
   const ReadBack back = read_back(family, config);
   std::vector<std::string> found;
-  for (const config::ModelDifference& d : config::compare_models(config, back.model)) {
+  for (const config::ModelDifference& d :
+       config::compare_models(with_shortest_cycle(config), with_shortest_cycle(back.model))) {
     if (!is_ours_alone(d.key))
       found.push_back(str_cat(d.key, " = ", d.left, ": ", class_name(family), " has ", d.right));
   }

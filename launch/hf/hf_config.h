@@ -37,6 +37,9 @@ struct HfConfig {
 HfConfig parse_hf_config(const std::string& json, const std::string& name,
                          const std::vector<std::string>& ignored_keys = {});
 
+/// The same model with the shortest cycle of windows: two models with the same windows compare as equal.
+model::ModelConfig with_shortest_cycle(model::ModelConfig config);
+
 /// Why a class cannot express a model: one text for each axis that stands in the way, e.g. `norm.type = rmsnorm:
 /// GPT2LMHeadModel has layernorm`. Empty when it can.
 std::vector<std::string> obstacles(Family family, const model::ModelConfig& config);

@@ -106,7 +106,27 @@ const ModelNames& names_of(Family family) {
       {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
        "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "", "",
        "self_attn.query_layernorm", "self_attn.key_layernorm"}};
+  static constexpr ModelNames kStarcoder2 = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "", "mlp.c_fc", "mlp.c_proj"}};
+  static constexpr ModelNames kGptNeo = {
+      "wte",
+      "ln_f",
+      "lm_head",
+      {"h.", "ln_1", "ln_2", "attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj",
+       "attn.attention.out_proj", "", "mlp.c_fc", "mlp.c_proj"}};
+  static constexpr ModelNames kMpt = {"wte",
+                                      "norm_f",
+                                      "lm_head",
+                                      {"blocks.", "norm_1", "norm_2", "attn.Wqkv", "attn.Wqkv", "attn.Wqkv",
+                                       "attn.out_proj", "", "ffn.up_proj", "ffn.down_proj"}};
   switch (family) {
+    case Family::kStarcoder2: return kStarcoder2;
+    case Family::kGptNeo: return kGptNeo;
+    case Family::kMpt: return kMpt;
     case Family::kGpt2: return kGpt2;
     case Family::kGptJ: return kGptJ;
     case Family::kGptNeoX: return kNeoX;
@@ -114,6 +134,9 @@ const ModelNames& names_of(Family family) {
     case Family::kQwen2:
     case Family::kStableLm:
     case Family::kQwen3:
+    case Family::kMistral:
+    case Family::kMinistral:
+    case Family::kOlmo:
     case Family::kGranite:
     case Family::kCohere:
     case Family::kHelium:
@@ -132,7 +155,7 @@ const ModelNames& names_of(Family family) {
 }
 
 /// Rows of a fused q, k, v in the file: one group after another, in each the queries, then k, then v.
-///   GPT-2, Phi3        one group: all queries, all keys, all values
+///   GPT-2, Phi3, MPT   one group: all queries, all keys, all values
 ///   NeoX, Falcon       one group for each KV head: its queries, its key, its value. (Falcon's three layouts are this
 ///   one:
 ///                      multi-query is one group, one KV head a head is n_heads groups of three.)
@@ -163,7 +186,7 @@ class Builder {
   std::vector<TensorMapping> build() {
     const std::string prefix(name_prefix(family_));
     whole(prefix + names_.tokens + ".weight", "embed.tokens.weight", {m_.vocab_size, m_.d_model});
-    if (family_ == Family::kGpt2) {
+    if (m_.pos.type == model::PosType::kLearned) {
       whole(prefix + "wpe.weight", "embed.positions.weight", {m_.pos.max_positions, m_.d_model});
     }
     for (int64_t i = 0; i < m_.n_layers; ++i) block(i);
@@ -293,6 +316,8 @@ bool is_ignored_buffer(Family family, std::string_view hf_name) {
       return hf_name.ends_with(".attention.bias") || hf_name.ends_with(".attention.masked_bias") ||
              hf_name.ends_with("rotary_emb.inv_freq");
     case Family::kFalcon: return hf_name.ends_with("rotary_emb.inv_freq") || hf_name.ends_with("maybe_rotary.inv_freq");
+    case Family::kGptNeo:
+      return hf_name.ends_with(".attn.attention.bias") || hf_name.ends_with(".attn.attention.masked_bias");
     default: return hf_name.ends_with("rotary_emb.inv_freq");
   }
 }

@@ -278,20 +278,60 @@ Row always_zero(const char* key, const char* why) {
           .write = [=](Json& j, const HfConfig&) { j[key] = 0.0; }};
 }
 
-Row full_layer_types() {
-  return {.read = [](JsonReader& r, HfConfig& c) {
-    const nlohmann::json* types = r.raw("layer_types");
-    if (types == nullptr) return;
-    const bool all_full = types->is_array() && std::all_of(types->begin(), types->end(), [](const nlohmann::json& t) {
-                            return t == "full_attention";
-                          });
-    if (!all_full) {
-      r.refuse("layer_types", "attn.window_cycle is supported for [-1] only: expected a list of \"full_attention\"");
-    } else if (static_cast<int64_t>(types->size()) != c.model.n_layers) {
-      r.add_error(
-          str_cat("layer_types has ", types->size(), " entries for ", c.model.n_layers, " layers; expected one each"));
+void read_layer_types(JsonReader& r, ModelConfig& m, std::optional<int64_t> window,
+                      const std::function<bool(int64_t)>& slides) {
+  const nlohmann::json* types = r.raw("layer_types");
+  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != m.n_layers)) {
+    r.refuse("layer_types", "expected a list of one text for each of ", m.n_layers, " layers");
+    return;
+  }
+  std::vector<int64_t> layers;
+  for (int64_t i = 0; i < m.n_layers; ++i) {
+    const bool named = types != nullptr && (*types)[static_cast<size_t>(i)] == "sliding_attention";
+    if (types != nullptr && !named && (*types)[static_cast<size_t>(i)] != "full_attention") {
+      r.refuse("layer_types", "expected \"sliding_attention\" or \"full_attention\" for each layer");
+      return;
     }
-  }};
+    if (named && !window) {
+      r.refuse("layer_types", "layer ", i, " slides, and there is no window; give sliding_window");
+      return;
+    }
+    layers.push_back((types == nullptr ? window && slides(i) : named) ? *window : -1);
+  }
+  m.attn.window_cycle = model::window_cycle_of(layers);
+}
+
+Json layer_types_of(const std::vector<int64_t>& windows) {
+  Json types = Json::array();
+  for (const int64_t window : windows) types.push_back(window > 0 ? "sliding_attention" : "full_attention");
+  return types;
+}
+
+std::string sliding_alone(const ModelConfig& m) {
+  const auto layers = model::layer_windows(m);
+  const bool any = std::any_of(layers.begin(), layers.end(), [](int64_t w) { return w > 0; });
+  if (!any || m.attn.window_kind == model::WindowKind::kSliding) return {};
+  return "attn.window_kind = chunked: the windows of the class slide";
+}
+
+Row windows(const WindowKeys& keys) {
+  constexpr const char* kKey = "sliding_window";
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    const std::optional<int64_t> window = r.has(kKey) ? r.optional_size({kKey}) : keys.absent;
+    if (!r.has(kKey) && keys.absent) r.add_note(str_cat(kKey, " is absent: ", *window, ", the default of the class"));
+    read_layer_types(r, c.model, window, [](int64_t) { return true; });
+    // Where the class does not read layer_types it must say what the class does.
+    if (!keys.types && c.model.attn.window_cycle != std::vector<int64_t>{window.value_or(-1)}) {
+      r.refuse("layer_types", class_name(c.family), " does not read it; remove it");
+    }
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    const std::vector<int64_t> layers = model::layer_windows(c.model);
+    const auto slides = std::find_if(layers.begin(), layers.end(), [](int64_t w) { return w > 0; });
+    j[kKey] = slides == layers.end() ? Json(nullptr) : Json(*slides);
+    if (keys.types) j["layer_types"] = layer_types_of(layers);
+  };
+  return {.read = read, .write = write, .limit = sliding_alone};
 }
 
 Row ignored(const Keys& keys) {

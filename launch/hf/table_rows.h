@@ -77,8 +77,19 @@ Row init_std();
 Row always_false(const char* key, const char* why, bool written = false);
 /// A number that no axis covers: only 0 is read.
 Row always_zero(const char* key, const char* why);
-/// layer_types: a list of "full_attention", one a layer.
-Row full_layer_types();
+/// The windows of a class.
+struct WindowKeys {
+  std::optional<int64_t> absent = std::nullopt;  ///< sliding_window where the file has no such key; null is none
+  bool types = true;                             ///< layer_types says which layers slide; else all do
+};
+Row windows(const WindowKeys& keys);
+/// attn.window_cycle from layer_types ("sliding_attention" or "full_attention", one a layer), or where there is none
+/// from `slides`, which layers do. Without a window all layers are full.
+void read_layer_types(JsonReader& r, model::ModelConfig& m, std::optional<int64_t> window,
+                      const std::function<bool(int64_t)>& slides);
+Json layer_types_of(const std::vector<int64_t>& windows);
+/// A limit: windows that slide.
+std::string sliding_alone(const model::ModelConfig& m);
 /// Keys that change nothing in this class.
 Row ignored(const Keys& keys);
 /// An ignored key that is written with this value.

@@ -78,14 +78,14 @@ void append_table(const std::vector<Row>& rows, std::vector<std::string>& lines)
 pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options) {
   const model::FlopsPerToken flops = model::flops_per_token(model, options.sequence_length);
   const double head = 6.0 * static_cast<double>(model.vocab_padded() * model.d_model);
-  const double layers = flops.matmul - head + flops.attention_causal;
-  return pipeline::partition(
-      {.layer_flops = std::vector<double>(model.n_layers, layers / static_cast<double>(model.n_layers)),
-       .embedding_flops = 0,
-       .head_flops = head,
-       .stages = options.stages,
-       .virtual_stages = options.virtual_stages,
-       .allow_empty = true});
+  std::vector<double> layers = model::attention_flops_of_layers(model, options.sequence_length);
+  for (double& layer : layers) layer += (flops.matmul - head) / static_cast<double>(model.n_layers);
+  return pipeline::partition({.layer_flops = std::move(layers),
+                              .embedding_flops = 0,
+                              .head_flops = head,
+                              .stages = options.stages,
+                              .virtual_stages = options.virtual_stages,
+                              .allow_empty = true});
 }
 
 std::vector<std::string> layout_picture(const Layout& l) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/ops/attention.h"
+#include "core/ops/clamp.h"
 #include "parallel/model/init.h"
 
 namespace ashlar::model {
@@ -13,7 +14,8 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::Ten
       slices_(slices_of(config, tp.size(), tp.rank())),
       layer_(layer),
       name_(str_cat("blocks.", layer, ".attn.")),
-      scores_site_(dropout_site(layer, "scores")) {}
+      scores_site_(dropout_site(layer, "scores")),
+      variant_(attention_variant(config, layer)) {}
 
 std::vector<LinearPart> Attention::input_parts() const {
   const nn::Extent q = slices_.heads.times(config_.head_dim), kv = slices_.kv_heads.times(config_.head_dim);
@@ -41,6 +43,16 @@ void Attention::add_output(nn::ParameterStore& store) {
                           .cols = slices_.heads.times(config_.head_dim),
                           .bias = config_.bias.attn_out,
                           .tensor_rank = tp_.rank()});
+  if (config_.attn.sinks) {
+    sinks_ = &store.add(name_ + "sinks", Shape{slices_.heads.size},
+                        {{.name = name_ + "sinks",
+                          .role = nn::Role::kBias,
+                          .global_shape = Shape{slices_.heads.global},
+                          .global_col = slices_.heads.begin,
+                          .rows = 1,
+                          .cols = slices_.heads.size,
+                          .init = {.rule = "0"}}});
+  }
   if (config_.qk_norm.kind == QkNorm::kNone) return;
   const int64_t H = slices_.heads.size, G = slices_.kv_heads.size;
   add_head_norm(store, "q_norm", slices_.heads, 0);
@@ -97,7 +109,8 @@ Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
                     .rotated_heads = slices_.heads.size + slices_.kv_heads.size,
                     .head_dim = config_.head_dim,
                     .dims = config_.rope.dims,
-                    .style = config_.rope.style});
+                    .style = config_.rope.style,
+                    .query_heads = slices_.heads.size});
 }
 
 Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
@@ -114,10 +127,13 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
                                       .D = config_.head_dim,
                                       .head0 = slices_.heads.begin,
                                       .global_heads = config_.n_heads,
-                                      .variant = config_.attn,
+                                      .variant = variant_,
                                       .doc_start = rows.batch.doc_start,
+                                      .alibi_slopes = rows.alibi_slopes,
+                                      .sinks = sinks_ == nullptr ? nullptr : &sinks_->weight,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
+  if (config_.attn.clip_qkv) qkv = ops::clamp(ctx, qkv, *config_.attn.clip_qkv);
   const bool norms = config_.qk_norm.kind != QkNorm::kNone;
   const bool last = norms && config_.qk_norm.order == QkNormOrder::kAfterRope;
   if (norms && !last) qkv = normed(ctx, qkv);

@@ -18,11 +18,12 @@ namespace ashlar::model {
 struct Rows {
   const BatchView& batch;
   const ops::RopeTables& tables;  ///< may be empty unless positions are rotary
+  ConstView alibi_slopes{};       ///< of this rank's heads; absent unless positions are ALiBi's
   KvCache* cache = nullptr;       ///< the tokens before them, when decoding; the stage advances it
 };
 
-/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, q and k normed and rotated (or rotated and normed),
-/// attended, times the output matrix.
+/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, clipped, q and k normed and rotated (or rotated and
+/// normed), attended, times the output matrix.
 /// The parallel block with one norm keeps q, k and v in a product with the FFN's: it takes `input_parts` and calls
 /// `from_qkv`; otherwise `add_input` makes their own.
 class Attention {
@@ -32,7 +33,7 @@ class Attention {
   std::vector<LinearPart> input_parts() const;
   int64_t qkv_width() const { return slices_.qkv_heads() * config_.head_dim; }
   void add_input(nn::ParameterStore& store);
-  /// The output matrix, and the norms of queries and keys.
+  /// The output matrix, the norms of queries and keys, and the sinks where the model has them.
   void add_output(nn::ParameterStore& store);
 
   /// x [N, C] -> this rank's part of the sum over heads [N, C]
@@ -52,9 +53,11 @@ class Attention {
   int64_t layer_;
   std::string name_;
   uint32_t scores_site_;  ///< dropout on the probabilities
+  AttentionVariant variant_;
   LinearLayer qkv_, out_;
   std::vector<ops::HeadPart> parts_;                        ///< q and k, normed, and v; none without these norms
   std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< of norms over all heads
+  nn::Parameter* sinks_ = nullptr;
 };
 
 }  // namespace ashlar::model

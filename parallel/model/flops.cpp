@@ -2,16 +2,46 @@
 
 namespace ashlar::model {
 
+namespace {
+
+/// How many keys a query has on average: those that its mask's square or band covers, and those that it sees, where a
+/// triangle of T counts T/2.
+struct KeysPerQuery {
+  double full, causal;
+};
+KeysPerQuery keys_per_query(int64_t window, WindowKind kind, int64_t sequence_length) {
+  const auto T = static_cast<double>(sequence_length), W = static_cast<double>(window);
+  if (window < 0 || window >= sequence_length) return {T, 0.5 * T};
+  if (kind == WindowKind::kSliding) return {W, W - 0.5 * W * W / T};
+  const auto rest = static_cast<double>(sequence_length % window);  // a last chunk that is shorter
+  const double squares = ((T - rest) * W + rest * rest) / T;
+  return {squares, 0.5 * squares};
+}
+
+}  // namespace
+
 int64_t matmul_parameters(const ModelConfig& c) {
   const ParameterCount n = count_parameters(c);
   return n.attention + n.ffn + c.vocab_padded() * c.d_model;
 }
 
+std::vector<double> attention_flops_of_layers(const ModelConfig& c, int64_t sequence_length) {
+  std::vector<double> flops;
+  for (const int64_t window : layer_windows(c)) {
+    const KeysPerQuery keys = keys_per_query(window, c.attn.window_kind, sequence_length);
+    flops.push_back(12.0 * static_cast<double>(c.q_width()) * keys.causal);
+  }
+  return flops;
+}
+
 FlopsPerToken flops_per_token(const ModelConfig& c, int64_t sequence_length) {
   FlopsPerToken f;
   f.matmul = 6.0 * static_cast<double>(matmul_parameters(c));
-  f.attention_full = 12.0 * static_cast<double>(c.n_layers * c.q_width()) * static_cast<double>(sequence_length);
-  f.attention_causal = 0.5 * f.attention_full;
+  for (const int64_t window : layer_windows(c)) {
+    const KeysPerQuery keys = keys_per_query(window, c.attn.window_kind, sequence_length);
+    f.attention_full += 12.0 * static_cast<double>(c.q_width()) * keys.full;
+  }
+  for (const double layer : attention_flops_of_layers(c, sequence_length)) f.attention_causal += layer;
   return f;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "parallel/model/model_config.h"
 
@@ -12,7 +13,8 @@ int64_t matmul_parameters(const ModelConfig& config);
 
 /// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted).
 /// attention_full: 12*L*H*D*T, the convention of PaLM, nanoGPT and torchtitan; attention_causal: half of it, since
-/// on average half of the scores are masked (llm.c, Megatron). T is sequence_length.
+/// on average half of the scores are masked (llm.c, Megatron). T is sequence_length. A layer with a window W < T counts
+/// its band, W keys a token, of which W - W^2 / 2T are seen; one with chunks their squares and triangles.
 struct FlopsPerToken {
   double matmul = 0;  ///< 6 N
   double attention_full = 0;
@@ -21,5 +23,7 @@ struct FlopsPerToken {
   double total_causal() const { return matmul + attention_causal; }
 };
 FlopsPerToken flops_per_token(const ModelConfig& config, int64_t sequence_length);
+/// attention_causal by layer: a window costs less.
+std::vector<double> attention_flops_of_layers(const ModelConfig& config, int64_t sequence_length);
 
 }  // namespace ashlar::model

@@ -1,5 +1,9 @@
 #include "parallel/model/model_config.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 
@@ -36,6 +40,58 @@ std::vector<int64_t> qk_norm_shape(const ModelConfig& c, int64_t heads) {
   return {heads * c.head_dim};
 }
 
+std::vector<int64_t> layer_windows(const ModelConfig& c) {
+  std::vector<int64_t> windows;
+  for (int64_t i = 0; i < c.n_layers; ++i) {
+    const bool full = c.attn.last_layer_full && i + 1 == c.n_layers;
+    windows.push_back(full ? -1 : c.attn.window_cycle[static_cast<size_t>(i) % c.attn.window_cycle.size()]);
+  }
+  return windows;
+}
+
+std::vector<int64_t> window_cycle_of(const std::vector<int64_t>& windows) {
+  size_t length = 1;
+  const auto repeats = [&] {
+    for (size_t i = length; i < windows.size(); ++i) {
+      if (windows[i] != windows[i - length]) return false;
+    }
+    return true;
+  };
+  while (length < windows.size() && !repeats()) ++length;
+  return {windows.begin(), windows.begin() + static_cast<std::ptrdiff_t>(std::min(length, windows.size()))};
+}
+
+AttentionVariant attention_variant(const ModelConfig& c, int64_t layer) {
+  AttentionVariant variant{.scale = c.attn.scale, .softcap = c.attn.softcap.value_or(0)};
+  const int64_t window = layer_windows(c).at(static_cast<size_t>(layer));
+  if (window > 0 && c.attn.window_kind == WindowKind::kSliding) variant.window = window;
+  if (window > 0 && c.attn.window_kind == WindowKind::kChunked) variant.chunk = window;
+  return variant;
+}
+
+std::vector<double> alibi_slopes(const ModelConfig& c) {
+  if (c.pos.type != PosType::kAlibi) return {};
+  int64_t below = 1;  // the largest power of two that is at most n_heads
+  while (2 * below <= c.n_heads) below *= 2;
+  const auto slope = [&](int64_t k, int64_t n) {
+    return c.pos.alibi_scale * std::exp2(-8.0 * static_cast<double>(k) / static_cast<double>(n));
+  };
+  std::vector<double> slopes;
+  for (int64_t k = 1; k <= below; ++k) slopes.push_back(slope(k, below));
+  for (int64_t k = 1; std::ssize(slopes) < c.n_heads; k += 2) slopes.push_back(slope(k, 2 * below));
+  return slopes;
+}
+
+std::vector<double> query_temperatures(const ModelConfig& c, int64_t positions) {
+  if (c.attn.temperature_positions == 0) return {};
+  std::vector<double> factors;
+  for (int64_t t = 0; t < positions; ++t) {
+    const auto turns = static_cast<double>(t / c.attn.temperature_positions);
+    factors.push_back(1 + c.attn.temperature_beta * std::log1p(turns));
+  }
+  return factors;
+}
+
 int64_t norms_per_block(const ModelConfig& c) {
   if (c.block.topology == Topology::kParallel) return c.block.parallel_norms;
   return c.norm.placement == NormPlacement::kSandwich ? 4 : 2;
@@ -52,6 +108,7 @@ ParameterCount count_parameters(const ModelConfig& c) {
   int64_t bias = c.bias.qkv ? c.q_width() + 2 * c.kv_width() : 0;
   bias += c.bias.attn_out ? c.d_model : 0;
   bias += c.bias.ffn ? (c.ffn.gated ? 2 : 1) * c.d_ff + c.d_model : 0;
+  bias += c.attn.sinks ? c.n_heads : 0;
   n.biases = c.n_layers * bias;
   n.head = c.tied ? 0 : c.vocab_padded() * c.d_model;
   n.head_bias = c.bias.lm_head ? c.vocab_padded() : 0;
@@ -84,9 +141,8 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (positive("model.n_kv_heads", c.n_kv_heads) && heads && c.n_heads % c.n_kv_heads != 0)
     add("model.n_kv_heads = ", c.n_kv_heads, ": expected a divisor of model.n_heads = ", c.n_heads,
         "; every KV head serves the same number of query heads");
-  if (c.head_dim < 4 || c.head_dim > 256 || c.head_dim % 4 != 0)
-    add("model.head_dim = ", c.head_dim,
-        ": expected a multiple of 4 from 4 to 256; change model.head_dim or model.n_heads");
+  if (c.head_dim < 1 || c.head_dim > 512)
+    add("model.head_dim = ", c.head_dim, ": expected 1 to 512; change model.head_dim or model.n_heads");
   if (!(c.norm.variant.eps > 0)) add("norm.eps = ", c.norm.variant.eps, ": expected a number above 0; 1e-5 is usual");
   if (c.norm.variant.unit_offset && c.norm.affine == NormAffine::kNone)
     add("norm.unit_offset = true: expected false with norm.affine = \"none\", which has no gain; change one of them");
@@ -123,6 +179,21 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   probability("dropout.attn", c.dropout.attn);
   probability("dropout.resid", c.dropout.resid);
   if (!(c.attn.scale > 0)) add("attn.scale = ", c.attn.scale, ": expected a number above 0; head_dim^-0.5 is usual");
+  if (c.attn.softcap && !(*c.attn.softcap > 0))
+    add("attn.softcap = ", *c.attn.softcap, ": expected a number above 0, or none; Gemma 2 has 50");
+  if (c.attn.clip_qkv && !(*c.attn.clip_qkv > 0))
+    add("attn.clip_qkv = ", *c.attn.clip_qkv, ": expected a number above 0, or none; OLMo has 8");
+  const auto& cycle = c.attn.window_cycle;
+  if (cycle.empty() || std::any_of(cycle.begin(), cycle.end(), [](int64_t w) { return w != -1 && w < 1; }))
+    add("attn.window_cycle = [", absl::StrJoin(cycle, ", "),
+        "]: expected windows of 1 or more tokens, or -1 for full attention; [-1] is full in every layer");
+  if (!(c.pos.alibi_scale > 0)) add("pos.alibi_scale = ", c.pos.alibi_scale, ": expected a number above 0; 1 is usual");
+  if (c.attn.temperature_positions < 0 || !(c.attn.temperature_beta >= 0))
+    add("attn.temperature_positions = ", c.attn.temperature_positions,
+        ", attn.temperature_beta = ", c.attn.temperature_beta, ": expected 0 or more; 0 positions switch it off");
+  if (c.attn.temperature_positions > 0 && (c.pos.type != PosType::kRope || c.rope.dims != c.head_dim))
+    add("attn.temperature_positions = ", c.attn.temperature_positions,
+        ": expected rotary positions over the whole head, whose tables hold the factor; set it to 0");
   if (!(c.embed_scale > 0)) add("embed.scale = ", c.embed_scale, ": expected a number above 0; 1 is usual");
   if (!(c.logit_scale > 0)) add("head.logit_scale = ", c.logit_scale, ": expected a number above 0; 1 is usual");
   if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");

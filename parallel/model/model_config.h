@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,10 +50,16 @@ inline constexpr EnumName<QkNormOrder> kQkNormOrderNames[] = {{QkNormOrder::kBef
                                                               {QkNormOrder::kAfterRope, "after_rope"}};
 constexpr std::span<const EnumName<QkNormOrder>> names_of(QkNormOrder) { return kQkNormOrderNames; }
 
-enum class PosType : uint8_t { kNone, kLearned, kRope };
+enum class PosType : uint8_t { kNone, kLearned, kRope, kAlibi };
 inline constexpr EnumName<PosType> kPosTypeNames[] = {
-    {PosType::kNone, "none"}, {PosType::kLearned, "learned"}, {PosType::kRope, "rope"}};
+    {PosType::kNone, "none"}, {PosType::kLearned, "learned"}, {PosType::kRope, "rope"}, {PosType::kAlibi, "alibi"}};
 constexpr std::span<const EnumName<PosType>> names_of(PosType) { return kPosTypeNames; }
+
+/// What a number W of attn.window_cycle is.
+enum class WindowKind : uint8_t { kSliding, kChunked };
+inline constexpr EnumName<WindowKind> kWindowKindNames[] = {{WindowKind::kSliding, "sliding"},
+                                                            {WindowKind::kChunked, "chunked"}};
+constexpr std::span<const EnumName<WindowKind>> names_of(WindowKind) { return kWindowKindNames; }
 
 enum class ZKind : uint8_t { kLse };
 inline constexpr EnumName<ZKind> kZKindNames[] = {{ZKind::kLse, "lse"}};
@@ -98,6 +105,7 @@ struct FfnConfig {
 struct PosConfig {
   PosType type = PosType::kRope;
   int64_t max_positions = 0;  ///< rows of the learned table; 0 for the other types
+  double alibi_scale = 1;     ///< factor on the slopes
   bool operator==(const PosConfig&) const = default;
 };
 
@@ -118,6 +126,20 @@ struct QkNormConfig {
   QkNormOrder order = QkNormOrder::kBeforeRope;
   double eps = 1e-5;
   bool operator==(const QkNormConfig&) const = default;
+};
+
+/// Attention beside its heads.
+struct AttentionConfig {
+  double scale = 0;                          ///< factor on q.k, usually head_dim^-0.5
+  std::optional<double> softcap;             ///< on the scores: cap * tanh(s / cap)
+  std::optional<double> clip_qkv;            ///< q, k and v, behind their biases, are held in [-c, c]
+  std::vector<int64_t> window_cycle = {-1};  ///< by layer, repeated: a window in tokens, or -1 for full attention
+  bool last_layer_full = false;              ///< whatever the cycle says
+  WindowKind window_kind = WindowKind::kSliding;
+  bool sinks = false;                 ///< a learned score without a value for each query head
+  double temperature_beta = 0;        ///< queries at position t are multiplied by 1 + beta ln(1 + floor(t / positions))
+  int64_t temperature_positions = 0;  ///< 0: none
+  bool operator==(const AttentionConfig&) const = default;
 };
 
 struct DropoutConfig {
@@ -158,7 +180,7 @@ struct ModelConfig {
   FfnConfig ffn;
   PosConfig pos;
   RopeConfig rope;
-  AttentionVariant attn{.scale = 0};  ///< scale is usually head_dim^-0.5
+  AttentionConfig attn;
   QkNormConfig qk_norm;
   DropoutConfig dropout;
   double embed_scale = 1.0;  ///< factor on the token embedding, before positions are added
@@ -173,6 +195,19 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+/// Of each layer: its window, -1 for full attention.
+std::vector<int64_t> layer_windows(const ModelConfig& config);
+/// The shortest cycle that gives these windows.
+std::vector<int64_t> window_cycle_of(const std::vector<int64_t>& windows);
+/// What the kernels are told of a layer.
+AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
+/// Of all query heads, with pos.alibi_scale; empty without ALiBi. n = the largest power of two <= H: 2^(-8k/n),
+/// k = 1 .. n; the other H - n heads have 2^(-8k/2n), k = 1, 3, 5 ... (MPT's "2nd, 4th ... then 1st, 3rd ... of the
+/// next power of two" is the same list.) Source: Press et al. 2022 (arXiv:2108.12409) and its code.
+std::vector<double> alibi_slopes(const ModelConfig& config);
+/// What multiplies the query at each of the first positions (attn.temperature_*); empty when nothing does.
+std::vector<double> query_temperatures(const ModelConfig& config, int64_t positions);
+
 /// Elements by component, whole model, padded vocabulary. The fields before `total()` partition the parameters.
 /// V*C + P*C + L*(attention + FFN + biases + norms) + final norm + head.
 struct ParameterCount {
@@ -181,7 +216,7 @@ struct ParameterCount {
   int64_t attention = 0;  ///< L * (C*H*D + 2*C*G*D + H*D*C)
   int64_t ffn = 0;        ///< L * (3 gated | 2) * C*F
   int64_t norms = 0;      ///< of blocks, queries and keys, the embedding, and the final one: gains and biases
-  int64_t biases = 0;     ///< qkv, attention output, FFN
+  int64_t biases = 0;     ///< qkv, attention output, FFN, and attention sinks (L * H)
   int64_t head = 0;       ///< V*C when untied
   int64_t head_bias = 0;  ///< V when bias.lm_head
   int64_t total() const { return embedding + positions + attention + ffn + norms + biases + head + head_bias; }

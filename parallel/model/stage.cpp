@@ -77,8 +77,17 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
 }
 
 void Stage::make_tables(const Ctx& ctx, int64_t positions) {
-  if (config_.pos.type == PosType::kRope)
+  if (config_.pos.type == PosType::kRope) {
     tables_ = ops::RopeTables::make(ctx, positions, config_.rope.dims, config_.rope.base);
+    const std::vector<double> factors = query_temperatures(config_, positions);
+    if (!factors.empty()) tables_.add_query_factors(ctx, factors, config_.rope.dims, config_.rope.base);
+  }
+  if (config_.pos.type == PosType::kAlibi) {
+    // By the global number of a head, so that tensor ranks agree.
+    const std::vector<double> all = alibi_slopes(config_);
+    const auto first = all.begin() + slices_.heads.begin;
+    alibi_slopes_ = ctx.upload_numbers({first, first + slices_.heads.size}, Shape{slices_.heads.size});
+  }
 }
 
 Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorParallel& tp) const {
@@ -112,7 +121,7 @@ Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const Bl
   int64_t layers = range_.first_layer;
   for (const auto& block : blocks_) {
     const auto body = [&block = *block, batch, this](const Ctx& c, const Var& in) {
-      return block(c, in, {.batch = batch, .tables = tables_});
+      return block(c, in, rows_of(batch, nullptr));
     };
     h = ctx.recompute == Recompute::kBlock && ctx.tape != nullptr ? recompute(ctx, h, body) : body(ctx, h);
     ++layers;
@@ -158,7 +167,7 @@ Tensor Stage::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, Kv
   check_positions(cache.length + batch.T);
   ASHLAR_CHECK(batch.B == cache.B, batch.B, " samples, a cache for ", cache.B);
   Var h = range_.embedding ? lookup(ctx, batch, tp_.with_whole_rows()) : Var{.value = x};
-  for (const auto& block : blocks_) h = (*block)(ctx, h, {.batch = batch, .tables = tables_, .cache = &cache});
+  for (const auto& block : blocks_) h = (*block)(ctx, h, rows_of(batch, &cache));
   cache.length += batch.T;
   return h.value;
 }

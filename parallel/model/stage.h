@@ -35,7 +35,8 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Rotary tables for positions < `positions`; call once after the store is allocated. No-op for other position types.
+  /// Rotary tables for positions < `positions`, or ALiBi's slopes; call once after the store is allocated. No-op for
+  /// other position types.
   void make_tables(const Ctx& ctx, int64_t positions);
 
   /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].
@@ -65,6 +66,9 @@ class Stage {
  private:
   void check_positions(int64_t positions) const;
   Var final_rows(const Ctx& ctx, const Var& x) const;
+  Rows rows_of(const BatchView& batch, KvCache* cache) const {
+    return {.batch = batch, .tables = tables_, .alibi_slopes = view_or_none(alibi_slopes_), .cache = cache};
+  }
   Var lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorParallel& tp) const;
 
   ModelConfig config_;
@@ -78,6 +82,7 @@ class Stage {
   nn::Parameter* head_bias_ = nullptr;
   std::optional<NormLayer> embed_norm_, final_norm_;
   ops::RopeTables tables_;
+  Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
 };
 
 }  // namespace ashlar::model

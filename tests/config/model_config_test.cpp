@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <string>
 
 namespace ashlar::model {
@@ -153,6 +154,91 @@ TEST(Flops, CountsMatricesOnce) {
   EXPECT_EQ(f.total_causal(), f.matmul + f.attention_causal);
 }
 
+// Against a count of the keys that each query sees; a triangle of T counts T/2 a token, not (T + 1)/2.
+TEST(Flops, AWindowCountsItsBand) {
+  ModelConfig c = config_of(kPublished[0]);
+  constexpr int64_t T = 1000;
+  const auto seen = [&](int64_t window, bool chunked) {
+    double pairs = 0;
+    for (int64_t i = 0; i < T; ++i) {
+      for (int64_t j = 0; j <= i; ++j) pairs += chunked ? i / window == j / window : i - j < window;
+    }
+    return pairs / T;
+  };
+  for (const bool chunked : {false, true}) {
+    c.attn.window_kind = chunked ? WindowKind::kChunked : WindowKind::kSliding;
+    for (const int64_t window : {7, 64, 300, 999, 1000, 5000}) {
+      c.attn.window_cycle = {window, -1};
+      const FlopsPerToken f = flops_per_token(c, T);
+      const double counted = 12.0 * 768 * 6 * (seen(window, chunked) + 0.5 * T);
+      EXPECT_NEAR(f.attention_causal, counted, 12.0 * 768 * 6 * 0.51) << window;
+      EXPECT_GE(f.attention_full, f.attention_causal);
+      const std::vector<double> layers = attention_flops_of_layers(c, T);
+      EXPECT_EQ(layers[0] < layers[1], window < T) << window;
+    }
+  }
+}
+
+TEST(Windows, RepeatOverTheLayers) {
+  ModelConfig c = config_of(kPublished[0]);
+  c.n_layers = 5;
+  c.attn.window_cycle = {4, 4, -1};
+  EXPECT_EQ(layer_windows(c), (std::vector<int64_t>{4, 4, -1, 4, 4}));
+  EXPECT_EQ(attention_variant(c, 2).window, -1);
+  EXPECT_EQ(attention_variant(c, 3).window, 4);
+  c.attn.last_layer_full = true;
+  EXPECT_EQ(layer_windows(c), (std::vector<int64_t>{4, 4, -1, 4, -1}));
+  EXPECT_EQ(window_cycle_of(layer_windows(c)), layer_windows(c));
+  EXPECT_EQ(window_cycle_of({4, -1, 4}), (std::vector<int64_t>{4, -1}));
+  EXPECT_EQ(window_cycle_of({7, 7, 7}), (std::vector<int64_t>{7}));
+  c.attn.window_kind = WindowKind::kChunked;
+  EXPECT_EQ(attention_variant(c, 0).window, -1);
+  EXPECT_EQ(attention_variant(c, 0).chunk, 4);
+}
+
+// 8 heads have 1/2 to 1/256. Other numbers by the two rules of published code, which give the same list: BLOOM's (the
+// power of two below, then every second of the one above) and MPT's (of the power of two above, all even, then odd).
+TEST(Alibi, SlopesByTheirRules) {
+  ModelConfig c = config_of(kPublished[0]);
+  EXPECT_TRUE(alibi_slopes(c).empty());
+  c.pos = {.type = PosType::kAlibi};
+  c.n_heads = 8;
+  std::vector<double> eight;
+  for (int k = 1; k <= 8; ++k) eight.push_back(std::pow(0.5, k));
+  EXPECT_EQ(alibi_slopes(c), eight);
+  c.n_heads = 5;
+  EXPECT_EQ(alibi_slopes(c), (std::vector<double>{1. / 4, 1. / 16, 1. / 64, 1. / 256, 1. / 2}));
+  c.n_heads = 12;
+  const std::vector<int> halves = {2, 4, 6, 8, 10, 12, 14, 16, 1, 3, 5, 7};  // exponents of 1/2
+  for (size_t h = 0; h < 12; ++h) EXPECT_DOUBLE_EQ(alibi_slopes(c)[h], std::pow(0.5, 0.5 * halves[h])) << h;
+  c.pos.alibi_scale = 0.125;
+  for (size_t h = 0; h < 12; ++h) EXPECT_DOUBLE_EQ(alibi_slopes(c)[h], 0.125 * std::pow(0.5, 0.5 * halves[h])) << h;
+  for (const int H : {3, 6, 7, 40, 112}) {
+    c.n_heads = H;
+    c.pos.alibi_scale = 1;
+    int above = 1;
+    while (above < H) above *= 2;
+    std::vector<int> of_mpt;
+    for (int k = 2; k <= above; k += 2) of_mpt.push_back(k);
+    for (int k = 1; k <= above; k += 2) of_mpt.push_back(k);
+    const std::vector<double> got = alibi_slopes(c);
+    ASSERT_EQ(std::ssize(got), H);
+    for (size_t h = 0; h < got.size(); ++h)
+      EXPECT_DOUBLE_EQ(got[h], std::exp2(-8.0 * of_mpt[h] / above)) << H << " " << h;
+  }
+}
+
+TEST(Temperature, GrowsWithWholeTurns) {
+  ModelConfig c = config_of(kPublished[0]);
+  EXPECT_TRUE(query_temperatures(c, 9).empty());
+  c.attn.temperature_beta = 0.1;
+  c.attn.temperature_positions = 4;
+  const std::vector<double> factors = query_temperatures(c, 9);
+  for (const int64_t t : {0, 3}) EXPECT_EQ(factors[t], 1.0);
+  for (const int64_t t : {4, 7}) EXPECT_DOUBLE_EQ(factors[t], 1 + 0.1 * std::log(2.0));
+  EXPECT_DOUBLE_EQ(factors[8], 1 + 0.1 * std::log(3.0));
+}
+
 TEST(DerivedWidth, PublishedWidths) {
   EXPECT_EQ(derived_d_ff(4096, true), 11008);
   EXPECT_EQ(derived_d_ff(5120, true), 13824);
@@ -186,8 +272,17 @@ TEST(Constraints, EachIsNamed) {
   expect("model.d_ff", [](ModelConfig& c) { c.d_ff = -1; });
   expect("vocab.size", [](ModelConfig& c) { c.vocab_size = 0; });
   expect("model.n_kv_heads", [](ModelConfig& c) { c.n_kv_heads = 5; });
-  expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 130; });
-  expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 512; });
+  expect("model.head_dim", [](ModelConfig& c) { c.head_dim = 513; });
+  expect("attn.softcap", [](ModelConfig& c) { c.attn.softcap = -1; });
+  expect("attn.clip_qkv", [](ModelConfig& c) { c.attn.clip_qkv = 0; });
+  expect("attn.window_cycle", [](ModelConfig& c) { c.attn.window_cycle = {16, 0}; });
+  expect("attn.window_cycle", [](ModelConfig& c) { c.attn.window_cycle = {}; });
+  expect("pos.alibi_scale", [](ModelConfig& c) { c.pos.alibi_scale = 0; });
+  expect("attn.temperature_positions", [](ModelConfig& c) { c.attn.temperature_positions = -1; });
+  expect("attn.temperature_positions", [](ModelConfig& c) {
+    c.attn.temperature_positions = 16;
+    c.rope.dims = c.head_dim / 2;  // its tables cannot hold a factor for the columns that do not rotate
+  });
   expect("norm.eps", [](ModelConfig& c) { c.norm.variant.eps = 0; });
   expect("norm.unit_offset",
          [](ModelConfig& c) { c.norm = {.variant = {.unit_offset = true}, .affine = NormAffine::kNone}; });

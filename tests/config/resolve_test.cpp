@@ -242,7 +242,7 @@ TEST(Resolve, WarmUpIsATwentiethAndBounded) {
 TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"model.n_kv_heads=3"}), "model.n_kv_heads = 3", "divisor of model.n_heads = 4");
   expect_one(errors_of({"model.n_heads=3"}), "model.n_heads = 3", "128 / 3");
-  expect_one(errors_of({"model.head_dim=34"}), "model.head_dim = 34", "multiple of 4");
+  expect_one(errors_of({"model.head_dim=513"}), "model.head_dim = 513", "1 to 512");
   for (const std::string key : {"rope.base=500", "rope.dims=8", "rope.style=half", "rope.fraction=0.5"})
     for (const char* pos : {"pos.type=none", "pos.type=learned"})
       expect_one(errors_of({key, pos}), key.substr(0, key.find('=')), "pos.type = \"rope\"");

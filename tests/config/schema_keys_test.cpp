@@ -137,6 +137,7 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "block.parallel_norms") return {"block.topology=parallel"};
   if (name.starts_with("attn.qk_norm_")) return {"attn.qk_norm=head"};
   if (name == "pos.max_positions") return {"pos.type=learned"};
+  if (name == "pos.alibi_slopes" || name == "pos.alibi_scale") return {"pos.type=alibi"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
   if (name == "run.init_change") return {"run.init_from=x"};
   if (name == "train.attention") return {"run.device=cuda"};
@@ -168,7 +169,7 @@ TEST_P(EveryKey, SupportedValuesAreTaken) {
   }
   if (s.name() == "model.embed_dim") good = {"128"};
   if (s.name() == "model.d_model") good = {"64"};
-  if (s.name() == "model.head_dim") good = {"4", "64", "256"};
+  if (s.name() == "model.head_dim") good = {"4", "30", "64", "512"};
   for (const std::string& value : good) {
     auto overrides = setting_for(s);
     overrides.push_back(s.name() + "=" + value);
@@ -273,6 +274,8 @@ TEST(Schema, HoldsTheFixedNames) {
                            "ffn.linear_offset",
                            "pos.type",
                            "pos.learned_offset",
+                           "pos.alibi_slopes",
+                           "pos.alibi_scale",
                            "rope.base",
                            "rope.fraction",
                            "rope.dims",
@@ -287,7 +290,11 @@ TEST(Schema, HoldsTheFixedNames) {
                            "attn.softcap",
                            "attn.clip_qkv",
                            "attn.window_cycle",
+                           "attn.window_kind",
                            "attn.last_layer_full",
+                           "attn.sinks",
+                           "attn.temperature_beta",
+                           "attn.temperature_positions",
                            "dropout.embed",
                            "dropout.attn",
                            "dropout.resid",

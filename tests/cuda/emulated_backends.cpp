@@ -12,12 +12,7 @@ namespace ashlar::test {
 std::vector<BackendUnderTest> backends_under_test() {
   std::vector<BackendUnderTest> all;
   const auto add = [&](const char* name, const char* schedule, const char* order, uint64_t seed, int64_t one_in) {
-    all.push_back({.name = name,
-                   .bits = "emulated",
-                   .one_in = one_in,
-                   .bf16_probabilities = true,
-                   .any_head_dim = true,
-                   .make = [=] {
+    all.push_back({.name = name, .bits = "emulated", .one_in = one_in, .bf16_probabilities = true, .make = [=] {
                      return std::make_unique<emulated::EmulatedBackend>(
                          emulated::DeviceOptions{.schedule = schedule, .stream_order = order, .seed = seed});
                    }});

@@ -74,24 +74,23 @@ const Refused kRefused[] = {
     {"llama_gqa_tied", R"({"rope_scaling":{"rope_theta":1.0}})", "two names of one value"},
     {"llama_gqa_tied", R"({"rope_parameters":{"full_attention":{"rope_theta":1e4}}})", "full_attention"},
     {"llama", R"({"num_key_value_heads":3})", "model.n_kv_heads"},
-    {"llama", R"({"head_dim":10})", "model.head_dim"},
+    {"llama", R"({"head_dim":600})", "model.head_dim"},
     {"llama", R"({"attn_logit_softcapping":30.0})", "attn_logit_softcapping"},
     {"llama", R"({"sliding_window":4096})", "sliding_window"},
     {"llama", R"({"tie_word_embeddings":"yes"})", "tie_word_embeddings"},
     {"llama", R"({"eos_token_id":"</s>"})", "eos_token_id"},
-    {"qwen2", R"({"use_sliding_window":true,"sliding_window":16,"max_window_layers":1,"-layer_types":0})",
-     "use_sliding_window"},
     {"qwen2", R"({"layer_types":["full_attention","sliding_attention","full_attention"]})", "layer_types"},
-    {"qwen2", R"({"layer_types":["full_attention"]})", "layer_types has 1"},
+    {"qwen2", R"({"layer_types":["full_attention"]})", "one text for each of 3 layers"},
     {"phi", R"({"qk_layernorm":true})", "qk_layernorm"},
-    {"phi3", R"({"sliding_window":2047})", "sliding_window"},
+    {"phi3", R"({"sliding_window":16,"layer_types":["full_attention","sliding_attention","full_attention"]})",
+     "does not read it"},
+    {"phi3", R"({"sliding_window":0})", "sliding_window"},
     {"phi3", R"({"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]},"rope_parameters":null})",
      "longrope"},
     {"phi3", R"({"rope_scaling":{"type":"su"},"rope_parameters":null})", "su"},
     {"phi3", R"({"attention_bias":true})", "attention_bias"},
     {"stablelm", R"({"qk_layernorm":true})", "qk_layernorm"},
     {"stablelm", R"({"hidden_dropout":0.1})", "hidden_dropout"},
-    {"falcon7", R"({"alibi":true})", "alibi"},
     {"falcon7", R"({"hidden_dropout":0.1})", "hidden_dropout"},
     {"falcon7", R"({"attention_dropout":0.1})", "attention_dropout"},
     {"falcon7", R"({"num_ln_in_parallel_attn":2})", "num_ln_in_parallel_attn"},
@@ -170,6 +169,30 @@ TEST(HfConfigRead, SupportedVariants) {
   EXPECT_NO_THROW(read_with("qwen2", {{"use_sliding_window", true}, {"sliding_window", 8}, {"max_window_layers", 3}}));
   EXPECT_NO_THROW(read_with("qwen2", {{"sliding_window", 4096}}));
   EXPECT_EQ(read_with("qwen2", {{"head_dim", 16}}).model.head_dim, 16);
+  // Windows: layers from max_window_layers on, or those that layer_types names, where they are switched on.
+  const auto cycle = [&](const char* folder, const json& changes) {
+    return read_with(folder, changes).model.attn.window_cycle;
+  };
+  using Cycle = std::vector<int64_t>;
+  EXPECT_EQ(
+      cycle("qwen2",
+            {{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 1}, {"-layer_types", 0}}),
+      (Cycle{-1, 16, 16}));
+  EXPECT_EQ(cycle("qwen2", {{"use_sliding_window", true},
+                            {"sliding_window", 16},
+                            {"max_window_layers", 3},
+                            {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}}),
+            (Cycle{16, -1}));
+  EXPECT_EQ(
+      cycle("qwen2",
+            {{"use_sliding_window", true}, {"max_window_layers", 0}, {"-layer_types", 0}, {"-sliding_window", 0}}),
+      (Cycle{4096}));
+  EXPECT_EQ(cycle("phi3", {{"sliding_window", 2047}}), (Cycle{2047}));
+  EXPECT_EQ(cycle("phi3", {{"sliding_window", nullptr}}), (Cycle{-1}));
+  const auto alibi = read_with("falcon7", {{"alibi", true}}).model;
+  EXPECT_EQ(alibi.pos.type, model::PosType::kAlibi);
+  EXPECT_EQ(alibi.rope, model::RopeConfig{});
+  EXPECT_DOUBLE_EQ(alibi.pos.alibi_scale, 1 / std::sqrt(static_cast<double>(alibi.head_dim)));
 
   EXPECT_EQ(read_with("phi", {{"-partial_rotary_factor", 0}}).model.rope.dims, 6);
   EXPECT_EQ(read_with("phi", {{"partial_rotary_factor", 0.34}}).model.rope.dims, 4);

@@ -205,7 +205,8 @@ TEST(HfExport, EveryAxisOfEveryClassIsWrittenOrRefusedByName) {
           ++refused;
           continue;
         }
-        EXPECT_EQ(parse_hf_config(write_hf_config(changed, "float32"), "x").model, changed.model);
+        const HfConfig again = parse_hf_config(write_hf_config(changed, "float32"), "x");
+        EXPECT_EQ(with_shortest_cycle(again.model), with_shortest_cycle(changed.model));
         ++written;
       }
     }
@@ -246,7 +247,12 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
       {"gpt2", [](ModelConfig& m) { m.n_kv_heads = 2; }, "model.n_kv_heads = 2"},
       {"gpt2", [](ModelConfig& m) { m.ffn.gated = true; }, "ffn.gated = true"},
       {"gptj", [](ModelConfig& m) { m.rope.base = 5e5; }, "rope.base = 500000"},
-      {"falcon40", [](ModelConfig& m) { m.block.topology = model::Topology::kSerial; }, "model.n_kv_heads = 2"},
+      {"falcon40",
+       [](ModelConfig& m) {
+         m.block = {};
+         m.bias.lm_head = true;
+       },
+       "model.n_kv_heads = 2"},
       {"falcon40", [](ModelConfig& m) { m.rope.dims = 6; }, "rope.dims = 6"},
   };
   for (const Obstacle& row : table) {

@@ -24,6 +24,8 @@ struct Axes {
   bool embed_norm = false;
   double residual_multiplier = 1;
   model::QkNormConfig qk_norm = {};
+  bool windows = false;  ///< a window in every second layer, scores with a soft cap
+  bool sinks = false;    ///< sinks, q, k and v clipped, rotary queries with a temperature
   int64_t vocab_size = 37;
 };
 
@@ -76,6 +78,8 @@ inline const Axes kAxes[] = {
     {.name = "FullLayerNorm",
      .n_kv_heads = 1,
      .qk_norm = {.kind = model::QkNorm::kFull, .type = NormType::kLayerNorm, .bias = true}},
+    {.name = "WindowsAlibi", .n_kv_heads = 2, .pos = model::PosType::kAlibi, .documents = true, .windows = true},
+    {.name = "SinksTemperature", .n_kv_heads = 4, .tied = true, .dropout = true, .biases = true, .sinks = true},
     {.name = "HeavyHead", .biases = true, .vocab_size = 2401},  // as costly as layers: the last stage has it alone
 };
 
@@ -108,6 +112,18 @@ inline model::ModelConfig config_of(const Axes& a) {
     c.norm.final = false;
     c.embed_scale = 4;
     c.logit_scale = 0.5;
+  }
+  if (a.windows) {
+    c.attn.window_cycle = {3, -1};
+    c.attn.softcap = 0.5;
+  }
+  if (a.sinks) {
+    c.attn.sinks = true;
+    c.attn.clip_qkv = 0.3;
+    if (a.pos == model::PosType::kRope) {
+      c.attn.temperature_beta = 0.5;
+      c.attn.temperature_positions = 2;
+    }
   }
   c.loss.z_coef = 1e-3;
   c.init = {.scheme = model::InitScheme::kNormal, .std = 0.1, .residual_scale = 1};

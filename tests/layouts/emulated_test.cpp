@@ -102,7 +102,10 @@ LayoutCase case_of(const Row& row) {
                   .placement = placement,
                   .embed_norm = placement == kPost,
                   .residual_multiplier = placement == kSandwich ? 0.5 : 1,
-                  .qk_norm = qk_norm};
+                  .qk_norm = qk_norm,
+                  // The axes inside attention go with two of the table: windows and a soft cap, sinks and clipping.
+                  .windows = is("positions", "learned"),
+                  .sinks = is("factors", "yes")};
   LayoutCase c{.config = config_of(axes),
                .documents = is("documents", "yes"),
                .dtype = is("dtype", "fp64") ? DType::kFloat64 : DType::kFloat32,

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "absl/strings/str_join.h"
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "parallel/model/slices.h"
@@ -121,6 +122,12 @@ void draw_model(Draw& draw, LayoutCase& c) {
   if (draw.once_in(2)) {
     m.dropout = {.embed = draw.of({0.0, 0.1}), .attn = draw.of({0.0, 0.2}), .resid = draw.of({0.0, 0.1})};
   }
+  if (m.pos.type == model::PosType::kNone && draw.once_in(2)) m.pos.type = model::PosType::kAlibi;
+  if (draw.once_in(3)) m.attn.window_cycle = draw.of<std::vector<int64_t>>({{3}, {5, -1}, {2, 2, -1}});
+  if (draw.once_in(3)) m.attn.window_kind = model::WindowKind::kChunked;
+  m.attn.last_layer_full = draw.once_in(4);
+  if (draw.once_in(4)) m.attn.softcap = 0.5;
+  m.attn.sinks = draw.once_in(4);
   m.tied = draw.once_in(3);
   m.loss.z_coef = draw.of({0.0, 1e-3});
   m.init = {.scheme = model::InitScheme::kNormal, .std = 0.15, .residual_scale = draw.of({1.0, 0.5})};
@@ -161,9 +168,10 @@ std::string text_of(const LayoutCase& c) {
                  m.block.parallel_norms, ", norms ", name_of(m.norm.placement),
                  m.norm.embed ? " and of the embedding" : "", ", norm of q and k ", name_of(m.qk_norm.kind), " ",
                  name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ", name_of(m.pos.type),
-                 m.tied ? ", tied" : "", c.documents ? ", documents" : "", ", recompute ",
-                 static_cast<int>(c.recompute), ", dropout ", m.dropout.embed, " ", m.dropout.attn, " ",
-                 m.dropout.resid, ", buckets of ", c.bucket_elems);
+                 ", windows ", absl::StrJoin(model::layer_windows(m), " "), " ", name_of(m.attn.window_kind),
+                 ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", m.tied ? ", tied" : "",
+                 c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ",
+                 m.dropout.embed, " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems);
 }
 
 /// The numbers of this run: one that is named, 200 in the long form, else a few.
@@ -205,9 +213,13 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["dropout"] += m.dropout.embed + m.dropout.attn + m.dropout.resid > 0;
     seen["documents"] += c.documents, seen["padded vocabulary"] += m.vocab_padded() > m.vocab_size;
     seen["biases"] += m.bias.qkv, seen["gated"] += m.ffn.gated, seen["z-loss"] += m.loss.z_coef > 0;
+    const bool windows = m.attn.window_cycle != std::vector<int64_t>{-1};
+    seen["windows"] += windows && m.attn.window_kind == model::WindowKind::kSliding;
+    seen["chunked attention"] += windows && m.attn.window_kind == model::WindowKind::kChunked;
+    seen["soft cap"] += m.attn.softcap.has_value(), seen["sinks"] += m.attn.sinks;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
   }
-  EXPECT_EQ(seen.size(), 60U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 65U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 

@@ -148,6 +148,66 @@ const Axis kAxes[] = {
        c.dropout = {.embed = 0.2, .attn = 0.3, .resid = 0.25};
        c.block = {model::Topology::kParallel, 1};
      }},
+    {"Windows",
+     [](ModelConfig& c) {
+       c.attn.window_cycle = {3, -1};
+       c.n_kv_heads = 2;
+     }},
+    {"Chunks",
+     [](ModelConfig& c) {
+       c.attn.window_cycle = {3};
+       c.attn.window_kind = model::WindowKind::kChunked;
+       c.attn.last_layer_full = true;
+     }},
+    {"ScoresSoftcapped", [](ModelConfig& c) { c.attn.softcap = 0.4; }},
+    {"AlibiOfThreeHeads",
+     [](ModelConfig& c) {
+       c.n_heads = c.n_kv_heads = 3;
+       c.pos = {.type = model::PosType::kAlibi, .alibi_scale = 0.5};
+       c.rope.dims = 0;
+     }},
+    {"AlibiWithWindowAndSoftcap",
+     [](ModelConfig& c) {
+       c.pos.type = model::PosType::kAlibi;
+       c.rope.dims = 0;
+       c.attn.window_cycle = {4};
+       c.attn.softcap = 1;
+     }},
+    {"Clipped",
+     [](ModelConfig& c) {
+       c.attn.clip_qkv = 0.5;
+       c.bias.qkv = true;
+     }},
+    {"ClippedParallelGroupedAlibi",
+     [](ModelConfig& c) {
+       c.attn.clip_qkv = 0.5;
+       c.n_kv_heads = 2;
+       c.block = {model::Topology::kParallel, 1};
+       c.pos.type = model::PosType::kAlibi;
+       c.rope.dims = 0;
+     }},
+    {"Sinks",
+     [](ModelConfig& c) {
+       c.attn.sinks = true;
+       c.n_kv_heads = 2;
+     }},
+    {"SinksDropout",
+     [](ModelConfig& c) {
+       c.attn.sinks = true;
+       c.attn.window_cycle = {-1, 2};
+       c.dropout.attn = 0.3;
+     }},
+    {"QueryTemperature",
+     [](ModelConfig& c) {
+       c.attn.temperature_beta = 0.7;
+       c.attn.temperature_positions = 2;
+       c.n_kv_heads = 1;
+     }},
+    {"HeadsOfFive",
+     [](ModelConfig& c) {
+       c.head_dim = 5;
+       c.n_kv_heads = 2;
+     }},
 };
 
 class ModelGradient : public ::testing::TestWithParam<Axis> {

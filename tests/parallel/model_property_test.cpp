@@ -154,6 +154,70 @@ TEST(ModelProperty, LogitsDoNotMoveWhenLaterTokensChange) {
   }
 }
 
+// A token reaches W - 1 tokens on in each layer, so L (W - 1) in all: a window counts the query itself.
+TEST(ModelProperty, AWindowReachesWMinusOneTokensALayer) {
+  for (const auto kind : {model::WindowKind::kSliding, model::WindowKind::kChunked}) {
+    ModelConfig c = tiny_config();
+    c.attn.window_cycle = {3};
+    c.attn.window_kind = kind;
+    constexpr int64_t T = 9;
+    TinyModel m(c, DType::kFloat64, 1, T);
+    const std::vector<double> before = m.logits();
+    m.ids()[0] = (m.ids()[0] + 1) % static_cast<int32_t>(c.vocab_size);
+    const std::vector<double> after = m.logits();
+    const int64_t reach = kind == model::WindowKind::kSliding ? 2 * (3 - 1) : 3 - 1;  // a chunk ends for all layers
+    for (int64_t t = 0; t < T; ++t) {
+      const auto row = before.begin() + t * c.vocab_padded();
+      EXPECT_EQ(std::equal(row, row + c.vocab_padded(), after.begin() + t * c.vocab_padded()), t > reach) << t;
+    }
+    // The last layer without it sees all.
+    c.attn.last_layer_full = true;
+    TinyModel open(c, DType::kFloat64, 1, T);
+    const std::vector<double> first = open.logits();
+    open.ids()[0] = (open.ids()[0] + 1) % static_cast<int32_t>(c.vocab_size);
+    const std::vector<double> second = open.logits();
+    EXPECT_FALSE(std::equal(first.end() - c.vocab_padded(), first.end(), second.end() - c.vocab_padded()));
+  }
+}
+
+// Behind its bias everything is at the limit: keys and values are the same for all tokens, and none sees another.
+TEST(ModelProperty, ClippingStandsBehindTheBias) {
+  ModelConfig c = tiny_config();
+  c.bias.qkv = true;
+  c.attn.clip_qkv = 0.5;
+  TinyModel m(c, DType::kFloat64, 1, 6);
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    for (const char* part : {"q", "k", "v"})
+      m.set(str_cat("blocks.", layer, ".attn.", part, ".bias"), std::vector<double>(16, 100.0));
+  }
+  const std::vector<double> before = m.logits();
+  m.ids()[0] = (m.ids()[0] + 1) % static_cast<int32_t>(c.vocab_size);
+  const std::vector<double> after = m.logits();
+  for (size_t i = c.vocab_size; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-12);
+}
+
+// Within a turn the temperature is a factor on the scores; it is the query's, so a key's turn is nothing to it.
+TEST(ModelProperty, TemperatureIsAFactorOfTheQuerysTurn) {
+  ModelConfig c = tiny_config();
+  constexpr int64_t T = 8, kTurn = 4;
+  TinyModel plain(c, DType::kFloat64, 1, T);
+  ModelConfig scaled = c;
+  scaled.attn.scale = c.attn.scale * (1 + 0.5 * std::log(2.0));
+  TinyModel factor(scaled, DType::kFloat64, 1, T);
+  c.n_layers = scaled.n_layers;
+  c.attn.temperature_beta = 0.5;
+  c.attn.temperature_positions = kTurn;
+  TinyModel warm(c, DType::kFloat64, 1, T);
+  const std::vector<double> got = warm.logits(), cold = plain.logits();
+  const auto turn = static_cast<int64_t>(kTurn * c.vocab_padded());
+  EXPECT_TRUE(std::equal(cold.begin(), cold.begin() + turn, got.begin())) << "the first turn has factor 1";
+  EXPECT_GT(worst_difference(cold, got), 1e-6);
+  // All positions in the second turn: rotary scores depend on distances alone, so only the factor is left.
+  for (int32_t& p : warm.positions()) p = p % kTurn + kTurn;
+  for (int32_t& p : factor.positions()) p = p % kTurn;
+  EXPECT_LT(worst_difference(warm.logits(), factor.logits()), 1e-12);
+}
+
 // Mean square of the residual stream after the last of L layers at initialisation.
 double residual_mean_square(int64_t layers, bool depth_scaled) {
   ModelConfig c = tiny_config();

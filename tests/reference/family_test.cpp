@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -103,6 +104,20 @@ class Family : public ::testing::TestWithParam<Setting> {
 TEST_P(Family, Fp64) { expect_reference(DType::kFloat64); }
 TEST_P(Family, Fp32) { expect_reference(DType::kFloat32); }
 
+// How far the exact gradient moves when the limit on q, k and v moves by a rounding of bf16: what lies that close to
+// the limit may pass its gradient in one run and not in the other.
+double kink(const std::function<NamedValues(double limit)>& gradients, double limit) {
+  const NamedValues at = gradients(limit);
+  double worst = 0, size = 0;
+  for (const double moved : {limit * (1 - 0x1p-8), limit * (1 + 0x1p-8)}) {
+    double sum = 0;
+    for (const auto& [name, g] : gradients(moved)) sum += std::pow(distance(at.at(name), g), 2);
+    worst = std::max(worst, std::sqrt(sum));
+  }
+  for (const auto& [name, g] : at) size += std::pow(norm(g), 2);
+  return worst / std::sqrt(size);
+}
+
 // bf16 storage against the same program in fp64 on weights rounded to bf16: no worse than 1.4 times what the
 // reference's own bf16 run is.
 TEST_P(Family, Bf16) {
@@ -125,7 +140,16 @@ TEST_P(Family, Bf16) {
   double difference = 0;
   for (const auto& [name, g] : exact.gradients) difference += std::pow(distance(bf16.gradients.at(name), g), 2);
   const double gradient_error = std::sqrt(difference) / norm_of_all(exact.gradients);
-  EXPECT_LE(gradient_error, 1.4 * gradient_bound);
+  double of_kink = 0;
+  if (c.config.attn.clip_qkv) {
+    const auto gradients = [&](double limit) {
+      Case moved = c;
+      moved.config.attn.clip_qkv = limit;
+      return run(moved, DType::kFloat64, rounded).gradients;
+    };
+    of_kink = kink(gradients, *c.config.attn.clip_qkv);
+  }
+  EXPECT_LE(gradient_error, 1.4 * gradient_bound + of_kink);
   std::cout << GetParam().name() << " bf16: share of the reference's own error: logits " << logits_error / logits_bound
             << ", gradients " << gradient_error / gradient_bound << "\n";
 }

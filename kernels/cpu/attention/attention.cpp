@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "kernels/cpu/attention/items.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -22,7 +23,7 @@ Plan plan_forward(const AttentionShape& s, DType storage, int threads, Isa isa) 
   while (span > 1 && s.B * s.H * ((blocks + span - 1) / span) < 4 * threads) --span;
   plan.span = std::max<int64_t>(span, 1) * kBlockSize;
   plan.num_items = s.B * s.H * ((s.T_q + plan.span - 1) / plan.span);
-  plan.thread_bytes = forward_kernels(isa).scratch_bytes(s.D, storage, std::min(plan.span, s.T_q));
+  plan.thread_bytes = forward_kernels(isa).scratch_bytes(s, storage, std::min(plan.span, s.T_q));
   return plan;
 }
 
@@ -36,7 +37,7 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads, Isa isa)
   if (threads == 1 || fused_cost <= two_pass_cost) {
     plan.span = key_blocks * kBlockSize;
     plan.num_items = heads;
-    plan.thread_bytes = backward_kernels(isa).scratch_bytes(s.D, storage, s.T_kv);
+    plan.thread_bytes = backward_kernels(isa).scratch_bytes(s, storage, s.T_kv);
     return plan;
   }
   plan.kind = Plan::Kind::kTwoPass;
@@ -44,7 +45,7 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads, Isa isa)
   plan.span = std::max<int64_t>(1, key_blocks / wanted) * kBlockSize;
   plan.num_dkv_items = heads * ((s.T_kv + plan.span - 1) / plan.span);
   plan.num_items = plan.num_dkv_items + s.B * s.H * num_blocks(s.T_q);
-  plan.thread_bytes = backward_kernels(isa).scratch_bytes(s.D, storage, s.T_kv);
+  plan.thread_bytes = backward_kernels(isa).scratch_bytes(s, storage, s.T_kv);
   return plan;
 }
 
@@ -95,11 +96,34 @@ namespace {
 using attention::Item;
 using attention::Plan;
 
-/// The tiles of the kernels take head widths in steps of 4 up to 256.
-void check_width(int64_t D) {
-  if (D >= 4 && D <= 256 && D % 4 == 0) return;
-  throw input_error("attention", "expected head_dim to be a multiple of 4 from 4 to 256, got ", D,
-                    "; choose another model.head_dim");
+/// dsinks of one head: - sum exp(sink - lse) delta over samples and queries in ascending order, in double.
+void sink_gradient(const AttentionBackward& a, int64_t h) {
+  attention::with_types(a.q.dtype, [&](auto s, auto t) {
+    using S = decltype(s);
+    using T = decltype(t);
+    const AttentionShape& shape = a.shape;
+    const int64_t width = shape.v_dim();
+    const auto sink = static_cast<double>(static_cast<T>(static_cast<const S*>(shape.sinks.data)[h]));
+    double sum = 0;
+    for (int64_t b = 0; b < shape.B; ++b) {
+      for (int64_t q = 0; q < shape.T_q; ++q) {
+        const int64_t stat = (b * shape.H + h) * shape.T_q + q, row = b * shape.T_q + q;
+        double delta = 0;
+        if (a.delta) {
+          delta = static_cast<double>(static_cast<const T*>(a.delta.data)[stat]);
+        } else {
+          const S* const out = static_cast<const S*>(a.out.data) + row * a.out.stride + h * width;
+          const S* const dout = static_cast<const S*>(a.dout.data) + row * a.dout.stride + h * width;
+          for (int64_t d = 0; d < width; ++d) {
+            delta += static_cast<double>(static_cast<T>(out[d])) * static_cast<double>(static_cast<T>(dout[d]));
+          }
+        }
+        sum -= std::exp(sink - static_cast<double>(static_cast<const T*>(a.lse.data)[stat])) * delta;
+      }
+    }
+    T& to = static_cast<T*>(a.dsinks.data)[h];
+    to = a.sinks_mode == GradMode::kAccumulate ? static_cast<T>(static_cast<double>(to) + sum) : static_cast<T>(sum);
+  });
 }
 
 /// Each thread takes the next item until none is left; `run(item, scratch)`.
@@ -117,7 +141,6 @@ void run_items(const Plan& plan, int threads, std::byte* workspace, const Run& r
 }  // namespace
 
 void CpuBackend::launch(const AttentionForward& args, Stream& /*stream*/) {
-  check_width(args.shape.D);
   const Plan plan = attention::plan_forward(args.shape, args.q.dtype, threads_, info_.isa);
   const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
   const auto kernels = attention::forward_kernels(info_.isa);
@@ -126,15 +149,20 @@ void CpuBackend::launch(const AttentionForward& args, Stream& /*stream*/) {
 }
 
 void CpuBackend::launch(const AttentionBackward& args, Stream& /*stream*/) {
-  check_width(args.shape.D);
-  const Plan plan = attention::plan_backward(args.shape, args.q.dtype, threads_, info_.isa);
-  const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
   const auto kernels = attention::backward_kernels(info_.isa);
-  run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& cut, std::byte* mine) {
-    Item item = cut;
-    item.want_dq = item.want_dq && args.dq;
-    item.want_dkv = item.want_dkv && args.dk;
-    if (item.want_dq || item.want_dkv) kernels.run(args, item, mine);
+  if (args.dq || args.dk) {
+    const Plan plan = attention::plan_backward(args.shape, args.q.dtype, threads_, info_.isa);
+    const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
+    run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& cut, std::byte* mine) {
+      Item item = cut;
+      item.want_dq = item.want_dq && args.dq;
+      item.want_dkv = item.want_dkv && args.dk;
+      if (item.want_dq || item.want_dkv) kernels.run(args, item, mine);
+    });
+  }
+  if (!args.dsinks || args.sinks_mode == GradMode::kSkip) return;
+  parallel_for(threads_, args.shape.H, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; ++h) sink_gradient(args, h);
   });
 }
 

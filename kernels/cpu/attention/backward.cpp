@@ -33,37 +33,39 @@ struct BackwardScratch {
   T* lse;        // [64] in units of log 2
   T* delta;      // [64]
   T* q;          // [64][Dp] scale * q
-  T* dout;       // [64][Dp]
+  T* dout;       // [64][Vp]
   T* qt;         // [D][64] q transposed
-  T* doutt;      // [D][64]
+  T* doutt;      // [D_v][64]
   T* dq;         // [64][Dp]
   T* p;          // [64 keys][64 queries] scores, then probabilities with dropout
   T* ds;         // [64 keys][64 queries] dout v^T, then dS
   T* factors;    // [64 keys][64 queries] dropout
+  T* softcap;    // [64 keys][64 queries] derivative of the soft cap
   T* k;          // [keys][Dp] packed when first needed
-  T* v;          // [keys][Dp]
+  T* v;          // [keys][Vp]
   T* dk;         // [keys][Dp]
-  T* dv;         // [keys][Dp]
+  T* dv;         // [keys][Vp]
   bool* packed;  // [keys/64]
 
-  BackwardScratch(ScratchCarver& carver, int64_t D, int64_t keys) {
-    const int64_t Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  BackwardScratch(ScratchCarver& carver, const AttentionShape& shape, int64_t keys) {
+    const int64_t Dp = padded_width<T>(shape.D), Vp = padded_width<T>(shape.v_dim());
     const int64_t blocks = (keys + kBlock - 1) / kBlock;
     bounds = carver.take<Bounds<T>>(1);
     lse = carver.take<T>(kBlock);
     delta = carver.take<T>(kBlock);
     q = carver.take<T>(kBlock * Dp);
-    dout = carver.take<T>(kBlock * Dp);
-    qt = carver.take<T>(D * kBlock);
-    doutt = carver.take<T>(D * kBlock);
+    dout = carver.take<T>(kBlock * Vp);
+    qt = carver.take<T>(transposed_rows<T>(shape.D) * kBlock);
+    doutt = carver.take<T>(transposed_rows<T>(shape.v_dim()) * kBlock);
     dq = carver.take<T>(kBlock * Dp);
     p = carver.take<T>(kBlock * kBlock);
     ds = carver.take<T>(kBlock * kBlock);
     factors = carver.take<T>(kBlock * kBlock);
+    softcap = carver.take<T>(shape.variant.softcap != 0 ? kBlock * kBlock : 0);
     k = carver.take<T>(blocks * kBlock * Dp);
-    v = carver.take<T>(blocks * kBlock * Dp);
+    v = carver.take<T>(blocks * kBlock * Vp);
     dk = carver.take<T>(blocks * kBlock * Dp);
-    dv = carver.take<T>(blocks * kBlock * Dp);
+    dv = carver.take<T>(blocks * kBlock * Vp);
     packed = carver.take<bool>(blocks);
   }
 };
@@ -143,6 +145,7 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
   const Tag<T> d;
   const Bounds<T>& bounds = *scratch.bounds;
   const bool dropout = shape.dropout.active();
+  const ScoreChange<T> change = score_change<T>(shape, h);
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
     const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
@@ -155,6 +158,7 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
                                .num_keys = vector_keys};
       dropout_factors(shape, block, scratch.factors + v * kLanes<T>);
     }
+    if (change.active()) change_scores<T>(change, bounds, v, key_begin, vector_keys, scratch.p, scratch.softcap);
     if (masked && dropout) {
       block_score_gradients<T, true, true>(scratch, v, key_begin, vector_keys);
     } else if (masked) {
@@ -163,6 +167,10 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
       block_score_gradients<T, false, true>(scratch, v, key_begin, vector_keys);
     } else {
       block_score_gradients<T, false, false>(scratch, v, key_begin, vector_keys);
+    }
+    for (int64_t j = 0; change.softcap != 0 && j < vector_keys; ++j) {
+      T* HWY_RESTRICT ds = scratch.ds + j * kBlock + v * kLanes<T>;
+      hn::Store(hn::Mul(hn::Load(d, ds), hn::Load(d, scratch.softcap + j * kBlock + v * kLanes<T>)), d, ds);
     }
     for (int64_t j = vector_keys; j < keys; ++j) {
       hn::Store(hn::Zero(d), d, scratch.p + j * kBlock + v * kLanes<T>);
@@ -176,7 +184,7 @@ template <typename S, typename T>
 HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, int64_t h, int64_t t, int64_t t_end,
                              const BackwardScratch<T>& scratch) {
   const AttentionShape& shape = args.shape;
-  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  const int64_t D = shape.D, Dp = padded_width<T>(D), D_v = shape.v_dim(), Vp = padded_width<T>(D_v);
   Bounds<T>& bounds = *scratch.bounds;
   find_bounds(shape, item.b, t, t_end, bounds);
   const int64_t stat = (item.b * shape.H + h) * shape.T_q + t;
@@ -187,43 +195,58 @@ HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, in
   }
   for (int64_t i = 0; i < bounds.num_queries; ++i) {
     const int64_t row = item.b * shape.T_q + t + i;
-    const S* dout = static_cast<const S*>(args.dout.data) + row * args.dout.stride + h * D;
+    const S* dout = static_cast<const S*>(args.dout.data) + row * args.dout.stride + h * D_v;
     pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.variant.scale * std::numbers::log2e),
              scratch.q + i * Dp, Dp);
-    pack_row(dout, D, T{1}, scratch.dout + i * Dp, Dp);
+    pack_row(dout, D_v, T{1}, scratch.dout + i * Vp, Vp);
     scratch.lse[i] = static_cast<const T*>(args.lse.data)[stat + i] * std::numbers::log2e_v<T>;
     scratch.delta[i] =
         args.delta ? static_cast<const T*>(args.delta.data)[stat + i]
-                   : dot_row(static_cast<const S*>(args.out.data) + row * args.out.stride + h * D, dout, D, T{});
+                   : dot_row(static_cast<const S*>(args.out.data) + row * args.out.stride + h * D_v, dout, D_v, T{});
   }
   const int64_t padded = bounds.num_vectors * kLanes<T>;
   clear(scratch.q + bounds.num_queries * Dp, (padded - bounds.num_queries) * Dp);
-  clear(scratch.dout + bounds.num_queries * Dp, (padded - bounds.num_queries) * Dp);
-  pack_transposed(scratch.q, Dp, padded, D, scratch.qt, kBlock);
-  pack_transposed(scratch.dout, Dp, padded, D, scratch.doutt, kBlock);
+  clear(scratch.dout + bounds.num_queries * Vp, (padded - bounds.num_queries) * Vp);
+  pack_transposed(scratch.q, Dp, padded, transposed_rows<T>(D), scratch.qt, kBlock);
+  pack_transposed(scratch.dout, Vp, padded, transposed_rows<T>(D_v), scratch.doutt, kBlock);
+}
+
+/// Queries in whole blocks.
+struct Queries {
+  int64_t begin, end;
+};
+/// Of an item's queries those that may see one of its keys, by their positions.
+HWY_INLINE Queries queries_of(const AttentionShape& s, const Item& item) {
+  const int64_t first = s.kv_start + item.key_begin - s.q_start;
+  const int64_t last = s.last_position(s.kv_start + item.key_end - 1) - s.q_start;
+  const int64_t begin = HWY_MAX(first - item.t_begin, int64_t{0}) / kBlock * kBlock + item.t_begin;
+  return {HWY_MIN(begin, item.t_end), HWY_MIN(HWY_MAX(last + 1, item.t_begin), item.t_end)};
 }
 
 template <typename S, typename T>
 void backward_typed(const AttentionBackward& args, const Item& item, std::byte* base) {
   const AttentionShape& shape = args.shape;
-  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  const int64_t D = shape.D, Dp = padded_width<T>(D), D_v = shape.v_dim(), Vp = padded_width<T>(D_v);
   const int64_t g = item.h_begin * shape.G / shape.H;
   const bool accumulate = args.mode == GradMode::kAccumulate;
   const int64_t all_keys = item.key_end - item.key_begin;
-  const int64_t kv_offset = item.b * shape.kv_batch_stride + g * D;
+  const int64_t k_offset = item.b * shape.kv_batch_stride + g * D;
+  const int64_t v_offset = item.b * shape.v_stride() + g * D_v;
   ScratchCarver carver(base);
-  const BackwardScratch<T> scratch(carver, D, all_keys);
+  const BackwardScratch<T> scratch(carver, shape, all_keys);
   const Bounds<T>& bounds = *scratch.bounds;
 
   if (item.want_dkv) {
     clear(scratch.dk, all_keys * Dp);
-    clear(scratch.dv, all_keys * Dp);
+    clear(scratch.dv, all_keys * Vp);
   }
   for (int64_t block = 0; block * kBlock < all_keys; ++block) scratch.packed[block] = false;
 
+  // Where dq is another item's, queries that see none of the keys are passed over.
+  const Queries queries = item.want_dq ? Queries{item.t_begin, item.t_end} : queries_of(shape, item);
   for (int64_t h = item.h_begin; h < item.h_end; ++h) {
-    for (int64_t t = item.t_begin; t < item.t_end; t += kBlock) {
-      pack_queries<S, T>(args, item, h, t, HWY_MIN(t + kBlock, item.t_end), scratch);
+    for (int64_t t = queries.begin; t < queries.end; t += kBlock) {
+      pack_queries<S, T>(args, item, h, t, HWY_MIN(t + kBlock, queries.end), scratch);
       if (item.want_dq) clear(scratch.dq, bounds.num_queries * Dp);
 
       const int64_t key_first = HWY_MAX(item.key_begin, bounds.key_begin / kBlock * kBlock);
@@ -232,23 +255,23 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
         const int64_t keys = HWY_MIN(key_last - key, kBlock);
         const int64_t local = key - item.key_begin;
         T* k = scratch.k + local * Dp;
-        T* v = scratch.v + local * Dp;
+        T* v = scratch.v + local * Vp;
         if (!scratch.packed[local / kBlock]) {
           scratch.packed[local / kBlock] = true;
           for (int64_t j = 0; j < HWY_MIN(item.key_end - key, kBlock); ++j) {
-            pack_row(static_cast<const S*>(args.k.data) + kv_offset + (key + j) * args.k.stride, D, T{1}, k + j * Dp,
+            pack_row(static_cast<const S*>(args.k.data) + k_offset + (key + j) * args.k.stride, D, T{1}, k + j * Dp,
                      Dp);
-            pack_row(static_cast<const S*>(args.v.data) + kv_offset + (key + j) * args.v.stride, D, T{1}, v + j * Dp,
-                     Dp);
+            pack_row(static_cast<const S*>(args.v.data) + v_offset + (key + j) * args.v.stride, D_v, T{1}, v + j * Vp,
+                     Vp);
           }
         }
         // 1. scores and dout v^T, 2. probabilities and their gradients
         block_products(bounds, k, D, Dp, scratch.qt, key, keys, scratch.p);
-        block_products(bounds, v, D, Dp, scratch.doutt, key, keys, scratch.ds);
+        block_products(bounds, v, D_v, Vp, scratch.doutt, key, keys, scratch.ds);
         block_gradients(shape, item, h, t, key, keys, scratch);
         // 3. dv and dk
         if (item.want_dkv) {
-          gather_over_queries(bounds, scratch.p, scratch.dout, Dp, key, keys, scratch.dv + local * Dp);
+          gather_over_queries(bounds, scratch.p, scratch.dout, Vp, key, keys, scratch.dv + local * Vp);
           gather_over_queries(bounds, scratch.ds, scratch.q, Dp, key, keys, scratch.dk + local * Dp);
         }
         // 4. dq
@@ -275,9 +298,11 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
   }
   // 5. dk, free of the 1 / log 2 that q was scaled with, and dv
   for (int64_t j = 0; item.want_dkv && j < all_keys; ++j) {
-    const int64_t row = kv_offset + (item.key_begin + j) * args.dk.stride;
-    unpack_row(scratch.dk + j * Dp, D, std::numbers::ln2_v<T>, accumulate, static_cast<S*>(args.dk.data) + row);
-    unpack_row(scratch.dv + j * Dp, D, T{1}, accumulate, static_cast<S*>(args.dv.data) + row);
+    const int64_t row = item.key_begin + j;
+    unpack_row(scratch.dk + j * Dp, D, std::numbers::ln2_v<T>, accumulate,
+               static_cast<S*>(args.dk.data) + k_offset + row * args.dk.stride);
+    unpack_row(scratch.dv + j * Vp, D_v, T{1}, accumulate,
+               static_cast<S*>(args.dv.data) + v_offset + row * args.dv.stride);
   }
 }
 

@@ -39,20 +39,22 @@ template <typename T>
 struct ForwardScratch {
   ForwardPanel<T>* panels;  // [queries/64]
   T* qt;                    // [queries/64][D][64] scaled queries, transposed
-  T* out;                   // [queries][Dp]
+  T* q;                     // [64][Dp] scaled queries of one block
+  T* out;                   // [queries][Vp]
   T* k;                     // [64][Dp] one block of keys
-  T* v;                     // [64][Dp]
+  T* v;                     // [64][Vp]
   T* scores;                // [64 keys][64 queries], then probabilities
   T* factors;               // [64 keys][64 queries] dropout
 
-  ForwardScratch(ScratchCarver& carver, int64_t D, int64_t queries) {
-    const int64_t Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  ForwardScratch(ScratchCarver& carver, const AttentionShape& shape, int64_t queries) {
+    const int64_t Dp = padded_width<T>(shape.D), Vp = padded_width<T>(shape.v_dim());
     const int64_t panel_count = (queries + kBlock - 1) / kBlock;
     panels = carver.take<ForwardPanel<T>>(panel_count);
-    qt = carver.take<T>(panel_count * D * kBlock);
-    out = carver.take<T>(panel_count * kBlock * Dp);
+    qt = carver.take<T>(panel_count * transposed_rows<T>(shape.D) * kBlock);
+    q = carver.take<T>(kBlock * Dp);
+    out = carver.take<T>(panel_count * kBlock * Vp);
     k = carver.take<T>(kBlock * Dp);
-    v = carver.take<T>(kBlock * Dp);
+    v = carver.take<T>(kBlock * Vp);
     scores = carver.take<T>(kBlock * kBlock);
     factors = carver.take<T>(kBlock * kBlock);
   }
@@ -112,17 +114,19 @@ template <typename T>
 HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, int64_t panel_index, int64_t key_begin,
                                 const ForwardScratch<T>& scratch) {
   const Tag<T> d;
-  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  const int64_t D = shape.D, Dp = padded_width<T>(D), Vp = padded_width<T>(shape.v_dim());
   ForwardPanel<T>& panel = scratch.panels[panel_index];
   const Bounds<T>& bounds = panel.bounds;
   const int64_t keys = HWY_MIN(bounds.key_end - key_begin, kBlock);
-  T* out = scratch.out + panel_index * kBlock * Dp;
+  T* out = scratch.out + panel_index * kBlock * Vp;
 
   // 1. scores
-  block_scores(bounds, scratch.k, D, Dp, scratch.qt + panel_index * D * kBlock, key_begin, keys, scratch.scores);
+  block_scores(bounds, scratch.k, D, Dp, scratch.qt + panel_index * transposed_rows<T>(D) * kBlock, key_begin, keys,
+               scratch.scores);
 
   // 2. probabilities
   const bool dropout = shape.dropout.active();
+  const ScoreChange<T> change = score_change<T>(shape, item.h_begin);
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
     const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
@@ -135,6 +139,7 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
                                .num_keys = vector_keys};
       dropout_factors(shape, block, scratch.factors + v * kLanes<T>);
     }
+    if (change.active()) change_scores<T>(change, bounds, v, key_begin, vector_keys, scratch.scores, nullptr);
     if (masked && dropout) {
       block_softmax<T, true, true>(panel, v, key_begin, vector_keys, scratch.scores, scratch.factors);
     } else if (masked) {
@@ -157,12 +162,12 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
                 .a_row = 1,
                 .a_k = kBlock,
                 .b = scratch.v,
-                .b_row = Dp,
-                .c = out + i * Dp,
-                .c_row = Dp,
+                .b_row = Vp,
+                .c = out + i * Vp,
+                .c_row = Vp,
                 .c_scale = panel.rescale + i,
                 .rows = rows,
-                .vectors = Dp / kLanes<T>,
+                .vectors = Vp / kLanes<T>,
                 .k = HWY_MAX(HWY_MIN(keys, last + 1 - key_begin), int64_t{0})});
   }
 }
@@ -170,14 +175,16 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
 template <typename S, typename T>
 void forward_typed(const AttentionForward& args, const Item& item, std::byte* base) {
   const AttentionShape& shape = args.shape;
-  const int64_t D = shape.D, Dp = (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  const int64_t D = shape.D, Dp = padded_width<T>(D), D_v = shape.v_dim(), Vp = padded_width<T>(D_v);
   const int64_t h = item.h_begin, g = h * shape.G / shape.H;
   const int64_t panel_count = (item.t_end - item.t_begin + kBlock - 1) / kBlock;
   ScratchCarver carver(base);
-  const ForwardScratch<T> scratch(carver, D, item.t_end - item.t_begin);
+  const ForwardScratch<T> scratch(carver, shape, item.t_end - item.t_begin);
 
   // 0. the queries: bounds, transposed and scaled so that scores come out in units of log 2
   const S* q = static_cast<const S*>(args.q.data) + item.b * shape.q_batch_stride + h * D;
+  const bool sinks = static_cast<bool>(shape.sinks);
+  const T sink = sinks ? static_cast<T>(static_cast<const S*>(shape.sinks.data)[h]) : T{0};
   int64_t key_begin = shape.T_kv, key_end = 0;
   for (int64_t p = 0; p < panel_count; ++p) {
     ForwardPanel<T>& panel = scratch.panels[p];
@@ -187,27 +194,27 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
       key_begin = HWY_MIN(key_begin, panel.bounds.key_begin);
       key_end = HWY_MAX(key_end, panel.bounds.key_end);
     }
-    T* out = scratch.out + p * kBlock * Dp;
     for (int64_t i = 0; i < panel.bounds.num_queries; ++i) {
-      pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.variant.scale * std::numbers::log2e), out + i * Dp,
-               Dp);
+      pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.variant.scale * std::numbers::log2e),
+               scratch.q + i * Dp, Dp);
     }
     const int64_t padded = panel.bounds.num_vectors * kLanes<T>;
-    clear(out + panel.bounds.num_queries * Dp, (padded - panel.bounds.num_queries) * Dp);
-    pack_transposed(out, Dp, padded, D, scratch.qt + p * D * kBlock, kBlock);
-    clear(out, panel.bounds.num_queries * Dp);
-    for (int64_t i = 0; i < kBlock; ++i) {
-      panel.row_max[i] = std::numeric_limits<T>::lowest();
-      panel.row_sum[i] = 0;
+    clear(scratch.q + panel.bounds.num_queries * Dp, (padded - panel.bounds.num_queries) * Dp);
+    pack_transposed(scratch.q, Dp, padded, transposed_rows<T>(D), scratch.qt + p * transposed_rows<T>(D) * kBlock,
+                    kBlock);
+    clear(scratch.out + p * kBlock * Vp, panel.bounds.num_queries * Vp);
+    for (int64_t i = 0; i < kBlock; ++i) {  // a sink is a key that was seen first and has no value
+      panel.row_max[i] = sinks ? sink * std::numbers::log2e_v<T> : std::numeric_limits<T>::lowest();
+      panel.row_sum[i] = sinks ? T{1} : T{0};
     }
   }
 
   const S* k = static_cast<const S*>(args.k.data) + item.b * shape.kv_batch_stride + g * D;
-  const S* v = static_cast<const S*>(args.v.data) + item.b * shape.kv_batch_stride + g * D;
+  const S* v = static_cast<const S*>(args.v.data) + item.b * shape.v_stride() + g * D_v;
   for (int64_t block = key_begin / kBlock * kBlock; block < key_end; block += kBlock) {
     for (int64_t j = block; j < HWY_MIN(block + kBlock, key_end); ++j) {
       pack_row(k + j * args.k.stride, D, T{1}, scratch.k + (j - block) * Dp, Dp);
-      pack_row(v + j * args.v.stride, D, T{1}, scratch.v + (j - block) * Dp, Dp);
+      pack_row(v + j * args.v.stride, D_v, T{1}, scratch.v + (j - block) * Vp, Vp);
     }
     for (int64_t p = 0; p < panel_count; ++p) {
       const Bounds<T>& bounds = scratch.panels[p].bounds;
@@ -215,7 +222,7 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
     }
   }
 
-  // 4. out / row_sum and lse; a row that sees no key has out 0 and lse -inf
+  // 4. out / row_sum and lse; a row that sees no key has out 0, and lse -inf or the sink
   S* result = static_cast<S*>(args.out.data);
   T* lse = static_cast<T*>(args.lse.data) + (item.b * shape.H + h) * shape.T_q;
   for (int64_t t = item.t_begin; t < item.t_end; ++t) {
@@ -223,9 +230,10 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
     const int64_t i = (t - item.t_begin) % kBlock;
     const bool empty = panel.bounds.lo[i] > panel.bounds.hi[i];
     const T sum = panel.row_sum[i];
-    lse[t] = empty ? -std::numeric_limits<T>::infinity() : panel.row_max[i] * std::numbers::ln2_v<T> + std::log(sum);
-    unpack_row(scratch.out + (t - item.t_begin) * Dp, D, empty ? T{0} : T{1} / sum, false,
-               result + (item.b * shape.T_q + t) * args.out.stride + h * D);
+    const T of_none = sinks ? sink : -std::numeric_limits<T>::infinity();
+    lse[t] = empty ? of_none : panel.row_max[i] * std::numbers::ln2_v<T> + std::log(sum);
+    unpack_row(scratch.out + (t - item.t_begin) * Vp, D_v, empty ? T{0} : T{1} / sum, false,
+               result + (item.b * shape.T_q + t) * args.out.stride + h * D_v);
   }
 }
 

@@ -45,7 +45,7 @@ struct ItemKernels {
   /// Does one item. `scratch`: Plan::thread_bytes bytes, 64-byte aligned, content garbage before and after.
   void (*run)(const Args& args, const Item& item, std::byte* scratch) = nullptr;
   /// Scratch of one item of at most `length` queries (forward) or keys (backward).
-  int64_t (*scratch_bytes)(int64_t D, DType storage, int64_t length) = nullptr;
+  int64_t (*scratch_bytes)(const AttentionShape& shape, DType storage, int64_t length) = nullptr;
 };
 ItemKernels<AttentionForward> forward_kernels(Isa isa);
 ItemKernels<AttentionBackward> backward_kernels(Isa isa);
@@ -91,9 +91,9 @@ ItemKernels<Args> item_kernels(Run) {
                 with_types(args.q.dtype, [&](auto s, auto t) { Run()(s, t, args, item, scratch); });
               },
           .scratch_bytes =
-              [](int64_t D, DType storage, int64_t length) {
+              [](const AttentionShape& shape, DType storage, int64_t length) {
                 ScratchCarver carver(nullptr);
-                with_types(storage, [&](auto, auto t) { Scratch<decltype(t)>(carver, D, length); });
+                with_types(storage, [&](auto, auto t) { Scratch<decltype(t)>(carver, shape, length); });
                 return carver.used_bytes();
               }};
 }

@@ -10,8 +10,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include "core/backend/attention.h"
+#include "hwy/contrib/math/math-inl.h"
 #include "kernels/cpu/attention/items.h"
 #include "kernels/cpu/attention/tile_inl.h"
 
@@ -82,6 +84,7 @@ template <typename T>
 HWY_INLINE void find_bounds(const AttentionShape& s, int64_t b, int64_t t_begin, int64_t t_end, Bounds<T>& bounds) {
   using Int = typename Bounds<T>::Int;
   constexpr int64_t N = kLanes<T>;
+  const bool limited = s.variant.window > 0 || s.variant.chunk > 0;
   bounds.num_queries = t_end - t_begin;
   bounds.num_vectors = (bounds.num_queries + N - 1) / N;
   bounds.diagonal = s.q_start + t_begin - s.kv_start;
@@ -94,7 +97,11 @@ HWY_INLINE void find_bounds(const AttentionShape& s, int64_t b, int64_t t_begin,
     for (int64_t i = v * N; i < (v + 1) * N; ++i) {
       int64_t lo = 0, hi = -1;
       if (i < bounds.num_queries) {
-        if (s.doc_start) lo = static_cast<const int32_t*>(s.doc_start.data)[b * s.T_q + t_begin + i] - s.kv_start;
+        if (limited) lo = s.first_position(s.q_start + t_begin + i) - s.kv_start;
+        if (s.doc_start) {
+          const int64_t document = static_cast<const int32_t*>(s.doc_start.data)[b * s.T_q + t_begin + i];
+          lo = HWY_MAX(lo, document - s.kv_start);
+        }
         lo = HWY_MIN(HWY_MAX(lo, int64_t{0}), s.T_kv);
         hi = HWY_MAX(HWY_MIN(bounds.diagonal + i, s.T_kv - 1), int64_t{-1});
         bounds.max_hi[v] = HWY_MAX(bounds.max_hi[v], hi);
@@ -122,6 +129,47 @@ HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
   const auto before = hn::Sub(hn::Load(di, bounds.lo + v * kLanes<T>), one);
   const auto past = hn::Add(hn::Load(di, bounds.hi + v * kLanes<T>), one);
   return hn::RebindMask(d, hn::And(hn::Gt(key, before), hn::Gt(past, key)));
+}
+
+/// What becomes of scores between the scaled product and the mask, in units of log 2.
+template <typename T>
+struct ScoreChange {
+  T softcap = 0;  // 0: none
+  T slope = 0;    // of ALiBi, of this head
+  bool active() const { return softcap != 0 || slope != 0; }
+};
+
+template <typename T>
+HWY_INLINE ScoreChange<T> score_change(const AttentionShape& s, int64_t h) {
+  const double slope = s.alibi_slopes ? static_cast<double>(static_cast<const T*>(s.alibi_slopes.data)[h]) : 0;
+  return {.softcap = static_cast<T>(s.variant.softcap * std::numbers::log2e),
+          .slope = static_cast<T>(slope * std::numbers::log2e)};
+}
+
+/// One vector of queries over one block of keys: score = softcap * tanh(score / softcap) - slope * (i - j). Where
+/// `derivatives` is given it gets d score / d (q.k * scale), 1 - tanh^2.
+template <typename T>
+HWY_NOINLINE void change_scores(const ScoreChange<T>& change, const Bounds<T>& bounds, int64_t v, int64_t key_begin,
+                                int64_t keys, T* HWY_RESTRICT scores, T* HWY_RESTRICT derivatives) {
+  const Tag<T> d;
+  const auto one = hn::Set(d, T{1}), slope = hn::Set(d, change.slope);
+  const auto cap = hn::Set(d, change.softcap), inverse = hn::Set(d, change.softcap != 0 ? 1 / change.softcap : T{0});
+  // The distance of lane 0 is a whole number below 2^24, which fp32 holds.
+  const auto first = hn::Iota(d, static_cast<T>(bounds.diagonal + v * kLanes<T> - key_begin));
+  for (int64_t j = 0; j < keys; ++j) {
+    T* HWY_RESTRICT at = scores + j * kBlock + v * kLanes<T>;
+    auto s = hn::Load(d, at);
+    if (change.softcap != 0) {
+      const auto x = hn::Mul(s, inverse);
+      const auto t = hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x);  // Highway's answers NaN with a number
+      s = hn::Mul(cap, t);
+      if (derivatives != nullptr) {
+        hn::Store(hn::NegMulAdd(t, t, one), d, derivatives + j * kBlock + v * kLanes<T>);
+      }
+    }
+    s = hn::NegMulAdd(slope, hn::Sub(first, hn::Set(d, static_cast<T>(j))), s);
+    hn::Store(s, d, at);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -182,7 +182,18 @@ HWY_INLINE hn::Vec<D> load_quads(D d, const float* src, int64_t row) {
   }
 }
 
-/// dst[c][r] = src[r][c]; rows a multiple of kLanes, cols of 4; dst rows are dst_row long.
+/// A row of D numbers is packed to a multiple of kLanes, with zeros.
+template <typename T>
+HWY_INLINE int64_t padded_width(int64_t D) {
+  return (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+}
+/// Rows that pack_transposed writes of a packed row of D numbers: fp32 goes by four.
+template <typename T>
+HWY_INLINE int64_t transposed_rows(int64_t D) {
+  return sizeof(T) == 4 ? (D + 3) / 4 * 4 : D;
+}
+
+/// dst[c][r] = src[r][c]; rows a multiple of kLanes, cols of transposed_rows; dst rows are dst_row long.
 HWY_INLINE void pack_transposed(const float* HWY_RESTRICT src, int64_t src_row, int64_t rows, int64_t cols,
                                 float* HWY_RESTRICT dst, int64_t dst_row) {
   const Tag<float> d;

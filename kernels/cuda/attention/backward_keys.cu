@@ -10,14 +10,15 @@
 //   3. for each query head and tile of queries: wait for it, start bringing the next one into the other half of the
 //      buffer;
 //      a. s = k q^T and v dout^T;
-//      b. P^T = exp(s - lse), 0 where a query does not see a key; dropout; dS^T; both rounded to bf16;
-//      c. dv += (P M)^T dout and dk += dS^T q;
+//      b. the soft cap and ALiBi; P^T = exp(s - lse), 0 where a query does not see a key; dropout; dS^T; both rounded
+//      to bf16; c. dv += (P M)^T dout and dk += dS^T q;
 //   4. dk, times scale, and dv, overwritten or added, rounded once.
 // Where a row of dk and dv has more than 128 columns, two blocks share the work of 3c and 4.
 
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/host.h"
 
@@ -41,17 +42,17 @@ struct KeysPlan {
 template <typename Plan>
 struct QueryTiles {
   int first, tiles, end;
-  const int2* keys;  ///< of this sample's tiles of kQueryTile queries, null without documents
+  const int2*
+      keys;  ///< of this sample's tiles of kQueryTile queries, null where documents, windows and chunks hide nothing
   int num_keys;
   int j, last_key;  ///< keys of the block
 
   __device__ QueryTiles(const Problem& p, const BackwardArrays<BF16>& arrays, int64_t b, int j_first)
       : num_keys((p.T_q + kQueryTile - 1) / kQueryTile), j(j_first), last_key(min(j_first + Plan::kRows, p.T_kv) - 1) {
-    const int64_t first_query = max(p.kv_start + j - p.q_start, int64_t{0});  // that may see key j
-    first = static_cast<int>(min(first_query, int64_t{p.T_q}) / Plan::kQueries);
-    tiles = (p.T_q + Plan::kQueries - 1) / Plan::kQueries - first;
+    first = min(max(j - p.diagonal, 0), p.T_q) / Plan::kQueries;  // that of the first query that may see key j
+    tiles = max(last_query_of_position(p, last_key) / Plan::kQueries + 1 - first, 0);
     end = tiles * p.group();
-    keys = p.doc_start != nullptr ? arrays.tile_keys + b * num_keys : nullptr;
+    keys = arrays.tile_keys != nullptr ? arrays.tile_keys + b * num_keys : nullptr;
   }
 
   __device__ int query(int i) const { return (first + i % tiles) * Plan::kQueries; }
@@ -74,7 +75,8 @@ struct QueryTiles {
   }
 };
 
-template <typename Plan, bool kDropout>
+/// With kChanges scores are more than scale * q.k, and whether there is dropout is told when it runs.
+template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, BackwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kQueries = Plan::kQueries, kRowTiles = Plan::kRowTiles, kColumns = kQueries / 8;
   constexpr int kWidth = kD / Plan::kParts;  // of this block's columns of dk and dv
@@ -118,7 +120,8 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
   }
 
   const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the keys
-  const float scale_log2 = fabsf(static_cast<float>(p.scale)) * kLog2E;
+  const float scale = fabsf(static_cast<float>(p.scale)), scale_log2 = scale * kLog2E;
+  const bool drops = kDropout && (!kChanges || p.dropout.scalars != nullptr);
   const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
   Accumulator<kWidth / 8> dk[kRowTiles], dv[kRowTiles];
   ASHLAR_UNROLL
@@ -149,7 +152,9 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
     // b. probabilities and the gradients of the scores
     const bool open = tiles.first_keys(now).y <= j && j + Plan::kRows - 1 <= last_key(p, t);
     KeptQueries<kRowTiles, kColumns> kept;
-    if constexpr (kDropout) {
+    ScoreChange<float> change;
+    if constexpr (kChanges) change = ScoreChange<float>(p, arrays.heads, g * p.group() + tiles.head(now));
+    if (drops) {
       const HeadDropout dropout(p, b, g * p.group() + tiles.head(now));
       kept = KeptQueries<kRowTiles, kColumns>(dropout, t, j + warp_row, lane);
     }
@@ -160,9 +165,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
         const int column = 8 * n + 2 * lane.q + x;
         const float lse_log2 = lse[column] * kLog2E;
         uint32_t keep = 0;
-        if constexpr (kDropout) keep = kept.column(n, x, lane);
-        KeyRange range{0, p.T_kv - 1};
-        if (!open) range = key_range(p, b, t + column);
+        if (drops) keep = kept.column(n, x, lane);
         ASHLAR_UNROLL
         for (int m = 0; m < kRowTiles; ++m) {
           ASHLAR_UNROLL
@@ -170,14 +173,39 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
             float& probability = s[m][n][2 * half + x];
             float& gradient = ds[m][n][2 * half + x];
             const int key = 16 * m + 8 * half;  // this lane's, less g
-            probability = ex2(fmaf(probability, scale_log2, -lse_log2));
-            if (!open && !range.contains(j + warp_row + lane.g + key)) probability = gradient = 0;
-            if constexpr (kDropout) {
+            float derivative = 1;
+            if constexpr (kChanges) {
+              probability =
+                  change.apply<true>(scale * probability, t + column, j + warp_row + lane.g + key, derivative);
+              probability = ex2(fmaf(probability, kLog2E, -lse_log2));
+            } else {
+              probability = ex2(fmaf(probability, scale_log2, -lse_log2));
+            }
+            if (drops) {
               const float factor = (keep >> key & 1U) != 0 ? keep_scale : 0.0F;
               gradient = probability * (factor * gradient - delta[column]);
               probability *= factor;
             } else {
               gradient = probability * (gradient - delta[column]);
+            }
+            if constexpr (kChanges) gradient *= derivative;
+          }
+        }
+      }
+    }
+    // What is not seen, behind the arithmetic: most tiles have no such pairs, and pay nothing for the others.
+    if (!open) {
+      ASHLAR_UNROLL
+      for (int n = 0; n < kColumns; ++n) {
+        ASHLAR_UNROLL
+        for (int x = 0; x < 2; ++x) {
+          const KeyRange range = key_range(p, b, t + 8 * n + 2 * lane.q + x);
+          ASHLAR_UNROLL
+          for (int m = 0; m < kRowTiles; ++m) {
+            ASHLAR_UNROLL
+            for (int half = 0; half < 2; ++half) {
+              if (range.contains(j + warp_row + lane.g + 16 * m + 8 * half)) continue;
+              s[m][n][2 * half + x] = ds[m][n][2 * half + x] = 0;
             }
           }
         }
@@ -190,7 +218,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
   }
 
   // 4. the gradients
-  const auto scale = static_cast<float>(p.scale);
+  const auto signed_scale = static_cast<float>(p.scale);
   ASHLAR_UNROLL
   for (int m = 0; m < kRowTiles; ++m) {
     StoreRows out{.to = arrays.dk.head(b, g, p.D),
@@ -202,7 +230,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
                   .D = p.D,
                   .accumulate = arrays.accumulate != 0};
     store_rows<kWidth / 8>(
-        dk[m], [&](int) { return scale; }, k_tile, warp_row + 16 * m, out, lane);
+        dk[m], [&](int) { return signed_scale; }, k_tile, warp_row + 16 * m, out, lane);
     out.to = arrays.dv.head(b, g, p.D);
     out.row_stride = arrays.dv.row;
     out.align = arrays.dv.align;
@@ -211,19 +239,21 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
   }
 }
 
-template <typename Plan, bool kDropout>
+template <typename Plan, bool kDropout, bool kChanges>
 void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
   const Launch launch{.name = "attention_backward_keys",
                       .grid = dim3(blocks_for(p.T_kv, Plan::kRows) * Plan::kParts, p.G, p.B),
                       .block = dim3(Plan::kThreads),
                       .shared_bytes = Plan::kSharedBytes};
-  run_kernel(stream, launch, keys_kernel<Plan, kDropout>, p, arrays);
+  run_kernel(stream, launch, keys_kernel<Plan, kDropout, kChanges>, p, arrays);
 }
 
-/// The bits of dropout take registers, so its tiles may have to be smaller.
-template <typename Plan, typename DropoutPlan = Plan>
+/// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
+template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
 void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  p.dropout.scalars ? launch<DropoutPlan, true>(p, arrays, stream) : launch<Plan, false>(p, arrays, stream);
+  if (arrays.heads.change_scores(p)) return launch<ChangesPlan, true, true>(p, arrays, stream);
+  p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
+                    : launch<Plan, false, false>(p, arrays, stream);
 }
 
 }  // namespace
@@ -234,7 +264,7 @@ void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, St
   if (p.D <= 64) return launch<KeysPlan<64, 2, 32>, KeysPlan<64, 1, 64>>(p, arrays, stream);
   if (p.D <= 96) return launch<KeysPlan<96, 1, 64>>(p, arrays, stream);
   if (p.D <= 128) return launch<KeysPlan<128, 1, 32>>(p, arrays, stream);
-  return launch<KeysPlan<256, 1, 32>>(p, arrays, stream);
+  return launch<KeysPlan<256, 1, 16>>(p, arrays, stream);
 }
 
 }  // namespace ashlar::ASHLAR_DEV::attention

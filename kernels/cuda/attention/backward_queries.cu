@@ -9,13 +9,14 @@
 //   2. q, dout and the first tile of k and v to shared memory, asynchronously; lse and delta to registers;
 //   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
 //      a. s = q k^T and dout v^T;
-//      b. P = exp(s - lse), 0 where a query does not see a key; dropout; dS, rounded to bf16;
+//      b. the soft cap and ALiBi; P = exp(s - lse), 0 where a query does not see a key; dropout; dS, rounded to bf16;
 //      c. dq += dS k;
 //   4. dq, times scale, overwritten or added, rounded once.
 
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/host.h"
 
@@ -33,7 +34,8 @@ struct QueriesPlan {
   static constexpr int64_t kSharedBytes = 2 * (Tile<kD>::elements(kRows) + kStage) * int64_t{sizeof(BF16)};
 };
 
-template <typename Plan, bool kDropout>
+/// With kChanges scores are more than scale * q.k, and whether there is dropout is told when it runs.
+template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, BackwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
   ASHLAR_DYNAMIC_SHARED(BF16, shared);
@@ -78,11 +80,14 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   }
 
   const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the queries
-  const float scale_log2 = fabsf(static_cast<float>(p.scale)) * kLog2E;
+  const float scale = fabsf(static_cast<float>(p.scale)), scale_log2 = scale * kLog2E;
   const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
   const int warp_last_key = last_key(p, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
+  const bool drops = kDropout && (!kChanges || p.dropout.scalars != nullptr);
   HeadDropout dropout;
-  if constexpr (kDropout) dropout = HeadDropout(p, b, h);
+  if (drops) dropout = HeadDropout(p, b, h);
+  ScoreChange<float> change;
+  if constexpr (kChanges) change = ScoreChange<float>(p, arrays.heads, h);
   Accumulator<kD / 8> dq[kRowTiles];
   ASHLAR_UNROLL
   for (int m = 0; m < kRowTiles; ++m) clear<kD / 8>(dq[m]);
@@ -107,7 +112,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
     ASHLAR_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       KeptKeys<kColumns> kept;
-      if constexpr (kDropout) kept = KeptKeys<kColumns>(dropout, t + warp_row + 16 * m, j, lane);
+      if (drops) kept = KeptKeys<kColumns>(dropout, t + warp_row + 16 * m, j, lane);
       ASHLAR_UNROLL
       for (int half = 0; half < 2; ++half) {
         const KeyRange range = seen[m][half];
@@ -116,11 +121,27 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
         for (int n = 0; n < kColumns; ++n) {
           ASHLAR_UNROLL
           for (int i = 0; i < 2; ++i) {
-            const float probability = ex2(fmaf(s[m][n][2 * half + i], scale_log2, -lse_log2[m][half]));
+            float probability, derivative = 1;
+            if constexpr (kChanges) {
+              const float score =
+                  change.apply<true>(scale * s[m][n][2 * half + i], t + warp_row + 16 * m + 8 * half + lane.g,
+                                     j + 8 * n + 2 * lane.q + i, derivative);
+              probability = ex2(fmaf(score, kLog2E, -lse_log2[m][half]));
+            } else {
+              probability = ex2(fmaf(s[m][n][2 * half + i], scale_log2, -lse_log2[m][half]));
+            }
             float& x = ds[m][n][2 * half + i];
-            if constexpr (kDropout) x = kept.contains(half, n, i) ? x * keep_scale : 0.0F;
+            if (drops) x = kept.contains(half, n, i) ? x * keep_scale : 0.0F;
             x = probability * (x - delta[m][half]);
-            if (!open && !range.contains(j + 8 * n + 2 * lane.q + i)) x = 0;
+            if constexpr (kChanges) x *= derivative;
+          }
+        }
+        if (open) continue;
+        ASHLAR_UNROLL
+        for (int n = 0; n < kColumns; ++n) {
+          ASHLAR_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            if (!range.contains(j + 8 * n + 2 * lane.q + i)) ds[m][n][2 * half + i] = 0;
           }
         }
       }
@@ -131,11 +152,11 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   }
 
   // 4. the gradient
-  const auto scale = static_cast<float>(p.scale);
+  const auto signed_scale = static_cast<float>(p.scale);
   ASHLAR_UNROLL
   for (int m = 0; m < kRowTiles; ++m) {
     store_rows<kD / 8>(
-        dq[m], [&](int) { return scale; }, q_tile, warp_row + 16 * m,
+        dq[m], [&](int) { return signed_scale; }, q_tile, warp_row + 16 * m,
         {.to = arrays.dq.head(b, h, p.D),
          .row_stride = arrays.dq.row,
          .align = arrays.dq.align,
@@ -148,24 +169,34 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   }
 }
 
-template <typename Plan>
+template <typename Plan, bool kDropout, bool kChanges>
 void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
   const Launch launch{.name = "attention_backward_queries",
                       .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
                       .block = dim3(Plan::kThreads),
                       .shared_bytes = Plan::kSharedBytes};
-  run_kernel(stream, launch, p.dropout.scalars ? queries_kernel<Plan, true> : queries_kernel<Plan, false>, p, arrays);
+  run_kernel(stream, launch, queries_kernel<Plan, kDropout, kChanges>, p, arrays);
+}
+
+/// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
+template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
+void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+  if (arrays.heads.change_scores(p)) return launch<ChangesPlan, true, true>(p, arrays, stream);
+  p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
+                    : launch<Plan, false, false>(p, arrays, stream);
 }
 
 }  // namespace
 
 void backward_queries_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  if (p.D <= 16) return launch<QueriesPlan<16, 2, 64>>(p, arrays, stream);
-  if (p.D <= 32) return launch<QueriesPlan<32, 2, 64>>(p, arrays, stream);
+  if (p.D <= 16)
+    return launch<QueriesPlan<16, 2, 64>, QueriesPlan<16, 2, 64>, QueriesPlan<16, 1, 64>>(p, arrays, stream);
+  if (p.D <= 32)
+    return launch<QueriesPlan<32, 2, 64>, QueriesPlan<32, 2, 64>, QueriesPlan<32, 1, 64>>(p, arrays, stream);
   if (p.D <= 64) return launch<QueriesPlan<64, 2, 32>>(p, arrays, stream);
   if (p.D <= 96) return launch<QueriesPlan<96, 1, 64>>(p, arrays, stream);
   if (p.D <= 128) return launch<QueriesPlan<128, 1, 64>>(p, arrays, stream);
-  return launch<QueriesPlan<256, 1, 32>>(p, arrays, stream);
+  return launch<QueriesPlan<256, 1, 32>, QueriesPlan<256, 1, 16>>(p, arrays, stream);
 }
 
 }  // namespace ashlar::ASHLAR_DEV::attention

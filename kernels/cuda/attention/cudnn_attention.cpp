@@ -41,7 +41,7 @@ AttentionCase common_case(const Args& a) {
           .scale = s.variant.scale,
           .q = rows_of(a.q, s.q_batch_stride),
           .k = rows_of(a.k, s.kv_batch_stride),
-          .v = rows_of(a.v, s.kv_batch_stride),
+          .v = rows_of(a.v, s.v_stride()),
           .out = rows_of(a.out, s.T_q * a.out.stride)};
 }
 
@@ -56,7 +56,7 @@ AttentionCase case_of(const AttentionBackward& a) {
   c.dout = rows_of(a.dout, s.T_q * a.dout.stride);
   c.dq = rows_of(a.dq, s.q_batch_stride);
   c.dk = rows_of(a.dk, s.kv_batch_stride);
-  c.dv = rows_of(a.dv, s.kv_batch_stride);
+  c.dv = rows_of(a.dv, s.v_stride());
   return c;
 }
 

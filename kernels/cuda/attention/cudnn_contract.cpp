@@ -32,8 +32,11 @@ AttentionFacts facts_of_shape(const AttentionShape& s, DType storage) {
           .dropout = s.dropout.active(),
           .softcap = s.variant.softcap != 0,
           .window = s.variant.window >= 0,
+          .chunks = s.variant.chunk > 0,
           .alibi = static_cast<bool>(s.alibi_slopes),
-          .t5_bias = static_cast<bool>(s.t5_bias)};
+          .sinks = static_cast<bool>(s.sinks),
+          .t5_bias = static_cast<bool>(s.t5_bias),
+          .D_v = s.v_dim()};
 }
 
 // Bugs of windows, of fp8, of ragged batches and of masks that are tensors are not here: no call of ours has them.
@@ -68,7 +71,7 @@ AttentionFacts facts_of(const AttentionForward& a) {
   AttentionFacts facts = facts_of_shape(a.shape, a.q.dtype);
   const AttentionShape& s = a.shape;
   facts.aligned = aligned(a.q, s.q_batch_stride, s.B) && aligned(a.k, s.kv_batch_stride, s.B) &&
-                  aligned(a.v, s.kv_batch_stride, s.B) && aligned(a.out, s.T_q * a.out.stride, s.B);
+                  aligned(a.v, s.v_stride(), s.B) && aligned(a.out, s.T_q * a.out.stride, s.B);
   return facts;
 }
 
@@ -78,11 +81,11 @@ AttentionFacts facts_of(const AttentionBackward& a) {
   facts.accumulates = a.mode == GradMode::kAccumulate;
   facts.partial = !a.dq || !a.dk || !a.dv || static_cast<bool>(a.delta);
   facts.aligned = aligned(a.q, s.q_batch_stride, s.B) && aligned(a.k, s.kv_batch_stride, s.B) &&
-                  aligned(a.v, s.kv_batch_stride, s.B) && aligned(a.out, s.T_q * a.out.stride, s.B) &&
+                  aligned(a.v, s.v_stride(), s.B) && aligned(a.out, s.T_q * a.out.stride, s.B) &&
                   aligned(a.dout, s.T_q * a.dout.stride, s.B);
   if (!facts.partial) {
     facts.aligned = facts.aligned && aligned(a.dq, s.q_batch_stride, s.B) && aligned(a.dk, s.kv_batch_stride, s.B) &&
-                    aligned(a.dv, s.kv_batch_stride, s.B);
+                    aligned(a.dv, s.v_stride(), s.B);
   }
   return facts;
 }
@@ -122,7 +125,9 @@ std::string refusal(const AttentionFacts& f, const Library& library) {
                                                                  {f.dropout, "dropout"},
                                                                  {f.softcap, "a soft cap"},
                                                                  {f.window, "a window"},
+                                                                 {f.chunks, "chunks"},
                                                                  {f.alibi, "ALiBi slopes"},
+                                                                 {f.sinks, "sinks"},
                                                                  {f.t5_bias, "T5's bias"}}) {
     if (feature.present) return str_cat("expected plain causal attention, got ", feature.name);
   }
@@ -135,6 +140,8 @@ std::string refusal(const AttentionFacts& f, const Library& library) {
   if (f.D > widest || f.D % 8 != 0 || f.D <= 0)
     return str_cat("expected head_dim to be a multiple of 8 up to ", widest, " on compute capability ", library.sm / 10,
                    ".", library.sm % 10, ", got ", f.D);
+  if (f.D_v != 0 && f.D_v != f.D)
+    return str_cat("expected values as wide as keys, got head_dim ", f.D, " and values of ", f.D_v);
   if (!f.aligned) return "expected rows that begin at multiples of 16 bytes, got others";
   // 4. gradients
   if (f.accumulates) return "expected gradients that are written, got gradients that are added to";

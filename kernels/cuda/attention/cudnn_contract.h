@@ -26,7 +26,8 @@ struct AttentionFacts {
   bool cached = false;         ///< queries begin behind the first key (a KV cache, or context parallel)
   bool document_mask = false;  ///< attention ends at document starts
   bool dropout = false;
-  bool softcap = false, window = false, alibi = false, t5_bias = false;
+  bool softcap = false, window = false, chunks = false, alibi = false, sinks = false, t5_bias = false;
+  int64_t D_v = 0;           ///< width of values; 0 = D
   bool accumulates = false;  ///< gradients are added to what is there
   bool partial = false;      ///< not all of dq, dk and dv are wanted, or delta is given
   bool aligned = true;       ///< rows and samples begin at multiples of 16 bytes

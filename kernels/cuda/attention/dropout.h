@@ -95,7 +95,7 @@ class KeptQueries {
   }
 
  private:
-  static constexpr int kWords = kColumns / 4;
+  static constexpr int kWords = (kColumns + 3) / 4;
   uint32_t drawn_[kWords] = {};
 };
 

@@ -7,15 +7,16 @@
 //   2. queries and the first tile of keys and values to shared memory, asynchronously;
 //   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
 //      a. s = q k^T, from shared memory to registers;
-//      b. keys that a query does not see get -inf, where the tile has such;
+//      b. the soft cap and ALiBi; keys that a query does not see get -inf, where the tile has such;
 //      c. online softmax: the new maximum, exp2, l and out rescaled by exp2(old maximum - new);
 //      d. dropout zeroes some of the probabilities, after they are summed;
 //      e. out += p v, p rounded to bf16;
-//   4. out / l and lse; a query that sees no key has out 0 and lse -inf.
+//   4. out / l and lse, both with the sink where there is one; a query that sees no key has out 0 and lse -inf.
 
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/host.h"
 #include "kernels/cuda/dev/math.h"
@@ -29,6 +30,8 @@ struct ForwardPlan {
   static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 queries each, of a warp
   static constexpr int kKeys = kKeysOfTile;          ///< of a tile
   static constexpr int kThreads = 128;
+  /// Blocks that an SM must hold (0 leaves it to ptxas): for 64 columns no third one, for which it would spill.
+  static constexpr int kBlocks = kD == 64 ? 2 : 0;
   static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< queries of a block
   static constexpr int kStage = 2 * Tile<kD>::elements(kKeys);  ///< a tile of keys and one of values
   static constexpr int64_t kSharedBytes = (Tile<kD>::elements(kRows) + 2 * kStage) * int64_t{sizeof(BF16)};
@@ -67,8 +70,9 @@ struct OnlineSoftmax {
   }
 };
 
-template <typename Plan, bool kDropout>
-__global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, ForwardArrays<BF16> arrays) {
+/// With kChanges scores are more than scale * q.k, and whether there is dropout is told when it runs.
+template <typename Plan, bool kDropout, bool kChanges>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(Problem p, ForwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
   ASHLAR_DYNAMIC_SHARED(BF16, shared);
   const Lane lane;
@@ -106,8 +110,12 @@ __global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, Forw
   const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;
   const float scale = fmaxf(fabsf(static_cast<float>(p.scale)), 1e-30F);
   const int warp_last_key = last_key(p, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
+  const bool drops = kDropout && (!kChanges || p.dropout.scalars != nullptr);
   HeadDropout dropout;
-  if constexpr (kDropout) dropout = HeadDropout(p, b, h);
+  if (drops) dropout = HeadDropout(p, b, h);
+  ScoreChange<float> change;
+  if constexpr (kChanges) change = ScoreChange<float>(p, arrays.heads, h);
+  const float softmax_scale = kChanges ? 1.0F : scale;  // changed scores are scaled before
   Accumulator<kD / 8> out[kRowTiles];
   OnlineSoftmax softmax[kRowTiles];
   ASHLAR_UNROLL
@@ -129,6 +137,16 @@ __global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, Forw
     multiply_rows<kRowTiles, kColumns>(s, q_tile, warp_row, k_tile, flip, lane);
     ASHLAR_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
+      if constexpr (kChanges) {
+        ASHLAR_UNROLL
+        for (int n = 0; n < kColumns; ++n) {
+          ASHLAR_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            s[m][n][i] = change.apply<true>(scale * s[m][n][i], t + warp_row + 16 * m + i / 2 * 8 + lane.g,
+                                            j + 8 * n + 2 * lane.q + i % 2);
+          }
+        }
+      }
       // b. the mask
       ASHLAR_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -143,7 +161,7 @@ __global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, Forw
         }
       }
       // c. online softmax
-      const float2 rescale = softmax[m].apply(s[m], scale * kLog2E);
+      const float2 rescale = softmax[m].apply(s[m], softmax_scale * kLog2E);
       ASHLAR_UNROLL
       for (int n = 0; n < kD / 8; ++n) {
         out[m][n][0] *= rescale.x;
@@ -152,7 +170,7 @@ __global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, Forw
         out[m][n][3] *= rescale.y;
       }
       // d. dropout
-      if constexpr (kDropout) {
+      if (drops) {
         const KeptKeys<kColumns> kept(dropout, t + warp_row + 16 * m, j, lane);
         ASHLAR_UNROLL
         for (int n = 0; n < kColumns; ++n) {
@@ -177,9 +195,9 @@ __global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, Forw
       const int row = t + warp_row + 16 * m + 8 * half + lane.g;
       const bool empty = seen[m][half].first > seen[m][half].last;
       factor[half] = empty ? 0.0F : static_cast<float>(p.dropout.keep_scale) / sum;
-      if (lane.q == 0 && row < p.T_q) {
-        arrays.lse[(b * p.H + h) * p.T_q + row] = empty ? -INFINITY : fmaf(softmax[m].max[half], scale, logarithm(sum));
-      }
+      float lse = empty ? -INFINITY : fmaf(softmax[m].max[half], softmax_scale, logarithm(sum));
+      if (arrays.heads.sinks != nullptr) factor[half] *= join_sink(widen(arrays.heads.sinks[h]), lse);
+      if (lane.q == 0 && row < p.T_q) arrays.lse[(b * p.H + h) * p.T_q + row] = lse;
     }
     store_rows<kD / 8>(
         out[m], [&](int half) { return factor[half]; }, q_tile, warp_row + 16 * m,
@@ -195,19 +213,21 @@ __global__ void __launch_bounds__(Plan::kThreads) forward_kernel(Problem p, Forw
   }
 }
 
-template <typename Plan, bool kDropout>
+template <typename Plan, bool kDropout, bool kChanges>
 void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
   const Launch launch{.name = "attention_forward",
                       .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
                       .block = dim3(Plan::kThreads),
                       .shared_bytes = Plan::kSharedBytes};
-  run_kernel(stream, launch, forward_kernel<Plan, kDropout>, p, arrays);
+  run_kernel(stream, launch, forward_kernel<Plan, kDropout, kChanges>, p, arrays);
 }
 
-/// The bits of dropout take registers, so its tiles may have to be smaller.
-template <typename Plan, typename DropoutPlan = Plan>
+/// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
+template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
 void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
-  p.dropout.scalars ? launch<DropoutPlan, true>(p, arrays, stream) : launch<Plan, false>(p, arrays, stream);
+  if (arrays.heads.change_scores(p)) return launch<ChangesPlan, true, true>(p, arrays, stream);
+  p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
+                    : launch<Plan, false, false>(p, arrays, stream);
 }
 
 }  // namespace
@@ -217,7 +237,8 @@ void forward_bf16(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& s
   if (p.D <= 32) return launch<ForwardPlan<32, 2, 64>>(p, arrays, stream);
   if (p.D <= 64) return launch<ForwardPlan<64, 2, 64>, ForwardPlan<64, 2, 32>>(p, arrays, stream);
   if (p.D <= 96) return launch<ForwardPlan<96, 2, 32>, ForwardPlan<96, 1, 64>>(p, arrays, stream);
-  if (p.D <= 128) return launch<ForwardPlan<128, 2, 32>>(p, arrays, stream);
+  if (p.D <= 128)
+    return launch<ForwardPlan<128, 2, 32>, ForwardPlan<128, 2, 32>, ForwardPlan<128, 1, 32>>(p, arrays, stream);
   return launch<ForwardPlan<256, 1, 32>>(p, arrays, stream);
 }
 

@@ -9,9 +9,7 @@ namespace ashlar::ASHLAR_DEV::attention {
 
 /// Largest head_dim of the tensor core kernels.
 inline constexpr int kMaxTileWidth = 256;
-/// Largest head_dim of all.
-inline constexpr int kMaxWidth = 512;
-/// Queries of a tile in `query_tile_keys`; a divisor of each kernel's tile of queries.
+/// Queries of a tile in `first_keys`; a divisor, or a multiple, of each kernel's tile of queries.
 inline constexpr int kQueryTile = 32;
 
 /// On tensor cores: bf16, D <= kMaxTileWidth.
@@ -19,7 +17,7 @@ void forward_bf16(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& s
 void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream);
 void backward_queries_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream);
 
-/// For every storage type and head_dim.
+/// For every storage type and head_dim, values of their own width too.
 template <typename S>
 void forward_simt(const Problem& p, const ForwardArrays<S>& arrays, Stream& stream);
 template <typename S>
@@ -31,8 +29,14 @@ void backward_queries_simt(const Problem& p, const BackwardArrays<S>& arrays, St
 template <typename S>
 void delta(const Problem& p, HeadRows<const S> out, HeadRows<const S> dout, AccumulateOf<S>* delta, Stream& stream);
 
-/// For documents: keys [B, ceil(T_q / kQueryTile)], the smallest and the largest first key of each tile's queries that
-/// see a key, {T_kv, 0} where none does.
-void query_tile_keys(const Problem& p, int2* keys, Stream& stream);
+/// dsinks [H] (+)= - the sum over b and t of exp(sink - lse) * delta.
+template <typename S>
+void sink_gradient(const Problem& p, const BackwardArrays<S>& arrays, AccumulateOf<S>* dsinks, bool accumulate,
+                   Stream& stream);
+
+/// For documents, windows and chunks: first_keys [B, T_q], the first key that each query sees if it sees any (T_kv
+/// where its document begins later than all keys), and unless null tile_keys [B, ceil(T_q / kQueryTile)], the smallest
+/// and the largest of them in each tile of queries among those that see a key, {T_kv, 0} where none does.
+void first_keys(const Problem& p, int* first_keys, int2* tile_keys, Stream& stream);
 
 }  // namespace ashlar::ASHLAR_DEV::attention

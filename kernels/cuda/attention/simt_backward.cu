@@ -4,12 +4,13 @@
 //   1. the range of tiles that see them, or that they see;
 //   2. for each of them, and in the pass over keys for each query head:
 //      a. s = q k^T and dout v^T, or both transposed;
-//      b. P = exp(scale s - lse), 0 where a query does not see a key; dropout; dS = P (M dout v^T - delta);
-//      c. dv += (P M)^T dout and dk += dS^T q, or dq += dS k, the weights through shared memory;
+//      b. the soft cap and ALiBi; P = exp(s - lse), 0 where a query does not see a key; dropout; dS = P (M dout v^T -
+//      delta); c. dv += (P M)^T dout and dk += dS^T q, or dq += dS k, the weights through shared memory;
 //   3. the gradients, dk and dq times scale, overwritten or added, rounded once.
 // A block makes at most 128 columns (64 in fp64) of a gradient; wider heads take several blocks.
 
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/simt_tile.h"
 #include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/host.h"
@@ -22,10 +23,10 @@ template <typename A>
 struct PairGradient {
   A weight, score;
 
-  __device__ PairGradient(A s, A gradient, A lse, A delta, bool seen, A factor) {
+  __device__ PairGradient(A s, A derivative, A gradient, A lse, A delta, bool seen, A factor) {
     const A probability = seen ? exponential(s - lse) : A{0};
     weight = probability * factor;
-    score = seen ? probability * (factor * gradient - delta) : A{0};
+    score = seen ? derivative * (probability * (factor * gradient - delta)) : A{0};
   }
 };
 
@@ -34,21 +35,22 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
   using A = AccumulateOf<S>;
   ASHLAR_DYNAMIC_SHARED(SimtShared<A>, shared);
   const SimtThread thread;
-  const int parts = (p.D + kSimtWidth<A> - 1) / kSimtWidth<A>;
+  const int parts = (max(p.D, p.D_v) + kSimtWidth<A> - 1) / kSimtWidth<A>;
   const int first_column = static_cast<int>(blockIdx.x) % parts * kSimtWidth<A>;
   const int j = static_cast<int>(blockIdx.x) / parts * kSimtTile;
   const int64_t b = blockIdx.z, g = blockIdx.y;
   const auto scale = static_cast<A>(p.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
   const bool drops = p.dropout.scalars != nullptr;
   A dk[4][kSimtColumns<A>] = {}, dv[4][kSimtColumns<A>] = {};
-  const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D, j, p.T_kv);
+  const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
 
-  // 1. who sees: queries from `first` on may by their position, tiles of 32 whose documents begin late do not
-  const int first = static_cast<int>(min(max(p.kv_start + j - p.q_start, int64_t{0}), int64_t{p.T_q}));
+  // 1. who sees: queries from `first` to `last` may by their position, tiles of 32 whose documents begin late do not
+  const int first = min(max(j - p.diagonal, 0), p.T_q);
   const int last_key_of_block = min(j + kSimtTile, p.T_kv) - 1;
+  const int last = last_query_of_position(p, last_key_of_block);
   const int num_keys = (p.T_q + kQueryTile - 1) / kQueryTile;
   const auto passed_over = [&](int t) {
-    if (p.doc_start == nullptr) return false;
+    if (arrays.tile_keys == nullptr) return false;
     const int2* const keys = arrays.tile_keys + b * num_keys + t / kQueryTile;
     const bool second = t / kQueryTile + 1 < num_keys && keys[1].x <= last_key_of_block;
     return keys[0].x > last_key_of_block && !second;
@@ -59,15 +61,16 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
     const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
     const A* const lse = arrays.lse + (b * p.H + h) * p.T_q;
     const A* const delta = arrays.delta + (b * p.H + h) * p.T_q;
-    for (int t = first / kSimtTile * kSimtTile; t < p.T_q; t += kSimtTile) {
+    const ScoreChange<A> change(p, arrays.heads, h);
+    for (int t = first / kSimtTile * kSimtTile; t <= last; t += kSimtTile) {
       if (passed_over(t)) continue;
-      const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D, t, p.T_q);
+      const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
       if (drops) simt_draw(dropout, t, j, *shared, thread);
 
       // a. products, [key, query]
       A s[4][4], ds[4][4];
       simt_scores(s, k, q, p.D, *shared, thread);
-      simt_scores(ds, v, dout, p.D, *shared, thread);
+      simt_scores(ds, v, dout, p.D_v, *shared, thread);
 
       // b. probabilities and the gradients of the scores
       ASHLAR_UNROLL
@@ -80,14 +83,16 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
         for (int r = 0; r < 4; ++r) {
           const int key = 4 * thread.y + r;
           const A factor = !drops ? A{1} : simt_kept(*shared, query, key) ? keep_scale : A{0};
-          const PairGradient<A> pair(scale * s[r][c], ds[r][c], row_lse, row_delta, seen.contains(j + key), factor);
+          A derivative;
+          const A score = change.template apply<false>(scale * s[r][c], t + query, j + key, derivative);
+          const PairGradient<A> pair(score, derivative, ds[r][c], row_lse, row_delta, seen.contains(j + key), factor);
           s[r][c] = pair.weight;
           ds[r][c] = pair.score;
         }
       }
 
       // c. dv and dk
-      simt_add_weighted(dv, s, dout, first_column, p.D, *shared, thread);
+      simt_add_weighted(dv, s, dout, first_column, p.D_v, *shared, thread);
       simt_add_weighted(dk, ds, q, first_column, p.D, *shared, thread);
     }
   }
@@ -102,7 +107,8 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
                     .accumulate = arrays.accumulate != 0};
   simt_store<S>(
       dk, [&](int) { return scale; }, out, thread);
-  out.head = arrays.dv.head(b, g, p.D);
+  out.head = arrays.dv.head(b, g, p.D_v);
+  out.D = p.D_v;
   out.row_stride = arrays.dv.row;
   simt_store<S>(
       dv, [&](int) { return A{1}; }, out, thread);
@@ -133,18 +139,19 @@ __global__ void __launch_bounds__(kSimtThreads) simt_queries_kernel(Problem p, B
     lse[r] = seen[r].first <= seen[r].last ? arrays.lse[at] : A{0};
     delta[r] = seen[r].first <= seen[r].last ? arrays.delta[at] : A{0};
   }
-  const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D, t, p.T_q);
+  const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
+  const ScoreChange<A> change(p, arrays.heads, h);
 
   // 2. over the keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     const int j = tile * kSimtTile;
-    const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D, j, p.T_kv);
+    const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
     if (drops) simt_draw(dropout, t, j, *shared, thread);
 
     // a. products
     A s[4][4], ds[4][4];
     simt_scores(s, q, k, p.D, *shared, thread);
-    simt_scores(ds, dout, v, p.D, *shared, thread);
+    simt_scores(ds, dout, v, p.D_v, *shared, thread);
 
     // b. the gradients of the scores
     ASHLAR_UNROLL
@@ -153,8 +160,10 @@ __global__ void __launch_bounds__(kSimtThreads) simt_queries_kernel(Problem p, B
       for (int c = 0; c < 4; ++c) {
         const int key = thread.x + 16 * c;
         const A factor = !drops ? A{1} : simt_kept(*shared, 4 * thread.y + r, key) ? keep_scale : A{0};
+        A derivative;
+        const A score = change.template apply<false>(scale * s[r][c], t + 4 * thread.y + r, j + key, derivative);
         ds[r][c] =
-            PairGradient<A>(scale * s[r][c], ds[r][c], lse[r], delta[r], seen[r].contains(j + key), factor).score;
+            PairGradient<A>(score, derivative, ds[r][c], lse[r], delta[r], seen[r].contains(j + key), factor).score;
       }
     }
 
@@ -176,9 +185,9 @@ __global__ void __launch_bounds__(kSimtThreads) simt_queries_kernel(Problem p, B
 }
 
 template <typename S>
-Launch launch_of(const char* name, const Problem& p, int rows, int heads) {
+Launch launch_of(const char* name, const Problem& p, int rows, int heads, int columns) {
   return {.name = name,
-          .grid = dim3(blocks_for(rows, kSimtTile) * blocks_for(p.D, kSimtWidth<AccumulateOf<S>>), heads, p.B),
+          .grid = dim3(blocks_for(rows, kSimtTile) * blocks_for(columns, kSimtWidth<AccumulateOf<S>>), heads, p.B),
           .block = dim3(kSimtThreads),
           .shared_bytes = sizeof(SimtShared<AccumulateOf<S>>)};
 }
@@ -187,7 +196,8 @@ Launch launch_of(const char* name, const Problem& p, int rows, int heads) {
 
 template <typename S>
 void backward_keys_simt(const Problem& p, const BackwardArrays<S>& arrays, Stream& stream) {
-  run_kernel(stream, launch_of<S>("attention_backward_keys", p, p.T_kv, p.G), simt_keys_kernel<S>, p, arrays);
+  run_kernel(stream, launch_of<S>("attention_backward_keys", p, p.T_kv, p.G, std::max(p.D, p.D_v)), simt_keys_kernel<S>,
+             p, arrays);
 }
 template void backward_keys_simt(const Problem&, const BackwardArrays<BF16>&, Stream&);
 template void backward_keys_simt(const Problem&, const BackwardArrays<float>&, Stream&);
@@ -195,7 +205,7 @@ template void backward_keys_simt(const Problem&, const BackwardArrays<double>&, 
 
 template <typename S>
 void backward_queries_simt(const Problem& p, const BackwardArrays<S>& arrays, Stream& stream) {
-  run_kernel(stream, launch_of<S>("attention_backward_queries", p, p.T_q, p.H), simt_queries_kernel<S>, p, arrays);
+  run_kernel(stream, launch_of<S>("attention_backward_queries", p, p.T_q, p.H, p.D), simt_queries_kernel<S>, p, arrays);
 }
 template void backward_queries_simt(const Problem&, const BackwardArrays<BF16>&, Stream&);
 template void backward_queries_simt(const Problem&, const BackwardArrays<float>&, Stream&);

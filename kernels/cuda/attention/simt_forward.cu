@@ -4,14 +4,15 @@
 //   1. the range of key tiles that one of the block's 64 queries sees;
 //   2. for each tile of 64 keys:
 //      a. s = scale q k^T, from slices of 32 columns in shared memory;
-//      b. keys that a query does not see get -inf;
+//      b. the soft cap and ALiBi; keys that a query does not see get -inf;
 //      c. online softmax: the new maximum, exp, l and out rescaled;
 //      d. dropout zeroes some of the probabilities, after they are summed;
 //      e. out += p v, p through shared memory;
-//   3. out / l and lse.
+//   3. out / l and lse, both with the sink where there is one.
 // A block makes at most 128 columns (64 in fp64) of out; wider heads take several blocks, each with all of the softmax.
 
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/simt_tile.h"
 #include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/host.h"
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
   using A = AccumulateOf<S>;
   ASHLAR_DYNAMIC_SHARED(SimtShared<A>, shared);
   const SimtThread thread;
-  const int parts = (p.D + kSimtWidth<A> - 1) / kSimtWidth<A>;
+  const int parts = (p.D_v + kSimtWidth<A> - 1) / kSimtWidth<A>;
   const int first_column = static_cast<int>(blockIdx.x) % parts * kSimtWidth<A>;
   const int t = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / parts) * kSimtTile;
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
   }
   const bool drops = p.dropout.scalars != nullptr;
   const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
+  const ScoreChange<A> change(p, arrays.heads, h);
   const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q);
 
   // 2. over the keys
@@ -61,7 +63,9 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
       A largest = row_max[r];
       ASHLAR_UNROLL
       for (int c = 0; c < 4; ++c) {
-        s[r][c] = seen[r].contains(j + thread.x + 16 * c) ? scale * s[r][c] : -infinity<A>();
+        const int key = j + thread.x + 16 * c;
+        s[r][c] = seen[r].contains(key) ? change.template apply<false>(scale * s[r][c], t + 4 * thread.y + r, key)
+                                        : -infinity<A>();
         largest = Max()(largest, s[r][c]);
       }
       // c. online softmax
@@ -81,7 +85,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
       for (int c = 0; c < kSimtColumns<A>; ++c) out[r][c] *= rescale;
     }
     // e. values
-    simt_add_weighted(out, s, SimtRows<S>(arrays.v, b, g, p.D, j, p.T_kv), first_column, p.D, *shared, thread);
+    simt_add_weighted(out, s, SimtRows<S>(arrays.v, b, g, p.D_v, j, p.T_kv), first_column, p.D_v, *shared, thread);
   }
 
   // 3. results
@@ -92,18 +96,18 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
     const int row = t + 4 * thread.y + r;
     const bool empty = seen[r].first > seen[r].last;
     factor[r] = empty ? A{0} : static_cast<A>(p.dropout.keep_scale) / sum;
-    if (thread.x == 0 && first_column == 0 && row < p.T_q) {
-      arrays.lse[(b * p.H + h) * p.T_q + row] = empty ? -infinity<A>() : row_max[r] + logarithm(sum);
-    }
+    A lse = empty ? -infinity<A>() : row_max[r] + logarithm(sum);
+    if (arrays.heads.sinks != nullptr) factor[r] *= join_sink(static_cast<A>(widen(arrays.heads.sinks[h])), lse);
+    if (thread.x == 0 && first_column == 0 && row < p.T_q) arrays.lse[(b * p.H + h) * p.T_q + row] = lse;
   }
   simt_store<S>(
       out, [&](int r) { return factor[r]; },
-      {.head = arrays.out.head(b, h, p.D),
+      {.head = arrays.out.head(b, h, p.D_v),
        .row_stride = arrays.out.row,
        .first = t,
        .limit = p.T_q,
        .first_column = first_column,
-       .D = p.D,
+       .D = p.D_v,
        .accumulate = false},
       thread);
 }
@@ -114,7 +118,7 @@ template <typename S>
 void forward_simt(const Problem& p, const ForwardArrays<S>& arrays, Stream& stream) {
   const Launch launch{
       .name = "attention_forward",
-      .grid = dim3(blocks_for(p.T_q, kSimtTile) * blocks_for(p.D, kSimtWidth<AccumulateOf<S>>), p.H, p.B),
+      .grid = dim3(blocks_for(p.T_q, kSimtTile) * blocks_for(p.D_v, kSimtWidth<AccumulateOf<S>>), p.H, p.B),
       .block = dim3(kSimtThreads),
       .shared_bytes = sizeof(SimtShared<AccumulateOf<S>>)};
   run_kernel(stream, launch, simt_forward_kernel<S>, p, arrays);

@@ -1,10 +1,13 @@
-// What the backward passes of attention want to know beforehand, one small kernel each:
+// What the passes of attention want to know beforehand, one small kernel each:
 //   delta[b, h, t] = sum_d out dout, which is sum_j P M dout v^T (Dao 2023, arXiv:2307.08691, algorithm 2, line 4);
-//   the first keys of tiles of queries, so that a block of keys passes over tiles whose documents begin after it.
+//   and of it the gradient of the sinks, - sum_{b,t} exp(sink - lse) delta, since a sink has no value;
+//   the first key that each query sees, by its document, window and chunk, and the range of these in tiles of queries,
+//   so that a block of keys passes over tiles that begin after it.
 
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/dev/reduce.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
@@ -31,9 +34,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int begin = 0; begin < kDeltaRows; begin += rows) {
     const int t = first + begin + lane / lanes;
     A sum = 0;
-    for (int d = lane % lanes * W; d < p.D && t < p.T_q; d += lanes * W) {
-      const Vec<S, W> x = load_some<W>(out.head(b, h, p.D) + t * out.row + d, p.D - d, vector);
-      const Vec<S, W> y = load_some<W>(dout.head(b, h, p.D) + t * dout.row + d, p.D - d, vector);
+    for (int d = lane % lanes * W; d < p.D_v && t < p.T_q; d += lanes * W) {
+      const Vec<S, W> x = load_some<W>(out.head(b, h, p.D_v) + t * out.row + d, p.D_v - d, vector);
+      const Vec<S, W> y = load_some<W>(dout.head(b, h, p.D_v) + t * dout.row + d, p.D_v - d, vector);
       ASHLAR_UNROLL
       for (int i = 0; i < W; ++i) sum += x.wide(i) * y.wide(i);
     }
@@ -44,18 +47,49 @@ __global__ void __launch_bounds__(kThreads)
   if (lane < kDeltaRows && first + lane < p.T_q) delta[(b * p.H + h) * p.T_q + first + lane] = mine;
 }
 
-/// A warp for each tile of 32 queries.
-__global__ void __launch_bounds__(kThreads) query_tile_keys_kernel(Problem p, int2* keys) {
+/// A block for each head: a thread adds every kThreads-th query, then the threads' sums are added in their order.
+template <typename S>
+__global__ void __launch_bounds__(kThreads)
+    sink_gradient_kernel(Problem p, BackwardArrays<S> arrays, AccumulateOf<S>* dsinks, bool accumulate) {
+  using A = AccumulateOf<S>;
+  ASHLAR_SHARED(A, sums, [kThreads / 32]);
+  const int h = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const A sink = widen(arrays.heads.sinks[h]);
+  A sum = 0;
+  for (int64_t n = thread; n < int64_t{p.B} * p.T_q; n += kThreads) {
+    const int64_t at = (n / p.T_q * p.H + h) * p.T_q + n % p.T_q;
+    sum -= exponential(sink - arrays.lse[at]) * arrays.delta[at];
+  }
+  sum = warp_reduce(sum, Add(), 32);
+  if (thread % 32 == 0) sums[thread / 32] = sum;
+  __syncthreads();
+  if (thread != 0) return;
+  A total = accumulate ? dsinks[h] : A{0};
+  for (int w = 0; w < kThreads / 32; ++w) total += sums[w];
+  dsinks[h] = total;
+}
+
+/// A warp for each tile of 32 queries. Positions are less than 2^31.
+__global__ void __launch_bounds__(kThreads) first_keys_kernel(Problem p, int* first_keys, int2* tile_keys) {
   static_assert(kQueryTile == 32);
   const int tiles = (p.T_q + kQueryTile - 1) / kQueryTile;
   const int64_t tile = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
   if (tile >= int64_t{p.B} * tiles) return;
-  const int lane = threadIdx.x % 32;
-  const KeyRange seen = key_range(p, tile / tiles, static_cast<int>(tile % tiles) * kQueryTile + lane);
-  const bool any = seen.first <= seen.last;
-  const int smallest = __reduce_min_sync(0xffffffffU, any ? seen.first : p.T_kv);
-  const int largest = __reduce_max_sync(0xffffffffU, any ? seen.first : 0);
-  if (lane == 0) keys[tile] = make_int2(smallest, largest);
+  const int lane = threadIdx.x % 32, t = static_cast<int>(tile % tiles) * kQueryTile + lane;
+  const int64_t row = tile / tiles * p.T_q + t;
+  int first = p.T_kv;
+  if (t < p.T_q) {
+    const int i = static_cast<int>(p.q_start) + t;
+    const int document = p.doc_start != nullptr ? p.doc_start[row] : 0;
+    const int position = max(max(i - p.window + 1, i - i % p.chunk), document);
+    first = min(max(position - static_cast<int>(p.kv_start), 0), p.T_kv);
+    first_keys[row] = first;
+  }
+  if (tile_keys == nullptr) return;
+  const bool any = t < p.T_q && first <= last_key(p, t);
+  const int smallest = __reduce_min_sync(0xffffffffU, any ? first : p.T_kv);
+  const int largest = __reduce_max_sync(0xffffffffU, any ? first : 0);
+  if (lane == 0) tile_keys[tile] = make_int2(smallest, largest);
 }
 
 }  // namespace
@@ -63,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) query_tile_keys_kernel(Problem p, in
 template <typename S>
 void delta(const Problem& p, HeadRows<const S> out, HeadRows<const S> dout, AccumulateOf<S>* delta, Stream& stream) {
   int lanes = 32 / kDeltaRows;
-  while (lanes < 32 && lanes * kWidth<S> < p.D) lanes *= 2;
+  while (lanes < 32 && lanes * kWidth<S> < p.D_v) lanes *= 2;
   const Launch launch{.name = "attention_delta",
                       .grid = dim3(blocks_for(int64_t{p.B} * p.H * blocks_for(p.T_q, kDeltaRows), kThreads / 32)),
                       .block = dim3(kThreads)};
@@ -73,11 +107,21 @@ template void delta(const Problem&, HeadRows<const BF16>, HeadRows<const BF16>, 
 template void delta(const Problem&, HeadRows<const float>, HeadRows<const float>, float*, Stream&);
 template void delta(const Problem&, HeadRows<const double>, HeadRows<const double>, double*, Stream&);
 
-void query_tile_keys(const Problem& p, int2* keys, Stream& stream) {
+template <typename S>
+void sink_gradient(const Problem& p, const BackwardArrays<S>& arrays, AccumulateOf<S>* dsinks, bool accumulate,
+                   Stream& stream) {
+  const Launch launch{.name = "attention_sink_gradient", .grid = dim3(p.H), .block = dim3(kThreads)};
+  run_kernel(stream, launch, sink_gradient_kernel<S>, p, arrays, dsinks, accumulate);
+}
+template void sink_gradient(const Problem&, const BackwardArrays<BF16>&, float*, bool, Stream&);
+template void sink_gradient(const Problem&, const BackwardArrays<float>&, float*, bool, Stream&);
+template void sink_gradient(const Problem&, const BackwardArrays<double>&, double*, bool, Stream&);
+
+void first_keys(const Problem& p, int* first_keys, int2* tile_keys, Stream& stream) {
   const int64_t tiles = int64_t{p.B} * ((p.T_q + kQueryTile - 1) / kQueryTile);
   const Launch launch{
-      .name = "attention_query_tile_keys", .grid = dim3(blocks_for(tiles, kThreads / 32)), .block = dim3(kThreads)};
-  run_kernel(stream, launch, query_tile_keys_kernel, p, keys);
+      .name = "attention_first_keys", .grid = dim3(blocks_for(tiles, kThreads / 32)), .block = dim3(kThreads)};
+  run_kernel(stream, launch, first_keys_kernel, p, first_keys, tile_keys);
 }
 
 }  // namespace ashlar::ASHLAR_DEV::attention

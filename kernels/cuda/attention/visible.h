@@ -3,20 +3,26 @@
 #include "kernels/cuda/attention/problem.h"
 
 /// Which keys a query sees. Query t sees key j (both counted from the call's first) iff
-/// first_key(t) <= j <= last_key(t): the causal mask ends the range, the document begins it.
+/// first_key(t) <= j <= last_key(t): the causal mask ends the range; document, window and chunk begin it, which one
+/// small kernel has put into one array beforehand (kernels.h, first_keys).
 namespace ashlar::ASHLAR_DEV::attention {
 
 /// The last key that a query may see by its position; -1 for none.
-__device__ inline int last_key(const Problem& p, int t) {
-  const int64_t last = p.q_start + t - p.kv_start;
-  return static_cast<int>(min(max(last, int64_t{-1}), int64_t{p.T_kv} - 1));
+__device__ inline int last_key(const Problem& p, int t) { return min(max(p.diagonal + t, -1), p.T_kv - 1); }
+
+/// The last query that sees key j by its position, at most T_q - 1; below 0 for none. Positions are less than 2^31, and
+/// what is added to them too.
+__device__ inline int last_query_of_position(const Problem& p, int j) {
+  if (!p.limited) return p.T_q - 1;
+  const auto i = static_cast<uint32_t>(p.kv_start) + static_cast<uint32_t>(j);
+  const auto window = static_cast<uint32_t>(p.window), chunk = static_cast<uint32_t>(p.chunk);
+  const uint32_t end = min(min(i + window, i - i % chunk + chunk), 0x7fffffffU);
+  return max(min(static_cast<int>(end) - 1 - static_cast<int>(p.q_start), p.T_q - 1), -1);
 }
 
-/// The first key of the query's document, T_kv when it begins later than all keys.
+/// The first key that a query sees if it sees any.
 __device__ inline int first_key(const Problem& p, int64_t b, int t) {
-  if (p.doc_start == nullptr) return 0;
-  const int64_t first = p.doc_start[b * p.T_q + t] - p.kv_start;
-  return static_cast<int>(min(max(first, int64_t{0}), int64_t{p.T_kv}));
+  return p.first_keys == nullptr ? 0 : p.first_keys[b * p.T_q + t];
 }
 
 /// Keys that one query sees. Queries past the last see none.
@@ -38,7 +44,7 @@ template <int kKeys>
 __device__ TileRange visible_tiles(const Problem& p, int64_t b, int t, int t_end) {
   const int end = last_key(p, t_end - 1) + 1;
   int first = 0;
-  if (p.doc_start != nullptr) {
+  if (p.first_keys != nullptr) {
     ASHLAR_SHARED(int, warp_first, [32]);
     const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
     first = p.T_kv;

@@ -24,12 +24,19 @@ struct AttentionCase {
   bool documents = false;
   double scale = 0;   // 0: 1/sqrt(D)
   int64_t align = 1;  // rows begin at multiples of so many elements
+  int64_t window = -1, chunk = 0;
+  double softcap = 0;
+  bool alibi = false, sinks = false;
+  int64_t D_v = 0;  // 0: D
+
+  int64_t width() const { return D_v > 0 ? D_v : D; }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << "B" << c.B << " T_q" << c.T_q << " T_kv" << c.T_kv << " H" << c.H << " G" << c.G << " D" << c.D
              << " q_start" << c.q_start << " kv_start" << c.kv_start << " p" << c.p << " documents" << c.documents
-             << " align" << c.align;
+             << " align" << c.align << " window" << c.window << " chunk" << c.chunk << " softcap" << c.softcap
+             << " alibi" << c.alibi << " sinks" << c.sinks << " D_v" << c.D_v;
 }
 
 /// The arrays of one call in storage dtype S: q, k, v (and their gradients) lie in one fused row when the queries are
@@ -48,12 +55,16 @@ struct AttentionCall {
          .H = c.H,
          .G = c.G,
          .D = c.D,
+         .D_v = c.D_v,
          .q_start = c.q_start,
          .kv_start = c.kv_start};
-    s.variant.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D));
+    s.variant = {.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D)),
+                 .softcap = c.softcap,
+                 .window = c.window,
+                 .chunk = c.chunk};
     fused = c.T_q == c.T_kv && c.q_start == c.kv_start;
-    q_stride = aligned(c.H * c.D + (fused ? 2 * c.G * c.D + 5 : 3));
-    kv_stride = fused ? q_stride : aligned(2 * c.G * c.D + 1);
+    q_stride = aligned(c.H * c.D + (fused ? c.G * (c.D + c.width()) + 5 : 3));
+    kv_stride = fused ? q_stride : aligned(c.G * (c.D + c.width()) + 1);
     s.q_batch_stride = (c.T_q + 2) * q_stride;
     s.kv_batch_stride = fused ? s.q_batch_stride : (c.T_kv + 3) * kv_stride;
     if (c.p > 0) {
@@ -68,6 +79,15 @@ struct AttentionCall {
         docs.push_back(static_cast<int32_t>(document_of(i)));
       }
       s.doc_start = test::view_of(docs);
+    }
+    if (c.alibi) {
+      for (int64_t h = 0; h < c.H; ++h) slopes.push_back(static_cast<A>(std::exp2(-1.5 * static_cast<double>(h) - 1)));
+      s.alibi_slopes = stat_view(slopes);
+    }
+    if (c.sinks) {
+      fill(sinks, c.H);
+      dsinks.assign(static_cast<size_t>(c.H), A(kUntouched));
+      s.sinks = view(sinks, 0, 1, c.H, c.H);
     }
     fill(qs, c.B * s.q_batch_stride);
     fill(kvs, fused ? 0 : c.B * s.kv_batch_stride);
@@ -92,7 +112,7 @@ struct AttentionCall {
     for (int64_t i = 0; i < n; ++i) values.push_back(S(normal(random)));
   }
   int64_t aligned(int64_t stride) const { return (stride + config.align - 1) / config.align * config.align; }
-  int64_t out_stride() const { return aligned(config.H * config.D + 1); }
+  int64_t out_stride() const { return aligned(config.H * config.width() + 1); }
   int64_t k_offset() const { return fused ? config.H * config.D : 0; }
   int64_t v_offset() const { return k_offset() + config.G * config.D; }
   test::DeviceVector<S>& kv_store() { return fused ? qs : kvs; }
@@ -101,11 +121,14 @@ struct AttentionCall {
     return {.data = store.data() + offset, .dtype = kStorage, .rows = rows, .cols = cols, .stride = stride};
   }
   MutView q_view(test::DeviceVector<S>& x) { return view(x, 0, config.B * config.T_q, config.H * config.D, q_stride); }
-  MutView kv_view(test::DeviceVector<S>& x, int64_t offset) {
-    return view(x, offset, config.B * config.T_kv, config.G * config.D, kv_stride);
+  MutView k_view(test::DeviceVector<S>& x) {
+    return view(x, k_offset(), config.B * config.T_kv, config.G * config.D, kv_stride);
+  }
+  MutView v_view(test::DeviceVector<S>& x) {
+    return view(x, v_offset(), config.B * config.T_kv, config.G * config.width(), kv_stride);
   }
   MutView out_view(test::DeviceVector<S>& x) {
-    return view(x, 0, config.B * config.T_q, config.H * config.D, out_stride());
+    return view(x, 0, config.B * config.T_q, config.H * config.width(), out_stride());
   }
   MutView stat_view(test::DeviceVector<A>& x) {
     return {.data = x.data(), .dtype = DTypeOf<A>::value, .rows = 1, .cols = std::ssize(x), .stride = std::ssize(x)};
@@ -113,8 +136,8 @@ struct AttentionCall {
 
   AttentionForward forward_args() {
     return {.q = q_view(qs),
-            .k = kv_view(kv_store(), k_offset()),
-            .v = kv_view(kv_store(), v_offset()),
+            .k = k_view(kv_store()),
+            .v = v_view(kv_store()),
             .out = out_view(out),
             .lse = stat_view(lse),
             .shape = shape};
@@ -122,14 +145,16 @@ struct AttentionCall {
   AttentionBackward backward_args(GradMode mode) {
     return {.dout = out_view(dout),
             .q = q_view(qs),
-            .k = kv_view(kv_store(), k_offset()),
-            .v = kv_view(kv_store(), v_offset()),
+            .k = k_view(kv_store()),
+            .v = v_view(kv_store()),
             .out = out_view(out),
             .lse = stat_view(lse),
             .dq = q_view(dqs),
-            .dk = kv_view(dkv_store(), k_offset()),
-            .dv = kv_view(dkv_store(), v_offset()),
+            .dk = k_view(dkv_store()),
+            .dv = v_view(dkv_store()),
+            .dsinks = dsinks.empty() ? MutView{} : stat_view(dsinks),
             .mode = mode,
+            .sinks_mode = mode,
             .shape = shape};
   }
   void forward() { forward(forward_args()); }
@@ -170,22 +195,28 @@ struct AttentionCall {
   std::vector<double> q_rows(const test::DeviceVector<S>& x) const {
     return gather(x, 0, shape.q_batch_stride, q_stride, config.T_q, config.H * config.D);
   }
-  std::vector<double> kv_rows(const test::DeviceVector<S>& x, int64_t offset) const {
-    return gather(x, offset, shape.kv_batch_stride, kv_stride, config.T_kv, config.G * config.D);
+  std::vector<double> k_rows(const test::DeviceVector<S>& x) const {
+    return gather(x, k_offset(), shape.kv_batch_stride, kv_stride, config.T_kv, config.G * config.D);
+  }
+  std::vector<double> v_rows(const test::DeviceVector<S>& x) const {
+    return gather(x, v_offset(), shape.kv_batch_stride, kv_stride, config.T_kv, config.G * config.width());
   }
   std::vector<double> out_rows(const test::DeviceVector<S>& x) const {
-    return gather(x, 0, config.T_q * out_stride(), out_stride(), config.T_q, config.H * config.D);
+    return gather(x, 0, config.T_q * out_stride(), out_stride(), config.T_q, config.H * config.width());
   }
   AttentionReference reference() {
-    return {
-        .shape = shape, .q = q_rows(qs), .k = kv_rows(kv_store(), k_offset()), .v = kv_rows(kv_store(), v_offset())};
+    AttentionReference r{.shape = shape, .q = q_rows(qs), .k = k_rows(kv_store()), .v = v_rows(kv_store())};
+    for (const A x : slopes) r.slopes.push_back(static_cast<double>(x));
+    for (const S x : sinks) r.sinks.push_back(static_cast<double>(static_cast<A>(x)));
+    return r;
   }
   /// What the forward and the backward pass have written.
   bool same_bits(const AttentionCall& other) const {
     const auto same = [](const auto& a, const auto& b) {
       return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
     };
-    return same(out, other.out) && same(lse, other.lse) && same(dqs, other.dqs) && same(dkvs, other.dkvs);
+    return same(out, other.out) && same(lse, other.lse) && same(dqs, other.dqs) && same(dkvs, other.dkvs) &&
+           same(dsinks, other.dsinks);
   }
   /// Everything between the rows is as it was.
   void expect_gaps_untouched(const test::DeviceVector<S>& x, int64_t stride, int64_t used) const {
@@ -204,8 +235,8 @@ struct AttentionCall {
   test::Integers docs;
   bool fused = false;
   int64_t q_stride = 0, kv_stride = 0;
-  test::DeviceVector<S> qs, kvs, dout, out, dqs, dkvs;
-  test::DeviceVector<A> lse;
+  test::DeviceVector<S> qs, kvs, dout, out, dqs, dkvs, sinks;
+  test::DeviceVector<A> lse, slopes, dsinks;
 };
 
 /// Rounding bounds: u a unit roundoff of the arithmetic, `size` the sum of absolute terms. A score errs by at most
@@ -219,7 +250,7 @@ struct AttentionBound {
     const bool fp64 = std::is_same_v<S, double>;
     unit = fp64 ? 0x1p-53 : 0x1p-24;
     store = std::is_same_v<S, BF16> ? 0x1p-8 : unit;
-    const auto D = static_cast<double>(r.shape.D);
+    const auto D = static_cast<double>(std::max(r.shape.D, r.width()));
     const double score =
         2 * (D + 4) * r.score_size + 4 * (r.score_size + std::log(1.0 + static_cast<double>(r.shape.T_kv)));
     operand = std::is_same_v<S, BF16> && under_test.bf16_probabilities ? store : 0;

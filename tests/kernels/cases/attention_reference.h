@@ -11,20 +11,29 @@ namespace ashlar::testing {
 
 /// Attention by its definition: every score in a table, plain loops, double. Independent of the kernels.
 struct AttentionReference {
-  AttentionShape shape;            // strides are not used
-  std::vector<double> q, k, v;     // [B*T_q, H*D], [B*T_kv, G*D], contiguous
-  std::vector<double> out, lse;    // [B*T_q, H*D], [B,H,T_q]
-  std::vector<double> dq, dk, dv;  // as q, k, v
+  AttentionShape shape;               // strides are not used
+  std::vector<double> q, k, v;        // [B*T_q, H*D], [B*T_kv, G*D], [B*T_kv, G*D_v], contiguous
+  std::vector<double> slopes, sinks;  // [H] or empty
+  std::vector<double> out, lse;       // [B*T_q, H*D_v], [B,H,T_q]
+  std::vector<double> dq, dk, dv;     // as q, k, v
+  std::vector<double> dsinks;         // [H]
   /// Sums of the absolute values of all that is added up in an element: what rounding errors scale with.
-  std::vector<double> out_size, dq_size, dk_size, dv_size;
-  double score_size = 0;  // most of sum |scale q k| over pairs
+  std::vector<double> out_size, dq_size, dk_size, dv_size, dsinks_size;
+  double score_size = 0;  // most of what is added up in a score: sum |scale q k|, and the bias
 
   int64_t q_at(int64_t b, int64_t t, int64_t h) const { return ((b * shape.T_q + t) * shape.H + h) * shape.D; }
-  int64_t k_at(int64_t b, int64_t j, int64_t h) const {
-    return ((b * shape.T_kv + j) * shape.G + h / (shape.H / shape.G)) * shape.D;
+  int64_t out_at(int64_t b, int64_t t, int64_t h) const { return ((b * shape.T_q + t) * shape.H + h) * width(); }
+  int64_t k_at(int64_t b, int64_t j, int64_t h) const { return kv_row(b, j, h) * shape.D; }
+  int64_t v_at(int64_t b, int64_t j, int64_t h) const { return kv_row(b, j, h) * width(); }
+  int64_t kv_row(int64_t b, int64_t j, int64_t h) const {
+    return (b * shape.T_kv + j) * shape.G + h / (shape.H / shape.G);
   }
+  int64_t width() const { return shape.D_v > 0 ? shape.D_v : shape.D; }
   bool seen(int64_t b, int64_t t, int64_t j) const {
     const int64_t i = shape.q_start + t, position = shape.kv_start + j;
+    const auto [scale, softcap, window, chunk] = shape.variant;
+    if (window > 0 && i - position >= window) return false;
+    if (chunk > 0 && i / chunk != position / chunk) return false;
     return position <= i && (!shape.doc_start || position >= shape.doc_start.as<int32_t>()[b * shape.T_q + t]);
   }
   double factor(int64_t b, int64_t h, int64_t t, int64_t j) const {
@@ -38,10 +47,12 @@ struct AttentionReference {
     return Philox::uniform(drop.words(e / 4, drop.step())[e % 4]) >= drop.p ? 1 / (1 - drop.p) : 0;
   }
 
-  /// Probabilities of one row before dropout; empty rows are all zero.
+  /// Probabilities of one row before dropout, and the sink's; empty rows are all zero. `derivatives` are those of a
+  /// score by scale q k.
   std::vector<double> row(int64_t b, int64_t h, int64_t t) {
     std::vector<double> p(static_cast<size_t>(shape.T_kv), 0.0);
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    derivatives.assign(p.size(), 1.0);
+    double largest = sinks.empty() ? -std::numeric_limits<double>::infinity() : sinks[h], sum = 0;
     for (int64_t j = 0; j < shape.T_kv; ++j) {
       if (!seen(b, t, j)) continue;
       double dot = 0, size = 0;
@@ -50,6 +61,17 @@ struct AttentionReference {
         size += std::abs(shape.variant.scale * q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d]);
       }
       p[j] = shape.variant.scale * dot;
+      if (shape.variant.softcap > 0) {
+        const double cosh = std::cosh(p[j] / shape.variant.softcap);
+        derivatives[j] = 1 / (cosh * cosh);
+        p[j] = shape.variant.softcap * std::tanh(p[j] / shape.variant.softcap);
+        size += shape.variant.softcap;
+      }
+      if (!slopes.empty()) {
+        const double bias = slopes[h] * static_cast<double>(shape.q_start + t - shape.kv_start - j);
+        p[j] -= bias;
+        size += std::abs(bias);
+      }
       score_size = std::max(score_size, size);
       largest = std::max(largest, p[j]);
     }
@@ -57,22 +79,25 @@ struct AttentionReference {
       p[j] = seen(b, t, j) ? std::exp(p[j] - largest) : 0;
       sum += p[j];
     }
+    sink = sinks.empty() ? 0 : std::exp(sinks[h] - largest);
+    sum += sink;
+    sink = sum > 0 ? sink / sum : 0;
     for (double& x : p) x = sum > 0 ? x / sum : 0;
     lse[(b * shape.H + h) * shape.T_q + t] = largest + std::log(sum);
     return p;
   }
 
   void forward() {
-    out.assign(q.size(), 0);
+    out.assign(static_cast<size_t>(shape.B * shape.T_q * shape.H * width()), 0);
     out_size = out;
     lse.assign(static_cast<size_t>(shape.B * shape.H * shape.T_q), 0);
     each_row([&](int64_t b, int64_t h, int64_t t) {
       const std::vector<double> p = row(b, h, t);
       for (int64_t j = 0; j < shape.T_kv; ++j) {
         const double weight = p[j] * (p[j] > 0 ? factor(b, h, t, j) : 0);
-        for (int64_t d = 0; d < shape.D; ++d) {
-          out[q_at(b, t, h) + d] += weight * v[k_at(b, j, h) + d];
-          out_size[q_at(b, t, h) + d] += std::abs(weight * v[k_at(b, j, h) + d]);
+        for (int64_t d = 0; d < width(); ++d) {
+          out[out_at(b, t, h) + d] += weight * v[v_at(b, j, h) + d];
+          out_size[out_at(b, t, h) + d] += std::abs(weight * v[v_at(b, j, h) + d]);
         }
       }
     });
@@ -83,37 +108,44 @@ struct AttentionReference {
     dq.assign(q.size(), 0);
     dk.assign(k.size(), 0);
     dv.assign(v.size(), 0);
-    dq_size = dq, dk_size = dk, dv_size = dv;
+    dsinks.assign(static_cast<size_t>(shape.H), 0);
+    dq_size = dq, dk_size = dk, dv_size = dv, dsinks_size = dsinks;
     each_row([&](int64_t b, int64_t h, int64_t t) {
       const std::vector<double> p = row(b, h, t);
-      const int64_t at = q_at(b, t, h);
+      const int64_t at = q_at(b, t, h), to = out_at(b, t, h);
       double delta = 0, delta_size = 0;
-      for (int64_t d = 0; d < shape.D; ++d) {
-        delta += forward_out[at + d] * dout[at + d];
-        delta_size += std::abs(forward_out[at + d] * dout[at + d]);
+      for (int64_t d = 0; d < width(); ++d) {
+        delta += forward_out[to + d] * dout[to + d];
+        delta_size += std::abs(forward_out[to + d] * dout[to + d]);
       }
+      dsinks[h] -= sink * delta;  // a sink's value is zero
+      dsinks_size[h] += sink * delta_size;
       for (int64_t j = 0; j < shape.T_kv; ++j) {
         if (p[j] == 0) continue;
-        const int64_t kv = k_at(b, j, h);
+        const int64_t kv = k_at(b, j, h), value = v_at(b, j, h);
         const double m = factor(b, h, t, j);
         double dp = 0, dp_size = 0;
-        for (int64_t d = 0; d < shape.D; ++d) {
-          dp += dout[at + d] * v[kv + d];
-          dp_size += std::abs(dout[at + d] * v[kv + d]);
+        for (int64_t d = 0; d < width(); ++d) {
+          dp += dout[to + d] * v[value + d];
+          dp_size += std::abs(dout[to + d] * v[value + d]);
+          dv[value + d] += p[j] * m * dout[to + d];
+          dv_size[value + d] += std::abs(p[j] * m * dout[to + d]);
         }
-        const double ds = shape.variant.scale * p[j] * (m * dp - delta);
+        const double ds = shape.variant.scale * derivatives[j] * p[j] * (m * dp - delta);
+        // The derivative of the soft cap, 1 - tanh^2, errs by roundings of 1.
         const double ds_size = std::abs(shape.variant.scale) * p[j] * (m * dp_size + delta_size);
         for (int64_t d = 0; d < shape.D; ++d) {
-          dv[kv + d] += p[j] * m * dout[at + d];
           dk[kv + d] += ds * q[at + d];
           dq[at + d] += ds * k[kv + d];
-          dv_size[kv + d] += std::abs(p[j] * m * dout[at + d]);
           dk_size[kv + d] += std::abs(ds_size * q[at + d]);
           dq_size[at + d] += std::abs(ds_size * k[kv + d]);
         }
       }
     });
   }
+
+  std::vector<double> derivatives;  // of the row that `row` made last
+  double sink = 0;                  // its sink's probability
 
   template <typename Body>
   void each_row(const Body& body) {
