@@ -13,7 +13,7 @@ machine needs one at least as new as this one's) and run.sh into a folder `ashla
 
   tar xzf OUT.tar.gz && cd ashlar-gpu && ./run.sh
 
-Needs a build with nvcc: ./check --only ptx, or cmake --build build --target gpu_conformance gpu_kernels ashlar.
+Needs a build with nvcc: ./check --only ptx, or cmake --build build --target gpu_conformance gpu_kernels gpu_nccl ashlar.
 ASHLAR_BUILD_DIR names another folder than build/.
 END
 }
@@ -26,6 +26,43 @@ out=$(realpath -m "$1")
 # shellcheck disable=SC2154  # of common.sh
 programs=("$build_dir"/tests/gpu/gpu_* "$build_dir/ashlar")
 [ -x "${programs[0]}" ] || fail 2 "no programs in $build_dir/tests/gpu; --help tells how they are built"
+# linked PROGRAM...: the libraries that they are linked with, but the C library and what the driver brings.
+linked() {
+  ldd "$@" 2>/dev/null | awk '$3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux.*|libcuda|libnvidia.*)\.so'
+}
+
+# pack_mpi FOLDER: Debian's Open MPI 4 with its plug-ins, and env.sh, by which it works in any folder. Where this machine has
+# another one the bundle has none.
+pack_mpi() {
+  local to=$1 system plugins
+  system=$(dirname "$(linked "$build_dir/tests/gpu/gpu_nccl" | grep '/libmpi\.so')")
+  plugins=$system/openmpi/lib/openmpi3
+  if [ ! -d "$plugins" ] || [ ! -d "$system/pmix2/lib/pmix" ] || [ ! -x /usr/bin/orterun ]; then
+    printf 'no MPI in the bundle: expected Open MPI 4 of Debian 12 in %s\n' "$system"
+    return 0
+  fi
+  mkdir -p "$to"/{bin,lib,plugins,pmix,share,etc}
+  cp -L /usr/bin/orterun "$to/bin/mpirun"
+  cp -L /usr/bin/orted "$to/bin/"
+  linked "$build_dir/tests/gpu/gpu_nccl" /usr/bin/orterun "$plugins"/*.so | while read -r library; do
+    cp -Lu "$library" "$to/lib/"
+  done
+  cp -L "$system"/pmix2/lib/libpmix.so.2 "$to/lib/"
+  cp -L "$plugins"/mca_*.so "$to/plugins/"
+  cp -L "$system"/pmix2/lib/pmix/*.so "$to/pmix/"
+  cp -rL /usr/share/openmpi /usr/share/pmix* "$to/share/" 2>/dev/null || true
+  cp -rL /etc/openmpi "$to/etc/"
+  cat >"$to/env.sh" <<'END'
+mpi=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export LD_LIBRARY_PATH=$mpi/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export OPAL_PREFIX=$mpi OPAL_BINDIR=$mpi/bin OPAL_LIBDIR=$mpi/lib OPAL_PKGLIBDIR=$mpi/plugins OPAL_DATADIR=$mpi/share
+export OPAL_PKGDATADIR=$mpi/share/openmpi OPAL_SYSCONFDIR=$mpi/etc/openmpi
+export PMIX_INSTALL_PREFIX=$mpi PMIX_LIBDIR=$mpi/lib PMIX_PKGLIBDIR=$mpi/pmix PMIX_PKGDATADIR=$mpi/share/pmix
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+END
+}
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=$work/ashlar-gpu
@@ -34,11 +71,9 @@ for program in "${programs[@]}"; do
   if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
   cp "$program" "$bundle/bin/"
   strip "$bundle/bin/$(basename "$program")" 2>/dev/null || true
-  # Not the C library, nor what the driver brings.
-  ldd "$program" | awk '$3 ~ /^\// { print $3 }' |
-    grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux.*|libcuda|libnvidia.*)\.so' |
-    while read -r library; do cp -Lu "$library" "$bundle/lib/"; done
+  linked "$program" | while read -r library; do cp -Lu "$library" "$bundle/lib/"; done
 done
+[ ! -x "$build_dir/tests/gpu/gpu_nccl" ] || pack_mpi "$bundle/mpi"
 cp "$root/tests/gpu/parts/"*.sh "$bundle/bin/"
 cp "$root/configs/gpt2-124m.toml" "$bundle/"
 cp "$root/tests/gpu/run.sh" "$bundle/run.sh"

@@ -96,8 +96,10 @@ part() {
 
 printf 'Ashlar %s on %s, %s\n\n' "$commit" "$gpu" "$(date -u +%Y-%m-%dT%H:%MZ)" >"$results/summary.txt"
 part conformance 60 gpu_conformance "$results/conformance"
-part kernels 420 gpu_kernels --gtest_brief=1
-part training 300 training.sh "$work/training" 200
+part kernels 360 gpu_kernels --gtest_brief=1
+part nccl_2 60 nccl.sh 2
+part nccl_4 90 nccl.sh 4
+part training 270 training.sh "$work/training" 200
 part determinism 120 determinism.sh "$work/determinism" 50
 part bench_kernels 150 ashlar bench kernels --device cuda --dtype bf16
 part bench_step 150 ashlar bench step "$here/gpt2-124m.toml" run.device=cuda run.dtype=bf16 --steps 20

@@ -35,7 +35,7 @@ class GpuRun : public ::testing::Test {
     std::ofstream(folder_ / "commit") << "0123abc\n";
     testing::write_program(folder_ / "bin/gpu_conformance",
                            "if [ \"$1\" = --device ]; then " + device + "; fi\n" + body + "\n");
-    for (const char* other : {"gpu_kernels", "training.sh", "determinism.sh", "ashlar"})
+    for (const char* other : {"gpu_kernels", "nccl.sh", "training.sh", "determinism.sh", "ashlar"})
       testing::write_program(folder_ / "bin" / other, "echo \"$0 has $*, cublasLt is ${ASHLAR_CUBLASLT-none}\"\n");
   }
   testing::ShellResult run(const std::string& arguments = "") {
@@ -72,7 +72,7 @@ TEST_F(GpuRun, WhatPassesIsCountedAndWritten) {
   EXPECT_THAT(summary, StartsWith(R"({"commit": "0123abc", "device": "Some \"GPU\"", "seconds": )"));
   EXPECT_THAT(summary, HasSubstr(R"("failed": 0, "absent": 0)"));
   EXPECT_THAT(result.out, HasSubstr("conformance      passed"));
-  for (const char* name : {"kernels", "training", "determinism", "bench_kernels", "bench_step"})
+  for (const char* name : {"kernels", "nccl_2", "nccl_4", "training", "determinism", "bench_kernels", "bench_step"})
     EXPECT_THAT(text_of(folder_ / "results" / (std::string(name) + ".json")), HasSubstr(R"("status": "passed")"));
   EXPECT_THAT(text_of(folder_ / "results/training.log"), ::testing::ContainsRegex("has .*/training 200, cublasLt is "));
 }
@@ -116,10 +116,11 @@ class GpuParts : public ::testing::Test {
 #if defined(ASHLAR_KERNELS_ON_STAND_INS)
     const std::filesystem::path bin = folder_ / "bin";
     std::filesystem::create_directories(bin);
-    for (const char* script : {"common.sh", "training.sh", "determinism.sh"})
+    for (const char* script : {"common.sh", "training.sh", "determinism.sh", "nccl.sh"})
       std::filesystem::copy_file(std::filesystem::path(ASHLAR_SOURCE_DIR "/tests/gpu/parts") / script, bin / script);
     std::filesystem::create_symlink(ASHLAR_ON_STAND_INS, bin / "ashlar");
     setenv("ASHLAR_CUBLASLT", ASHLAR_STAND_IN_CUBLASLT, 1);
+    std::filesystem::create_symlink(ASHLAR_NCCL_ON_STAND_INS, bin / "gpu_nccl");
     setenv("ASHLAR_GPU_WIDTH", "16", 1);
     setenv("ASHLAR_GPU_LENGTH", "8", 1);
 #else
@@ -140,6 +141,25 @@ TEST_F(GpuParts, KernelsAreHeldAgainstTheirReferences) {
                           " --gtest_brief=1 --gtest_filter='ElementwiseTest.*Fill*:ElementwiseTest.*Copy*'");
   EXPECT_EQ(result.code, 0) << result.out;
   EXPECT_THAT(result.out, ::testing::ContainsRegex("PASSED  . [1-9]"));
+#endif
+}
+
+TEST_F(GpuParts, RanksExchangeOverNccl) {
+#if !defined(ASHLAR_STAND_IN_NCCL)
+  GTEST_SKIP() << "no nccl.h to build the stand-in for NCCL against";
+#else
+  setenv("ASHLAR_NCCL", ASHLAR_STAND_IN_NCCL, 1);
+  for (const char* ranks : {"2", "4"}) {
+    const auto result = run(std::string("bin/nccl.sh ") + ranks);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr(std::string(ranks) + " ranks over NCCL 2."));
+    EXPECT_THAT(result.out, HasSubstr(": 15 results a rank equal"));
+  }
+  setenv("ASHLAR_NCCL", "/nowhere/libnccl.so.2", 1);
+  const auto none = run("bin/nccl.sh 2");
+  EXPECT_NE(none.code, 0);
+  EXPECT_THAT(none.err, HasSubstr("/nowhere/libnccl.so.2"));
+  unsetenv("ASHLAR_NCCL");
 #endif
 }
 
