@@ -246,6 +246,20 @@ TEST_F(CudnnChoice, ErrorsOfMemoryAndOfTheDeviceArePassedOn) {
   }
 }
 
+TEST_F(CudnnChoice, ErrorsOfMemoryWhilePlansAreMadeArePassedOn) {
+  struct FailingPlanner final : AttentionPlanner {
+    Library library() const override { return {.version = 91900, .sm = 90}; }
+    std::unique_ptr<AttentionPlan> make(const AttentionCase&) override { throw resource_error("cuDNN", "no memory"); }
+  };
+  AttentionChoice choice({.wanted = Wanted::kAuto,
+                          .device = "a device",
+                          .make_planner = [] { return std::make_unique<FailingPlanner>(); },
+                          .free_bytes = [] { return int64_t{1} << 40; },
+                          .test = [](AttentionPlan&, const AttentionCase&) { return std::string(); },
+                          .reserve = [](Stream&, int64_t) {}});
+  EXPECT_THROW(decide(choice), Error);
+}
+
 TEST_F(CudnnChoice, AChoiceIsKeptWithoutAnotherTest) {
   const std::unique_ptr<AttentionChoice> first = make(Wanted::kAuto);
   decide(*first);
