@@ -15,13 +15,14 @@ namespace {
 
 BackendUnderTest emulated_device(const std::string& name, const std::string& bits, int64_t one_in,
                                  const std::shared_ptr<ptx::PtxKernels>& kernels) {
-  return {.name = name, .bits = bits, .one_in = one_in, .bf16_probabilities = true, .make = [kernels] {
-            emulated::DeviceOptions options{.schedule = "fifo", .stream_order = "at_once"};
-            if (kernels != nullptr) {
-              options.substitute = [kernels](const emulator::KernelCall& call) { return kernels->find(call); };
-            }
-            return std::make_unique<emulated::EmulatedBackend>(options);
-          }};
+  return {
+      .name = name, .bits = bits, .one_in = one_in, .bf16_probabilities = true, .properties = false, .make = [kernels] {
+        emulated::DeviceOptions options{.schedule = "fifo", .stream_order = "at_once"};
+        if (kernels != nullptr) {
+          options.substitute = [kernels](const emulator::KernelCall& call) { return kernels->find(call); };
+        }
+        return std::make_unique<emulated::EmulatedBackend>(options);
+      }};
 }
 
 }  // namespace

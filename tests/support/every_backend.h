@@ -23,6 +23,7 @@ struct BackendUnderTest {
   bool products_only = false;       ///< differs from others in matrix products alone
   int64_t one_in = 1;               ///< of the short form's problems it gets one in so many; of the long form's all
   bool bf16_probabilities = false;  ///< bf16 attention multiplies them as tensor cores do: rounded to bf16
+  bool properties = true;           ///< false: has the bits of one whose suite asks for them, and takes long
   std::function<std::unique_ptr<Backend>()> make;
 };
 inline void PrintTo(const BackendUnderTest& b, std::ostream* out) { *out << b.name; }

@@ -192,7 +192,15 @@ TEST_P(AttentionOn, OddHeadWidths) {
 INSTANTIATE_TEST_SUITE_P(Every, AttentionOn, ::testing::ValuesIn(test::backends_under_test()),
                          [](const auto& at) { return at.param.name; });
 
-TEST(Attention, GradientsEqualFiniteDifferences) {
+class Attention : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!testing::long_form() && !test::backends_under_test()[0].properties)
+      GTEST_SKIP() << "the same bits are asked for it elsewhere";
+  }
+};
+
+TEST_F(Attention, GradientsEqualFiniteDifferences) {
   const Case plain{.B = 1, .T_q = 67, .T_kv = 67, .H = 2, .G = 1, .D = 12};
   std::vector<Case> cases = {plain, plain, plain, plain};
   cases[1].p = 0.25, cases[1].documents = true;
@@ -234,7 +242,7 @@ TEST(Attention, GradientsEqualFiniteDifferences) {
 }
 
 /// Neighbours of a formula: what is not the contract's differs from it.
-TEST(Attention, TellsNeighboursApart) {
+TEST_F(Attention, TellsNeighboursApart) {
   const Case c{.T_q = 40, .T_kv = 40, .H = 2, .G = 1, .D = 8};
   const auto out = [&](const auto& change) {
     Case changed = c;
@@ -279,7 +287,7 @@ TEST(Attention, TellsNeighboursApart) {
   }
 }
 
-TEST(Attention, NoQueryDependsOnLaterKeys) {
+TEST_F(Attention, NoQueryDependsOnLaterKeys) {
   const Case c{.B = 1, .T_q = 200, .T_kv = 200, .H = 2, .G = 1, .D = 16};
   Call<float> run(c);
   run.forward();
@@ -297,7 +305,7 @@ TEST(Attention, NoQueryDependsOnLaterKeys) {
 }
 
 /// The first rows of a run as a call of their own.
-TEST(Attention, CacheInChunksEqualsWhole) {
+TEST_F(Attention, CacheInChunksEqualsWhole) {
   const Case c{.B = 1, .T_q = 150, .T_kv = 150, .H = 4, .G = 2, .D = 16};
   Call<double> whole(c);
   whole.forward();
@@ -330,7 +338,7 @@ TEST(Attention, CacheInChunksEqualsWhole) {
   }
 }
 
-TEST(Attention, DocumentsEqualSeparateCalls) {
+TEST_F(Attention, DocumentsEqualSeparateCalls) {
   const std::vector<int32_t> starts = {0, 1, 50, 64, 131, 180};  // a document of one token, one that ends at a block
   const Case c{.B = 1, .T_q = 180, .T_kv = 180, .H = 2, .G = 1, .D = 12};
   Call<double> packed(c);
@@ -375,13 +383,13 @@ void check_accumulate(double unit) {
   compare(before_q, run.q_rows(run.dqs), more.q_rows(more.dqs));
   compare(before_kv, run.k_rows(run.dkvs), more.k_rows(more.dkvs));
 }
-TEST(Attention, AccumulateIsOverwritePlusAdd) {
+TEST_F(Attention, AccumulateIsOverwritePlusAdd) {
   check_accumulate<float>(0x1p-24);
   check_accumulate<BF16>(0x1p-8);
   check_accumulate<double>(0x1p-53);
 }
 
-TEST(Attention, SkipWritesNothing) {
+TEST_F(Attention, SkipWritesNothing) {
   Call<float> run({.B = 1, .T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16});
   run.forward();
   run.backward(GradMode::kSkip);
@@ -413,7 +421,7 @@ TEST_P(AttentionOn, GradientsMayBeAbsent) {
   }
 }
 
-TEST(Attention, GivenDeltaIsUsed) {
+TEST_F(Attention, GivenDeltaIsUsed) {
   Call<double> run({.B = 2, .T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16});
   run.forward();
   run.backward();
@@ -430,7 +438,7 @@ TEST(Attention, GivenDeltaIsUsed) {
   for (size_t i = 0; i < gradients.size(); ++i) ASSERT_NEAR(run.dqs[i], gradients[i], 1e-13);
 }
 
-TEST(Attention, NonFiniteInputsStayVisible) {
+TEST_F(Attention, NonFiniteInputsStayVisible) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     Call<float> run({.B = 1, .T_q = 100, .T_kv = 100, .H = 1, .G = 1, .D = 16});
     run.qs[70 * run.q_stride + run.k_offset() + 3] = bad;
@@ -443,7 +451,7 @@ TEST(Attention, NonFiniteInputsStayVisible) {
   }
 }
 
-TEST(Attention, UnsupportedFieldsAreRefusedByName) {
+TEST_F(Attention, UnsupportedFieldsAreRefusedByName) {
   const test::BackendUnderTest under_test = test::backends_under_test().front();
   const std::unique_ptr<Backend> backend = under_test.make();
   const std::unique_ptr<Stream> stream = backend->make_stream();
