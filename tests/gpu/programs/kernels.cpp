@@ -10,7 +10,7 @@
 namespace ashlar::test {
 
 std::vector<BackendUnderTest> backends_under_test() {
-  return {{.name = "gpu", .bits = "gpu", .bf16_probabilities = true, .any_head_dim = true, .make = [] {
+  return {{.name = "gpu", .bits = "gpu", .bf16_probabilities = true, .make = [] {
              return kernels::make_backend({.device = "cuda"});
            }}};
 }
