@@ -32,7 +32,9 @@ class Taker {
     std::optional<Value>& given = raw_.given[key_index(spec.name())];
     if (given) {
       Value meant = *given;
-      if (const auto* rule = std::get_if<std::string>(&meant); rule != nullptr && spec.type == KeyType::kNumberOrWord)
+      // A word that the stored value is too ("none") stands for no number.
+      if (const auto* rule = std::get_if<std::string>(&meant);
+          rule != nullptr && spec.type == KeyType::kNumberOrWord && meant != stored)
         meant = value_of_rule(*rule, stored_);
       if (differing_ == Differing::kStays || same_value(meant, stored) || is_allowed(spec.name())) return;
       refuse(spec.name(), value_text(*given), stored);
