@@ -11,15 +11,13 @@ struct Tables {
   Tensor cos, sin;
 };
 
-/// cos and sin of positions t < factors.size(), times factors[t].
-Tables make_tables(const Ctx& ctx, const std::vector<double>& factors, int64_t dims, double base) {
-  const auto positions = static_cast<int64_t>(factors.size());
-  const int64_t half = dims / 2;
+/// factors[t] * cos(t f), factors[t] * sin(t f) for positions t < factors.size().
+Tables make_tables(const Ctx& ctx, const std::vector<double>& factors, const std::vector<double>& frequencies) {
+  const auto positions = std::ssize(factors), half = std::ssize(frequencies);
   std::vector<double> cosines(positions * half), sines(positions * half);
   for (int64_t m = 0; m < half; ++m) {
-    const double frequency = std::pow(base, -2.0 * static_cast<double>(m) / static_cast<double>(dims));
     for (int64_t t = 0; t < positions; ++t) {
-      const double angle = static_cast<double>(t) * frequency;
+      const double angle = static_cast<double>(t) * frequencies[m];
       cosines[t * half + m] = factors[t] * std::cos(angle);
       sines[t * half + m] = factors[t] * std::sin(angle);
     }
@@ -29,15 +27,17 @@ Tables make_tables(const Ctx& ctx, const std::vector<double>& factors, int64_t d
 
 }  // namespace
 
-RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, int64_t dims, double base) {
-  Tables tables = make_tables(ctx, std::vector<double>(static_cast<size_t>(positions), 1.0), dims, base);
-  return {.cos = std::move(tables.cos), .sin = std::move(tables.sin), .q_cos = {}, .q_sin = {}};
-}
-
-void RopeTables::add_query_factors(const Ctx& ctx, const std::vector<double>& factors, int64_t dims, double base) {
-  Tables tables = make_tables(ctx, factors, dims, base);
-  q_cos = std::move(tables.cos);
-  q_sin = std::move(tables.sin);
+RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, const std::vector<double>& frequencies, double factor,
+                            std::vector<double> query_factors) {
+  Tables tables = make_tables(ctx, std::vector<double>(static_cast<size_t>(positions), factor), frequencies);
+  if (query_factors.empty())
+    return {.cos = std::move(tables.cos), .sin = std::move(tables.sin), .q_cos = {}, .q_sin = {}};
+  for (double& f : query_factors) f *= factor;
+  Tables queries = make_tables(ctx, query_factors, frequencies);
+  return {.cos = std::move(tables.cos),
+          .sin = std::move(tables.sin),
+          .q_cos = std::move(queries.cos),
+          .q_sin = std::move(queries.sin)};
 }
 
 Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options) {

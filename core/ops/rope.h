@@ -6,14 +6,14 @@
 
 namespace ashlar::ops {
 
-/// cos(t f_m), sin(t f_m) for positions t < P and frequencies f_m = base^(-2m/dims), m < dims/2.
+/// factor * cos(t f_m), factor * sin(t f_m) for positions t < P and frequencies f_m; m < dims/2.
 struct RopeTables {
   Tensor cos, sin;      ///< [P, dims/2] accumulate dtype
   Tensor q_cos, q_sin;  ///< the same for queries, where these have a factor of their own by position; else absent
 
-  static RopeTables make(const Ctx& ctx, int64_t positions, int64_t dims, double base);
-  /// Queries at position t are multiplied by factors[t] as well; whole heads rotate.
-  void add_query_factors(const Ctx& ctx, const std::vector<double>& factors, int64_t dims, double base);
+  /// `query_factors`: none, or one for each position: the query there is multiplied by it as well; whole heads rotate.
+  static RopeTables make(const Ctx& ctx, int64_t positions, const std::vector<double>& frequencies, double factor = 1,
+                         std::vector<double> query_factors = {});
 };
 
 struct RopeOptions {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "launch/config/raw_values.h"
@@ -65,6 +67,19 @@ std::vector<ModelDifference> compare_models(const model::ModelConfig& left, cons
   };
   const std::vector<Entry> others = model_entries(right);
   std::vector<ModelDifference> differences;
+  // A list that one of them lacks: an empty one has no entry.
+  const auto lists_lacking = [&](const std::vector<Entry>& have, const std::vector<Entry>& lack, bool is_left) {
+    for (const Entry& entry : have) {
+      if (!std::holds_alternative<std::vector<double>>(entry.value)) continue;
+      const bool found =
+          std::any_of(lack.begin(), lack.end(), [&](const Entry& other) { return other.index == entry.index; });
+      if (found) continue;
+      const std::string text = value_text(entry.value);
+      differences.push_back({schema()[entry.index].name(), is_left ? text : "none", is_left ? "none" : text});
+    }
+  };
+  lists_lacking(model_entries(left), others, true);
+  lists_lacking(others, model_entries(left), false);
   for (const Entry& entry : model_entries(left)) {
     for (const Entry& other : others) {
       if (entry.index != other.index || same_value(entry.value, other.value)) continue;

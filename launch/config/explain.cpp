@@ -79,7 +79,7 @@ std::string schema_markdown() {
       "| `gpt2-124m.toml` | GPT-2 small, as published |\n"
       "| `zoo/` | published models, their values and where they are from: `ashlar zoo` |\n\n"
       "To add one: put it here and `./check --only config` loads it. The tables below are made from the schema "
-      "(`launch/config/schema_table.cpp`) by\n"
+      "(`launch/config/schema_table.cpp`, `schema_model_table.cpp`) by\n"
       "`ashlar explain --markdown > configs/README.md`; `ashlar explain KEY` shows one key, a section or `all`.\n\n"
       "Required: ";
   std::string required;

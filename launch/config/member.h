@@ -18,7 +18,7 @@ namespace ashlar::config {
 
 /// A value of the type its key asks for, range and words already checked. kNumber is always double.
 using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
-                           std::vector<std::string>>;
+                           std::vector<std::string>, std::vector<double>>;
 
 /// Reads and writes the member of RunConfig that a key stands for, and knows the words of an enum. Made by member();
 /// empty for a key that only a rule reads, or that is refused.

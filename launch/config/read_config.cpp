@@ -109,6 +109,14 @@ std::optional<Value> read_typed(const toml::node& node, const KeySpec& spec, std
         if (list.size() == array->size()) return list;
       }
       break;
+    case KeyType::kNumberList:
+      if (const toml::array* array = node.as_array()) {
+        std::vector<double> list;
+        for (const auto& item : *array)
+          if (item.is_number()) list.push_back(*item.value<double>());
+        if (list.size() == array->size()) return list;
+      }
+      break;
     case KeyType::kKeyList:
       if (const auto v = node.value_exact<std::string>()) return std::vector<std::string>{*v};
       if (const toml::array* array = node.as_array()) {

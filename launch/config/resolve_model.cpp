@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "launch/config/resolver.h"
+#include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::config {
 namespace {
@@ -58,6 +59,24 @@ void resolve_norms(Resolver& r, const ModelConfig& m) {
     r.derive("attn.qk_norm_eps", m.norm.variant.eps, {"norm.eps"}, "norm.eps");
 }
 
+/// The keys of a scaling that have no default.
+void resolve_scaling(Resolver& r, ModelConfig& m) {
+  if (!r.valid({"rope.scaling"})) return;
+  const auto required = [&](const char* key) {
+    const KeySpec& spec = schema()[key_index(key)];
+    if (!applies(spec, r.config()) || r.given(key) || !r.valid({key})) return;
+    r.error(key, ": missing, expected ", expectation(spec), " with rope.scaling = \"", name_of(m.rope.scaling),
+            "\"; e.g. ", example_line(spec));
+    r.mark_invalid(key);
+  };
+  for (const char* key : {"rope.factor", "rope.original_positions", "rope.short_factor", "rope.long_factor"})
+    required(key);
+  if (!applies(schema()[key_index("rope.attention_factor")], r.config())) return;
+  r.derive("rope.attention_factor", model::default_attention_factor(m.rope), {"rope.factor", "rope.original_positions"},
+           m.rope.scaling == model::RopeScaling::kYarn ? "0.1 ln factor + 1"
+                                                       : "sqrt(1 + ln factor / ln original_positions)");
+}
+
 void resolve_positions(Resolver& r, ModelConfig& m) {
   const bool learned = m.pos.type == PosType::kLearned, rope = m.pos.type == PosType::kRope;
   const int64_t sequence_length = r.config().train.sequence_length;
@@ -78,6 +97,7 @@ void resolve_positions(Resolver& r, ModelConfig& m) {
   const double fraction = r.number("rope.fraction");
   r.derive("rope.dims", model::rope_dims_of(m.head_dim, fraction), {"model.head_dim", "rope.fraction"},
            str_cat("integer part of head_dim * rope.fraction ", fraction));
+  resolve_scaling(r, m);
 }
 
 }  // namespace
@@ -119,6 +139,7 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (key == "model.n_kv_heads") return r.valid({"model.n_heads"});
   if (key == "rope.dims") return r.valid({"model.head_dim", "pos.type"});
   if (key == "block.parallel_norms") return r.valid({"block.topology"});
+  if (key.starts_with("rope.")) return r.valid({"rope.scaling", "rope.factor", "rope.original_positions", "pos.type"});
   if (key == "attn.qk_norm_type" || key == "attn.qk_norm_bias") return r.valid({"attn.qk_norm"});
   if (key == "norm.placement") return r.valid({"block.topology"});
   if (key == "attn.temperature_positions") return r.valid({"pos.type", "rope.dims", "model.head_dim"});

@@ -149,6 +149,7 @@ std::string expectation(const KeySpec& s) {
     case KeyType::kNumberOrWord: return str_cat("a number ", range_text(s), *s.words == 0 ? "" : ", or ", word_list(s));
     case KeyType::kKeyList: return "a list of model keys, not empty";
     case KeyType::kIntList: return str_cat("a list of integers ", range_text(s), ", not empty");
+    case KeyType::kNumberList: return str_cat("a list of numbers ", range_text(s), ", not empty");
     case KeyType::kSources: return "a path, or a list of {path = \"...\", weight = 1.0}";
   }
   throw Bug("KeyType out of range");

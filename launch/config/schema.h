@@ -20,6 +20,7 @@ enum class KeyType : uint8_t {
   kWord,          ///< one of `words`
   kNumberOrWord,  ///< a number in range, or one of `words`
   kIntList,
+  kNumberList,
   kKeyList,  ///< names of model keys; one alone needs no brackets
   kSources,  ///< data.path: a string, or a list of {path, weight}
 };

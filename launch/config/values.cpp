@@ -99,6 +99,7 @@ Value fallback_value(const KeySpec& s) {
       if (text.size() > 2 && std::from_chars(text.data() + 1, text.data() + text.size(), whole).ec == std::errc())
         return std::vector<int64_t>{whole};
       break;
+    case KeyType::kNumberList:
     case KeyType::kKeyList:
     case KeyType::kSources: break;
   }
@@ -119,6 +120,10 @@ std::string value_text(const Value& value) {
   std::string text = "[";
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
     for (const int64_t item : *v) text += str_cat(text.size() > 1 ? ", " : "", item);
+    return text + "]";
+  }
+  if (const auto* v = std::get_if<std::vector<double>>(&value)) {
+    for (const double item : *v) text += str_cat(text.size() > 1 ? ", " : "", number_text(item));
     return text + "]";
   }
   if (const auto* v = std::get_if<std::vector<std::string>>(&value)) {
@@ -172,6 +177,10 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
     if (list->empty()) return wrong();
     for (const int64_t item : *list)
       if (!in_range(s, static_cast<double>(item))) return wrong();
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    if (numbers->empty()) return wrong();
+    for (const double item : *numbers)
+      if (!in_range(s, item)) return wrong();
   }
   if (s.supported == Supported::kDefaultOnly && s.need == Need::kDefault && value != fallback_value(s))
     return refused(default_text(s));

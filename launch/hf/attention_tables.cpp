@@ -80,7 +80,7 @@ ClassTable gpt_neo() {
                           [](JsonReader& r, HfConfig& c) {
                             const int64_t window = r.size({"window_size"}, 256);
                             const auto found = read_neo_layers(r, window, c.model.n_layers);
-                            if (!found.empty()) c.model.attn.window_cycle = model::window_cycle_of(found);
+                            if (!found.empty()) c.model.attn.window_cycle = model::shortest_cycle(found);
                           },
                       .write =
                           [](Json& j, const HfConfig& c) {

@@ -37,6 +37,7 @@ constexpr Names kNames[] = {
     {Family::kGptNeo, "GPTNeoForCausalLM", "gpt_neo", "transformer."},
     {Family::kMpt, "MptForCausalLM", "mpt", "transformer."},
     {Family::kOlmo, "OlmoForCausalLM", "olmo", "model."},
+    {Family::kSmolLm3, "SmolLM3ForCausalLM", "smollm3", "model."},
 };
 
 const Names& names_of(Family family) {

@@ -35,6 +35,7 @@ enum class Family : uint8_t {
   kGptNeo,
   kMpt,
   kOlmo,
+  kSmolLm3,
 };
 
 /// In the order in which an export without a wanted class tries them: the plainest layout first.
@@ -44,7 +45,7 @@ inline constexpr std::array kFamilies = {
     Family::kFalcon,     Family::kMinistral, Family::kGptNeo,  Family::kMpt,     Family::kQwen3,
     Family::kOlmo2,      Family::kGranite,   Family::kSeedOss, Family::kHelium,  Family::kErnie45,
     Family::kGlm,        Family::kGlm4,      Family::kCohere,  Family::kHunYuan, Family::kHyperClovaX,
-    Family::kStarcoder2,
+    Family::kStarcoder2, Family::kSmolLm3,
 };
 
 std::string_view class_name(Family family);  ///< "GPT2LMHeadModel", as in config.json `architectures`

@@ -181,16 +181,19 @@ ClassTable phi() {
 }
 
 ClassTable phi3() {
-  return {
-      .base = {.norm = kRmsNorm},
-      .rows = joined(
-          usual_rows({32064, 4096, 3072, 32, 32, 8192}, "silu", "rms_norm_eps", 1e-5),
-          {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded),
-           // Read by longrope alone.
-           ignored("original_max_position_embeddings", [](const HfConfig& c) { return Json(c.extras.max_positions); }),
-           windows({.types = false}), number("resid_pdrop", {AXIS(dropout.resid)}, 0.0), without_effect("embd_pdrop"),
-           rope({}), always_false("attention_bias", "the class has no biases; expected false"),
-           always_false("lm_head_bias", "the class has no biases; expected false")})};
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(usual_rows({32064, 4096, 3072, 32, 32, 8192}, "silu", "rms_norm_eps", 1e-5),
+                         {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded),
+                          // Read by longrope alone, which has it in its dictionary too.
+                          ignored("original_max_position_embeddings",
+                                  [](const HfConfig& c) {
+                                    const bool scaled = c.model.rope.scaling == model::RopeScaling::kLongrope;
+                                    return Json(scaled ? c.model.rope.original_positions : c.extras.max_positions);
+                                  }),
+                          windows({.types = false}), number("resid_pdrop", {AXIS(dropout.resid)}, 0.0),
+                          without_effect("embd_pdrop"), rope({}),
+                          always_false("attention_bias", "the class has no biases; expected false"),
+                          always_false("lm_head_bias", "the class has no biases; expected false")})};
 }
 
 ClassTable stablelm() {
@@ -297,6 +300,7 @@ ClassTable table_of(Family family) {
     case Family::kGptNeo: return gpt_neo();
     case Family::kMpt: return mpt();
     case Family::kOlmo: return olmo();
+    case Family::kSmolLm3: return smollm3();
   }
   throw Bug("hf::Family out of range");
 }
@@ -308,7 +312,7 @@ ClassTable class_table(Family family) {
   // When the file does not say.
   const bool tied = family == Family::kGpt2 || family == Family::kFalcon || family == Family::kStarcoder2 ||
                     family == Family::kGptNeo || family == Family::kMpt || family == Family::kCohere ||
-                    family == Family::kErnie45;
+                    family == Family::kErnie45 || family == Family::kSmolLm3;
   table.rows = joined(std::move(table.rows), last_rows(tied));
   if (family != Family::kGpt2) table.base.init.scheme = model::InitScheme::kNormal;
   return table;

@@ -41,6 +41,7 @@ ClassTable helium();
 ClassTable hunyuan();
 ClassTable seed_oss();
 ClassTable ernie();
+ClassTable smollm3();
 
 // The tables of attention_tables.cpp.
 ClassTable mistral();

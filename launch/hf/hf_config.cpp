@@ -11,6 +11,7 @@
 #include "launch/config/run_config.h"
 #include "launch/hf/common_keys.h"
 #include "launch/hf/family_tables.h"
+#include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::hf {
 namespace {
@@ -125,7 +126,8 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
 }
 
 ModelConfig with_shortest_cycle(ModelConfig m) {
-  m.attn.window_cycle = model::window_cycle_of(model::layer_windows(m));
+  m = model::with_shortest_base_cycle(std::move(m));
+  m.attn.window_cycle = model::shortest_cycle(model::layer_windows(m));
   m.attn.last_layer_full = false;
   if (m.attn.window_cycle == std::vector<int64_t>{-1}) m.attn.window_kind = model::WindowKind::kSliding;
   return m;

@@ -141,7 +141,8 @@ const ModelNames& names_of(Family family) {
     case Family::kCohere:
     case Family::kHelium:
     case Family::kSeedOss:
-    case Family::kErnie45: return kLlama;
+    case Family::kErnie45:
+    case Family::kSmolLm3: return kLlama;
     case Family::kOlmo2: return kOlmo2;
     case Family::kGlm:
     case Family::kGlm4: return kGlm;

@@ -54,6 +54,7 @@ class JsonReader {
   }
   /// An error of its own words.
   void add_error(std::string text) { errors_.push_back(std::move(text)); }
+  size_t num_errors() const { return errors_.size(); }  ///< of all readers that share the list
   void add_note(std::string text) { notes_.push_back(std::move(text)); }
 
   std::string shown(const char* key) const;  ///< `KEY = VALUE`

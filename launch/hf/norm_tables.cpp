@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "launch/hf/family_tables.h"
+#include "parallel/model/rope_frequencies.h"
 
 // Source: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
@@ -165,6 +166,52 @@ ClassTable ernie() {
                           head_dim(HeadDim::kWritten, 128),
                           flag("use_bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, false),
                           rope({.base = 500000.0, .whole_heads = true})})};
+}
+
+namespace {
+
+/// no_rope_layers: a list, 1 where a layer rotates; without it every no_rope_layer_interval-th does not.
+void read_unturned_layers(JsonReader& r, HfConfig& c) {
+  ModelConfig& m = c.model;
+  const nlohmann::json* list = r.raw("no_rope_layers");
+  const int64_t interval = r.optional_size({"no_rope_layer_interval"}).value_or(4);
+  std::vector<double> bases;
+  for (int64_t layer = 0; layer < m.n_layers; ++layer) {
+    bool turns = (layer + 1) % interval != 0;
+    if (list != nullptr) {
+      const bool good = list->is_array() && std::ssize(*list) >= m.n_layers && (*list)[layer].is_number_integer();
+      if (!good) return r.refuse("no_rope_layers", "expected a list of 0 and 1, one a layer");
+      turns = (*list)[layer].get<int64_t>() != 0;
+    }
+    bases.push_back(turns ? m.rope.base : 0.0);
+  }
+  m.rope.base_cycle = model::shortest_cycle(bases);
+  if (m.rope.base_cycle == std::vector<double>{m.rope.base}) m.rope.base_cycle.clear();
+}
+
+void write_unturned_layers(Json& j, const HfConfig& c) {
+  Json list = Json::array();
+  for (int64_t layer = 0; layer < c.model.n_layers; ++layer)
+    list.push_back(model::rope_of(c.model, layer).base > 0 ? 1 : 0);
+  j["no_rope_layers"] = list;
+}
+
+}  // namespace
+
+ClassTable smollm3() {
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(usual_rows({128256, 32768, 2048, 36, 16, 11008}, "silu", "rms_norm_eps", 1e-6),
+                         {kv_heads(4),
+                          head_dim(HeadDim::kWrittenIfNeeded),
+                          attention_bias("attention_bias", false),
+                          flag("mlp_bias", {AXIS(bias.ffn)}, false),
+                          rope({.base = 2e6, .whole_heads = true}),
+                          {.read = read_unturned_layers, .write = write_unturned_layers},
+                          always_false("use_sliding_window", "windows of this class are not supported; expected false"),
+                          ignored({"sliding_window", "max_window_layers"}),
+                          {.read = [](JsonReader& r, HfConfig& c) {
+                            read_layer_types(r, c.model, std::nullopt, [](int64_t) { return false; });
+                          }}})};
 }
 
 }  // namespace ashlar::hf

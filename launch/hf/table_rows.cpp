@@ -1,8 +1,6 @@
 #include "launch/hf/table_rows.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -40,53 +38,6 @@ int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
                         "; expected a multiple"));
   }
   return std::max<int64_t>(m.d_model / m.n_heads, 1);
-}
-
-/// The fraction that int(head_dim * fraction) turns back into dims: the quotient may round to just below.
-double fraction_of(const ModelConfig& m) {
-  double fraction = static_cast<double>(m.rope.dims) / static_cast<double>(m.head_dim);
-  while (model::rope_dims_of(m.head_dim, fraction) < m.rope.dims) {
-    fraction = std::nextafter(fraction, std::numeric_limits<double>::infinity());
-  }
-  return fraction;
-}
-
-/// A value inside the rotary dictionary and the same at top level: transformers 4 and 5 would pick differently.
-std::optional<double> agreed(JsonReader& r, std::optional<double> inner, const char* key) {
-  const auto outer = r.optional_number({key});
-  if (inner && outer && *inner != *outer) {
-    r.refuse(key, "the rotary dictionary says ", *inner, "; keep one");
-  }
-  return inner ? inner : outer;
-}
-
-/// What the rotary dictionary says of the base and the fraction.
-struct RotaryDictionary {
-  std::optional<double> base, fraction;
-};
-
-RotaryDictionary read_rotary_dictionary(JsonReader& r) {
-  const nlohmann::json* scaling = r.object("rope_scaling");
-  const nlohmann::json* parameters = r.object("rope_parameters");
-  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
-    r.add_error("rope_scaling and rope_parameters are two names of one value and differ; keep one");
-  }
-  const nlohmann::json* dict = scaling != nullptr ? scaling : parameters;
-  if (dict == nullptr) return {};
-  JsonReader d = r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters.");
-  const std::string type = d.text({"rope_type", "type"}, "default");
-  const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
-                                 .fraction = d.optional_number({"partial_rotary_factor"})};
-  if (type == "default") {
-    d.ignore({"original_max_position_embeddings"});
-    for (const std::string& key : d.unread_keys()) {
-      d.refuse(key.c_str(), "unknown here; rope.scaling is supported for none, so only rope_theta and ",
-               "partial_rotary_factor may stand beside rope_type");
-    }
-  } else {
-    d.refuse(d.has("rope_type") ? "rope_type" : "type", "rope.scaling is supported for none (\"default\") only");
-  }
-  return said;
 }
 
 }  // namespace
@@ -208,50 +159,6 @@ Row head_dim(HeadDim kind, std::optional<int64_t> absent) {
               }};
 }
 
-Row rope(const Rotary& keys) {
-  const auto read = [=](JsonReader& r, HfConfig& c) {
-    const RotaryDictionary said = read_rotary_dictionary(r);
-    ModelConfig& m = c.model;
-    m.rope.base = agreed(r, said.base, keys.base_key).value_or(keys.base);
-    const double share = agreed(r, said.fraction, keys.fraction_key).value_or(keys.fraction);
-    if (keys.whole_heads) {
-      m.rope.dims = m.head_dim;
-      if (share != 1.0) {
-        r.add_note(str_cat(keys.fraction_key, " = ", share, " has no effect in ", class_name(c.family)));
-      }
-      return;
-    }
-    if (!(share > 0 && share <= 1)) {
-      r.add_error(str_cat(keys.fraction_key, " = ", share, ": rope.fraction must be above 0 and at most 1"));
-    }
-    m.rope.dims = model::rope_dims_of(m.head_dim, std::clamp(share, 0.0, 1.0));
-  };
-  const auto write = [=](Json& j, const HfConfig& c) {
-    const ModelConfig& m = c.model;
-    Json parameters = {{"rope_type", "default"}, {"rope_theta", m.rope.base}};
-    if (!keys.whole_heads) parameters["partial_rotary_factor"] = fraction_of(m);
-    j["rope_parameters"] = parameters;  // transformers 5
-    j[keys.base_key] = m.rope.base;     // transformers 4
-    if (!keys.whole_heads) j[keys.fraction_key] = fraction_of(m);
-    j["rope_scaling"] = nullptr;
-  };
-  return {.read = read, .write = write};
-}
-
-Row unread_rope_keys(const char* base_key, const char* fraction_key) {
-  return {.read = [=](JsonReader& r, HfConfig& c) {
-    const ModelConfig& m = c.model;
-    const auto base = r.optional_number({base_key}), fraction = r.optional_number({fraction_key});
-    if (base && *base != m.rope.base) {
-      r.refuse(base_key, class_name(c.family), " does not read it, and would use ", m.rope.base, "; remove one");
-    }
-    if (fraction && (!(*fraction > 0 && *fraction <= 1) || model::rope_dims_of(m.head_dim, *fraction) != m.rope.dims)) {
-      r.refuse(fraction_key, class_name(c.family), " does not read it, and would rotate ", m.rope.dims,
-               " dimensions; remove one");
-    }
-  }};
-}
-
 Row init_std() {
   return {.read =
               [](JsonReader& r, HfConfig& c) {
@@ -298,7 +205,7 @@ void read_layer_types(JsonReader& r, ModelConfig& m, std::optional<int64_t> wind
     }
     layers.push_back((types == nullptr ? window && slides(i) : named) ? *window : -1);
   }
-  m.attn.window_cycle = model::window_cycle_of(layers);
+  m.attn.window_cycle = model::shortest_cycle(layers);
 }
 
 Json layer_types_of(const std::vector<int64_t>& windows) {

@@ -8,6 +8,34 @@
 
 namespace ashlar::model {
 
+void LayerTables::make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions) {
+  kinds_.clear();
+  kind_of_.assign(static_cast<size_t>(config.n_layers), -1);
+  positions_ = positions;
+  const std::vector<double> temperatures = query_temperatures(config, positions);
+  for (int64_t layer = first; layer < last; ++layer) {
+    const LayerRope rope = rope_of(config, layer);
+    // Queries that do not rotate have their temperatures all the same, from tables of angle 0.
+    if (rope.base == 0 && temperatures.empty()) continue;
+    int64_t kind = 0;
+    while (kind < std::ssize(kinds_) && !(kinds_[kind].rope == rope)) ++kind;
+    if (kind == std::ssize(kinds_)) {
+      std::vector<double> frequencies = rope_frequencies(config, rope, positions);
+      if (config.rope.reversed)
+        for (double& f : frequencies) f = -f;
+      const double factor = rope.scaled ? config.rope.attention_factor : 1.0;
+      kinds_.push_back({rope, ops::RopeTables::make(ctx, positions, frequencies, factor, temperatures)});
+    }
+    kind_of_[layer] = kind;
+  }
+}
+
+const ops::RopeTables* LayerTables::of(int64_t layer) const {
+  if (kind_of_.empty()) return nullptr;
+  const int64_t kind = kind_of_[layer];
+  return kind < 0 ? nullptr : &kinds_[kind].tables;
+}
+
 Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
     : config_(config),
       tp_(tp),
@@ -103,12 +131,13 @@ Var Attention::normed(const Ctx& ctx, const Var& qkv) const {
 }
 
 Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
-  if (config_.pos.type != PosType::kRope) return qkv;
-  return ops::rope(ctx, std::move(qkv), rows.batch.positions, rows.tables,
+  const ops::RopeTables* tables = rows.tables.of(layer_);
+  if (tables == nullptr) return qkv;
+  return ops::rope(ctx, std::move(qkv), rows.batch.positions, *tables,
                    {.heads = slices_.qkv_heads(),
                     .rotated_heads = slices_.heads.size + slices_.kv_heads.size,
                     .head_dim = config_.head_dim,
-                    .dims = config_.rope.dims,
+                    .dims = turned_dims(config_),
                     .style = config_.rope.style,
                     .query_heads = slices_.heads.size});
 }
@@ -133,10 +162,10 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
                                       .sinks = sinks_ == nullptr ? nullptr : &sinks_->weight,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
-  if (config_.attn.clip_qkv) qkv = ops::clamp(ctx, qkv, *config_.attn.clip_qkv);
   const bool norms = config_.qk_norm.kind != QkNorm::kNone;
   const bool last = norms && config_.qk_norm.order == QkNormOrder::kAfterRope;
   if (norms && !last) qkv = normed(ctx, qkv);
+  if (config_.attn.clip_qkv) qkv = ops::clamp(ctx, qkv, *config_.attn.clip_qkv);
   qkv = rotate(ctx, std::move(qkv), rows);
   if (last) qkv = normed(ctx, qkv);
   return out_(ctx, ops::attention(ctx, qkv, options, cache == nullptr ? nullptr : &held));

@@ -9,21 +9,41 @@
 #include "parallel/model/batch_view.h"
 #include "parallel/model/kv_cache.h"
 #include "parallel/model/linear_layer.h"
+#include "parallel/model/rope_frequencies.h"
 #include "parallel/model/slices.h"
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
+/// Rotary tables by layer: layers that rotate alike share theirs.
+class LayerTables {
+ public:
+  /// For positions < `positions`, of layers [first, last).
+  void make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions);
+  /// Null for a layer that leaves queries and keys as they are.
+  const ops::RopeTables* of(int64_t layer) const;
+  int64_t positions() const { return positions_; }
+
+ private:
+  struct Kind {
+    LayerRope rope;
+    ops::RopeTables tables;
+  };
+  std::vector<Kind> kinds_;
+  std::vector<int64_t> kind_of_;  ///< by layer; -1: none
+  int64_t positions_ = 0;
+};
+
 /// The rows that a block works on, beside their values.
 struct Rows {
   const BatchView& batch;
-  const ops::RopeTables& tables;  ///< may be empty unless positions are rotary
-  ConstView alibi_slopes{};       ///< of this rank's heads; absent unless positions are ALiBi's
-  KvCache* cache = nullptr;       ///< the tokens before them, when decoding; the stage advances it
+  const LayerTables& tables;  ///< none unless positions are rotary
+  ConstView alibi_slopes{};   ///< of this rank's heads; absent unless positions are ALiBi's
+  KvCache* cache = nullptr;   ///< the tokens before them, when decoding; the stage advances it
 };
 
-/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, clipped, q and k normed and rotated (or rotated and
-/// normed), attended, times the output matrix.
+/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, q and k normed, all three clipped, q and k rotated
+/// (or all clipped, q and k rotated and normed), attended, times the output matrix.
 /// The parallel block with one norm keeps q, k and v in a product with the FFN's: it takes `input_parts` and calls
 /// `from_qkv`; otherwise `add_input` makes their own.
 class Attention {

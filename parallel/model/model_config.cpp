@@ -28,6 +28,49 @@ int64_t qk_norm_elements(const ModelConfig& c) {
   return (c.qk_norm.bias ? 2 : 1) * gains;
 }
 
+void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) {
+  const RopeConfig& r = c.rope;
+  const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
+  const std::string kind = str_cat("with rope.scaling = \"", name_of(r.scaling), "\"");
+  const bool has_factor = r.scaling == RopeScaling::kLinear || r.scaling == RopeScaling::kLlama3 ||
+                          r.scaling == RopeScaling::kYarn || r.scaling == RopeScaling::kLongrope;
+  if (has_factor && !(r.factor >= 1))
+    add("rope.factor = ", r.factor, ": expected 1 or more ", kind, "; the context in multiples of the original one");
+  if (has_factor && r.scaling != RopeScaling::kLinear && r.original_positions < 2)
+    add("rope.original_positions = ", r.original_positions, ": expected 2 or more ", kind,
+        "; the context that the model was trained for before");
+  if (r.scaling == RopeScaling::kLlama3 && !(r.high_freq_factor > r.low_freq_factor && r.low_freq_factor > 0))
+    add("rope.high_freq_factor = ", r.high_freq_factor,
+        ": expected more than rope.low_freq_factor = ", r.low_freq_factor, ", which is above 0; 4 and 1 are usual");
+  if (r.scaling == RopeScaling::kYarn && !(r.beta_fast > r.beta_slow && r.beta_slow > 0))
+    add("rope.beta_fast = ", r.beta_fast, ": expected more than rope.beta_slow = ", r.beta_slow,
+        ", which is above 0; 32 and 1 are usual");
+  if (r.scaling == RopeScaling::kYarn && !(r.base > 1))
+    add("rope.base = ", r.base, ": expected more than 1 ", kind, "; 10000 is usual");
+  if (!(r.attention_factor > 0))
+    add("rope.attention_factor = ", r.attention_factor, ": expected a number above 0; remove it for the usual one");
+  const auto a_pair = [&](const char* key, const std::vector<double>& factors) {
+    if (r.scaling == RopeScaling::kLongrope && std::ssize(factors) != r.dims / 2)
+      add(key, " = a list of ", std::ssize(factors), ": expected one number for each of the ", r.dims / 2,
+          " pairs that rotate ", kind, "; give rope.dims / 2 of them");
+    for (const double factor : factors) {
+      if (factor > 0) continue;
+      add(key, " = a list with ", factor, ": expected numbers above 0; they divide frequencies");
+      break;
+    }
+  };
+  a_pair("rope.short_factor", r.short_factor);
+  a_pair("rope.long_factor", r.long_factor);
+  if (r.scaling == RopeScaling::kDynamic && (!(r.alpha >= 1) || r.dims < 4))
+    add("rope.alpha = ", r.alpha, ": expected 1 or more, and rope.dims = ", r.dims, " of 4 or more, ", kind,
+        "; change one of them");
+  for (const double base : r.base_cycle) {
+    if (base >= 0) continue;
+    add("rope.base_cycle = a list with ", base, ": expected bases above 0, or 0 for layers that do not rotate");
+    break;
+  }
+}
+
 int64_t ffn_matrices(const ModelConfig& c) { return (c.ffn.gated ? 3 : 2) * c.d_model * c.d_ff; }
 
 }  // namespace
@@ -47,18 +90,6 @@ std::vector<int64_t> layer_windows(const ModelConfig& c) {
     windows.push_back(full ? -1 : c.attn.window_cycle[static_cast<size_t>(i) % c.attn.window_cycle.size()]);
   }
   return windows;
-}
-
-std::vector<int64_t> window_cycle_of(const std::vector<int64_t>& windows) {
-  size_t length = 1;
-  const auto repeats = [&] {
-    for (size_t i = length; i < windows.size(); ++i) {
-      if (windows[i] != windows[i - length]) return false;
-    }
-    return true;
-  };
-  while (length < windows.size() && !repeats()) ++length;
-  return {windows.begin(), windows.begin() + static_cast<std::ptrdiff_t>(std::min(length, windows.size()))};
 }
 
 AttentionVariant attention_variant(const ModelConfig& c, int64_t layer) {
@@ -171,6 +202,7 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
       add("rope.dims = ", c.rope.dims, ": expected an even number from 2 to model.head_dim = ", c.head_dim,
           "; change rope.dims or rope.fraction");
     if (!(c.rope.base > 0)) add("rope.base = ", c.rope.base, ": expected a number above 0; 10000 is usual");
+    add_scaling_errors(c, errors);
   }
   const auto probability = [&](std::string_view key, double p) {
     if (!(p >= 0 && p < 1)) add(key, " = ", p, ": expected 0 <= p < 1; 0 switches it off");

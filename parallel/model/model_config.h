@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,6 +36,15 @@ enum class Topology : uint8_t { kSerial, kParallel };
 inline constexpr EnumName<Topology> kTopologyNames[] = {{Topology::kSerial, "serial"},
                                                         {Topology::kParallel, "parallel"}};
 constexpr std::span<const EnumName<Topology>> names_of(Topology) { return kTopologyNames; }
+
+/// How the frequencies are changed for contexts longer than those of training.
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope, kProportional, kDynamic };
+inline constexpr EnumName<RopeScaling> kRopeScalingNames[] = {
+    {RopeScaling::kNone, "none"},         {RopeScaling::kLinear, "linear"},
+    {RopeScaling::kLlama3, "llama3"},     {RopeScaling::kYarn, "yarn"},
+    {RopeScaling::kLongrope, "longrope"}, {RopeScaling::kProportional, "proportional"},
+    {RopeScaling::kDynamic, "dynamic"}};
+constexpr std::span<const EnumName<RopeScaling>> names_of(RopeScaling) { return kRopeScalingNames; }
 
 /// Over what queries and keys are normed: each head with the gain of all, each with its own, all heads as one row, each
 /// head without a gain.
@@ -109,11 +120,25 @@ struct PosConfig {
   bool operator==(const PosConfig&) const = default;
 };
 
-/// Meaningful only when pos.type is rope; dims is 0 otherwise.
+/// Meaningful only when pos.type is rope; dims is 0 otherwise. rope_frequencies.h has the formulas of scaling; a field
+/// that its kind does not read keeps its default.
 struct RopeConfig {
   double base = 10000.0;
   int64_t dims = 0;  ///< the first `dims` of head_dim rotate; even
   RopeStyle style = RopeStyle::kHalf;
+  bool reversed = false;           ///< by minus the angle
+  std::vector<double> base_cycle;  ///< by layer, repeated, instead of base; 0: the layer does not rotate
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1;                              ///< linear, llama3, yarn, longrope
+  double low_freq_factor = 1;                     ///< llama3
+  double high_freq_factor = 4;                    ///< llama3
+  int64_t original_positions = 0;                 ///< llama3, yarn, longrope
+  double beta_fast = 32;                          ///< yarn
+  double beta_slow = 1;                           ///< yarn
+  bool truncate = true;                           ///< yarn
+  double attention_factor = 1;                    ///< yarn, longrope: factor on cos and sin
+  std::vector<double> short_factor, long_factor;  ///< longrope, one a pair
+  double alpha = 1;                               ///< dynamic
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -132,7 +157,7 @@ struct QkNormConfig {
 struct AttentionConfig {
   double scale = 0;                          ///< factor on q.k, usually head_dim^-0.5
   std::optional<double> softcap;             ///< on the scores: cap * tanh(s / cap)
-  std::optional<double> clip_qkv;            ///< q, k and v, behind their biases, are held in [-c, c]
+  std::optional<double> clip_qkv;            ///< q, k and v, behind biases and norms before rope, are held in [-c, c]
   std::vector<int64_t> window_cycle = {-1};  ///< by layer, repeated: a window in tokens, or -1 for full attention
   bool last_layer_full = false;              ///< whatever the cycle says
   WindowKind window_kind = WindowKind::kSliding;
@@ -197,8 +222,14 @@ struct ModelConfig {
 
 /// Of each layer: its window, -1 for full attention.
 std::vector<int64_t> layer_windows(const ModelConfig& config);
-/// The shortest cycle that gives these windows.
-std::vector<int64_t> window_cycle_of(const std::vector<int64_t>& windows);
+/// The shortest cycle that gives these values by layer.
+template <typename T>
+std::vector<T> shortest_cycle(const std::vector<T>& by_layer) {
+  for (size_t length = 1; length < by_layer.size(); ++length)
+    if (std::equal(by_layer.begin() + static_cast<std::ptrdiff_t>(length), by_layer.end(), by_layer.begin()))
+      return {by_layer.begin(), by_layer.begin() + static_cast<std::ptrdiff_t>(length)};
+  return by_layer;
+}
 /// What the kernels are told of a layer.
 AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
 /// Of all query heads, with pos.alibi_scale; empty without ALiBi. n = the largest power of two <= H: 2^(-8k/n),

@@ -77,11 +77,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
 }
 
 void Stage::make_tables(const Ctx& ctx, int64_t positions) {
-  if (config_.pos.type == PosType::kRope) {
-    tables_ = ops::RopeTables::make(ctx, positions, config_.rope.dims, config_.rope.base);
-    const std::vector<double> factors = query_temperatures(config_, positions);
-    if (!factors.empty()) tables_.add_query_factors(ctx, factors, config_.rope.dims, config_.rope.base);
-  }
+  if (config_.pos.type == PosType::kRope) tables_.make(ctx, config_, range_.first_layer, range_.last_layer, positions);
   if (config_.pos.type == PosType::kAlibi) {
     // By the global number of a head, so that tensor ranks agree.
     const std::vector<double> all = alibi_slopes(config_);
@@ -111,8 +107,8 @@ Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
 }
 
 void Stage::check_positions(int64_t positions) const {
-  ASHLAR_CHECK(config_.pos.type != PosType::kRope || (tables_.cos && positions <= tables_.cos.rows()), positions,
-               " positions, rotary tables for ", tables_.cos ? tables_.cos.rows() : 0);
+  ASHLAR_CHECK(config_.pos.type != PosType::kRope || positions <= tables_.positions(), positions,
+               " positions, rotary tables for ", tables_.positions());
 }
 
 Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after) const {

@@ -35,8 +35,8 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Rotary tables for positions < `positions`, or ALiBi's slopes; call once after the store is allocated. No-op for
-  /// other position types.
+  /// Rotary tables for positions < `positions`, the longest sequence that there will be (longrope takes its factors by
+  /// it), or ALiBi's slopes; call once after the store is allocated. No-op for other position types.
   void make_tables(const Ctx& ctx, int64_t positions);
 
   /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].
@@ -57,7 +57,7 @@ class Stage {
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   const Block& block(int64_t i) const { return *blocks_[i]; }  ///< the i-th block of this stage
-  const ops::RopeTables& rope_tables() const { return tables_; }
+  const LayerTables& rope_tables() const { return tables_; }
   const ModelConfig& config() const { return config_; }
   const StageRange& range() const { return range_; }
   const tensor::TensorParallel& tensor_parallel() const { return tp_; }
@@ -81,7 +81,7 @@ class Stage {
   nn::Parameter* head_ = nullptr;  ///< the token table when tied
   nn::Parameter* head_bias_ = nullptr;
   std::optional<NormLayer> embed_norm_, final_norm_;
-  ops::RopeTables tables_;
+  LayerTables tables_;
   Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
 };
 

@@ -188,9 +188,9 @@ TEST(Windows, RepeatOverTheLayers) {
   EXPECT_EQ(attention_variant(c, 3).window, 4);
   c.attn.last_layer_full = true;
   EXPECT_EQ(layer_windows(c), (std::vector<int64_t>{4, 4, -1, 4, -1}));
-  EXPECT_EQ(window_cycle_of(layer_windows(c)), layer_windows(c));
-  EXPECT_EQ(window_cycle_of({4, -1, 4}), (std::vector<int64_t>{4, -1}));
-  EXPECT_EQ(window_cycle_of({7, 7, 7}), (std::vector<int64_t>{7}));
+  EXPECT_EQ(shortest_cycle(layer_windows(c)), layer_windows(c));
+  EXPECT_EQ(shortest_cycle<int64_t>({4, -1, 4}), (std::vector<int64_t>{4, -1}));
+  EXPECT_EQ(shortest_cycle<int64_t>({7, 7, 7}), (std::vector<int64_t>{7}));
   c.attn.window_kind = WindowKind::kChunked;
   EXPECT_EQ(attention_variant(c, 0).window, -1);
   EXPECT_EQ(attention_variant(c, 0).chunk, 4);

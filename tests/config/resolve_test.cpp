@@ -334,6 +334,23 @@ TEST(Resolve, VocabularyWithoutADataset) {
   }
 }
 
+TEST(Resolve, AScalingAsksForItsKeysAndDerivesItsFactor) {
+  const auto errors = errors_of({"rope.scaling=yarn"});
+  ASSERT_EQ(errors.size(), 2U) << ::testing::PrintToString(errors);
+  EXPECT_EQ(errors[0].rfind("rope.factor: missing, expected a number from 1", 0), 0U) << errors[0];
+  EXPECT_EQ(errors[1].rfind("rope.original_positions: missing", 0), 0U) << errors[1];
+  expect_one(errors_of({"rope.factor=4"}), "rope.factor = 4",
+             "only when rope.scaling is linear, llama3, yarn or longrope");
+  expect_one(errors_of({"rope.scaling=longrope", "rope.factor=4", "rope.original_positions=64", "rope.dims=4",
+                        "rope.short_factor=[1]", "rope.long_factor=[1, 2]"}),
+             "rope.short_factor", "one number for each of the 2 pairs");
+  const RunConfig yarn =
+      resolve(parse_config(kMinimal, "test.toml", {"rope.scaling=yarn", "rope.factor=4", "rope.original_positions=64"}),
+              facts())
+          .config;
+  EXPECT_NEAR(yarn.model.rope.attention_factor, 1.1386294361119891, 1e-15);
+}
+
 TEST(Resolve, AllErrorsAtOnce) {
   const std::string text = R"(
 [model]

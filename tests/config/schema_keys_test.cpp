@@ -66,7 +66,7 @@ TEST_P(EveryKey, WrongTypeIsNamed) {
   if (is_text) return;
   wrong.clear();
   wrong.push_back("\"surely-no-word-of-it\"");
-  if (s.type != KeyType::kIntList) wrong.push_back("[1, 2]");
+  if (s.type != KeyType::kIntList && s.type != KeyType::kNumberList) wrong.push_back("[1, 2]");
   for (const std::string& value : wrong) expect_named(s, value);
 }
 
@@ -84,6 +84,8 @@ TEST_P(EveryKey, OutOfRangeIsNamed) {
     wrong = {"\"surely-no-word-of-it\""};
   } else if (s.type == KeyType::kIntList) {
     wrong = {"[-2]", "[1, 99999999999]"};
+  } else if (s.type == KeyType::kNumberList) {
+    wrong = {"[-2]", "[1, 1e300]", "[1.5, nan]"};
   } else if (s.type == KeyType::kKeyList) {
     wrong = {"[\"rope.bass\"]", "[\"rope.base\", \"dropout.attn\"]", "[\"rope\"]"};
   } else if (s.type == KeyType::kSources) {
@@ -95,7 +97,8 @@ TEST_P(EveryKey, OutOfRangeIsNamed) {
 TEST_P(EveryKey, EmptyIsNamed) {
   expect_named(spec(), "");
   expect_named(spec(), "\"\"");
-  if (spec().type == KeyType::kIntList || spec().type == KeyType::kKeyList || spec().type == KeyType::kSources)
+  if (spec().type == KeyType::kIntList || spec().type == KeyType::kNumberList || spec().type == KeyType::kKeyList ||
+      spec().type == KeyType::kSources)
     expect_named(spec(), "[]");
 }
 
@@ -136,6 +139,15 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   const std::string name = s.name();
   if (name == "block.parallel_norms") return {"block.topology=parallel"};
   if (name.starts_with("attn.qk_norm_")) return {"attn.qk_norm=head"};
+  if (name == "rope.low_freq_factor" || name == "rope.high_freq_factor" || name == "rope.factor")
+    return {"rope.scaling=llama3", "rope.factor=8", "rope.original_positions=64"};
+  if (name == "rope.original_positions" || name == "rope.beta_fast" || name == "rope.beta_slow" ||
+      name == "rope.attention_factor" || name == "rope.truncate")
+    return {"rope.scaling=yarn", "rope.factor=8", "rope.original_positions=64"};
+  if (name == "rope.short_factor" || name == "rope.long_factor")
+    return {"rope.scaling=longrope",    "rope.factor=8",          "rope.original_positions=64", "rope.dims=4",
+            "rope.short_factor=[1, 1]", "rope.long_factor=[1, 1]"};
+  if (name == "rope.alpha") return {"rope.scaling=dynamic"};
   if (name == "pos.max_positions") return {"pos.type=learned"};
   if (name == "pos.alibi_slopes" || name == "pos.alibi_scale") return {"pos.type=alibi"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
@@ -143,6 +155,18 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "train.attention") return {"run.device=cuda"};
   if (name == "data.restart_positions") return {"data.document_mask=true"};
   return {};
+}
+
+/// The keys that a kind of scaling needs.
+std::vector<std::string> rope_keys_of(const std::string& scaling) {
+  std::vector<std::string> keys;
+  if (scaling == "linear" || scaling == "llama3" || scaling == "yarn" || scaling == "longrope")
+    keys.push_back("rope.factor=8");
+  if (scaling == "llama3" || scaling == "yarn" || scaling == "longrope") keys.push_back("rope.original_positions=64");
+  if (scaling == "longrope")
+    keys.insert(keys.end(), {"rope.dims=4", "rope.short_factor=[1, 1]", "rope.long_factor=[1, 2]"});
+  if (scaling == "dynamic") keys.push_back("rope.alpha=1000");
+  return keys;
 }
 
 /// What is asked for stands in the file that is written, and reads back.
@@ -172,6 +196,8 @@ TEST_P(EveryKey, SupportedValuesAreTaken) {
   if (s.name() == "model.head_dim") good = {"4", "30", "64", "512"};
   for (const std::string& value : good) {
     auto overrides = setting_for(s);
+    std::erase_if(overrides, [&](const std::string& text) { return text.starts_with(s.name() + "="); });
+    if (s.name() == "rope.scaling") overrides = rope_keys_of(value);
     overrides.push_back(s.name() + "=" + value);
     EXPECT_EQ(errors_of(overrides), std::vector<std::string>{}) << s.name() << " = " << value;
     expect_written(s, overrides);

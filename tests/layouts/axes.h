@@ -26,6 +26,7 @@ struct Axes {
   model::QkNormConfig qk_norm = {};
   bool windows = false;  ///< a window in every second layer, scores with a soft cap
   bool sinks = false;    ///< sinks, q, k and v clipped, rotary queries with a temperature
+  model::RopeConfig rope = {};
   int64_t vocab_size = 37;
 };
 
@@ -55,6 +56,13 @@ inline const Axes kAxes[] = {
      .recompute = Recompute::kSelective,
      .factors = true},
     {.name = "PostNorm", .biases = true, .placement = model::NormPlacement::kPost, .embed_norm = true},
+    {.name = "RopeByLayer",
+     .n_kv_heads = 2,
+     .rope = {.base_cycle = {100.0, 0.0},
+              .scaling = model::RopeScaling::kYarn,
+              .factor = 4,
+              .original_positions = 8,
+              .attention_factor = 1.3}},
     {.name = "Sandwich",
      .n_kv_heads = 2,
      .dropout = true,
@@ -103,6 +111,7 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.bias = {.qkv = a.biases, .attn_out = a.biases, .ffn = a.biases, .lm_head = a.biases};
   c.ffn.gated = a.gated;
   c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0};
+  c.rope = a.rope;
   c.rope.dims = a.pos == model::PosType::kRope ? 4 : 0;
   c.attn.scale = 0.5;
   if (a.dropout) c.dropout = {.embed = 0.1, .attn = 0.2, .resid = 0.1};

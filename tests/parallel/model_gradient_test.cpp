@@ -138,6 +138,20 @@ const Axis kAxes[] = {
        c.qk_norm = {.kind = model::QkNorm::kL2, .order = model::QkNormOrder::kAfterRope};
        c.n_kv_heads = 1;
      }},
+    {"YarnOnSomeLayersReversed",
+     [](ModelConfig& c) {
+       c.rope.scaling = model::RopeScaling::kYarn;
+       c.rope.factor = 4;
+       c.rope.original_positions = 8;
+       c.rope.attention_factor = 1.3;
+       c.rope.base_cycle = {100.0, 0.0};
+       c.rope.reversed = true;
+     }},
+    {"ProportionalRope",
+     [](ModelConfig& c) {
+       c.rope.scaling = model::RopeScaling::kProportional;
+       c.rope.dims = 2;
+     }},
     {"Dropout",
      [](ModelConfig& c) {
        c.dropout = {.embed = 0.2, .attn = 0.3, .resid = 0.25};

@@ -196,6 +196,33 @@ TEST(ModelProperty, ClippingStandsBehindTheBias) {
   for (size_t i = c.vocab_size; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-12);
 }
 
+// Queries and keys that a norm makes equal are halved by the limit, as if scores had a quarter of their factor; in
+// front of the norm the limit would leave no trace.
+TEST(ModelProperty, ClippingStandsBehindANormBeforeRope) {
+  ModelConfig c = tiny_config();
+  c.bias.qkv = true;
+  c.qk_norm = {.kind = model::QkNorm::kHead};
+  c.attn.scale *= 1e-4;
+  ModelConfig quarter = c;
+  quarter.attn.scale = c.attn.scale / 4;
+  ModelConfig clipped = c;
+  clipped.attn.clip_qkv = 50;  // values are far below it
+  const auto logits_of = [](const ModelConfig& config) {
+    TinyModel m(config, DType::kFloat64, 1, 6);
+    for (int64_t layer = 0; layer < config.n_layers; ++layer) {
+      for (const char* part : {"q", "k"})
+        m.set(str_cat("blocks.", layer, ".attn.", part, ".bias"), std::vector<double>(16, 1e9));
+      for (const char* norm : {"q_norm", "k_norm"})
+        m.set(str_cat("blocks.", layer, ".attn.", norm, ".weight"),
+              std::vector<double>(static_cast<size_t>(config.head_dim), 100.0));
+    }
+    return m.logits();
+  };
+  const std::vector<double> expected = logits_of(quarter);
+  EXPECT_LT(worst_difference(logits_of(clipped), expected), 1e-7);
+  EXPECT_GT(worst_difference(logits_of(c), expected), 1e-5);
+}
+
 // Within a turn the temperature is a factor on the scores; it is the query's, so a key's turn is nothing to it.
 TEST(ModelProperty, TemperatureIsAFactorOfTheQuerysTurn) {
   ModelConfig c = tiny_config();
@@ -216,6 +243,22 @@ TEST(ModelProperty, TemperatureIsAFactorOfTheQuerysTurn) {
   for (int32_t& p : warm.positions()) p = p % kTurn + kTurn;
   for (int32_t& p : factor.positions()) p = p % kTurn;
   EXPECT_LT(worst_difference(warm.logits(), factor.logits()), 1e-12);
+}
+
+// Layers that do not rotate have the temperature too.
+TEST(ModelProperty, TemperatureActsWithoutRotation) {
+  ModelConfig c = tiny_config();
+  c.rope.base_cycle = {0.0};
+  ModelConfig scaled = c;
+  scaled.attn.scale = c.attn.scale * (1 + 0.5 * std::log(2.0));
+  TinyModel plain(c, DType::kFloat64, 1, 8), factor(scaled, DType::kFloat64, 1, 8);
+  ModelConfig heated = c;
+  heated.attn.temperature_beta = 0.5;
+  heated.attn.temperature_positions = 4;
+  TinyModel warm(heated, DType::kFloat64, 1, 8);
+  for (int32_t& p : warm.positions()) p = p % 4 + 4;
+  EXPECT_LT(worst_difference(warm.logits(), factor.logits()), 1e-12);
+  EXPECT_GT(worst_difference(warm.logits(), plain.logits()), 1e-6);
 }
 
 // Mean square of the residual stream after the last of L layers at initialisation.

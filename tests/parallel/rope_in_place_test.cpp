@@ -22,7 +22,7 @@ class RopeInPlace : public ::testing::TestWithParam<DType> {
         stream_(backend_->make_stream()),
         tape_(*backend_, *stream_),
         ctx_{.backend = *backend_, .stream = *stream_, .tape = &tape_, .dtype = GetParam(), .scalars = {}},
-        tables_(ops::RopeTables::make(ctx_, kRows, 4, 100.0)),
+        tables_(ops::RopeTables::make(ctx_, kRows, {1.0, 0.1})),
         positions_(ctx_.empty(DType::kInt32, {kRows})) {
     const std::vector<int32_t> positions = {0, 1, 2, 3, 4};
     backend_->write(positions.data(), positions_.mut_view(), *stream_);

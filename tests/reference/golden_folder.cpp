@@ -252,7 +252,8 @@ std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
     mesh_->pipeline().send({.data = rows.value.view(), .to = at + 1}, ctx.stream).wait(ctx.stream);
   } else {
     const Tensor z = stage.logits(ctx, rows.value);
-    const std::vector<double> mine = to_host(ctx, z);
+    std::vector<double> mine = to_host(ctx, z);
+    for (double& value : mine) value *= stage.config().logit_scale;
     for (int64_t n = 0; n < N && mesh_->at().tensor == 0; ++n)
       std::copy_n(mine.begin() + n * z.cols(), V, all.begin() + (mesh_->at().data * N + n) * V);
   }

@@ -1,0 +1,366 @@
+#include "launch/config/schema_model_table.h"
+
+#include "launch/config/schema_words.h"
+
+namespace ashlar::config {
+namespace {
+
+using namespace schema_words;
+
+// What makes a key applicable: the text, the test of it, the keys it reads.
+constexpr Condition kParallel = {
+    "block.topology = \"parallel\"",
+    [](const RunConfig& c) { return c.model.block.topology == model::Topology::kParallel; }, "block.topology"};
+constexpr Condition kLearned = {"pos.type = \"learned\"",
+                                [](const RunConfig& c) { return c.model.pos.type == model::PosType::kLearned; },
+                                "pos.type"};
+constexpr Condition kRope = {"pos.type = \"rope\"",
+                             [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope; }, "pos.type"};
+template <model::RopeScaling... kKinds>
+bool scaling_is(const RunConfig& c) {
+  return c.model.pos.type == model::PosType::kRope && ((c.model.rope.scaling == kKinds) || ...);
+}
+constexpr auto kLinearScaling = model::RopeScaling::kLinear, kLlama3Scaling = model::RopeScaling::kLlama3,
+               kYarnScaling = model::RopeScaling::kYarn, kLongScaling = model::RopeScaling::kLongrope;
+constexpr Condition kHasFactor = {"rope.scaling is linear, llama3, yarn or longrope",
+                                  scaling_is<kLinearScaling, kLlama3Scaling, kYarnScaling, kLongScaling>,
+                                  "rope.scaling|pos.type"};
+constexpr Condition kHasOriginal = {"rope.scaling is llama3, yarn or longrope",
+                                    scaling_is<kLlama3Scaling, kYarnScaling, kLongScaling>, "rope.scaling|pos.type"};
+constexpr Condition kTurnsLonger = {"rope.scaling is yarn or longrope", scaling_is<kYarnScaling, kLongScaling>,
+                                    "rope.scaling|pos.type"};
+constexpr Condition kLlama3 = {"rope.scaling = \"llama3\"", scaling_is<kLlama3Scaling>, "rope.scaling|pos.type"};
+constexpr Condition kYarn = {"rope.scaling = \"yarn\"", scaling_is<kYarnScaling>, "rope.scaling|pos.type"};
+constexpr Condition kLongrope = {"rope.scaling = \"longrope\"", scaling_is<kLongScaling>, "rope.scaling|pos.type"};
+constexpr Condition kDynamic = {"rope.scaling = \"dynamic\"", scaling_is<model::RopeScaling::kDynamic>,
+                                "rope.scaling|pos.type"};
+constexpr Condition kQkNorm = {"attn.qk_norm is not none",
+                               [](const RunConfig& c) { return c.model.qk_norm.kind != model::QkNorm::kNone; },
+                               "attn.qk_norm"};
+constexpr Condition kAlibi = {
+    "pos.type = \"alibi\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kAlibi; }, "pos.type"};
+// false may always stand in this one; true asks for a gain.
+constexpr Condition kHasGain = {"norm.affine is scale or scale_bias",
+                                [](const RunConfig& c) {
+                                  return !c.model.norm.variant.unit_offset ||
+                                         c.model.norm.affine != model::NormAffine::kNone;
+                                },
+                                "norm.affine"};
+
+// clang-format off
+constexpr KeySpec kModelKeys[] = {
+    // ---- model
+    {.section = "model", .key = "d_model", .member = MEMBER(model.d_model),
+     .type = kInt, .need = Need::kModel, .low = 1, .high = kMega,
+     .example = "512", .unit = "columns", .fixed = true, .doc = "Width of the residual stream."},
+    {.section = "model", .key = "n_layers", .member = MEMBER(model.n_layers),
+     .type = kInt, .need = Need::kModel, .low = 1, .high = 10000,
+     .example = "8", .unit = "blocks", .fixed = true, .doc = "Number of transformer blocks."},
+    {.section = "model", .key = "n_heads", .member = MEMBER(model.n_heads),
+     .type = kInt, .need = Need::kModel, .low = 1, .high = 16384,
+     .example = "8", .unit = "heads", .fixed = true,
+     .doc = "Query heads of a layer. n_heads * head_dim need not equal d_model."},
+    {.section = "model", .key = "n_kv_heads", .member = MEMBER(model.n_kv_heads),
+     .type = kInt, .need = kDerived, .rule = "model.n_heads", .low = 1,
+     .high = 16384, .example = "2", .unit = "heads", .fixed = true,
+     .doc = "Key and value heads; divides n_heads. Query head h reads KV head h * n_kv_heads / n_heads. 1 is "
+     "multi-query."},
+    {.section = "model", .key = "head_dim", .member = MEMBER(model.head_dim),
+     .type = kInt, .need = kDerived, .rule = "d_model / n_heads", .low = 1,
+     .high = 512, .example = "64", .unit = "columns", .fixed = true,
+     .doc = "Width of a head. Multiples of 8 are the fastest on a GPU, others are padded inside its kernels."},
+    {.section = "model", .key = "d_ff", .member = MEMBER(model.d_ff),
+     .type = kInt, .need = kDerived,
+     .rule = "gated: 8/3 d_model rounded up to ffn.multiple_of; else 4 d_model", .low = 1, .high = 16 * kMega,
+     .example = "2048", .unit = "columns", .fixed = true, .doc = "Width of the feed-forward layer."},
+    {.section = "model", .key = "embed_dim", .type = kInt, .need = kDerived, .rule = "model.d_model", .low = 1,
+     .high = kMega, .supported = kOnly, .example = "512", .unit = "columns", .fixed = true,
+     .doc = "Width of the embedding table when it differs from d_model (projections in and out)."},
+    {.section = "model", .key = "parametrization", .type = kWord, .fallback = "sp", .words = "sp", .unsupported = "mup",
+     .fixed = true, .doc = "Standard parametrization, or maximal update (muP)."},
+    {.section = "model", .key = "mup_base_width", .type = kInt, .need = kOptional, .low = 1, .high = kMega,
+     .supported = kNo, .example = "256", .unit = "columns", .fixed = true,
+     .doc = "Width at which the learning rate was tuned, for muP."},
+    {.section = "model", .key = "mup_output_mult", .type = kNumber, .need = kOptional, .low = 0, .high = 1e6,
+     .low_open = true, .supported = kNo, .example = "1.0", .fixed = true, .doc = "Factor on the logits, for muP."},
+
+    // ---- vocab
+    {.section = "vocab", .key = "size", .member = MEMBER(model.vocab_size),
+     .type = kInt, .need = kDerived, .rule = "the vocabulary of the dataset",
+     .low = 1, .high = 64 * kMega, .example = "256", .unit = "ids", .fixed = true, .doc = "Number of token ids."},
+    {.section = "vocab", .key = "pad_to", .member = MEMBER(model.vocab_pad_to),
+     .type = kInt, .fallback = "1", .low = 1, .high = 65536, .unit = "ids",
+     .doc = "The tables have rows up to the next multiple of this. Padded ids are masked in the loss, never saved."},
+
+    // ---- norm
+    {.section = "norm", .key = "type", .member = MEMBER(model.norm.variant.type),
+     .type = kWord, .fallback = "rmsnorm",
+     .fixed = true,
+     .doc = "rmsnorm: x / sqrt(mean(x^2) + eps) * g. layernorm: (x - mean) / sqrt(var + eps) * g + b."},
+    {.section = "norm", .key = "affine", .member = MEMBER(model.norm.affine),
+     .type = kWord, .fallback = "scale",
+     .fixed = true, .doc = "Learned gain, gain and bias, or neither."},
+    {.section = "norm", .key = "unit_offset", .member = MEMBER(model.norm.variant.unit_offset),
+     .type = kBool, .fallback = "false", .when = kHasGain, .fixed = true,
+     .doc = "Multiply by 1 + g with g starting at 0 (Gemma, Nemotron)."},
+    {.section = "norm", .key = "eps", .member = MEMBER(model.norm.variant.eps),
+     .type = kNumber, .fallback = "1e-5", .low = 0, .high = 1, .low_open = true,
+     .fixed = true, .doc = "Added to the variance or mean square."},
+    {.section = "norm", .key = "placement", .member = MEMBER(model.norm.placement),
+     .type = kWord, .fallback = "pre", .fixed = true,
+     .doc = "Where the norm of a branch stands: pre: before it. post: after the addition (GPT-1). sandwich: before it and "
+            "on its output (Gemma 2). output: on its output alone (OLMo 2). A parallel block has pre only."},
+    {.section = "norm", .key = "final", .member = MEMBER(model.norm.final),
+     .type = kBool, .need = kDerived, .rule = "true; false with norm.placement = \"post\"", .example = "true",
+     .fixed = true, .doc = "A norm between the last block and the head."},
+    {.section = "norm", .key = "embed", .member = MEMBER(model.norm.embed),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "A norm right after the embedding, learned positions included (BLOOM)."},
+
+    // ---- block
+    {.section = "block", .key = "topology", .member = MEMBER(model.block.topology),
+     .type = kWord, .fallback = "serial",
+     .fixed = true,
+     .doc = "serial: x += attn(n1(x)); x += ffn(n2(x)). parallel: x += attn(n1(x)) + ffn(n(x)) of the same x."},
+    {.section = "block", .key = "parallel_norms", .member = MEMBER(model.block.parallel_norms),
+     .type = kInt, .fallback = "1", .low = 1, .high = 2,
+     .when = kParallel, .unit = "norms", .fixed = true,
+     .doc = "1: attention and FFN share a norm (GPT-J, Falcon 7B). 2: one each (GPT-NeoX)."},
+    {.section = "block", .key = "residual_multiplier", .member = MEMBER(model.block.residual_multiplier),
+     .type = kNumber, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .fixed = true,
+     .doc = "Factor on each branch output, after its norm and dropout, before it joins the residual stream (Granite)."},
+
+    // ---- bias
+    {.section = "bias", .key = "qkv", .member = MEMBER(model.bias.qkv),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "Bias on the query, key and value projections."},
+    {.section = "bias", .key = "attn_out", .member = MEMBER(model.bias.attn_out),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "Bias on the attention output projection."},
+    {.section = "bias", .key = "ffn", .member = MEMBER(model.bias.ffn),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "Bias on every linear of the FFN."},
+    {.section = "bias", .key = "lm_head", .member = MEMBER(model.bias.lm_head),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "Bias on the logits."},
+
+    // ---- ffn
+    {.section = "ffn", .key = "act", .member = MEMBER(model.ffn.act),
+     .type = kWord, .fallback = "silu",
+     .unsupported = "relu2|quick_gelu", .fixed = true,
+     .doc = "Activation. gelu_erf is exact GELU, gelu_tanh its tanh form; they are not interchangeable."},
+    {.section = "ffn", .key = "gated", .member = MEMBER(model.ffn.gated),
+     .type = kBool, .fallback = "true", .fixed = true,
+     .doc = "Wdown(act(Wgate x) * Wup x) with three matrices, else Wdown act(Wup x) with two. silu gated is SwiGLU."},
+    {.section = "ffn", .key = "multiple_of", .type = kInt, .fallback = "256", .low = 1, .high = 65536,
+     .when = {"ffn.gated = true and model.d_ff is derived"}, .unit = "columns", .fixed = true,
+     .doc = "A derived gated d_ff is rounded up to a multiple of this."},
+    {.section = "ffn", .key = "clamp", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
+     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
+     .doc = "Clamp on the gate and up values (phi-3-small)."},
+    {.section = "ffn", .key = "linear_offset", .type = kNumber, .fallback = "0", .low = -1e6, .high = 1e6,
+     .supported = kOnly, .fixed = true, .doc = "Added to the up values of a gated FFN (phi-3-small)."},
+
+    // ---- pos
+    {.section = "pos", .key = "type", .member = MEMBER(model.pos.type),
+     .type = kWord, .fallback = "rope",
+     .unsupported = "sinusoidal|t5_bias|xl_rel", .fixed = true,
+     .doc = "none, a learned table added to the embedding, rotary positions, or ALiBi: a score falls by a slope of its "
+            "head times the distance."},
+    {.section = "pos", .key = "max_positions", .member = MEMBER(model.pos.max_positions),
+     .type = kInt, .need = kDerived, .rule = "train.sequence_length",
+     .low = 1, .high = 16 * kMega, .when = kLearned, .example = "1024", .unit = "tokens",
+     .fixed = true, .doc = "Rows of the learned table: the longest sequence the model can read."},
+    {.section = "pos", .key = "learned_offset", .type = kInt, .fallback = "0", .low = 0, .high = 65536,
+     .supported = kOnly, .unit = "rows", .fixed = true, .doc = "Extra rows before position 0 (OPT: 2)."},
+    {.section = "pos", .key = "t5_num_buckets", .type = kInt, .need = kOptional, .low = 1, .high = 65536,
+     .supported = kNo, .example = "32", .unit = "buckets", .fixed = true, .doc = "Buckets of the T5 relative bias."},
+    {.section = "pos", .key = "t5_max_distance", .type = kInt, .need = kOptional, .low = 1, .high = kMega,
+     .supported = kNo, .example = "128", .unit = "tokens", .fixed = true,
+     .doc = "Distance at which the last T5 bucket begins."},
+    {.section = "pos", .key = "t5_shared_across_layers", .type = kBool, .need = kOptional, .supported = kNo,
+     .example = "true", .fixed = true, .doc = "One T5 bias table for all layers."},
+    {.section = "pos", .key = "alibi_slopes", .type = kWord, .fallback = "geometric", .words = "geometric",
+     .when = kAlibi, .fixed = true, .doc = "Slopes of ALiBi: 2^(-8k/n), with its rule for n_heads that are no power of two."},
+    {.section = "pos", .key = "alibi_scale", .member = MEMBER(model.pos.alibi_scale),
+     .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .words = "head_dim^-0.5",
+     .when = kAlibi, .fixed = true, .doc = "Factor on the slopes; Falcon divides them by sqrt(head_dim)."},
+
+    // ---- rope
+    {.section = "rope", .key = "base", .member = MEMBER(model.rope.base),
+     .type = kNumber, .fallback = "10000", .low = 0, .high = 1e12,
+     .low_open = true, .when = kRope, .fixed = true, .doc = "Frequencies are base^(-2m/dims)."},
+    {.section = "rope", .key = "fraction", .type = kNumber, .fallback = "1.0", .low = 0, .high = 1, .low_open = true,
+     .when = {"pos.type = \"rope\" and rope.dims is not given"}, .fixed = true,
+     .doc = "Share of head_dim that rotates; turned once into rope.dims."},
+    {.section = "rope", .key = "dims", .member = MEMBER(model.rope.dims),
+     .type = kInt, .need = kDerived,
+     .rule = "integer part of head_dim * rope.fraction", .low = 2, .high = 512, .when = kRope,
+     .example = "32", .unit = "columns", .fixed = true, .doc = "The first dims of a head rotate; an even number."},
+    {.section = "rope", .key = "style", .member = MEMBER(model.rope.style),
+     .type = kWord, .fallback = "half",
+     .when = kRope, .fixed = true, .doc = "Pairs (m, m + dims/2) or (2m, 2m + 1)."},
+    {.section = "rope", .key = "reversed", .member = MEMBER(model.rope.reversed),
+     .type = kBool, .fallback = "false", .when = kRope, .fixed = true, .doc = "Rotate by minus the angle (NanoChat)."},
+    {.section = "rope", .key = "base_cycle", .member = MEMBER(model.rope.base_cycle),
+     .type = KeyType::kNumberList, .need = kOptional, .low = 0, .high = 1e12, .when = kRope,
+     .example = "[10000.0, 10000.0, 10000.0, 0.0]", .fixed = true,
+     .doc = "Bases by layer, repeated, instead of rope.base; 0: the layer does not rotate (SmolLM3, Granite SWA)."},
+    {.section = "rope", .key = "scaling", .member = MEMBER(model.rope.scaling),
+     .type = kWord, .fallback = "none", .when = kRope, .fixed = true,
+     .doc = "Frequencies for long context. linear: divided. llama3: low ones divided. yarn: a ramp between, and a factor "
+            "on the rotation. longrope: a divisor a pair. proportional: pairs of the whole head, the first rope.dims / 2 "
+            "turn (Gemma 4). dynamic: of the base times alpha^(dims/(dims-2)) (HunYuan)."},
+    {.section = "rope", .key = "factor", .member = MEMBER(model.rope.factor),
+     .type = kNumber, .need = kDerived, .rule = "must be given with a scaling that has one", .low = 1, .high = 1e6,
+     .when = kHasFactor, .example = "8.0", .fixed = true,
+     .doc = "Context in multiples of rope.original_positions, of linear, llama3, yarn and longrope scaling."},
+    {.section = "rope", .key = "low_freq_factor", .member = MEMBER(model.rope.low_freq_factor),
+     .type = kNumber, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .when = kLlama3, .fixed = true,
+     .doc = "Wavelengths above original_positions / this are divided."},
+    {.section = "rope", .key = "high_freq_factor", .member = MEMBER(model.rope.high_freq_factor),
+     .type = kNumber, .fallback = "4", .low = 0, .high = 1e6, .low_open = true, .when = kLlama3, .fixed = true,
+     .doc = "Wavelengths below original_positions / this are left."},
+    {.section = "rope", .key = "original_positions", .member = MEMBER(model.rope.original_positions),
+     .type = kInt, .need = kDerived, .rule = "must be given with a scaling that has them", .low = 2,
+     .high = 16 * kMega, .when = kHasOriginal, .example = "8192", .unit = "tokens", .fixed = true,
+     .doc = "Context before scaling, of llama3, yarn and longrope scaling."},
+    {.section = "rope", .key = "beta_fast", .member = MEMBER(model.rope.beta_fast),
+     .type = kNumber, .fallback = "32", .low = 0, .high = 1e6, .low_open = true, .when = kYarn, .fixed = true,
+     .doc = "Pairs that turn more often than this within original_positions are left."},
+    {.section = "rope", .key = "beta_slow", .member = MEMBER(model.rope.beta_slow),
+     .type = kNumber, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .when = kYarn, .fixed = true,
+     .doc = "Pairs that turn less often than this are divided."},
+    {.section = "rope", .key = "truncate", .member = MEMBER(model.rope.truncate),
+     .type = kBool, .fallback = "true", .when = kYarn, .fixed = true,
+     .doc = "The ramp of yarn begins and ends at whole pairs."},
+    {.section = "rope", .key = "attention_factor", .member = MEMBER(model.rope.attention_factor),
+     .type = kNumber, .need = kDerived,
+     .rule = "yarn: 0.1 ln factor + 1; longrope: sqrt(1 + ln factor / ln original_positions)", .low = 0, .high = 1e6,
+     .low_open = true, .when = kTurnsLonger, .example = "1.0", .fixed = true,
+     .doc = "Factor on cos and sin, of yarn and longrope scaling."},
+    {.section = "rope", .key = "short_factor", .member = MEMBER(model.rope.short_factor),
+     .type = KeyType::kNumberList, .need = kOptional, .low = 0, .high = 1e6, .low_open = true, .when = kLongrope,
+     .example = "[1.0, 1.0]", .fixed = true,
+     .doc = "Divisors of the frequencies, one a pair, where train.sequence_length is at most original_positions."},
+    {.section = "rope", .key = "long_factor", .member = MEMBER(model.rope.long_factor),
+     .type = KeyType::kNumberList, .need = kOptional, .low = 0, .high = 1e6, .low_open = true, .when = kLongrope,
+     .example = "[1.0, 2.0]", .fixed = true, .doc = "The same of longer sequences."},
+    {.section = "rope", .key = "alpha", .member = MEMBER(model.rope.alpha),
+     .type = kNumber, .fallback = "1", .low = 1, .high = 1e6, .when = kDynamic, .fixed = true,
+     .doc = "Of dynamic scaling, at every length."},
+    {.section = "rope", .key = "local_base", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e12,
+     .low_open = true, .words = "none", .supported = kOnly, .when = kRope, .fixed = true,
+     .doc = "Another base for layers with a window (Gemma 3)."},
+    {.section = "rope", .key = "global_enabled", .type = kBool, .fallback = "true", .supported = kOnly,
+     .when = kRope, .fixed = true,
+     .doc = "false: layers with full attention do not rotate (Command A)."},
+
+    // ---- attn
+    {.section = "attn", .key = "scale", .member = MEMBER(model.attn.scale),
+     .type = kNumberOrWord, .fallback = "head_dim^-0.5", .low = 0, .high = 1e6,
+     .low_open = true, .words = "head_dim^-0.5|(d_model/n_heads)^-0.5|1/head_dim", .fixed = true,
+     .doc = "Factor on q.k before the softmax."},
+    {.section = "attn", .key = "qk_norm", .member = MEMBER(model.qk_norm.kind),
+     .type = kWord, .fallback = "none", .fixed = true,
+     .doc = "Norm on queries and keys. head: of each head, one gain for all (Qwen 3). head_per: of each head, with its own "
+            "gain (Command R+). full: over all heads at once (OLMo 2). l2: of each head, without a gain (Llama 4)."},
+    {.section = "attn", .key = "qk_norm_type", .member = MEMBER(model.qk_norm.type),
+     .type = kWord, .fallback = "rmsnorm", .when = kQkNorm, .fixed = true,
+     .doc = "Kind of the norm on queries and keys."},
+    {.section = "attn", .key = "qk_norm_bias", .member = MEMBER(model.qk_norm.bias),
+     .type = kBool, .fallback = "false", .when = kQkNorm, .fixed = true,
+     .doc = "A bias beside the gain of the norm on queries and keys (Chameleon)."},
+    {.section = "attn", .key = "qk_norm_order", .member = MEMBER(model.qk_norm.order),
+     .type = kWord, .fallback = "before_rope", .when = kQkNorm, .fixed = true,
+     .doc = "Where the norm on queries and keys stands: before they are rotated, or after (Llama 4)."},
+    {.section = "attn", .key = "qk_norm_eps", .member = MEMBER(model.qk_norm.eps),
+     .type = kNumber, .need = kDerived, .rule = "norm.eps", .low = 0, .high = 1, .low_open = true, .when = kQkNorm,
+     .example = "1e-6", .fixed = true, .doc = "Added to the variance or mean square of queries and keys."},
+    {.section = "attn", .key = "softcap", .member = MEMBER(model.attn.softcap),
+     .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9, .low_open = true, .words = "none", .fixed = true,
+     .doc = "cap * tanh(score / cap) on attention scores (Gemma 2)."},
+    {.section = "attn", .key = "clip_qkv", .member = MEMBER(model.attn.clip_qkv),
+     .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9, .low_open = true, .words = "none", .fixed = true,
+     .doc = "Queries, keys and values are held between -c and c, behind their biases (and a norm before_rope), before they rotate (OLMo)."},
+    {.section = "attn", .key = "window_cycle", .member = MEMBER(model.attn.window_cycle),
+     .type = KeyType::kIntList, .fallback = "[-1]", .low = -1, .high = 16 * kMega, .unit = "tokens", .fixed = true,
+     .doc = "Attention windows, repeated over the layers: a query sees so many keys, itself counted; -1 is full "
+            "attention. [4096] in Mistral, [4096, -1] in Gemma 2."},
+    {.section = "attn", .key = "window_kind", .member = MEMBER(model.attn.window_kind),
+     .type = kWord, .fallback = "sliding", .fixed = true,
+     .doc = "sliding: a window ends at its query. chunked: positions are cut into chunks of so many, and a query sees "
+            "its own (Llama 4)."},
+    {.section = "attn", .key = "last_layer_full", .member = MEMBER(model.attn.last_layer_full),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "Full attention in the last layer whatever the cycle says."},
+    {.section = "attn", .key = "sinks", .member = MEMBER(model.attn.sinks),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "A learned score for each query head joins the softmax without a value (gpt-oss)."},
+    {.section = "attn", .key = "temperature_beta", .member = MEMBER(model.attn.temperature_beta),
+     .type = kNumber, .fallback = "0", .low = 0, .high = 1e6, .fixed = true,
+     .doc = "Queries at position t are multiplied by 1 + beta ln(1 + floor(t / temperature_positions)) (Ministral 3)."},
+    {.section = "attn", .key = "temperature_positions", .member = MEMBER(model.attn.temperature_positions),
+     .type = kInt, .fallback = "0", .low = 0, .high = 16 * kMega, .unit = "tokens", .fixed = true,
+     .doc = "Positions from one temperature to the next; 0 is none. Rotary positions over whole heads only."},
+
+    // ---- dropout
+    {.section = "dropout", .key = "embed", .member = MEMBER(model.dropout.embed),
+     .type = kNumber, .fallback = "0", .low = 0, .high = 1, .high_open = true,
+     .unit = "probability", .fixed = true, .doc = "On the embedding with its positions."},
+    {.section = "dropout", .key = "attn", .member = MEMBER(model.dropout.attn),
+     .type = kNumber, .fallback = "0", .low = 0, .high = 1, .high_open = true,
+     .unit = "probability", .fixed = true, .doc = "On attention probabilities."},
+    {.section = "dropout", .key = "resid", .member = MEMBER(model.dropout.resid),
+     .type = kNumber, .fallback = "0", .low = 0, .high = 1, .high_open = true,
+     .unit = "probability", .fixed = true, .doc = "On the output of each branch before it is added."},
+
+    // ---- embed, head, loss
+    {.section = "embed", .key = "scale", .member = MEMBER(model.embed_scale),
+     .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6,
+     .low_open = true, .words = "sqrt(d_model)", .fixed = true,
+     .doc = "Factor on the token embedding, before learned positions are added (Gemma)."},
+    {.section = "head", .key = "tie", .member = MEMBER(model.tied),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "The head reads the embedding table."},
+    {.section = "head", .key = "logit_scale", .member = MEMBER(model.logit_scale),
+     .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6,
+     .low_open = true, .words = "d_model^-0.5", .fixed = true,
+     .doc = "Factor on the logits (Cohere)."},
+    {.section = "head", .key = "softcap", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
+     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
+     .doc = "cap * tanh(logit / cap) on the logits (Gemma 2)."},
+    {.section = "head", .key = "norm_rows", .type = kBool, .fallback = "false", .supported = kOnly, .fixed = true,
+     .doc = "L2-normalise the rows of the head (Baichuan 2)."},
+    {.section = "loss", .key = "z_coef", .member = MEMBER(model.loss.z_coef),
+     .type = kNumber, .fallback = "0", .low = 0, .high = 1, .fixed = true,
+     .doc = "Adds z_coef * mean(log(Z)^2) to the loss; PaLM used 1e-4. 0 is off."},
+    {.section = "loss", .key = "z_kind", .member = MEMBER(model.loss.z_kind),
+     .type = kWord, .fallback = "lse", .unsupported = "max_logit",
+     .fixed = true, .doc = "What the z-loss squares: log Z, or the largest logit (Baichuan 2)."},
+
+    // ---- init
+    {.section = "init", .key = "scheme", .member = MEMBER(model.init.scheme),
+     .type = kWord, .fallback = "gpt2",
+     .unsupported = "small_wang|fan_in|mitchell|t5", .fixed = true,
+     .doc = "normal: N(0, std) everywhere. gpt2: the same, residual outputs scaled by depth. xavier, kaiming: by fan."},
+    {.section = "init", .key = "std", .member = MEMBER(model.init.std),
+     .type = kNumber, .fallback = "0.02", .low = 0, .high = 100, .low_open = true,
+     .fixed = true,
+     .doc = "Standard deviation: all matrices for normal and gpt2, embeddings and positions for every scheme."},
+    {.section = "init", .key = "trunc_sigma", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 100,
+     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
+     .doc = "Cut the normal distribution at so many deviations."},
+    {.section = "init", .key = "residual_scale", .member = MEMBER(model.init.residual_scale),
+     .type = kNumberOrWord, .need = kDerived,
+     .rule = "gpt2: 1/sqrt(2*n_layers); else 1", .low = 0, .high = 100, .low_open = true,
+     .words = "1/sqrt(2*n_layers)", .example = "1.0", .fixed = true,
+     .doc = "Factor on the deviation of the two linears that write to the residual stream."},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const KeySpec> model_keys() { return kModelKeys; }
+
+}  // namespace ashlar::config

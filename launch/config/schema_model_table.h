@@ -1,0 +1,12 @@
+#pragma once
+
+#include <span>
+
+#include "launch/config/schema.h"
+
+namespace ashlar::config {
+
+/// The keys of what a model is: sections model to init, a part of schema().
+std::span<const KeySpec> model_keys();
+
+}  // namespace ashlar::config

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "launch/config/schema.h"
+
+/// Short names in which the rows of the schema are written.
+namespace ashlar::config::schema_words {
+
+inline constexpr double kMega = 1 << 20;
+inline constexpr double kBig = 1e12;  // of counts that only the patience of the user limits
+inline constexpr auto kInt = KeyType::kInt;
+inline constexpr auto kNumber = KeyType::kNumber;
+inline constexpr auto kBool = KeyType::kBool;
+inline constexpr auto kString = KeyType::kString;
+inline constexpr auto kWord = KeyType::kWord;
+inline constexpr auto kNumberOrWord = KeyType::kNumberOrWord;
+inline constexpr auto kDerived = Need::kDerived;
+inline constexpr auto kOptional = Need::kOptional;
+inline constexpr auto kOnly = Supported::kDefaultOnly;
+inline constexpr auto kNo = Supported::kNo;
+
+}  // namespace ashlar::config::schema_words
+
+/// The member of RunConfig that a key stands for.
+#define MEMBER(path)                               \
+  member < [](auto& c) -> auto& { return c.path; } \
+  > ()

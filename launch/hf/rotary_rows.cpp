@@ -1,0 +1,218 @@
+// The rotary keys of config.json: base, fraction and scaling, as transformers 4 and 5 spell them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "launch/hf/table_rows.h"
+#include "parallel/model/rope_frequencies.h"
+
+namespace ashlar::hf {
+namespace {
+
+using model::ModelConfig;
+using model::RopeConfig;
+using model::RopeScaling;
+
+/// The fraction that int(head_dim * fraction) turns back into dims: the quotient may round to just below.
+double fraction_of(const ModelConfig& m) {
+  double fraction = static_cast<double>(m.rope.dims) / static_cast<double>(m.head_dim);
+  while (model::rope_dims_of(m.head_dim, fraction) < m.rope.dims) {
+    fraction = std::nextafter(fraction, std::numeric_limits<double>::infinity());
+  }
+  return fraction;
+}
+
+/// A value inside the rotary dictionary and the same at top level: transformers 4 and 5 would pick differently.
+std::optional<double> agreed(JsonReader& r, std::optional<double> inner, const char* key) {
+  const auto outer = r.optional_number({key});
+  if (inner && outer && *inner != *outer) {
+    r.refuse(key, "the rotary dictionary says ", *inner, "; keep one");
+  }
+  return inner ? inner : outer;
+}
+
+std::vector<double> numbers(JsonReader& d, const char* key) {
+  std::vector<double> list;
+  const nlohmann::json* value = d.raw(key);
+  bool good = value != nullptr && value->is_array();
+  for (size_t i = 0; good && i < value->size(); ++i) {
+    good = (*value)[i].is_number();
+    if (good) list.push_back((*value)[i].get<double>());
+  }
+  if (!good) d.refuse(key, "expected a list of numbers, one a pair that rotates");
+  return list;
+}
+
+double required(JsonReader& d, const char* key) {
+  const std::optional<double> value = d.optional_number({key});
+  if (!value) d.refuse(key, "expected a number, which this rope_type needs");
+  return value.value_or(1.0);
+}
+
+/// YaRN's factor on cos and sin from its two mscales, where there is a use for them.
+std::optional<double> factor_of_mscales(JsonReader& d, double factor) {
+  const auto one = d.optional_number({"mscale"}), all = d.optional_number({"mscale_all_dim"});
+  if (!one || !all || *one == 0 || *all == 0) return std::nullopt;
+  const auto grown = [&](double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1; };
+  return grown(*one) / grown(*all);
+}
+
+/// The keys of a scaling that is not "default", from the dictionary `d` of the config `r`.
+void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, HfConfig& c) {
+  RopeConfig& rope = c.model.rope;
+  const auto original = [&] {
+    std::optional<int64_t> given = d.optional_size({"original_max_position_embeddings"});
+    if (!given) given = r.optional_size({"original_max_position_embeddings"});
+    return given.value_or(c.extras.max_positions);
+  };
+  if (type == "linear") {
+    rope.scaling = RopeScaling::kLinear;
+    rope.factor = required(d, "factor");
+    d.ignore({"original_max_position_embeddings"});
+  } else if (type == "llama3") {
+    rope.scaling = RopeScaling::kLlama3;
+    rope.factor = required(d, "factor");
+    rope.low_freq_factor = required(d, "low_freq_factor");
+    rope.high_freq_factor = required(d, "high_freq_factor");
+    rope.original_positions = original();
+  } else if (type == "yarn") {
+    rope.scaling = RopeScaling::kYarn;
+    rope.factor = required(d, "factor");
+    rope.original_positions = original();
+    rope.beta_fast = d.optional_number({"beta_fast"}).value_or(32);
+    rope.beta_slow = d.optional_number({"beta_slow"}).value_or(1);
+    rope.truncate = d.boolean({"truncate"}, true);
+    const std::optional<double> given = d.optional_number({"attention_factor"});
+    const std::optional<double> scaled = factor_of_mscales(d, rope.factor);
+    rope.attention_factor = given ? *given : scaled.value_or(model::default_attention_factor(rope));
+  } else if (type == "longrope" || type == "su") {
+    rope.scaling = RopeScaling::kLongrope;
+    rope.original_positions = original();
+    const auto longest = static_cast<double>(c.extras.max_positions);
+    rope.factor =
+        d.optional_number({"factor"}).value_or(std::max(1.0, longest / static_cast<double>(rope.original_positions)));
+    rope.short_factor = numbers(d, "short_factor");
+    rope.long_factor = numbers(d, "long_factor");
+    rope.attention_factor = d.optional_number({"attention_factor"}).value_or(model::default_attention_factor(rope));
+  } else if (type == "dynamic" && d.has_value("alpha")) {
+    rope.scaling = RopeScaling::kDynamic;
+    rope.alpha = required(d, "alpha");
+    // The published files name them; the class reads alpha alone.
+    d.ignore({"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "original_max_position_embeddings"});
+  } else {
+    d.refuse(d.has("rope_type") ? "rope_type" : "type",
+             "rope.scaling is supported for default, linear, llama3, yarn, longrope and dynamic with an alpha");
+  }
+}
+
+/// What the rotary dictionary says of the base and the fraction.
+struct RotaryDictionary {
+  std::optional<double> base, fraction;
+};
+
+RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c) {
+  const nlohmann::json* scaling = r.object("rope_scaling");
+  const nlohmann::json* parameters = r.object("rope_parameters");
+  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
+    r.add_error("rope_scaling and rope_parameters are two names of one value and differ; keep one");
+  }
+  const nlohmann::json* dict = scaling != nullptr ? scaling : parameters;
+  if (dict == nullptr) return {};
+  JsonReader d = r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters.");
+  const std::string type = d.text({"rope_type", "type"}, "default");
+  const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
+                                 .fraction = d.optional_number({"partial_rotary_factor"})};
+  if (type == "default") {
+    d.ignore({"original_max_position_embeddings"});
+  } else {
+    const size_t errors = d.num_errors();
+    read_scaling(r, d, type, c);
+    if (d.num_errors() > errors) return said;
+  }
+  for (const std::string& key : d.unread_keys())
+    d.refuse(key.c_str(), "rope_type \"", type, "\" is not known to read it; remove it");
+  return said;
+}
+
+/// The dictionary of a model, rope_theta aside.
+Json scaling_of(const RopeConfig& rope) {
+  switch (rope.scaling) {
+    case RopeScaling::kLinear: return {{"rope_type", "linear"}, {"factor", rope.factor}};
+    case RopeScaling::kLlama3:
+      return {{"rope_type", "llama3"},
+              {"factor", rope.factor},
+              {"low_freq_factor", rope.low_freq_factor},
+              {"high_freq_factor", rope.high_freq_factor},
+              {"original_max_position_embeddings", rope.original_positions}};
+    case RopeScaling::kYarn:
+      return {{"rope_type", "yarn"},
+              {"factor", rope.factor},
+              {"original_max_position_embeddings", rope.original_positions},
+              {"attention_factor", rope.attention_factor},
+              {"beta_fast", rope.beta_fast},
+              {"beta_slow", rope.beta_slow},
+              {"truncate", rope.truncate}};
+    case RopeScaling::kLongrope:
+      return {{"rope_type", "longrope"},
+              {"factor", rope.factor},
+              {"original_max_position_embeddings", rope.original_positions},
+              {"attention_factor", rope.attention_factor},
+              {"short_factor", rope.short_factor},
+              {"long_factor", rope.long_factor}};
+    case RopeScaling::kDynamic: return {{"rope_type", "dynamic"}, {"alpha", rope.alpha}};
+    case RopeScaling::kNone:
+    case RopeScaling::kProportional: break;  // no word for it: read back, it is another model
+  }
+  return {{"rope_type", "default"}};
+}
+
+}  // namespace
+
+Row rope(const Rotary& keys) {
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    const RotaryDictionary said = read_rotary_dictionary(r, c);
+    ModelConfig& m = c.model;
+    m.rope.base = agreed(r, said.base, keys.base_key).value_or(keys.base);
+    const double share = agreed(r, said.fraction, keys.fraction_key).value_or(keys.fraction);
+    if (keys.whole_heads) {
+      m.rope.dims = m.head_dim;
+      if (share != 1.0) {
+        r.add_note(str_cat(keys.fraction_key, " = ", share, " has no effect in ", class_name(c.family)));
+      }
+      return;
+    }
+    if (!(share > 0 && share <= 1)) {
+      r.add_error(str_cat(keys.fraction_key, " = ", share, ": rope.fraction must be above 0 and at most 1"));
+    }
+    m.rope.dims = model::rope_dims_of(m.head_dim, std::clamp(share, 0.0, 1.0));
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    const ModelConfig& m = c.model;
+    Json parameters = scaling_of(m.rope);
+    parameters["rope_theta"] = m.rope.base;
+    if (!keys.whole_heads) parameters["partial_rotary_factor"] = fraction_of(m);
+    const bool scaled = parameters["rope_type"] != "default";
+    j["rope_parameters"] = parameters;  // transformers 5
+    j[keys.base_key] = m.rope.base;     // transformers 4
+    if (!keys.whole_heads) j[keys.fraction_key] = fraction_of(m);
+    j["rope_scaling"] = scaled ? parameters : Json(nullptr);
+  };
+  return {.read = read, .write = write};
+}
+
+Row unread_rope_keys(const char* base_key, const char* fraction_key) {
+  return {.read = [=](JsonReader& r, HfConfig& c) {
+    const ModelConfig& m = c.model;
+    const auto base = r.optional_number({base_key}), fraction = r.optional_number({fraction_key});
+    if (base && *base != m.rope.base) {
+      r.refuse(base_key, class_name(c.family), " does not read it, and would use ", m.rope.base, "; remove one");
+    }
+    if (fraction && (!(*fraction > 0 && *fraction <= 1) || model::rope_dims_of(m.head_dim, *fraction) != m.rope.dims)) {
+      r.refuse(fraction_key, class_name(c.family), " does not read it, and would rotate ", m.rope.dims,
+               " dimensions; remove one");
+    }
+  }};
+}
+
+}  // namespace ashlar::hf

@@ -1,0 +1,102 @@
+#include "parallel/model/rope_frequencies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/base/error.h"
+
+namespace ashlar::model {
+namespace {
+
+double llama3(const RopeConfig& c, double f) {
+  const double wavelength = 2 * std::numbers::pi / f, original = static_cast<double>(c.original_positions);
+  if (wavelength < original / c.high_freq_factor) return f;
+  if (wavelength > original / c.low_freq_factor) return f / c.factor;
+  const double s = (original / wavelength - c.low_freq_factor) / (c.high_freq_factor - c.low_freq_factor);
+  return (1 - s) * f / c.factor + s * f;
+}
+
+/// Which share of pair m is interpolated.
+class YarnRamp {
+ public:
+  YarnRamp(const RopeConfig& c, double base) {
+    const auto dims = static_cast<double>(c.dims), original = static_cast<double>(c.original_positions);
+    const auto pair_of = [&](double turns) {
+      return dims * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+    };
+    const double fast = pair_of(c.beta_fast), slow = pair_of(c.beta_slow);
+    first_ = std::max(c.truncate ? std::floor(fast) : fast, 0.0);
+    last_ = std::min(c.truncate ? std::ceil(slow) : slow, dims - 1);
+    if (first_ == last_) last_ += 0.001;
+  }
+  double of(double m) const { return std::clamp((m - first_) / (last_ - first_), 0.0, 1.0); }
+
+ private:
+  double first_ = 0, last_ = 0;
+};
+
+}  // namespace
+
+LayerRope rope_of(const ModelConfig& c, int64_t layer) {
+  if (c.pos.type != PosType::kRope) return {};
+  const std::vector<double>& cycle = c.rope.base_cycle;
+  const double base = cycle.empty() ? c.rope.base : cycle[static_cast<size_t>(layer) % cycle.size()];
+  return {.base = base, .scaled = base > 0 && c.rope.scaling != RopeScaling::kNone};
+}
+
+ModelConfig with_shortest_base_cycle(ModelConfig c) {
+  if (c.pos.type != PosType::kRope || c.rope.base_cycle.empty()) return c;
+  std::vector<double> bases;
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) bases.push_back(rope_of(c, layer).base);
+  c.rope.base_cycle = shortest_cycle(bases);
+  const auto turns = std::find_if(bases.begin(), bases.end(), [](double base) { return base > 0; });
+  if (turns != bases.end()) c.rope.base = *turns;
+  if (c.rope.base_cycle == std::vector<double>{c.rope.base}) c.rope.base_cycle.clear();
+  return c;
+}
+
+int64_t turned_dims(const ModelConfig& c) {
+  return c.rope.scaling == RopeScaling::kProportional ? c.head_dim : c.rope.dims;
+}
+
+std::vector<double> rope_frequencies(const ModelConfig& config, const LayerRope& layer, int64_t positions) {
+  const RopeConfig& c = config.rope;
+  const RopeScaling scaling = layer.scaled ? c.scaling : RopeScaling::kNone;
+  std::vector<double> frequencies(static_cast<size_t>(turned_dims(config) / 2), 0.0);
+  if (layer.base == 0) return frequencies;
+  const auto dims = static_cast<double>(c.dims);
+  double base = layer.base, exponent_dims = dims;
+  if (scaling == RopeScaling::kDynamic) base *= std::pow(c.alpha, dims / (dims - 2));
+  if (scaling == RopeScaling::kProportional) exponent_dims = static_cast<double>(config.head_dim);
+  const YarnRamp ramp(c, base);
+  const std::vector<double>& factors = positions > c.original_positions ? c.long_factor : c.short_factor;
+  for (int64_t m = 0; m < c.dims / 2; ++m) {
+    const double f = std::pow(base, -2.0 * static_cast<double>(m) / exponent_dims);
+    double& out = frequencies[static_cast<size_t>(m)];
+    switch (scaling) {
+      case RopeScaling::kNone:
+      case RopeScaling::kDynamic:
+      case RopeScaling::kProportional: out = f; break;
+      case RopeScaling::kLinear: out = f / c.factor; break;
+      case RopeScaling::kLlama3: out = llama3(c, f); break;
+      case RopeScaling::kYarn: {
+        const double u = ramp.of(static_cast<double>(m));
+        out = f * (1 - u) + f / c.factor * u;
+        break;
+      }
+      case RopeScaling::kLongrope: out = f / factors.at(static_cast<size_t>(m)); break;
+    }
+  }
+  return frequencies;
+}
+
+double default_attention_factor(const RopeConfig& c) {
+  if (!(c.factor > 1)) return 1.0;
+  if (c.scaling == RopeScaling::kYarn) return 0.1 * std::log(c.factor) + 1;
+  if (c.scaling == RopeScaling::kLongrope)
+    return std::sqrt(1 + std::log(c.factor) / std::log(static_cast<double>(c.original_positions)));
+  return 1.0;
+}
+
+}  // namespace ashlar::model

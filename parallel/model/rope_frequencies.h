@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/model/model_config.h"
+
+namespace ashlar::model {
+
+/// How a layer rotates.
+struct LayerRope {
+  double base = 0;      ///< 0: not at all
+  bool scaled = false;  ///< its frequencies are those of rope.scaling
+  bool operator==(const LayerRope&) const = default;
+};
+LayerRope rope_of(const ModelConfig& config, int64_t layer);
+
+/// The same model with the shortest rope.base_cycle, or with none where all layers rotate alike.
+ModelConfig with_shortest_base_cycle(ModelConfig config);
+
+/// Columns of a head that the kernels turn: rope.dims; of proportional scaling the whole head, most of it by no angle.
+int64_t turned_dims(const ModelConfig& config);
+
+/// Angle a position of each of the turned_dims / 2 pairs. f_m = base^(-2m/r), r = rope.dims, m < r/2, then by scaling:
+///   linear        f / factor
+///   llama3        w = 2 pi / f: w < original/high: f; w > original/low: f / factor; else (1-s) f / factor + s f,
+///                 s = (original/w - low) / (high - low)
+///   yarn          d(n) = r ln(original / (2 pi n)) / (2 ln base); a = max(floor d(beta_fast), 0),
+///                 z = min(ceil d(beta_slow), r-1); u = clip((m-a)/(z-a), 0, 1); f (1-u) + f / factor u
+///                 (not truncated: without floor and ceil)
+///   longrope      f_m / short_factor_m, or long_factor_m where `positions` exceed the original ones
+///   proportional  base^(-2m/head_dim), 0 for m >= r/2: pairs are those of the whole head
+///   dynamic       of the base * alpha^(r/(r-2))
+/// `positions`: those of the longest sequence that there will be.
+/// Sources: Chen et al. 2023 (arXiv:2306.15595), the Llama 3.1 release, Peng et al. 2023 (arXiv:2309.00071) section 3,
+/// Ding et al. 2024 (arXiv:2402.13753), bloc97's NTK-aware scaling; the rotary code of transformers 5.
+std::vector<double> rope_frequencies(const ModelConfig& config, const LayerRope& layer, int64_t positions);
+
+/// rope.attention_factor when none is given: yarn 0.1 ln factor + 1; longrope sqrt(1 + ln factor / ln original).
+double default_attention_factor(const RopeConfig& rope);
+
+}  // namespace ashlar::model
