@@ -14,6 +14,7 @@ namespace ashlar::watch {
 namespace {
 
 constexpr int kLooks = 2;           // at a thread that may be about to name itself
+constexpr int kExcused = 4;         // looks after a signal, until a thread is back in its call
 constexpr int64_t kAwakeMs = 2000;  // a stopped process cannot say that its call has come back
 
 std::string text_in(int fd) {
@@ -84,18 +85,30 @@ const FileStall& FileStallWatch::look(int64_t now_ms, int64_t every_ms) {
   longest_ = {};
   for (auto& [id, thread] : threads_) {
     const std::string line = text_in(thread.syscall);
-    const CallSight in = call_of(getpid(), line);
-    const std::string mark = in.file.empty() ? "" : str_cat(line, in.file, text_in(thread.bytes));
-    if (mark.empty() || mark != thread.mark) thread.since_ms = now_ms;
-    thread.mark = mark;
+    CallSight in = call_of(getpid(), line);
+    std::string in_call = in.file.empty() ? "" : line + in.file, moved = text_in(thread.bytes);
+    const bool excused = thread.excused > 0 && !thread.in_call.empty();
+    if (thread.excused > 0) --thread.excused;
+    if (!excused || !in_call.empty()) {
+      const bool back = excused && in_call == thread.in_call;
+      if (back) thread.excused = 0;
+      if (in_call.empty() || in_call != thread.in_call || (moved != thread.moved && !back)) thread.since_ms = now_ms;
+      thread.call = std::move(in);
+      thread.in_call = std::move(in_call);
+      thread.moved = std::move(moved);
+    }
     if (now_ms - thread.since_ms < 2 * every_ms) continue;
     if (longest_.since_ms != 0 && longest_.since_ms <= thread.since_ms) continue;
     longest_.since_ms = thread.since_ms;
     put(longest_.thread, thread.name);
-    put(longest_.call, in.call);
-    put(longest_.file, in.file);
+    put(longest_.call, thread.call.call);
+    put(longest_.file, thread.call.file);
   }
   return longest_;
+}
+
+void FileStallWatch::interrupted() {
+  for (auto& [id, thread] : threads_) thread.excused = kExcused;
 }
 
 const FileStall* stall_of(const RankPage& page, int64_t now_ms) {

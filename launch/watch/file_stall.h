@@ -24,14 +24,19 @@ class FileStallWatch {
 
   /// The call that lasts longest; `since_ms` = 0 when there is none. Looks again `every_ms` after the last time.
   const FileStall& look(int64_t now_ms, int64_t every_ms = 1000);
+  /// The threads have been sent a signal: what they do for it, as to load unwind tables, is no end of their calls.
+  void interrupted();
 
  private:
   struct Thread {
     std::string name;              ///< empty: none of ours
     int looks = 0;                 ///< in search of a name, which a thread gives itself
     int syscall = -1, bytes = -1;  ///< its files of /proc
-    std::string mark;              ///< the same while it is in the same call and has read and written nothing
-    int64_t since_ms = 0;
+    CallSight call;                ///< and its file
+    std::string in_call;           ///< all words of it; empty in none on a file
+    std::string moved;             ///< bytes read and written so far
+    int64_t since_ms = 0;          ///< both are the same since then
+    int excused = 0;               ///< looks at which it may be on its way back from a signal
     bool seen = false;
   };
   void list();

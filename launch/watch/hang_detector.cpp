@@ -167,6 +167,7 @@ void HangDetector::answer() {
   const uint32_t wanted = look_at(page.stacks_wanted);
   if (wanted == look_at(page.stacks_given)) return;
   const std::string text = describe_threads(sampler_);
+  files_.interrupted();
   const size_t size = text.copy(page.stacks.data(), page.stacks.size() - 1);
   page.stacks[size] = '\0';
   publish(page.stacks_given, wanted);

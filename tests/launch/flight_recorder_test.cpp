@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +229,34 @@ TEST_F(Threads, ACallThatLastsIsAStall) {
 
   let_go();
   EXPECT_EQ(watch.look(start + 63'500).since_ms, 0);
+}
+
+// What a thread reads in a signal's handler, as unwind tables that are not in memory, is no way out of its call.
+TEST_F(Threads, AStallOutlastsASignal) {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) {
+    char text[64];
+    const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    [[maybe_unused]] const ssize_t got = read(fd, text, sizeof(text));
+    close(fd);
+  };
+  action.sa_flags = SA_RESTART;
+  ASSERT_EQ(sigaction(SIGUSR2, &action, &before), 0);
+  const auto signal_reader = [this] {
+    ASSERT_EQ(syscall(SYS_tgkill, getpid(), id_.load(), SIGUSR2), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  };
+  FileStallWatch watch;
+  const int64_t start = machine_ms();
+  watch.look(start);
+  EXPECT_EQ(watch.look(start + 5000).since_ms, start);
+  signal_reader();
+  watch.interrupted();
+  EXPECT_EQ(watch.look(start + 6000).since_ms, start);
+  signal_reader();
+  EXPECT_EQ(watch.look(start + 7000).since_ms, 0) << "nobody said that this was a signal of ours";
+  sigaction(SIGUSR2, &before, nullptr);
 }
 
 TEST_F(Threads, SayWhereTheyAre) {
