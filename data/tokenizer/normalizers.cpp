@@ -124,7 +124,7 @@ class Prepend final : public Normalizer {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string regex_escaped(std::string_view text) {
   std::string pattern;
   for (const char c : text) {
     const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == ' ' ||
@@ -136,10 +136,10 @@ std::string quoted(std::string_view text) {
 }
 
 Regex read_pattern(Fields& fields, std::string_view key) {
-  if (fields.is_text(key)) return {quoted(fields.text(key)), Dialect::kOniguruma, fields.path_of(key)};
+  if (fields.is_text(key)) return {regex_escaped(fields.text(key)), Dialect::kOniguruma, fields.path_of(key)};
   Fields pattern = fields.object(key);
   const bool literal = pattern.has("String");
-  const std::string text = literal ? quoted(pattern.text("String")) : pattern.text("Regex");
+  const std::string text = literal ? regex_escaped(pattern.text("String")) : pattern.text("Regex");
   pattern.finish();
   return {text, Dialect::kOniguruma, fields.path_of(key)};
 }

@@ -29,7 +29,7 @@ std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_b
 /// `pattern` of Split and Replace: {"String": ...} literally, or {"Regex": ...}.
 Regex read_pattern(Fields& fields, std::string_view key);
 /// A pattern that matches `text` itself.
-std::string quoted(std::string_view text);
+std::string regex_escaped(std::string_view text);
 /// Replaces every match. False as Normalizer::apply.
 bool replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scratch, std::string& text);
 
