@@ -40,7 +40,7 @@ Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<R
   }
   for (const Weight* weight : weights) {
     if (ctx.tape == nullptr || weight == nullptr) continue;
-    const bool own_rows = x.made.placement == Placement::kRowsSplit;
+    const bool own_rows = x.made.placement == Placement::kRowsSplit || x.made.placement == Placement::kPartialSum;
     const bool partial = (weight->grad_partial_axes & kPartialTensor) != 0;
     if (own_rows == partial) continue;
     throw Bug(str_cat("[", op, "] expected a weight whose gradient is ", own_rows ? "summed" : "not summed",

@@ -41,8 +41,9 @@ struct Rule {
 };
 
 /// An op's line: what its result is, by the rule that takes x. A Bug that names the op and the one that made x when
-/// none does. The gradient of a weight is a sum over rows: where each rank has rows of its own it must be partial over
-/// the tensor group, and otherwise not. That is looked at while recording; null weights are absent ones.
+/// none does. The gradient of a weight is a sum over rows: where each rank has rows of its own, or a part of each row's
+/// sum, it must be partial over the tensor group, and otherwise not. That is looked at while recording; null weights
+/// are absent ones.
 Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
            std::initializer_list<const Weight*> weights = {});
 /// A further input of an op, which must be as the first one.

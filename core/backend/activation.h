@@ -5,27 +5,31 @@
 
 namespace ashlar {
 
-enum class Activation : uint8_t { kRelu, kRelu2, kGeluErf, kGeluTanh, kQuickGelu, kSilu };
+enum class Activation : uint8_t { kRelu, kRelu2, kGeluErf, kGeluTanh, kQuickGelu, kSilu, kSigmoid, kIdentity };
 inline constexpr EnumName<Activation> kActivationNames[] = {
     {Activation::kRelu, "relu"},          {Activation::kRelu2, "relu2"},          {Activation::kGeluErf, "gelu_erf"},
-    {Activation::kGeluTanh, "gelu_tanh"}, {Activation::kQuickGelu, "quick_gelu"}, {Activation::kSilu, "silu"}};
+    {Activation::kGeluTanh, "gelu_tanh"}, {Activation::kQuickGelu, "quick_gelu"}, {Activation::kSilu, "silu"},
+    {Activation::kSigmoid, "sigmoid"},    {Activation::kIdentity, "identity"}};
 constexpr std::span<const EnumName<Activation>> names_of(Activation) { return kActivationNames; }
 
-/// y = act(x) without `up`, y = act(x) * up with it (x is then the gate). Every view has a stride of its own: gate and
-/// up may be column slices of one product's rows, or of two, in any order and with anything between them. gelu_tanh
-/// x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)), silu x*sigmoid(x). Not supported yet (an
-/// input_error that names it): relu2, quick_gelu, a clamp, a linear offset.
+/// y = act(x) without `up`, y = act(gate) * linear with it, where gate = min(x, clamp) and linear = min(max(up,
+/// -clamp), clamp) + linear_offset (phi-3-small; without a clamp x and up as they are). Every view has a stride of its
+/// own: gate and up may be column slices of one product's rows, or of two, in any order and with anything between them.
+/// relu max(x,0), relu2 max(x,0)^2, gelu_tanh x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)),
+/// quick_gelu x*sigmoid(1.702x), silu x*sigmoid(x), sigmoid 1/(1+exp(-x)), identity x. A clamp or an offset without
+/// `up` is a Bug.
 struct ActivationForward {
   ConstView x;   ///< [N, F] storage dtype, read
   ConstView up;  ///< [N, F] storage dtype, read, or absent
   MutView y;     ///< [N, F] storage dtype, written
   Activation kind = Activation::kSilu;
-  double clamp = 0;          ///< 0 = none
-  double linear_offset = 0;  ///< added to up
+  double clamp = 0;  ///< 0 = none
+  double linear_offset = 0;
+  bool limited() const { return clamp != 0 || linear_offset != 0; }
 };
 
-/// dx (+)= dy * act'(x) [* up]; dup (+)= dy * act(x). Strides as in forward: dx and dup may be column slices of one
-/// gradient.
+/// dx (+)= dy * act'(gate) * linear where x <= clamp, 0 beyond; dup (+)= dy * act(gate) where |up| <= clamp, 0 beyond.
+/// Strides as in forward: dx and dup may be column slices of one gradient.
 struct ActivationBackward {
   ConstView dy;                          ///< [N, F] storage dtype
   ConstView x;                           ///< [N, F] as in forward
@@ -36,6 +40,7 @@ struct ActivationBackward {
   Activation kind = Activation::kSilu;
   double clamp = 0;
   double linear_offset = 0;
+  bool limited() const { return clamp != 0 || linear_offset != 0; }
 };
 
 }  // namespace ashlar

@@ -12,6 +12,7 @@
 #include "core/backend/linear_activation.h"
 #include "core/backend/loss.h"
 #include "core/backend/norm.h"
+#include "core/backend/normalize_rows.h"
 #include "core/backend/optimizer.h"
 #include "core/backend/residual_norm.h"
 #include "core/backend/rope.h"
@@ -32,6 +33,8 @@ void check(const NormStatistics& args);
 void check(const NormApply& args);
 void check(const NormBackwardRowSums& args);
 void check(const NormBackwardApply& args);
+void check(const NormalizeRows& args);
+void check(const NormalizeRowsBackward& args);
 void check(const ActivationForward& args);
 void check(const ActivationBackward& args);
 void check(const LinearActivation& args);
@@ -42,6 +45,8 @@ void check(const EmbeddingForward& args);
 void check(const EmbeddingBackward& args);
 void check(const LossRowStats& args);
 void check(const LossRescale& args);
+void check(const LossMask& args);
+void check(const LossMaxCount& args);
 void check(const LossReduce& args);
 void check(const LossBackward& args);
 void check(const ResidualForward& args);

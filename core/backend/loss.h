@@ -1,13 +1,19 @@
 #pragma once
 
 #include "core/backend/common.h"
+#include "core/base/enum_names.h"
 
 namespace ashlar {
+
+/// What the z-loss squares: log Z, or the largest logit (Baichuan 2).
+enum class ZKind : uint8_t { kLse, kMaxLogit };
+inline constexpr EnumName<ZKind> kZKindNames[] = {{ZKind::kLse, "lse"}, {ZKind::kMaxLogit, "max_logit"}};
+constexpr std::span<const EnumName<ZKind>> names_of(ZKind) { return kZKindNames; }
 
 /// What the loss adds up over rows, in double. Lives in device memory (struct_of).
 struct LossStats {
   double loss = 0;    ///< sum over valid rows of lse - target logit
-  double z_loss = 0;  ///< sum over valid rows of z_coef * lse^2
+  double z_loss = 0;  ///< sum over valid rows of z_coef * lse^2, or * (largest logit)^2
   double log_z = 0;   ///< sum over valid rows of lse
   double max_log_z = -1e300;
   double max_logit = -1e300;
@@ -17,7 +23,9 @@ struct LossStats {
 // Cross-entropy over (a slice of) the vocabulary. Over a whole vocabulary it takes three calls: statistics, reduction,
 // gradient. Where tensor ranks hold slices, the row maxima are reduced (max) after the first, each slice's sums are
 // rescaled from its own maxima to the common ones, and then sums and target logits are reduced (sum).
-// z = logits * logit_scale; columns at and beyond `valid_cols` are padding and count as -inf.
+// The z-loss of the largest logit takes one more: how many columns have it, summed over the slices.
+// z = logits * logit_scale, with a softcap cap * tanh(logits * logit_scale / cap); -inf stays -inf. Columns at and
+// beyond `valid_cols` are padding and count as -inf.
 // A backend says in which dtype it wants the logits (Backend::logits_dtype): storage or accumulate. Row statistics are
 // of the accumulate dtype.
 
@@ -27,7 +35,14 @@ struct LossShape {
   int64_t vocab_begin = 0;
   int64_t valid_cols = 0;
   double logit_scale = 1;
-  double softcap = 0;  ///< 0 = none; others are not supported yet
+  double softcap = 0;  ///< 0 = none
+};
+
+/// logits[n, id - vocab_begin] = -inf for each masked id of this slice.
+struct LossMask {
+  MutView logits;  ///< [n, V_loc]
+  ConstView ids;   ///< [M] kInt32, global, each once
+  int64_t vocab_begin = 0;
 };
 
 /// row_max[n] = max over valid columns of z (-inf without one); row_sum[n] = sum exp(z - row_max[n]) (0 where all are
@@ -45,19 +60,31 @@ struct LossRescale {
   MutView row_sum;       ///< [n] accumulate dtype, read and written
 };
 
+/// max_count[n] = how many valid columns of this slice have z = row_max[n].
+struct LossMaxCount {
+  ConstView logits;   ///< [n, V_loc]
+  ConstView row_max;  ///< [n] accumulate dtype, of all slices
+  MutView max_count;  ///< [n] accumulate dtype, written
+  LossShape shape;
+};
+
 /// stats += these rows, from statistics over the whole vocabulary.
 struct LossReduce {
   ConstView row_max, row_sum, target_logit;  ///< [n]
   LossShape shape;
   double z_coef = 0;
+  ZKind z_kind = ZKind::kLse;
   MutView stats;  ///< LossStats, read and written
 };
 
-/// dlogits = logit_scale * inv_valid_tokens * ((1 + 2 z_coef lse) * softmax(z) - onehot(target)); rows that do not
-/// count and padded columns are exactly zero. dlogits may be logits itself when the dtypes agree.
+/// dlogits = logit_scale * inv_valid_tokens * slope * ((1 + 2 z_coef lse) * softmax(z) - onehot(target)), slope 1 - (z
+/// / cap)^2 under a softcap, else 1. z-loss of the largest logit: instead of 2 z_coef lse * softmax(z), 2 z_coef
+/// row_max / max_count in the columns that have it. Rows that do not count, masked and padded columns are exactly zero.
+/// dlogits may be logits itself when the dtypes agree.
 struct LossBackward {
   ConstView logits;            ///< [n, V_loc]
   ConstView row_max, row_sum;  ///< [n], over the whole vocabulary
+  ConstView max_count;         ///< [n], over the whole vocabulary: the z-loss is of the largest logit; else absent
   MutView dlogits;             ///< [n, V_loc] storage dtype, written
   LossShape shape;
   double z_coef = 0;

@@ -15,17 +15,20 @@ struct ActivationCall {
   ActivationForward args;
 };
 
-ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
+ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, const ActivationOptions& o) {
   const int64_t N = x.rows(), F = x.cols();
   if (up != nullptr) ASHLAR_SHAPE(up->value, {N, F});
   const Made made = place(ctx, "activation", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   if (up != nullptr) place_alike("activation", x, *up);
   const Tensor y = ctx.empty(ctx.dtype, {N, F});
-  return {
-      .made = made,
-      .y = y,
-      .args = {
-          .x = x.value.view(), .up = up == nullptr ? ConstView{} : up->value.view(), .y = y.mut_view(), .kind = kind}};
+  return {.made = made,
+          .y = y,
+          .args = {.x = x.value.view(),
+                   .up = up == nullptr ? ConstView{} : up->value.view(),
+                   .y = y.mut_view(),
+                   .kind = o.kind,
+                   .clamp = o.clamp,
+                   .linear_offset = o.linear_offset}};
 }
 
 Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* up) {
@@ -43,7 +46,8 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
     };
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [forward] { return forward; }});
   }
-  ctx.tape->record(out, [ctx, x, second, kind = call.args.kind](Tape& tape, const Tensor& dy) {
+  const ActivationOptions o = {call.args.kind, call.args.clamp, call.args.linear_offset};
+  ctx.tape->record(out, [ctx, x, second, o](Tape& tape, const Tensor& dy) {
     const GradTarget dx = tape.target(x);
     const GradTarget dup = second ? tape.target(*second) : GradTarget{};
     ASHLAR_CHECK(!second || dx.mode == dup.mode, "gate and up have different numbers of consumers");
@@ -53,7 +57,9 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
                                      .dx = dx.view(),
                                      .dup = dup.view(),
                                      .mode = dx.mode,
-                                     .kind = kind},
+                                     .kind = o.kind,
+                                     .clamp = o.clamp,
+                                     .linear_offset = o.linear_offset},
                                     ctx.stream);
   });
   return out;
@@ -61,8 +67,8 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
 
 }  // namespace
 
-Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
-  const ActivationCall call = begin(ctx, x, up, kind);
+Var activation(const Ctx& ctx, const Var& x, const Var* up, const ActivationOptions& options) {
+  const ActivationCall call = begin(ctx, x, up, options);
   ctx.backend.activation_forward(call.args, ctx.stream);
   return record(ctx, call, x, up);
 }
@@ -70,7 +76,7 @@ Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind) {
 Var linear_activation(const Ctx& ctx, const Var& x, Weight& w, Weight* bias, Activation kind) {
   const LinearCall product = begin_linear(ctx, x, w, bias);
   const Var pre = record_linear(ctx, product, x, w, bias);
-  const ActivationCall call = begin(ctx, pre, nullptr, kind);
+  const ActivationCall call = begin(ctx, pre, nullptr, {.kind = kind});
   ctx.backend.linear_activation({.linear = product.args, .y = call.args.y, .kind = kind}, ctx.stream);
   return record(ctx, call, pre, nullptr);
 }

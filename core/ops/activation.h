@@ -5,9 +5,16 @@
 
 namespace ashlar::ops {
 
+/// Which activation, and what a gated one does to its halves (ActivationForward).
+struct ActivationOptions {
+  Activation kind = Activation::kSilu;
+  double clamp = 0;  ///< 0 = none
+  double linear_offset = 0;
+};
+
 /// act(x) [N, F], or act(x) * up when `up` is given (x is then the gate). Selective recomputation makes the output
 /// again from x and up instead of keeping it.
-Var activation(const Ctx& ctx, const Var& x, const Var* up, Activation kind);
+Var activation(const Ctx& ctx, const Var& x, const Var* up, const ActivationOptions& options);
 
 /// act(x w^T + bias): what `linear` and `activation` give one after the other, by one kernel forward.
 Var linear_activation(const Ctx& ctx, const Var& x, Weight& w, Weight* bias, Activation kind);

@@ -1,10 +1,42 @@
 #include "core/ops/fused_linear_cross_entropy.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/ops/linear.h"
 
 namespace ashlar::ops {
+
+namespace {
+
+/// The matrix that makes the logits: the weight, or its rows with length one. The gradient of the latter is gathered
+/// over all chunks first.
+class Head {
+ public:
+  Head(const Ctx& ctx, Weight& w, Weight* bias, bool norm_rows) : ctx_(ctx), w_(w), bias_(bias) {
+    if (norm_rows) normal_.emplace(normalized_rows(ctx, w));
+  }
+
+  ConstView rows() const { return normal_ ? normal_->rows.view() : w_.read(ctx_.stream).view(); }
+
+  void accumulate_grad(const Tensor& x, const Tensor& dz) {
+    if (!normal_) return accumulate_weight_grad(ctx_, x, dz, w_, bias_);
+    if (w_.main_grad && !grad_.main_grad) grad_.set_memory(normal_->rows, ctx_.empty(ctx_.accumulate(), w_.shape()));
+    accumulate_weight_grad(ctx_, x, dz, grad_, bias_);
+  }
+  void finish_grad() {
+    if (grad_.main_grad) normalized_rows_backward(ctx_, *normal_, grad_.main_grad, w_);
+  }
+
+ private:
+  const Ctx& ctx_;
+  Weight& w_;
+  Weight* bias_;
+  std::optional<NormalizedRows> normal_;
+  Weight grad_;  // of the rows with length one
+};
+
+}  // namespace
 
 void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight* bias,
                                 const FusedLinearCrossEntropyOptions& o, const MutView& stats) {
@@ -16,12 +48,16 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const int64_t valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V);
   const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : ctx.backend.loss_chunk_rows(N, V, ctx.dtype);
   const bool training = ctx.tape != nullptr;
+  // Of the largest logit the gradient wants to know how many columns have it.
+  const bool count_largest = training && o.z_coef != 0 && o.z_kind == ZKind::kMaxLogit;
+  Head head(ctx, w, bias, o.norm_rows);
 
   const Tensor logits = ctx.empty(ctx.backend.logits_dtype(ctx.dtype), {chunk, V});
   const Tensor dlogits = !training ? Tensor() : ctx.dtype == logits.dtype() ? logits : ctx.empty(ctx.dtype, {chunk, V});
   const Tensor row_max = ctx.empty(ctx.accumulate(), {chunk});
   const Tensor local_max = o.reduction == nullptr ? row_max : ctx.empty(ctx.accumulate(), {chunk});
-  const Tensor sums = ctx.empty(ctx.accumulate(), {2 * chunk});  // of rows, then target logits: reduced as one
+  // Of rows, then target logits, then counts of the largest: reduced as one.
+  const Tensor sums = ctx.empty(ctx.accumulate(), {(count_largest ? 3 : 2) * chunk});
   const Tensor dh = training && h.requires_grad() ? ctx.empty(ctx.dtype, {N, C}) : Tensor();
 
   for (int64_t begin = 0; begin < N; begin += chunk) {
@@ -29,17 +65,22 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
     const Tensor x = h.value.row_range(begin, n);
     const Tensor z = logits.row_range(0, n);
     const MutView max = row_max.flat_range(0, n).mut_view(), row_sum = sums.flat_range(0, n).mut_view(),
-                  target_logit = sums.flat_range(n, n).mut_view();
+                  target_logit = sums.flat_range(n, n).mut_view(),
+                  max_count = count_largest ? sums.flat_range(2 * n, n).mut_view() : MutView{};
     const LossShape shape{.targets = flat_range(o.targets, begin, n),
                           .vocab_begin = o.vocab_begin,
                           .valid_cols = valid_cols,
-                          .logit_scale = o.logit_scale};
+                          .logit_scale = o.logit_scale,
+                          .softcap = o.softcap};
     // 1. logits
     ctx.backend.linear_forward({.x = x.view(),
-                                .w = w.read(ctx.stream).view(),
+                                .w = head.rows(),
                                 .bias = bias == nullptr ? ConstView{} : bias->read(ctx.stream).view(),
                                 .y = z.mut_view()},
                                ctx.stream);
+    if (o.masked_ids) {
+      ctx.backend.loss_mask({.logits = z.mut_view(), .ids = o.masked_ids, .vocab_begin = o.vocab_begin}, ctx.stream);
+    }
     // 2. statistics of this slice, then of the whole vocabulary
     const MutView slice_max = local_max.flat_range(0, n).mut_view();
     ctx.backend.loss_row_stats(
@@ -49,7 +90,13 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
       ctx.backend.copy({.src = slice_max, .dst = max}, ctx.stream);
       o.reduction->max(max, ctx.stream);
       ctx.backend.loss_rescale({.local_max = slice_max, .global_max = max, .row_sum = row_sum}, ctx.stream);
-      o.reduction->sum(sums.flat_range(0, 2 * n).mut_view(), ctx.stream);
+    }
+    if (count_largest) {
+      ctx.backend.loss_max_count({.logits = z.view(), .row_max = max, .max_count = max_count, .shape = shape},
+                                 ctx.stream);
+    }
+    if (o.reduction != nullptr) {
+      o.reduction->sum(sums.flat_range(0, (count_largest ? 3 : 2) * n).mut_view(), ctx.stream);
     }
     // 3. loss
     ctx.backend.loss_reduce({.row_max = max,
@@ -57,6 +104,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                              .target_logit = target_logit,
                              .shape = shape,
                              .z_coef = o.z_coef,
+                             .z_kind = o.z_kind,
                              .stats = stats},
                             ctx.stream);
     if (!training) continue;
@@ -65,17 +113,19 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
     ctx.backend.loss_backward({.logits = z.view(),
                                .row_max = max,
                                .row_sum = row_sum,
+                               .max_count = max_count,
                                .dlogits = dz.mut_view(),
                                .shape = shape,
                                .z_coef = o.z_coef,
                                .scalars = ctx.scalars},
                               ctx.stream);
-    accumulate_weight_grad(ctx, x, dz, w, bias);
+    head.accumulate_grad(x, dz);
     if (dh) {
-      ctx.backend.linear_backward_input(
-          {.dy = dz.view(), .w = w.read(ctx.stream).view(), .dx = dh.row_range(begin, n).mut_view()}, ctx.stream);
+      ctx.backend.linear_backward_input({.dy = dz.view(), .w = head.rows(), .dx = dh.row_range(begin, n).mut_view()},
+                                        ctx.stream);
     }
   }
+  head.finish_grad();
   if (!dh) return;
   // The node's own gradient is one, so its result is a placeholder that is seeded at once.
   const Var done = ctx.tape->output(dh, made);

@@ -2,6 +2,7 @@
 
 #include "core/autograd/tape.h"
 #include "core/autograd/weight.h"
+#include "core/ops/normalize_rows.h"
 #include "core/ops/reduction.h"
 
 namespace ashlar::ops {
@@ -12,7 +13,11 @@ struct FusedLinearCrossEntropyOptions {
   int64_t vocab_begin = 0;         ///< the weight holds rows [vocab_begin, vocab_begin + V) of the head
   Reduction* reduction = nullptr;  ///< over the slices of the vocabulary; null: the weight holds all rows
   double logit_scale = 1;
+  double softcap = 0;      ///< 0 = none
+  bool norm_rows = false;  ///< the head's rows count with length one
+  ConstView masked_ids{};  ///< [M] kInt32, global: their logits are -inf; no target is one of them
   double z_coef = 0;
+  ZKind z_kind = ZKind::kLse;
   int64_t chunk_rows = 0;  ///< rows of logits held at once; 0: as the backend likes
 };
 

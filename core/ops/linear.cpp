@@ -34,18 +34,37 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   return record_linear(ctx, call, x, w, bias);
 }
 
-LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias) {
+namespace {
+
+LinearCall begin(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias, const Made& made) {
   const int64_t N = x.rows(), K = x.cols(), M = w.shape()[0];
   ASHLAR_SHAPE(w, {M, K});
-  const Made made =
-      place(ctx, "linear", x,
-            {{Placement::kReplicated, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
-            {&w, bias});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
   return {
       .made = made,
       .y = y,
       .args = {.x = x.value.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()}};
+}
+
+}  // namespace
+
+LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias) {
+  const Made made =
+      place(ctx, "linear", x,
+            {{Placement::kReplicated, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
+            {&w, bias});
+  return begin(ctx, x, w, bias, made);
+}
+
+Var whole_linear(const Ctx& ctx, const Var& x, Weight& w) {
+  const Made made = place(ctx, "whole_linear", x,
+                          {{Placement::kInvariant, Placement::kInvariant},
+                           {Placement::kRowsSplit, Placement::kRowsSplit},
+                           {Placement::kPartialSum, Placement::kPartialSum}},
+                          {&w});
+  const LinearCall call = begin(ctx, x, w, nullptr, made);
+  ctx.backend.linear_forward(call.args, ctx.stream);
+  return record_linear(ctx, call, x, w, nullptr);
 }
 
 Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias) {
@@ -65,10 +84,10 @@ Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& 
   return out;
 }
 
-Tensor logits(const Ctx& ctx, const Tensor& x, const Weight& w, const Weight* bias) {
-  const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.shape()[0]});
-  ctx.backend.linear_forward(
-      {.x = x.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()}, ctx.stream);
+Tensor logits(const Ctx& ctx, const Tensor& x, const Tensor& w, const Weight* bias) {
+  const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.rows()});
+  ctx.backend.linear_forward({.x = x.view(), .w = w.view(), .bias = bias_view(ctx, bias), .y = y.mut_view()},
+                             ctx.stream);
   return y;
 }
 

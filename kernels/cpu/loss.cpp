@@ -11,6 +11,7 @@
 #include "kernels/cpu/simd_inl.h"
 #include "kernels/cpu/simd_math_inl.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -31,6 +32,17 @@ inline int64_t target_column(const LossShape& shape, int64_t n) {
   return target >= 0 && column >= 0 && column < shape.valid_cols ? column : -1;
 }
 
+/// z of a logit in double, and dz / d(logit * scale).
+struct ZAndSlope {
+  ZAndSlope(const LossShape& shape, double logit) : z(logit * shape.logit_scale) {
+    if (shape.softcap == 0) return;
+    const double t = std::tanh(z / shape.softcap);
+    z = shape.softcap * t;
+    slope = 1 - t * t;
+  }
+  double z, slope = 1;
+};
+
 }  // namespace ashlar::cpu
 #endif
 
@@ -45,45 +57,129 @@ void with_logits(const ConstView& logits, const F& f) {
   return f(float());
 }
 
+/// z of a logit: scaled.
 template <typename A>
-void row_stats(const LossRowStats& a, int64_t n) {
+struct Scaled {
+  using D = TagOf<A>;
+  explicit Scaled(const LossShape& shape) : scale(static_cast<A>(shape.logit_scale)) {}
+  HWY_INLINE VecOf<D> z(VecOf<D> logit) const { return hn::Mul(logit, hn::Set(D(), scale)); }
+  /// z - shift, in one rounding.
+  HWY_INLINE VecOf<D> below(VecOf<D> logit, VecOf<D> shift) const {
+    return hn::MulSub(logit, hn::Set(D(), scale), shift);
+  }
+  /// dz / d(logit * scale) times `grad`.
+  HWY_INLINE VecOf<D> chain(VecOf<D>, VecOf<D> grad) const { return grad; }
+
+  A scale;
+};
+
+/// Scaled and capped; -inf stays.
+template <typename A>
+struct Capped {
+  using D = TagOf<A>;
+  explicit Capped(const LossShape& shape)
+      : cap(static_cast<A>(shape.softcap)), inverse(static_cast<A>(shape.logit_scale / shape.softcap)) {}
+  HWY_INLINE VecOf<D> tangent(VecOf<D> logit) const {
+    const auto x = hn::Mul(logit, hn::Set(D(), inverse));
+    return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(D(), x), x);
+  }
+  HWY_INLINE VecOf<D> z(VecOf<D> logit) const {
+    const auto lowest = hn::Set(D(), -std::numeric_limits<A>::infinity());
+    return hn::IfThenElse(hn::Eq(logit, lowest), lowest, hn::Mul(hn::Set(D(), cap), tangent(logit)));
+  }
+  HWY_INLINE VecOf<D> below(VecOf<D> logit, VecOf<D> shift) const { return hn::Sub(z(logit), shift); }
+  HWY_INLINE VecOf<D> chain(VecOf<D> logit, VecOf<D> grad) const {
+    const auto t = tangent(logit);
+    return hn::Mul(grad, hn::NegMulAdd(t, t, hn::Set(D(), A{1})));
+  }
+
+  A cap, inverse;
+};
+
+/// f(Scaled or Capped).
+template <typename A, typename F>
+void with_z(const LossShape& shape, const F& f) {
+  return shape.softcap == 0 ? f(Scaled<A>(shape)) : f(Capped<A>(shape));
+}
+
+/// What z makes of one logit.
+template <class Z, typename A>
+A z_of(const Z& z, A logit) {
+  const TagOf<A> d;
+  return hn::GetLane(z.z(hn::Set(d, logit)));
+}
+
+template <typename A, class Z>
+void row_stats(const Z& z_of_row, const LossRowStats& a, int64_t n) {
   constexpr int64_t kBlock = 4096;  // fp32 sums of so many columns are added in double
   const TagOf<A> d;
-  const auto scale = hn::Set(d, static_cast<A>(a.shape.logit_scale));
   const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
   const A* z = row_of<A>(a.logits, n);
   // 1. max(z, acc) drops a NaN; it comes back in the row's sum.
   const A row_max = reduce_lanes(d, a.shape.valid_cols, lowest, MaxOp(),
                                  [&](auto acc, int64_t c, auto part)
-                                     ASHLAR_SIMD { return hn::Max(hn::Mul(load(d, z + c, part), scale), acc); });
+                                     ASHLAR_SIMD { return hn::Max(z_of_row.z(load(d, z + c, part)), acc); });
   // 2. a row without a finite logit sums to 0 and not to exp(-inf + inf); a NaN still shows
   const auto shift = hn::Set(d, row_max == -std::numeric_limits<A>::infinity() ? A{0} : row_max);
   double sum = 0;
   for (int64_t first = 0; first < a.shape.valid_cols; first += kBlock) {
     sum += sum_lanes(d, std::min(kBlock, a.shape.valid_cols - first), [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
-      return hn::Add(acc, exp_below_88(d, hn::MulSub(load(d, z + first + c, part), scale, shift)));
+      return hn::Add(acc, exp_below_88(d, z_of_row.below(load(d, z + first + c, part), shift)));
     });
   }
   const int64_t target = target_column(a.shape, n);
   static_cast<A*>(a.row_max.data)[n] = row_max;
   static_cast<A*>(a.row_sum.data)[n] = static_cast<A>(sum);
-  static_cast<A*>(a.target_logit.data)[n] = target < 0 ? A{0} : z[target] * static_cast<A>(a.shape.logit_scale);
+  static_cast<A*>(a.target_logit.data)[n] = target < 0 ? A{0} : z_of(z_of_row, z[target]);
 }
 
 void loss_row_stats_impl(const LossRowStats& a, int threads) {
   with_logits(a.logits, [&](auto t) {
-    parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) row_stats<decltype(t)>(a, n);
+    using A = decltype(t);
+    with_z<A>(a.shape, [&](const auto& z) {
+      parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
+        for (int64_t n = begin; n < end; ++n) row_stats<A>(z, a, n);
+      });
     });
   });
 }
 
+void loss_max_count_impl(const LossMaxCount& a, int threads) {
+  with_logits(a.logits, [&](auto t) {
+    using A = decltype(t);
+    with_z<A>(a.shape, [&](const auto& z) {
+      parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+        const TagOf<A> d;
+        for (int64_t n = begin; n < end; ++n) {
+          const A* row = row_of<A>(a.logits, n);
+          const auto highest = hn::Set(d, static_cast<const A*>(a.row_max.data)[n]);
+          static_cast<A*>(a.max_count.data)[n] =
+              sum_lanes(d, a.shape.valid_cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
+                const auto value = z.z(load(d, row + c, part));
+                return hn::Add(acc, hn::IfThenElseZero(hn::Ge(value, highest), hn::Set(d, A{1})));
+              });
+        }
+      });
+    });
+  });
+}
+
+/// What a row's z-loss of its largest logit adds to the columns that have it; kWanted false: nothing.
+template <bool kWanted>
+struct LargestGrad {
+  template <class D>
+  HWY_INLINE VecOf<D> add(D d, VecOf<D> grad, VecOf<D> z, hn::TFromD<D> row_max, hn::TFromD<D> share) const {
+    if constexpr (!kWanted) return grad;
+    return hn::Add(grad, hn::IfThenElseZero(hn::Ge(z, hn::Set(d, row_max)), hn::Set(d, share)));
+  }
+};
+
 /// `unit`: the gradient of a logit whose softmax is one.
-template <typename A, typename T>
-void loss_backward_rows(const LossBackward& a, double unit, int64_t begin, int64_t end) {
+template <typename A, typename T, class Z, class Largest>
+void loss_backward_rows(const Z& z_of_row, const Largest& largest, const LossBackward& a, double unit, int64_t begin,
+                        int64_t end) {
   const TagOf<A> d;
   const int64_t valid_cols = a.shape.valid_cols;
-  const auto scale = hn::Set(d, static_cast<A>(a.shape.logit_scale));
   for (int64_t n = begin; n < end; ++n) {
     const A* z = row_of<A>(a.logits, n);
     T* out = row_of<T>(a.dlogits, n);
@@ -94,17 +190,26 @@ void loss_backward_rows(const LossBackward& a, double unit, int64_t begin, int64
     // 1. unit * (1 + 2 z_coef lse) / row_sum multiplies every exponential
     const double row_max = static_cast<const A*>(a.row_max.data)[n];
     const double row_sum = static_cast<const A*>(a.row_sum.data)[n];
-    const double weight = unit * (1 + 2 * a.z_coef * (row_max + std::log(row_sum))) / row_sum;
+    const double lse_slope = a.max_count ? 0 : 2 * a.z_coef * (row_max + std::log(row_sum));
+    const double weight = unit * (1 + lse_slope) / row_sum;
+    const double share = a.max_count ? unit * 2 * a.z_coef * row_max / static_cast<const A*>(a.max_count.data)[n] : 0;
     // 2. the target's entry from its logit, before dlogits may overwrite it
     const int64_t target = target_column(a.shape, n);
     double at_target = 0;
-    if (target >= 0) at_target = weight * std::exp(z[target] * a.shape.logit_scale - row_max) - unit;
+    if (target >= 0) {
+      const ZAndSlope at(a.shape, z[target]);
+      const bool is_largest = a.max_count && z_of(z_of_row, z[target]) >= static_cast<A>(row_max);
+      at_target = (weight * std::exp(at.z - row_max) + (is_largest ? share : 0) - unit) * at.slope;
+    }
     // 3. the row
     const auto row_max_v = hn::Set(d, static_cast<A>(row_max));
     const auto weight_v = hn::Set(d, static_cast<A>(weight));
     for_lanes(d, valid_cols, [&](int64_t c, auto part) ASHLAR_SIMD {
-      const auto e = exp_below_88(d, hn::MulSub(load(d, z + c, part), scale, row_max_v));
-      store(d, hn::Mul(e, weight_v), out + c, part);
+      const auto logit = load(d, z + c, part);
+      const auto e = exp_below_88(d, z_of_row.below(logit, row_max_v));
+      const auto grad =
+          largest.add(d, hn::Mul(e, weight_v), z_of_row.z(logit), static_cast<A>(row_max), static_cast<A>(share));
+      store(d, z_of_row.chain(logit, grad), out + c, part);
     });
     std::fill(out + valid_cols, out + a.dlogits.cols, T());
     if (target >= 0) store_rounded(at_target, out + target);
@@ -116,11 +221,16 @@ void loss_backward_impl(const LossBackward& a, int threads) {
   with_logits(a.logits, [&](auto t) {
     using A = decltype(t);
     parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
-      if (a.dlogits.dtype == DType::kBFloat16) {
-        if constexpr (std::is_same_v<A, float>) loss_backward_rows<A, BF16>(a, unit, begin, end);
-      } else {
-        loss_backward_rows<A, A>(a, unit, begin, end);
-      }
+      with_z<A>(a.shape, [&](const auto& z) {
+        const auto rows = [&](const auto& largest) {
+          if (a.dlogits.dtype == DType::kBFloat16) {
+            if constexpr (std::is_same_v<A, float>) loss_backward_rows<A, BF16>(z, largest, a, unit, begin, end);
+          } else {
+            loss_backward_rows<A, A>(z, largest, a, unit, begin, end);
+          }
+        };
+        return a.max_count ? rows(LargestGrad<true>()) : rows(LargestGrad<false>());
+      });
     });
   });
 }
@@ -154,12 +264,24 @@ void reduce_rows(const LossReduce& a) {
   for (int64_t n = 0; n < a.row_max.size(); ++n) {
     if (target_of(a.shape, n) < 0) continue;
     const double lse = row_max[n] + std::log(static_cast<double>(row_sum[n]));
+    const double squared = a.z_kind == ZKind::kLse ? lse : static_cast<double>(row_max[n]);
     stats.loss += lse - target_logit[n];
-    stats.z_loss += a.z_coef * lse * lse;
+    stats.z_loss += a.z_coef * squared * squared;
     stats.log_z += lse;
     stats.max_log_z = std::max(stats.max_log_z, lse);
     stats.max_logit = std::max(stats.max_logit, static_cast<double>(row_max[n]));
     ++stats.valid;
+  }
+}
+
+template <typename T>
+void mask_logits(const LossMask& a) {
+  const int32_t* ids = static_cast<const int32_t*>(a.ids.data);
+  for (int64_t i = 0; i < a.ids.size(); ++i) {
+    const int64_t column = ids[i] - a.vocab_begin;
+    if (column < 0 || column >= a.logits.cols) continue;
+    for (int64_t n = 0; n < a.logits.rows; ++n)
+      store_rounded(-std::numeric_limits<double>::infinity(), row_of<T>(a.logits, n) + column);
   }
 }
 
@@ -170,6 +292,15 @@ void check_logits(std::string_view where, const ConstView& logits) {
 }
 
 }  // namespace
+
+void CpuBackend::launch(const LossMask& args, Stream&) {
+  with_storage("loss_mask", args.logits.dtype, [&](auto t) { mask_logits<decltype(t)>(args); });
+}
+
+void CpuBackend::launch(const LossMaxCount& args, Stream&) {
+  check_logits("loss_max_count", args.logits);
+  ASHLAR_FOR_ISA(info_.isa, loss_max_count_impl)(args, threads_);
+}
 
 void CpuBackend::launch(const LossRowStats& args, Stream&) {
   check_logits("loss_row_stats", args.logits);

@@ -4,6 +4,8 @@
 
 #include "core/backend/loss.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/dev/reduce.h"
@@ -29,6 +31,36 @@ struct Slice {
   }
 };
 
+/// z of a logit: scaled.
+template <typename A>
+struct Scaled {
+  explicit Scaled(const LossShape& shape) : scale(static_cast<A>(shape.logit_scale)) {}
+  __device__ __forceinline__ A z(A logit) const { return logit * scale; }
+  /// z - shift, in one rounding.
+  __device__ __forceinline__ A below(A logit, A shift) const { return fused(logit, scale, -shift); }
+
+  A scale;
+};
+
+/// Scaled and capped; -inf stays.
+template <typename A>
+struct Capped {
+  explicit Capped(const LossShape& shape)
+      : cap(static_cast<A>(shape.softcap)), inverse(static_cast<A>(shape.logit_scale / shape.softcap)) {}
+  __device__ __forceinline__ A z(A logit) const {
+    return logit == -infinity<A>() ? logit : cap * hyperbolic_tangent<false>(logit * inverse);
+  }
+  __device__ __forceinline__ A below(A logit, A shift) const { return z(logit) - shift; }
+
+  A cap, inverse;
+};
+
+/// f(Scaled or Capped).
+template <typename A, typename F>
+void with_z(const LossShape& shape, const F& f) {
+  return shape.softcap == 0 ? f(Scaled<A>(shape)) : f(Capped<A>(shape));
+}
+
 /// exp of a number of at most 0 for logits of T: approximate for those that were rounded to bf16.
 template <typename T, typename A>
 __device__ __forceinline__ A exp_of(A x) {
@@ -52,9 +84,9 @@ struct RunningSum {
 /// A block takes a row at a time. Each thread
 /// 1. maximum of its next vectors; what it has summed is rescaled to it  2. adds their exponentials
 /// and then the block  3. the maximum of all, to which each sum is rescaled  4. the sum.
-template <typename T, bool kVector>
+template <typename T, bool kVector, class Z>
 __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
-    loss_row_stats_kernel(Rows<const T> logits, Slice slice, int64_t rows, AccumulateOf<T>* row_max,
+    loss_row_stats_kernel(Z z, Rows<const T> logits, Slice slice, int64_t rows, AccumulateOf<T>* row_max,
                           AccumulateOf<T>* row_sum, AccumulateOf<T>* target_logit) {
   using A = AccumulateOf<T>;
   constexpr int W = kWidth<T>;
@@ -62,7 +94,6 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
   ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
   const auto threads = static_cast<int>(blockDim.x);
   RowGroup<A> group(threads, shared);
-  const A scale = static_cast<A>(slice.logit_scale);
   for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
     const T* const row = logits[n];
     RunningSum<T> mine;
@@ -80,7 +111,7 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
         const int count = slice.valid_cols - first - k * threads * W;
         ASHLAR_UNROLL
         for (int i = 0; i < W; ++i) {
-          if (i < count) max = Max()(max, static_cast<A>(vec[k].wide(i)) * scale);
+          if (i < count) max = Max()(max, z.z(static_cast<A>(vec[k].wide(i))));
         }
       }
       mine.rescale(max);
@@ -91,7 +122,7 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
         const int count = slice.valid_cols - first - k * threads * W;
         ASHLAR_UNROLL
         for (int i = 0; i < W; ++i) {
-          const A e = exp_of<T>(fused(static_cast<A>(vec[k].wide(i)), scale, -shift));
+          const A e = exp_of<T>(z.below(static_cast<A>(vec[k].wide(i)), shift));
           if (i < count) mine.sum += e;
         }
       }
@@ -105,7 +136,35 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     const int target = slice.target_column(n);
     row_max[n] = max;
     row_sum[n] = sum;
-    target_logit[n] = target < 0 ? A{0} : static_cast<A>(widen(row[target])) * scale;
+    target_logit[n] = target < 0 ? A{0} : z.z(static_cast<A>(widen(row[target])));
+  }
+}
+
+/// A thread takes a row of one masked column.
+template <typename T>
+__global__ void loss_mask_kernel(Rows<T> logits, const int32_t* ids, int64_t vocab_begin, int64_t rows, int64_t count,
+                                 int64_t cols) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= rows * count) return;
+  const int64_t column = ids[i % count] - vocab_begin;
+  if (column >= 0 && column < cols) logits[i / count][column] = narrow<T>(-infinity<AccumulateOf<T>>());
+}
+
+/// A block takes a row at a time.
+template <typename T, class Z>
+__global__ void __launch_bounds__(kMaxThreads)
+    loss_max_count_kernel(Z z, Rows<const T> logits, Slice slice, int64_t rows, const AccumulateOf<T>* row_max,
+                          AccumulateOf<T>* max_count) {
+  using A = AccumulateOf<T>;
+  ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
+  RowGroup<A> group(static_cast<int>(blockDim.x), shared);
+  for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
+    const A max = row_max[n];
+    A count = 0;
+    for (int c = group.rank; c < slice.valid_cols; c += group.lanes)
+      count += z.z(static_cast<A>(widen(logits[n][c]))) >= max ? A{1} : A{0};
+    count = group.reduce(count, Add());
+    if (group.rank == 0) max_count[n] = count;
   }
 }
 
@@ -122,7 +181,7 @@ __global__ void loss_rescale_kernel(const A* local_max, const A* global_max, A* 
 template <typename A>
 __global__ void __launch_bounds__(kReduceThreads)
     loss_reduce_kernel(const A* row_max, const A* row_sum, const A* target_logit, const int32_t* targets, int64_t rows,
-                       double z_coef, LossStats* stats) {
+                       double z_coef, ZKind z_kind, LossStats* stats) {
   ASHLAR_SHARED(double, shared, [RowGroup<double>::kShared]);
   RowGroup<double> group(kReduceThreads, shared);
   double losses[2] = {0, 0};             // loss, z_loss
@@ -133,7 +192,8 @@ __global__ void __launch_bounds__(kReduceThreads)
     const double max = row_max[n];
     const double lse = max + logarithm(static_cast<double>(row_sum[n]));
     losses[0] += lse - target_logit[n];
-    losses[1] += z_coef * lse * lse;
+    const double squared = z_kind == ZKind::kLse ? lse : max;
+    losses[1] += z_coef * squared * squared;
     counts[0] += lse;
     counts[1] += 1;
     highest[0] = Max()(highest[0], lse);
@@ -157,13 +217,89 @@ struct RowFactors {
   A max, weight, at_target;
 };
 
+/// The plain gradient: log Z in the z-loss, no softcap.
+template <typename A>
+struct PlainGrad {
+  explicit PlainGrad(const LossBackward& args) : scale(static_cast<A>(args.shape.logit_scale)) {}
+
+  __device__ __forceinline__ double lse_slope(double z_coef, double lse) const { return 2 * z_coef * lse; }
+  /// The target's entry, in double.
+  template <typename F>
+  __device__ __forceinline__ double at_target(int64_t, const Slice& slice, double logit, const F& f) const {
+    return f.weight * exponential(logit * slice.logit_scale - f.max) - f.unit;
+  }
+  template <typename T>
+  __device__ __forceinline__ A of(A logit, const RowFactors<A>& f, A) const {
+    return exp_of<T>(fused(logit, scale, -f.max)) * f.weight;
+  }
+  /// What the row's largest logits get more.
+  __device__ __forceinline__ A share(int64_t, double, double) const { return 0; }
+
+  A scale;
+};
+
+/// The same with a softcap (0: none), with log Z or the largest logit in the z-loss.
+template <typename A>
+struct CappedGrad {
+  explicit CappedGrad(const LossBackward& args)
+      : scaled(args.shape),
+        capped(args.shape),
+        cap(args.shape.softcap),
+        max_count(static_cast<const A*>(args.max_count.data)) {}
+
+  __device__ __forceinline__ double lse_slope(double z_coef, double lse) const {
+    return max_count == nullptr ? 2 * z_coef * lse : 0;
+  }
+  __device__ __forceinline__ A share(int64_t n, double unit_z_coef, double max) const {
+    return max_count == nullptr ? A{0} : static_cast<A>(2 * unit_z_coef * max / max_count[n]);
+  }
+  __device__ __forceinline__ A z(A logit) const { return cap == 0 ? scaled.z(logit) : capped.z(logit); }
+  template <typename F>
+  __device__ __forceinline__ double at_target(int64_t n, const Slice& slice, double logit, const F& f) const {
+    const double x = logit * slice.logit_scale;
+    const double t = cap == 0 ? 0 : hyperbolic_tangent<false>(x / cap);
+    const double z_t = cap == 0 ? x : cap * t;
+    const bool largest = z(static_cast<A>(logit)) >= static_cast<A>(f.max);
+    const double more = largest ? static_cast<double>(share(n, f.unit * f.z_coef, f.max)) : 0;
+    return (f.weight * exponential(z_t - f.max) + more - f.unit) * (1 - t * t);
+  }
+  template <typename T>
+  __device__ __forceinline__ A of(A logit, const RowFactors<A>& f, A share) const {
+    const A value = z(logit), e = exp_of<T>(value - f.max);
+    const A grad = e * f.weight + (value >= f.max ? share : A{0});
+    if (cap == 0) return grad;
+    const A t = value / static_cast<A>(cap);  // -inf: its gradient is 0
+    return e == A{0} ? A{0} : grad * fused(-t, t, A{1});
+  }
+
+  Scaled<A> scaled;
+  Capped<A> capped;
+  double cap;
+  const A* max_count;
+};
+
+/// Blocks that a multiprocessor shall hold. Four leave 32 registers: on Hopper the plain kernel does with them, on
+/// Ampere it would spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr int kMostGradBlocks = 4;
+#else
+constexpr int kMostGradBlocks = 1;
+#endif
+template <class Grad>
+constexpr int kGradBlocks = std::is_same_v<Grad, PlainGrad<float>> ? kMostGradBlocks : 1;
+
+/// In double, of one row.
+struct TargetFactors {
+  double max, weight, unit, z_coef;
+};
+
 /// A block takes a row at a time:
 /// 1. one thread: unit * (1 + 2 z_coef lse) / row_sum, which multiplies every exponential
 /// 2. the same: the target's entry from its logit, before dlogits may overwrite it
 /// 3. all: the row, each vector read and then written by one thread.
-template <typename T, typename U, bool kVector>
-__global__ void __launch_bounds__(kMaxThreads)
-    loss_backward_kernel(Rows<const T> logits, Rows<U> dlogits, Slice slice, int64_t rows,
+template <typename T, typename U, bool kVector, class Grad>
+__global__ void __launch_bounds__(kMaxThreads, kGradBlocks<Grad>)
+    loss_backward_kernel(Grad grad, Rows<const T> logits, Rows<U> dlogits, Slice slice, int64_t rows,
                          const AccumulateOf<T>* row_max, const AccumulateOf<T>* row_sum, double z_coef,
                          const StepScalars* scalars) {
   using A = AccumulateOf<T>;
@@ -171,7 +307,6 @@ __global__ void __launch_bounds__(kMaxThreads)
   ASHLAR_SHARED(RowFactors<A>, factors, [2]);
   const auto threads = static_cast<int>(blockDim.x), rank = static_cast<int>(threadIdx.x);
   const double unit = slice.logit_scale * scalars->inv_valid_tokens;
-  const A scale = static_cast<A>(slice.logit_scale);
   int turn = 0;
   for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
     U* const out = dlogits[n];
@@ -186,15 +321,17 @@ __global__ void __launch_bounds__(kMaxThreads)
       if (rank == 0) {
         // 1. weight
         const double max = row_max[n], sum = row_sum[n];
-        const double weight = unit * (1 + 2 * z_coef * (max + logarithm(sum))) / sum;
+        const double weight = unit * (1 + grad.lse_slope(z_coef, max + logarithm(sum))) / sum;
         // 2. the target
         double at_target = 0;
-        if (target >= 0) at_target = weight * exponential(widen(row[target]) * slice.logit_scale - max) - unit;
+        if (target >= 0)
+          at_target = grad.at_target(n, slice, widen(row[target]), TargetFactors{max, weight, unit, z_coef});
         slot = {static_cast<A>(max), static_cast<A>(weight), static_cast<A>(at_target)};
       }
       __syncthreads();
       f = slot;
     }
+    const A share = counts ? grad.share(n, unit * z_coef, f.max) : A{0};
     // 3. the row
     for (int c = rank * W; c < slice.cols; c += threads * W) {
       const int count = slice.cols - c;
@@ -203,8 +340,8 @@ __global__ void __launch_bounds__(kMaxThreads)
         const Vec<T, W> z = load_row<kVector, W>(row + c, count);
         ASHLAR_UNROLL
         for (int i = 0; i < W; ++i) {
-          const A e = exp_of<T>(fused(static_cast<A>(z.wide(i)), scale, -f.max));
-          values[i] = c + i == target ? f.at_target : c + i < slice.valid_cols ? e * f.weight : A{0};
+          const A value = grad.template of<T>(static_cast<A>(z.wide(i)), f, share);
+          values[i] = c + i == target ? f.at_target : c + i < slice.valid_cols ? value : A{0};
         }
       }
       store_row<kVector>(out + c, narrow<U>(values), count);
@@ -241,13 +378,43 @@ void CudaBackend::launch(const LossRowStats& args, Stream& stream) {
     using A = AccumulateOf<T>;
     const bool vectors = args.logits.cols % kWidth<T> == 0 && rows_aligned(args.logits, kWidth<T>);
     with_flag(vectors, [&](auto vector) {
+      with_z<A>(args.shape, [&](const auto& z) {
+        run_kernel(stream,
+                   {.name = "loss_row_stats",
+                    .grid = num_blocks(args.logits.rows, 64 * kMultiprocessors),
+                    .block = row_threads(args.shape.valid_cols, kWidth<T>)},
+                   loss_row_stats_kernel<T, vector.value, std::decay_t<decltype(z)>>, z, rows_of<T>(args.logits),
+                   slice_of(args.shape, args.logits), args.logits.rows, static_cast<A*>(args.row_max.data),
+                   static_cast<A*>(args.row_sum.data), static_cast<A*>(args.target_logit.data));
+      });
+    });
+  });
+}
+
+void CudaBackend::launch(const LossMask& args, Stream& stream) {
+  const int64_t entries = args.logits.rows * args.ids.size();
+  if (entries == 0) return;
+  with_storage("loss_mask", args.logits.dtype, [&](auto t) {
+    using T = decltype(t);
+    run_kernel(stream, {.name = "loss_mask", .grid = static_cast<unsigned>(div_up(entries, 256)), .block = 256U},
+               loss_mask_kernel<T>, rows_of<T>(args.logits), static_cast<const int32_t*>(args.ids.data),
+               args.vocab_begin, args.logits.rows, args.ids.size(), args.logits.cols);
+  });
+}
+
+void CudaBackend::launch(const LossMaxCount& args, Stream& stream) {
+  if (args.logits.rows == 0) return;
+  with_storage("loss_max_count", args.logits.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulateOf<T>;
+    with_z<A>(args.shape, [&](const auto& z) {
       run_kernel(stream,
-                 {.name = "loss_row_stats",
+                 {.name = "loss_max_count",
                   .grid = num_blocks(args.logits.rows, 64 * kMultiprocessors),
-                  .block = row_threads(args.shape.valid_cols, kWidth<T>)},
-                 loss_row_stats_kernel<T, vector.value>, rows_of<T>(args.logits), slice_of(args.shape, args.logits),
-                 args.logits.rows, static_cast<A*>(args.row_max.data), static_cast<A*>(args.row_sum.data),
-                 static_cast<A*>(args.target_logit.data));
+                  .block = row_threads(args.shape.valid_cols, 1)},
+                 loss_max_count_kernel<T, std::decay_t<decltype(z)>>, z, rows_of<T>(args.logits),
+                 slice_of(args.shape, args.logits), args.logits.rows, static_cast<const A*>(args.row_max.data),
+                 static_cast<A*>(args.max_count.data));
     });
   });
 }
@@ -271,7 +438,7 @@ void CudaBackend::launch(const LossReduce& args, Stream& stream) {
     run_kernel(stream, {.name = "loss_reduce", .grid = 1U, .block = static_cast<unsigned>(kReduceThreads)},
                loss_reduce_kernel<A>, static_cast<const A*>(args.row_max.data),
                static_cast<const A*>(args.row_sum.data), static_cast<const A*>(args.target_logit.data),
-               static_cast<const int32_t*>(args.shape.targets.data), rows, args.z_coef,
+               static_cast<const int32_t*>(args.shape.targets.data), rows, args.z_coef, args.z_kind,
                static_cast<LossStats*>(args.stats.data));
   });
 }
@@ -286,16 +453,20 @@ void CudaBackend::launch(const LossBackward& args, Stream& stream) {
       if constexpr (std::is_same_v<A, AccumulateOf<U>>) {
         constexpr int64_t kW = kWidth<T, U>;
         const bool vectors = args.logits.cols % kW == 0 && rows_aligned_for(kW, args.logits, args.dlogits);
-        with_flag(vectors, [&](auto vector) {
-          run_kernel(stream,
-                     {.name = "loss_backward",
-                      .grid = num_blocks(args.logits.rows, 64 * kMultiprocessors),
-                      .block = row_threads(args.logits.cols, kW)},
-                     loss_backward_kernel<T, U, vector.value>, rows_of<T>(args.logits), rows_of<U>(args.dlogits),
-                     slice_of(args.shape, args.logits), args.logits.rows, static_cast<const A*>(args.row_max.data),
-                     static_cast<const A*>(args.row_sum.data), args.z_coef,
-                     static_cast<const StepScalars*>(args.scalars.data));
-        });
+        const auto run = [&](const auto& grad) {
+          with_flag(vectors, [&](auto vector) {
+            run_kernel(stream,
+                       {.name = "loss_backward",
+                        .grid = num_blocks(args.logits.rows, 64 * kMultiprocessors),
+                        .block = row_threads(args.logits.cols, kW)},
+                       loss_backward_kernel<T, U, vector.value, std::decay_t<decltype(grad)>>, grad,
+                       rows_of<T>(args.logits), rows_of<U>(args.dlogits), slice_of(args.shape, args.logits),
+                       args.logits.rows, static_cast<const A*>(args.row_max.data),
+                       static_cast<const A*>(args.row_sum.data), args.z_coef,
+                       static_cast<const StepScalars*>(args.scalars.data));
+          });
+        };
+        return args.shape.softcap == 0 && !args.max_count ? run(PlainGrad<A>(args)) : run(CappedGrad<A>(args));
       }
     });
   });

@@ -110,6 +110,7 @@ class Bench {
     rope();
     embedding();
     loss();
+    head_rows();
     elementwise();
     optimizer();
   }
@@ -226,7 +227,11 @@ class Bench {
     for (const Kind k : {Kind{"relu", Activation::kRelu},
                          {"gelu_erf", Activation::kGeluErf},
                          {"gelu_tanh", Activation::kGeluTanh},
-                         {"silu", Activation::kSilu}}) {
+                         {"silu", Activation::kSilu},
+                         {"relu2", Activation::kRelu2},
+                         {"quick_gelu", Activation::kQuickGelu},
+                         {"sigmoid", Activation::kSigmoid},
+                         {"identity", Activation::kIdentity}}) {
       const std::string name = k.name;
       time(name + "_forward", {x, y},
            [&] { backend_.activation_forward({.x = x, .up = {}, .y = y, .kind = k.kind}, *stream_); });
@@ -313,6 +318,42 @@ class Bench {
                               .scalars = scalars},
                              *stream_);
     });
+    LossShape capped = shape;
+    capped.softcap = 30;
+    const MutView max_count = matrix(acc_, 1, n);
+    time("loss_row_stats_capped", {logits}, [&] {
+      backend_.loss_row_stats(
+          {.logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = capped},
+          *stream_);
+    });
+    time("loss_max_count", {logits}, [&] {
+      backend_.loss_max_count({.logits = logits, .row_max = row_max, .max_count = max_count, .shape = capped},
+                              *stream_);
+    });
+    time("loss_backward_capped", {logits, dlogits}, [&] {
+      backend_.loss_backward({.logits = logits,
+                              .row_max = row_max,
+                              .row_sum = row_sum,
+                              .max_count = max_count,
+                              .dlogits = dlogits,
+                              .shape = capped,
+                              .z_coef = 1e-4,
+                              .scalars = scalars},
+                             *stream_);
+    });
+    std::vector<int32_t> masked(static_cast<size_t>(std::min<int64_t>(s_.V / 8, 8192)));
+    std::iota(masked.begin(), masked.end(), 0);
+    const ConstView ids = integers(masked);
+    time("loss_mask", {{nullptr, acc_, n, static_cast<int64_t>(masked.size()), s_.V}},
+         [&] { backend_.loss_mask({.logits = logits, .ids = ids}, *stream_); });
+  }
+
+  void head_rows() {
+    const MutView w = matrix(s_.V, s_.C), y = matrix(s_.V, s_.C), dw = matrix(acc_, s_.V, s_.C),
+                  dy = matrix(acc_, s_.V, s_.C), inverse = matrix(acc_, 1, s_.V);
+    time("normalize_rows", {w, y}, [&] { backend_.normalize_rows({.w = w, .y = y, .inverse = inverse}, *stream_); });
+    time("normalize_rows_backward", {dy, w, dw},
+         [&] { backend_.normalize_rows_backward({.dy = dy, .w = w, .inverse = inverse, .dw = dw}, *stream_); });
   }
 
   void elementwise() {

@@ -34,6 +34,7 @@ void print_table(const model::ParameterCount& count, const TableFormat& format, 
     log.info(absl::StrFormat("%-12s %s", name, text));
   };
   row("embedding", format.per_id(count.embedding));
+  if (count.projections > 0) row("projections", format.fixed(count.projections));
   row("positions", format.fixed(count.positions));
   row("attention", format.fixed(count.attention));
   row("ffn", format.fixed(count.ffn));

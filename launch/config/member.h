@@ -37,7 +37,7 @@ std::optional<Value> value_of_member(const T& member) {
     return std::string(name_of(member));
   } else if constexpr (std::is_same_v<T, std::optional<double>>) {
     return member ? Value(*member) : Value(std::string("none"));
-  } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+  } else if constexpr (std::is_same_v<T, std::optional<std::string>> || std::is_same_v<T, std::optional<int64_t>>) {
     return member ? std::optional<Value>(*member) : std::nullopt;
   } else if constexpr (std::is_same_v<T, int>) {
     return int64_t{member};
@@ -59,6 +59,8 @@ void set_member(T& member, const Value& value) {
     member = std::get_if<double>(&value) != nullptr ? std::optional(std::get<double>(value)) : std::nullopt;
   } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
     member = std::get<std::string>(value);
+  } else if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
+    member = std::get<int64_t>(value);
   } else if constexpr (std::is_same_v<T, int>) {
     member = static_cast<int>(std::get<int64_t>(value));
   } else {

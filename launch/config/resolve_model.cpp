@@ -23,10 +23,7 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   }
   r.derive("model.head_dim", m.d_model / m.n_heads, {"model.d_model", "model.n_heads"},
            "model.d_model / model.n_heads");
-  const int64_t embed_dim = r.given("model.embed_dim") ? r.integer("model.embed_dim") : m.d_model;
-  if (embed_dim != m.d_model && r.valid({"model.d_model"}))
-    r.error("model.embed_dim = ", embed_dim,
-            ": not supported by this version, which has only model.d_model = ", m.d_model, "; remove the key");
+  if (m.embed_dim == m.d_model) m.embed_dim.reset();  // no projections
 
   r.only_when("ffn.multiple_of", m.ffn.gated && !r.given("model.d_ff"), {"ffn.gated", "model.d_ff"});
   const int64_t multiple_of = r.integer("ffn.multiple_of");
@@ -137,6 +134,9 @@ void resolve_init(Resolver& r, ModelConfig& m) {
 bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (!r.valid({key})) return false;
   if (key == "model.n_kv_heads") return r.valid({"model.n_heads"});
+  if (key == "pos.learned_offset") return r.valid({"pos.type"});
+  if (key == "model.d_model") return r.valid({"pos.type"});
+  if (key == "head.masked_ids") return r.valid({"vocab.size"});
   if (key == "rope.dims") return r.valid({"model.head_dim", "pos.type"});
   if (key == "block.parallel_norms") return r.valid({"block.topology"});
   if (key.starts_with("rope.")) return r.valid({"rope.scaling", "rope.factor", "rope.original_positions", "pos.type"});
@@ -144,6 +144,7 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (key == "norm.placement") return r.valid({"block.topology"});
   if (key == "attn.temperature_positions") return r.valid({"pos.type", "rope.dims", "model.head_dim"});
   if (key == "attn.scale") return r.valid({"model.head_dim"});
+  if (key == "ffn.clamp" || key == "ffn.linear_offset") return r.valid({"ffn.gated"});
   return true;
 }
 

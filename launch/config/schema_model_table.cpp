@@ -14,6 +14,12 @@ constexpr Condition kParallel = {
 constexpr Condition kLearned = {"pos.type = \"learned\"",
                                 [](const RunConfig& c) { return c.model.pos.type == model::PosType::kLearned; },
                                 "pos.type"};
+constexpr Condition kHasTable = {"pos.type is learned or sinusoidal",
+                                 [](const RunConfig& c) {
+                                   return c.model.pos.type == model::PosType::kLearned ||
+                                          c.model.pos.type == model::PosType::kSinusoidal;
+                                 },
+                                 "pos.type"};
 constexpr Condition kRope = {"pos.type = \"rope\"",
                              [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope; }, "pos.type"};
 template <model::RopeScaling... kKinds>
@@ -73,9 +79,11 @@ constexpr KeySpec kModelKeys[] = {
      .type = kInt, .need = kDerived,
      .rule = "gated: 8/3 d_model rounded up to ffn.multiple_of; else 4 d_model", .low = 1, .high = 16 * kMega,
      .example = "2048", .unit = "columns", .fixed = true, .doc = "Width of the feed-forward layer."},
-    {.section = "model", .key = "embed_dim", .type = kInt, .need = kDerived, .rule = "model.d_model", .low = 1,
-     .high = kMega, .supported = kOnly, .example = "512", .unit = "columns", .fixed = true,
-     .doc = "Width of the embedding table when it differs from d_model (projections in and out)."},
+    {.section = "model", .key = "embed_dim", .member = MEMBER(model.embed_dim),
+     .type = kInt, .need = kOptional, .low = 1,
+     .high = kMega, .example = "512", .unit = "columns", .fixed = true,
+     .doc = "Width of the token tables where it is not d_model, less or more: the stream is projected in and out "
+            "(OPT-350M). Absent: d_model, without projections."},
     {.section = "model", .key = "parametrization", .type = kWord, .fallback = "sp", .words = "sp", .unsupported = "mup",
      .fixed = true, .doc = "Standard parametrization, or maximal update (muP)."},
     {.section = "model", .key = "mup_base_width", .type = kInt, .need = kOptional, .low = 1, .high = kMega,
@@ -146,33 +154,39 @@ constexpr KeySpec kModelKeys[] = {
 
     // ---- ffn
     {.section = "ffn", .key = "act", .member = MEMBER(model.ffn.act),
-     .type = kWord, .fallback = "silu",
-     .unsupported = "relu2|quick_gelu", .fixed = true,
-     .doc = "Activation. gelu_erf is exact GELU, gelu_tanh its tanh form; they are not interchangeable."},
+     .type = kWord, .fallback = "silu", .fixed = true,
+     .doc = "Activation. gelu_erf is exact GELU, gelu_tanh its tanh form, quick_gelu x*sigmoid(1.702x): they are not "
+            "interchangeable. relu2 is relu squared; gated, identity is the bilinear layer and sigmoid GLU."},
     {.section = "ffn", .key = "gated", .member = MEMBER(model.ffn.gated),
      .type = kBool, .fallback = "true", .fixed = true,
      .doc = "Wdown(act(Wgate x) * Wup x) with three matrices, else Wdown act(Wup x) with two. silu gated is SwiGLU."},
     {.section = "ffn", .key = "multiple_of", .type = kInt, .fallback = "256", .low = 1, .high = 65536,
      .when = {"ffn.gated = true and model.d_ff is derived"}, .unit = "columns", .fixed = true,
      .doc = "A derived gated d_ff is rounded up to a multiple of this."},
-    {.section = "ffn", .key = "clamp", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
-     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
-     .doc = "Clamp on the gate and up values (phi-3-small)."},
-    {.section = "ffn", .key = "linear_offset", .type = kNumber, .fallback = "0", .low = -1e6, .high = 1e6,
-     .supported = kOnly, .fixed = true, .doc = "Added to the up values of a gated FFN (phi-3-small)."},
+    {.section = "ffn", .key = "clamp", .member = MEMBER(model.ffn.clamp),
+     .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
+     .low_open = true, .words = "none", .fixed = true,
+     .doc = "Bound of a gated FFN: the gate before its activation from above, the up values on both sides "
+            "(phi-3-small: 20)."},
+    {.section = "ffn", .key = "linear_offset", .member = MEMBER(model.ffn.linear_offset),
+     .type = kNumber, .fallback = "0", .low = -1e6, .high = 1e6, .fixed = true,
+     .doc = "Added to the up values of a gated FFN, behind the clamp (phi-3-small: 1)."},
 
     // ---- pos
     {.section = "pos", .key = "type", .member = MEMBER(model.pos.type),
      .type = kWord, .fallback = "rope",
-     .unsupported = "sinusoidal|t5_bias|xl_rel", .fixed = true,
-     .doc = "none, a learned table added to the embedding, rotary positions, or ALiBi: a score falls by a slope of its "
-            "head times the distance."},
+     .unsupported = "t5_bias|xl_rel", .fixed = true,
+     .doc = "none; a learned table added to the embedding; rotary positions; sinusoidal: a fixed table of sines, then "
+            "cosines, of position * 10000^(-m/(d_model/2 - 1)) (XGLM); ALiBi: a score falls by a slope of its head times "
+            "the distance."},
     {.section = "pos", .key = "max_positions", .member = MEMBER(model.pos.max_positions),
      .type = kInt, .need = kDerived, .rule = "train.sequence_length",
      .low = 1, .high = 16 * kMega, .when = kLearned, .example = "1024", .unit = "tokens",
      .fixed = true, .doc = "Rows of the learned table: the longest sequence the model can read."},
-    {.section = "pos", .key = "learned_offset", .type = kInt, .fallback = "0", .low = 0, .high = 65536,
-     .supported = kOnly, .unit = "rows", .fixed = true, .doc = "Extra rows before position 0 (OPT: 2)."},
+    {.section = "pos", .key = "learned_offset", .member = MEMBER(model.pos.learned_offset),
+     .type = kInt, .fallback = "0", .low = 0, .high = 65536,
+     .when = kHasTable, .unit = "rows", .fixed = true,
+     .doc = "Rows of the table before that of position 0, learned or sinusoidal (OPT, XGLM: 2)."},
     {.section = "pos", .key = "t5_num_buckets", .type = kInt, .need = kOptional, .low = 1, .high = 65536,
      .supported = kNo, .example = "32", .unit = "buckets", .fixed = true, .doc = "Buckets of the T5 relative bias."},
     {.section = "pos", .key = "t5_max_distance", .type = kInt, .need = kOptional, .low = 1, .high = kMega,
@@ -327,17 +341,22 @@ constexpr KeySpec kModelKeys[] = {
      .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6,
      .low_open = true, .words = "d_model^-0.5", .fixed = true,
      .doc = "Factor on the logits (Cohere)."},
-    {.section = "head", .key = "softcap", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
-     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
-     .doc = "cap * tanh(logit / cap) on the logits (Gemma 2)."},
-    {.section = "head", .key = "norm_rows", .type = kBool, .fallback = "false", .supported = kOnly, .fixed = true,
-     .doc = "L2-normalise the rows of the head (Baichuan 2)."},
+    {.section = "head", .key = "softcap", .member = MEMBER(model.softcap),
+     .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
+     .low_open = true, .words = "none", .fixed = true,
+     .doc = "cap * tanh(logit / cap) on the logits, behind head.logit_scale (Gemma 2: 30)."},
+    {.section = "head", .key = "norm_rows", .member = MEMBER(model.norm_rows),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "The head's rows count with length one (Baichuan 2)."},
+    {.section = "head", .key = "masked_ids", .member = MEMBER(model.masked_ids),
+     .type = KeyType::kIntList, .need = kOptional, .low = 0, .high = 2147483647.0, .example = "[5, 6]", .unit = "ids",
+     .fixed = true, .doc = "Ids that the model never predicts: their logits are -inf, ascending (Chameleon's images)."},
     {.section = "loss", .key = "z_coef", .member = MEMBER(model.loss.z_coef),
      .type = kNumber, .fallback = "0", .low = 0, .high = 1, .fixed = true,
      .doc = "Adds z_coef * mean(log(Z)^2) to the loss; PaLM used 1e-4. 0 is off."},
     {.section = "loss", .key = "z_kind", .member = MEMBER(model.loss.z_kind),
-     .type = kWord, .fallback = "lse", .unsupported = "max_logit",
-     .fixed = true, .doc = "What the z-loss squares: log Z, or the largest logit (Baichuan 2)."},
+     .type = kWord, .fallback = "lse", .fixed = true,
+     .doc = "What the z-loss squares: log Z, or the largest logit (Baichuan 2)."},
 
     // ---- init
     {.section = "init", .key = "scheme", .member = MEMBER(model.init.scheme),

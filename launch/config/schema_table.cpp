@@ -25,7 +25,7 @@ constexpr Condition kHasEps = {
     "optimizer.kind = \"adamw\"",
     [](const RunConfig& c) { return optim::rule_of(c.optimizer.rule.kind).defaults.eps > 0; }, "optimizer.kind"};
 // false may always stand; true asks for the mask and for positions.
-constexpr Condition kRestarts = {"data.document_mask = true and pos.type is learned or rope",
+constexpr Condition kRestarts = {"data.document_mask = true and pos.type is not none",
                                  [](const RunConfig& c) {
                                    return !c.data.restart_positions ||
                                           (c.data.document_mask && c.model.pos.type != model::PosType::kNone);

@@ -33,7 +33,7 @@ std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Te
     ctx.backend.read(logits.view(), narrow.data(), ctx.stream);
     out.assign(narrow.begin(), narrow.end());
   }
-  for (double& logit : out) logit *= stage.config().logit_scale;
+  model::finish_logits(stage.config(), out);
   return out;
 }
 

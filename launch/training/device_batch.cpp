@@ -9,7 +9,22 @@ namespace ashlar::training {
 
 DeviceBatch::~DeviceBatch() { wait_last(copied_.get()); }
 
-void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch) {
+namespace {
+
+void check_targets(const data::Batch& batch, std::span<const int64_t> masked_ids) {
+  if (masked_ids.empty()) return;
+  for (size_t n = 0; n < batch.targets.size(); ++n) {
+    if (!std::binary_search(masked_ids.begin(), masked_ids.end(), int64_t{batch.targets[n]})) continue;
+    throw input_error("data", "sample ", batch.first_sample + static_cast<int64_t>(n) / batch.T, ": token ",
+                      batch.targets[n], " is to be predicted, and head.masked_ids says that it never is; ",
+                      "train on data without it, or take it from the list");
+  }
+}
+
+}  // namespace
+
+void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch, std::span<const int64_t> masked_ids) {
+  check_targets(batch, masked_ids);
   // Positions sorted stably, for the deterministic gradient of a learned table.
   counts_.assign(batch.T + 1, 0);
   for (const int32_t p : batch.positions) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/autograd/ctx.h"
@@ -18,8 +19,9 @@ class DeviceBatch {
   ~DeviceBatch();
 
   /// Queues one copy of all that the model reads, from pinned memory; learned positions also get their sorted order.
-  /// The host waits only where the copy before has not run yet.
-  void upload(const Ctx& ctx, const data::Batch& batch);
+  /// The host waits only where the copy before has not run yet. A target that is one of `masked_ids` (ascending), which
+  /// the model never predicts, is an input error.
+  void upload(const Ctx& ctx, const data::Batch& batch, std::span<const int64_t> masked_ids = {});
 
   const pipeline::MicroBatch& micro_batch() const { return micro_batch_; }  ///< looks into this one
   const model::BatchView& view() const { return micro_batch_.view; }

@@ -25,7 +25,8 @@ std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, con
     if (asked[0] == 0) break;
     size_t n = 0;
     comm::try_on_all_ranks(engine.mesh().control(), [&] {  // damaged data on one rank is an error of all
-      while (n < slots.size() && (more = stream.next(batch))) slots[n++].upload(engine.ctx(), batch);
+      while (n < slots.size() && (more = stream.next(batch)))
+        slots[n++].upload(engine.ctx(), batch, engine.options().model.masked_ids);
     });
     engine.evaluate(micro_batches(std::span(slots).first(n)), own);
   }

@@ -77,7 +77,7 @@ void append_table(const std::vector<Row>& rows, std::vector<std::string>& lines)
 
 pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options) {
   const model::FlopsPerToken flops = model::flops_per_token(model, options.sequence_length);
-  const double head = 6.0 * static_cast<double>(model.vocab_padded() * model.d_model);
+  const double head = 6.0 * static_cast<double>(model.vocab_padded() * model.table_width());
   std::vector<double> layers = model::attention_flops_of_layers(model, options.sequence_length);
   for (double& layer : layers) layer += (flops.matmul - head) / static_cast<double>(model.n_layers);
   return pipeline::partition({.layer_flops = std::move(layers),

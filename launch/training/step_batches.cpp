@@ -15,8 +15,14 @@ StepBatches::StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_
 
 void StepBatches::read() {
   if (read_) return;
+  if (error_ != nullptr) std::rethrow_exception(error_);
   reader_.take_data_wait_ms();
-  for (DeviceBatch& batch : next_) batch.upload(engine_.ctx(), *reader_.next());
+  try {
+    for (DeviceBatch& batch : next_) batch.upload(engine_.ctx(), *reader_.next(), engine_.options().model.masked_ids);
+  } catch (...) {
+    error_ = std::current_exception();  // what was read is gone: nobody may go on behind it
+    throw;
+  }
   next_wait_ms_ = reader_.take_data_wait_ms();
   next_counts_ = engine_.own_counts(micro_batches(next_));
   read_ = true;
@@ -26,7 +32,7 @@ void StepBatches::prefetch() {
   try {
     read();
   } catch (const Error&) {
-    failed_ = true;  // the reader throws it again when the step begins that cannot do without
+    failed_ = true;  // it is thrown again when the step begins that cannot do without
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 #include "data/prefetcher.h"
@@ -19,8 +20,8 @@ class StepBatches {
   /// References must outlive it. `micro_batches`: of a step, on this replica.
   StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_batches);
 
-  /// Reads those of the following step. An error of the reader is thrown by `advance`: the step under way can end, and
-  /// its message tells the other ranks.
+  /// Reads those of the following step. An error (damaged data, a target that is masked) is thrown by `advance`: the
+  /// step under way can end, and its message tells the other ranks.
   void prefetch();
   /// The following step begins.
   void advance();
@@ -37,8 +38,9 @@ class StepBatches {
   std::vector<DeviceBatch> current_, next_;
   StepCounts next_counts_;
   double next_wait_ms_ = 0;
-  bool read_ = false;    ///< next_ is there
-  bool failed_ = false;  ///< it could not be read
+  bool read_ = false;                   ///< next_ is there
+  bool failed_ = false;                 ///< it could not be read
+  std::exception_ptr error_ = nullptr;  ///< why
 };
 
 }  // namespace ashlar::training

@@ -42,7 +42,9 @@ Var FeedForward::operator()(const Ctx& ctx, const Var& x) const {
 }
 
 Var FeedForward::from_parts(const Ctx& ctx, std::span<const Var> parts) const {
-  return down_(ctx, ops::activation(ctx, parts[0], config_.ffn.gated ? &parts[1] : nullptr, config_.ffn.act));
+  const FfnConfig& f = config_.ffn;
+  const ops::ActivationOptions act = {.kind = f.act, .clamp = f.clamp.value_or(0), .linear_offset = f.linear_offset};
+  return down_(ctx, ops::activation(ctx, parts[0], f.gated ? &parts[1] : nullptr, act));
 }
 
 }  // namespace ashlar::model

@@ -10,8 +10,9 @@
 
 namespace ashlar::model {
 
-/// down(act(gate x) * up x), or down(act(up x)) ungated, over this rank's slice of d_ff. As with Attention, a parallel
-/// block with one norm keeps gate and up in its own product and calls `from_parts`.
+/// down(act(gate x) * up x) with clamp and offset as ffn.clamp and ffn.linear_offset say, or down(act(up x)) ungated,
+/// over this rank's slice of d_ff. As with Attention, a parallel block with one norm keeps gate and up in its own
+/// product and calls `from_parts`.
 class FeedForward {
  public:
   FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);

@@ -22,7 +22,7 @@ KeysPerQuery keys_per_query(int64_t window, WindowKind kind, int64_t sequence_le
 
 int64_t matmul_parameters(const ModelConfig& c) {
   const ParameterCount n = count_parameters(c);
-  return n.attention + n.ffn + c.vocab_padded() * c.d_model;
+  return n.attention + n.ffn + n.projections + c.vocab_padded() * c.table_width();
 }
 
 std::vector<double> attention_flops_of_layers(const ModelConfig& c, int64_t sequence_length) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
@@ -73,6 +74,17 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
 
 int64_t ffn_matrices(const ModelConfig& c) { return (c.ffn.gated ? 3 : 2) * c.d_model * c.d_ff; }
 
+std::string masked_ids_problem(const ModelConfig& c) {
+  for (size_t i = 0; i < c.masked_ids.size(); ++i) {
+    const int64_t id = c.masked_ids[i];
+    if (id < 0 || id >= c.vocab_size || (i > 0 && id <= c.masked_ids[i - 1]))
+      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ": expected ids below vocab.size = ", c.vocab_size,
+                     ", ascending, each once; sort them");
+  }
+  if (c.masked_ids.empty() || static_cast<int64_t>(c.masked_ids.size()) < c.vocab_size) return "";
+  return str_cat("head.masked_ids = all ", c.vocab_size, " ids: expected one that is not masked; remove some");
+}
+
 }  // namespace
 
 bool qk_norm_has_gain(const ModelConfig& c) { return c.qk_norm.kind != QkNorm::kNone && c.qk_norm.kind != QkNorm::kL2; }
@@ -130,8 +142,9 @@ int64_t norms_per_block(const ModelConfig& c) {
 
 ParameterCount count_parameters(const ModelConfig& c) {
   ParameterCount n;
-  n.embedding = c.vocab_padded() * c.d_model;
-  n.positions = c.pos.type == PosType::kLearned ? c.pos.max_positions * c.d_model : 0;
+  n.embedding = c.vocab_padded() * c.table_width();
+  n.projections = c.embed_dim ? 2 * *c.embed_dim * c.d_model : 0;
+  n.positions = c.pos.type == PosType::kLearned ? (c.pos.max_positions + c.pos.learned_offset) * c.d_model : 0;
   n.attention = c.n_layers * attention_matrices(c);
   n.ffn = c.n_layers * ffn_matrices(c);
   const int64_t norms = c.n_layers * norms_per_block(c) + (c.norm.final ? 1 : 0) + (c.norm.embed ? 1 : 0);
@@ -141,9 +154,18 @@ ParameterCount count_parameters(const ModelConfig& c) {
   bias += c.bias.ffn ? (c.ffn.gated ? 2 : 1) * c.d_ff + c.d_model : 0;
   bias += c.attn.sinks ? c.n_heads : 0;
   n.biases = c.n_layers * bias;
-  n.head = c.tied ? 0 : c.vocab_padded() * c.d_model;
+  n.head = c.tied ? 0 : c.vocab_padded() * c.table_width();
   n.head_bias = c.bias.lm_head ? c.vocab_padded() : 0;
   return n;
+}
+
+void finish_logits(const ModelConfig& c, std::span<double> row) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  for (double& logit : row) {
+    logit *= c.logit_scale;
+    if (c.softcap) logit = *c.softcap * std::tanh(logit / *c.softcap);
+  }
+  for (const int64_t id : c.masked_ids) row[static_cast<size_t>(id)] = kNever;
 }
 
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of) {
@@ -177,8 +199,13 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (!(c.norm.variant.eps > 0)) add("norm.eps = ", c.norm.variant.eps, ": expected a number above 0; 1e-5 is usual");
   if (c.norm.variant.unit_offset && c.norm.affine == NormAffine::kNone)
     add("norm.unit_offset = true: expected false with norm.affine = \"none\", which has no gain; change one of them");
-  if (c.ffn.act == Activation::kRelu2 || c.ffn.act == Activation::kQuickGelu)
-    add("ffn.act = \"", name_of(c.ffn.act), "\": not supported by this version; use relu, gelu_erf, gelu_tanh or silu");
+  if (c.ffn.clamp && !(*c.ffn.clamp > 0))
+    add("ffn.clamp = ", *c.ffn.clamp, ": expected a number above 0, or \"none\"; phi-3-small has 20");
+  if (c.ffn.clamp && !c.ffn.gated)
+    add("ffn.clamp = ", *c.ffn.clamp, ": expected \"none\" with ffn.gated = false; it bounds a gate and what it gates");
+  if (c.ffn.linear_offset != 0 && !c.ffn.gated)
+    add("ffn.linear_offset = ", c.ffn.linear_offset,
+        ": expected 0 with ffn.gated = false, which has no up values; change one of them");
   if (c.block.parallel_norms != 1 && c.block.parallel_norms != 2)
     add("block.parallel_norms = ", c.block.parallel_norms, ": expected 1 or 2; 1 shares the norm of attention and FFN");
   if (c.block.topology == Topology::kSerial && c.block.parallel_norms != 1)
@@ -196,7 +223,15 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (!(c.qk_norm.eps > 0)) add("attn.qk_norm_eps = ", c.qk_norm.eps, ": expected a number above 0; 1e-5 is usual");
   if (!(c.block.residual_multiplier > 0))
     add("block.residual_multiplier = ", c.block.residual_multiplier, ": expected a number above 0; 1 is usual");
+  if (c.embed_dim) positive("model.embed_dim", *c.embed_dim);
   if (c.pos.type == PosType::kLearned) positive("pos.max_positions", c.pos.max_positions);
+  if (c.pos.learned_offset < 0) add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 or more; OPT has 2");
+  if (c.pos.learned_offset != 0 && c.pos.type != PosType::kLearned && c.pos.type != PosType::kSinusoidal)
+    add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 with pos.type = \"", name_of(c.pos.type),
+        "\", which has no table of positions; change one of them");
+  if (c.pos.type == PosType::kSinusoidal && c.d_model < 4)
+    add("model.d_model = ", c.d_model, ": expected 4 or more with pos.type = \"sinusoidal\", whose frequencies are ",
+        "10000^(-m/(d_model/2 - 1))");
   if (c.pos.type == PosType::kRope) {
     if (c.rope.dims < 2 || c.rope.dims % 2 != 0 || c.rope.dims > c.head_dim)
       add("rope.dims = ", c.rope.dims, ": expected an even number from 2 to model.head_dim = ", c.head_dim,
@@ -228,6 +263,9 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
         ": expected rotary positions over the whole head, whose tables hold the factor; set it to 0");
   if (!(c.embed_scale > 0)) add("embed.scale = ", c.embed_scale, ": expected a number above 0; 1 is usual");
   if (!(c.logit_scale > 0)) add("head.logit_scale = ", c.logit_scale, ": expected a number above 0; 1 is usual");
+  if (c.softcap && !(*c.softcap > 0))
+    add("head.softcap = ", *c.softcap, ": expected a number above 0, or \"none\"; Gemma 2 has 30");
+  if (const std::string text = masked_ids_problem(c); !text.empty()) errors.push_back(text);
   if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");
   if (!(c.init.std > 0)) add("init.std = ", c.init.std, ": expected a number above 0; 0.02 is usual");
   if (!(c.init.residual_scale > 0))

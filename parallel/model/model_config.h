@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/backend/activation.h"
 #include "core/backend/attention.h"
+#include "core/backend/loss.h"
 #include "core/backend/norm.h"
 #include "core/backend/rope.h"
 
@@ -18,6 +20,7 @@ using ashlar::Activation;
 using ashlar::name_of;
 using ashlar::NormType;
 using ashlar::RopeStyle;
+using ashlar::ZKind;
 
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
 inline constexpr EnumName<NormAffine> kNormAffineNames[] = {
@@ -61,9 +64,12 @@ inline constexpr EnumName<QkNormOrder> kQkNormOrderNames[] = {{QkNormOrder::kBef
                                                               {QkNormOrder::kAfterRope, "after_rope"}};
 constexpr std::span<const EnumName<QkNormOrder>> names_of(QkNormOrder) { return kQkNormOrderNames; }
 
-enum class PosType : uint8_t { kNone, kLearned, kRope, kAlibi };
-inline constexpr EnumName<PosType> kPosTypeNames[] = {
-    {PosType::kNone, "none"}, {PosType::kLearned, "learned"}, {PosType::kRope, "rope"}, {PosType::kAlibi, "alibi"}};
+enum class PosType : uint8_t { kNone, kSinusoidal, kLearned, kRope, kAlibi };
+inline constexpr EnumName<PosType> kPosTypeNames[] = {{PosType::kNone, "none"},
+                                                      {PosType::kSinusoidal, "sinusoidal"},
+                                                      {PosType::kLearned, "learned"},
+                                                      {PosType::kRope, "rope"},
+                                                      {PosType::kAlibi, "alibi"}};
 constexpr std::span<const EnumName<PosType>> names_of(PosType) { return kPosTypeNames; }
 
 /// What a number W of attn.window_cycle is.
@@ -71,10 +77,6 @@ enum class WindowKind : uint8_t { kSliding, kChunked };
 inline constexpr EnumName<WindowKind> kWindowKindNames[] = {{WindowKind::kSliding, "sliding"},
                                                             {WindowKind::kChunked, "chunked"}};
 constexpr std::span<const EnumName<WindowKind>> names_of(WindowKind) { return kWindowKindNames; }
-
-enum class ZKind : uint8_t { kLse };
-inline constexpr EnumName<ZKind> kZKindNames[] = {{ZKind::kLse, "lse"}};
-constexpr std::span<const EnumName<ZKind>> names_of(ZKind) { return kZKindNames; }
 
 enum class InitScheme : uint8_t { kNormal, kGpt2, kXavier, kKaiming };
 inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {{InitScheme::kNormal, "normal"},
@@ -109,14 +111,17 @@ struct BiasConfig {
 
 struct FfnConfig {
   Activation act = Activation::kSilu;
-  bool gated = true;  ///< Wdown(act(Wgate x) * Wup x), else Wdown act(Wup x)
+  bool gated = true;                 ///< Wdown(act(Wgate x) * Wup x), else Wdown act(Wup x)
+  std::optional<double> clamp = {};  ///< gated: Wgate x at most this, Wup x within +- this
+  double linear_offset = 0.0;        ///< gated: added to Wup x behind the clamp
   bool operator==(const FfnConfig&) const = default;
 };
 
 struct PosConfig {
   PosType type = PosType::kRope;
-  int64_t max_positions = 0;  ///< rows of the learned table; 0 for the other types
-  double alibi_scale = 1;     ///< factor on the slopes
+  int64_t max_positions = 0;   ///< positions of the learned table; 0 for the other types
+  int64_t learned_offset = 0;  ///< rows of the table before that of position 0, learned and sinusoidal
+  double alibi_scale = 1;      ///< factor on the slopes
   bool operator==(const PosConfig&) const = default;
 };
 
@@ -175,7 +180,7 @@ struct DropoutConfig {
 };
 
 struct LossConfig {
-  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2)
+  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2), or of the largest logit's square
   ZKind z_kind = ZKind::kLse;
   bool operator==(const LossConfig&) const = default;
 };
@@ -197,7 +202,9 @@ struct ModelConfig {
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t d_ff = 0;
-  int64_t vocab_size = 0;    ///< ids a batch may hold
+  std::optional<int64_t> embed_dim = {};  ///< columns of the token tables where they are not d_model: the stream is
+                                          ///< then projected in and out, without a bias
+  int64_t vocab_size = 0;                 ///< ids a batch may hold
   int64_t vocab_pad_to = 1;  ///< the table has rows up to the next multiple; padded ids are masked in the loss
   NormConfig norm;
   BlockConfig block;
@@ -211,10 +218,14 @@ struct ModelConfig {
   double embed_scale = 1.0;  ///< factor on the token embedding, before positions are added
   bool tied = false;         ///< the head reads the embedding table
   double logit_scale = 1.0;
+  std::optional<double> softcap = {};    ///< logits become cap * tanh(logit / cap)
+  bool norm_rows = false;                ///< the head's rows count with length one
+  std::vector<int64_t> masked_ids = {};  ///< ids whose logits are -inf, ascending
   LossConfig loss;
   InitConfig init;
 
   int64_t vocab_padded() const { return (vocab_size + vocab_pad_to - 1) / vocab_pad_to * vocab_pad_to; }
+  int64_t table_width() const { return embed_dim.value_or(d_model); }
   int64_t q_width() const { return n_heads * head_dim; }
   int64_t kv_width() const { return n_kv_heads * head_dim; }
   bool operator==(const ModelConfig&) const = default;
@@ -240,17 +251,20 @@ std::vector<double> alibi_slopes(const ModelConfig& config);
 std::vector<double> query_temperatures(const ModelConfig& config, int64_t positions);
 
 /// Elements by component, whole model, padded vocabulary. The fields before `total()` partition the parameters.
-/// V*C + P*C + L*(attention + FFN + biases + norms) + final norm + head.
+/// V*E + P*C + L*(attention + FFN + biases + norms) + final norm + head, E = C but for embed_dim.
 struct ParameterCount {
-  int64_t embedding = 0;  ///< V*C
-  int64_t positions = 0;  ///< learned table
-  int64_t attention = 0;  ///< L * (C*H*D + 2*C*G*D + H*D*C)
-  int64_t ffn = 0;        ///< L * (3 gated | 2) * C*F
-  int64_t norms = 0;      ///< of blocks, queries and keys, the embedding, and the final one: gains and biases
-  int64_t biases = 0;     ///< qkv, attention output, FFN, and attention sinks (L * H)
-  int64_t head = 0;       ///< V*C when untied
-  int64_t head_bias = 0;  ///< V when bias.lm_head
-  int64_t total() const { return embedding + positions + attention + ffn + norms + biases + head + head_bias; }
+  int64_t embedding = 0;    ///< V*E
+  int64_t projections = 0;  ///< 2*E*C with embed_dim
+  int64_t positions = 0;    ///< learned table
+  int64_t attention = 0;    ///< L * (C*H*D + 2*C*G*D + H*D*C)
+  int64_t ffn = 0;          ///< L * (3 gated | 2) * C*F
+  int64_t norms = 0;        ///< of blocks, queries and keys, the embedding, and the final one: gains and biases
+  int64_t biases = 0;       ///< qkv, attention output, FFN, and attention sinks (L * H)
+  int64_t head = 0;         ///< V*E when untied
+  int64_t head_bias = 0;    ///< V when bias.lm_head
+  int64_t total() const {
+    return embedding + projections + positions + attention + ffn + norms + biases + head + head_bias;
+  }
   bool operator==(const ParameterCount&) const = default;
 };
 ParameterCount count_parameters(const ModelConfig& config);
@@ -263,6 +277,9 @@ std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads);
 
 /// Norm vectors' owners of one block: 2 serial (4 sandwich), parallel_norms parallel.
 int64_t norms_per_block(const ModelConfig& config);
+
+/// A row of logits [V] as the head's product gives them -> those of the model: factor, cap, padding and masks (-inf).
+void finish_logits(const ModelConfig& config, std::span<double> row);
 
 /// The FFN width used when none is given: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of = 256);

@@ -4,12 +4,28 @@
 
 #include "core/autograd/recompute.h"
 #include "core/ops/embedding.h"
+#include "core/ops/linear.h"
+#include "core/ops/residual.h"
 #include "parallel/model/init.h"
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
 namespace {
+
+/// A matrix that every tensor rank holds whole.
+nn::Parameter* projection(nn::ParameterStore& store, const char* name, const Shape& shape, const ModelConfig& config,
+                          uint32_t grad_partial_axes, const tensor::TensorParallel& tp) {
+  const nn::ShardedTensor tensor{.name = name,
+                                 .role = nn::Role::kMatrix,
+                                 .global_shape = shape,
+                                 .rows = shape[0],
+                                 .cols = shape[1],
+                                 .init = matrix_init(config, shape[0], shape[1], false),
+                                 .grad_partial_axes = grad_partial_axes,
+                                 .main_replica = tp.rank() == 0};
+  return &store.add(name, shape, {tensor});
+}
 
 /// Rows of a named table, padded to `storage_rows`.
 nn::Parameter* table(nn::ParameterStore& store, const nn::ShardedTensor& tensor, int64_t storage_rows) {
@@ -21,7 +37,7 @@ nn::Parameter* table(nn::ParameterStore& store, const nn::ShardedTensor& tensor,
 Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
              const tensor::TensorParallel& tp)
     : config_(config), range_(range), tp_(tp), slices_(slices_of(config, tp.size(), tp.rank())) {
-  const int64_t V = config_.vocab_size, C = config_.d_model;
+  const int64_t V = config_.vocab_size, C = config_.d_model, E = config_.table_width();
   const nn::Extent& vocab = slices_.vocab;
   // Rows of the vocabulary that exist, of those in this rank's slice.
   const int64_t V_loc = std::clamp<int64_t>(V - vocab.begin, 0, vocab.size);
@@ -29,10 +45,10 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   const auto vocabulary = [&](const std::string& name, nn::Role role, const nn::InitRule& init) {
     return nn::ShardedTensor{.name = name,
                              .role = role,
-                             .global_shape = {V, C},
+                             .global_shape = {V, E},
                              .global_row = vocab.begin,
                              .rows = V_loc,
-                             .cols = C,
+                             .cols = E,
                              .init = init,
                              .grad_partial_axes = two_copies ? tensor::kPartialStages : 0U,
                              .main_replica = !two_copies || range.embedding};
@@ -42,8 +58,11 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   };
   if (range.embedding) {
     tokens_ = tokens();
+    // It multiplies partial sums: each rank's part of the rows.
+    if (config_.embed_dim)
+      project_in_ = projection(store, "embed.project.weight", {C, E}, config_, tensor::kPartialTensor, tp);
     if (config_.pos.type == PosType::kLearned && tp.rank() == 0) {
-      const int64_t P = config_.pos.max_positions;
+      const int64_t P = config_.pos.max_positions + config_.pos.learned_offset;
       positions_ = table(store,
                          {.name = "embed.positions.weight",
                           .role = nn::Role::kPosition,
@@ -59,10 +78,14 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
     blocks_.push_back(std::make_unique<Block>(store, config_, i, tp));
   if (!range.head) return;
   if (config_.norm.final) final_norm_.emplace(store, "norm_final", config_, tp);
+  if (config_.embed_dim) {
+    project_out_ = projection(store, "head.project.weight", {E, C}, config_,
+                              tp.sequence_parallel ? tensor::kPartialTensor : 0U, tp);
+  }
   if (config_.tied) {
     head_ = range.embedding ? tokens_ : tokens();
   } else {
-    head_ = table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, V, C, false)), vocab.size);
+    head_ = table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, V, E, false)), vocab.size);
   }
   if (config_.bias.lm_head) {
     const nn::ShardedTensor tensor{.name = "head.bias",
@@ -78,25 +101,42 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
 
 void Stage::make_tables(const Ctx& ctx, int64_t positions) {
   if (config_.pos.type == PosType::kRope) tables_.make(ctx, config_, range_.first_layer, range_.last_layer, positions);
+  if (config_.pos.type == PosType::kSinusoidal && range_.embedding && tp_.rank() == 0)
+    sinusoidal_ = ops::sinusoidal_table(ctx, positions + config_.pos.learned_offset, config_.d_model);
   if (config_.pos.type == PosType::kAlibi) {
     // By the global number of a head, so that tensor ranks agree.
     const std::vector<double> all = alibi_slopes(config_);
     const auto first = all.begin() + slices_.heads.begin;
     alibi_slopes_ = ctx.upload_numbers({first, first + slices_.heads.size}, Shape{slices_.heads.size});
   }
+  if (range_.head && !config_.masked_ids.empty()) masked_ids_ = ops::id_list(ctx, config_.masked_ids);
 }
 
 Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorParallel& tp) const {
   ASHLAR_CHECK(tokens_ != nullptr, "this stage has no embedding");
-  const Var part = ops::embedding(ctx,
-                                  {.N = batch.rows(),
+  ops::EmbeddingOptions options = {.N = batch.rows(),
                                    .tokens = {.ids = batch.ids, .order = batch.order},
                                    .positions = {.ids = batch.positions, .order = batch.position_order},
                                    .scale = config_.embed_scale,
-                                   .first_id = slices_.vocab.begin},
-                                  tokens_->weight, positions_ == nullptr ? nullptr : &positions_->weight);
-  const Var rows = tensor::exit(ctx, part, tp);
-  return embed_norm_ ? (*embed_norm_)(ctx, rows) : rows;
+                                   .first_id = slices_.vocab.begin,
+                                   .first_position = -config_.pos.learned_offset};
+  const auto normed = [&](const Var& sum) {
+    const Var rows = tensor::exit(ctx, sum, tp);
+    return embed_norm_ ? (*embed_norm_)(ctx, rows) : rows;
+  };
+  if (project_in_ == nullptr) {
+    if (sinusoidal_) options.fixed_positions = sinusoidal_.view();
+    return normed(ops::embedding(ctx, options, tokens_->weight, positions_ == nullptr ? nullptr : &positions_->weight));
+  }
+  // Positions join the projected rows, before the parts are summed.
+  Var part = ops::whole_linear(ctx, ops::embedding(ctx, options, tokens_->weight, nullptr), project_in_->weight);
+  if (sinusoidal_) options.fixed_positions = sinusoidal_.view();
+  if (positions_ != nullptr || sinusoidal_) {
+    const ops::Branch positions{
+        .value = ops::position_embedding(ctx, options, positions_ == nullptr ? nullptr : &positions_->weight)};
+    part = ops::residual(ctx, nullptr, {.value = part}, &positions);
+  }
+  return normed(part);
 }
 
 Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
@@ -107,6 +147,8 @@ Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
 }
 
 void Stage::check_positions(int64_t positions) const {
+  ASHLAR_CHECK(!sinusoidal_ || positions + config_.pos.learned_offset <= sinusoidal_.rows(), positions,
+               " positions, a table for ", sinusoidal_ ? sinusoidal_.rows() - config_.pos.learned_offset : 0);
   ASHLAR_CHECK(config_.pos.type != PosType::kRope || positions <= tables_.positions(), positions,
                " positions, rotary tables for ", tables_.positions());
 }
@@ -136,15 +178,24 @@ void Stage::loss(const Ctx& ctx, const Var& x, const BatchView& batch, const Mut
                                    .vocab_begin = slices_.vocab.begin,
                                    .reduction = tp_.size() == 1 ? nullptr : &reduction,
                                    .logit_scale = config_.logit_scale,
-                                   .z_coef = config_.loss.z_coef},
+                                   .softcap = config_.softcap.value_or(0),
+                                   .norm_rows = config_.norm_rows,
+                                   .masked_ids = masked_ids_ ? masked_ids_.view() : ConstView{},
+                                   .z_coef = config_.loss.z_coef,
+                                   .z_kind = config_.loss.z_kind},
                                   stats);
 }
 
-Var Stage::final_rows(const Ctx& ctx, const Var& x) const { return final_norm_ ? (*final_norm_)(ctx, x) : x; }
+Var Stage::final_rows(const Ctx& ctx, const Var& x) const {
+  const Var rows = final_norm_ ? (*final_norm_)(ctx, x) : x;
+  return project_out_ == nullptr ? rows : ops::whole_linear(ctx, rows, project_out_->weight);
+}
 
 Tensor Stage::logits(const Ctx& ctx, const Tensor& x) const {
   ASHLAR_CHECK(head_ != nullptr && ctx.tape == nullptr, "logits are computed on the last stage, unrecorded");
-  const Tensor part = ops::logits(ctx, final_rows(ctx, Var{.value = x}).value, head_->weight,
+  const Tensor head =
+      config_.norm_rows ? ops::normalized_rows(ctx, head_->weight).rows : head_->weight.read(ctx.stream);
+  const Tensor part = ops::logits(ctx, final_rows(ctx, Var{.value = x}).value, head,
                                   head_bias_ == nullptr ? nullptr : &head_bias_->weight);
   return tensor::gather_columns(ctx, part, tp_);
 }

@@ -24,10 +24,10 @@ using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 /// The blocks of a stage with optional embedding and head: only what it owns is constructed, under global names.
 /// Construction adds parameters to the store; allocate and initialise the store before the first forward.
 /// A tensor rank holds a slice of the vocabulary, in the embedding and in the head; learned positions live on the first
-/// rank, so that they are added once. Where rows are sharded (tp.sequence_parallel) a hidden state is [N/size, C],
-/// otherwise [N, C]: N_loc below.
-/// A tied head that is not on the embedding's stage has a copy of the table; the gradients of both are to be summed
-/// (tensor::kPartialStages), and the embedding's copy is the main replica.
+/// rank, so that they are added once; the projections of embed_dim live whole on every tensor rank. Where rows are
+/// sharded (tp.sequence_parallel) a hidden state is [N/size, C], otherwise [N, C]: N_loc below. A tied head that is not
+/// on the embedding's stage has a copy of the table; the gradients of both are to be summed (tensor::kPartialStages),
+/// and the embedding's copy is the main replica.
 class Stage {
  public:
   Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
@@ -35,8 +35,8 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Rotary tables for positions < `positions`, the longest sequence that there will be (longrope takes its factors by
-  /// it), or ALiBi's slopes; call once after the store is allocated. No-op for other position types.
+  /// Rotary or sinusoidal tables for positions < `positions`, the longest sequence that there will be (longrope takes its
+  /// factors by it), or ALiBi's slopes, and the list of masked ids; call once after the store is allocated.
   void make_tables(const Ctx& ctx, int64_t positions);
 
   /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].
@@ -46,8 +46,8 @@ class Stage {
   Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
   /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;
-  /// Final norm and logits [N, V] in the accumulate dtype, of whole rows [N, C]; columns at and beyond vocab_size are
-  /// padding.
+  /// Final norm and logits [N, V] in the accumulate dtype, of whole rows [N, C], as the head's product gives them
+  /// (finish_logits makes them the model's); columns at and beyond vocab_size are padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
   /// For `batch` samples of up to `max_tokens` tokens, empty.
   KvCache make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const;
@@ -77,12 +77,16 @@ class Stage {
   Slices slices_;
   std::vector<std::unique_ptr<Block>> blocks_;
   nn::Parameter* tokens_ = nullptr;
+  nn::Parameter* project_in_ = nullptr;  ///< [C, E] with embed_dim
   nn::Parameter* positions_ = nullptr;
-  nn::Parameter* head_ = nullptr;  ///< the token table when tied
+  nn::Parameter* project_out_ = nullptr;  ///< [E, C] with embed_dim
+  nn::Parameter* head_ = nullptr;         ///< the token table when tied
   nn::Parameter* head_bias_ = nullptr;
   std::optional<NormLayer> embed_norm_, final_norm_;
   LayerTables tables_;
   Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
+  Tensor sinusoidal_;    ///< [positions + offset, C] storage dtype; on the rank that adds positions
+  Tensor masked_ids_;    ///< [M] kInt32
 };
 
 }  // namespace ashlar::model

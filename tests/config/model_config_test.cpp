@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 
 namespace ashlar::model {
@@ -135,6 +136,36 @@ TEST(ParameterCount, PaddingAddsRows) {
   EXPECT_EQ(count_parameters(c).total(), 124439808 + 47 * 768);
   c.vocab_size = 50304;
   EXPECT_EQ(c.vocab_padded(), 50304);
+}
+
+// OPT-350M as published: tables half as wide as the stream, two rows of positions before the first.
+TEST(ParameterCount, ProjectionsAndOffsetRows) {
+  ModelConfig c = config_of(kPublished[0]);
+  c.d_model = 1024;
+  c.n_layers = 24;
+  c.n_heads = c.n_kv_heads = 16;
+  c.head_dim = 64;
+  c.d_ff = 4096;
+  c.vocab_size = 50272;
+  c.embed_dim = 512;
+  c.pos = {PosType::kLearned, 2048, 2};
+  c.norm.final = false;
+  EXPECT_EQ(count_parameters(c).total(), 331196416);
+  EXPECT_EQ(count_parameters(c).projections, 2 * 512 * 1024);
+  // The head's product is with the narrow rows; both projections are products too.
+  EXPECT_EQ(matmul_parameters(c), 24 * 12 * 1024 * 1024 + 50272 * 512 + 2 * 512 * 1024);
+}
+
+TEST(FinishLogits, FactorThenCapThenMasks) {
+  ModelConfig c;
+  c.logit_scale = 2;
+  c.softcap = 3;
+  c.masked_ids = {1};
+  std::vector<double> row = {0.5, 100, -4};
+  finish_logits(c, row);
+  EXPECT_DOUBLE_EQ(row[0], 3 * std::tanh(1.0 / 3));
+  EXPECT_EQ(row[1], -std::numeric_limits<double>::infinity());
+  EXPECT_DOUBLE_EQ(row[2], 3 * std::tanh(-8.0 / 3));
 }
 
 TEST(Flops, CountsMatricesOnce) {
@@ -288,7 +319,22 @@ TEST(Constraints, EachIsNamed) {
          [](ModelConfig& c) { c.norm = {.variant = {.unit_offset = true}, .affine = NormAffine::kNone}; });
   expect("embed.scale", [](ModelConfig& c) { c.embed_scale = 0; });
   expect("head.logit_scale", [](ModelConfig& c) { c.logit_scale = 0; });
-  expect("ffn.act", [](ModelConfig& c) { c.ffn.act = Activation::kRelu2; });
+  expect("ffn.clamp", [](ModelConfig& c) { c.ffn.clamp = 0; });
+  expect("ffn.clamp", [](ModelConfig& c) { c.ffn = {Activation::kSilu, false, 20.0}; });
+  expect("ffn.linear_offset", [](ModelConfig& c) { c.ffn = {Activation::kSilu, false, std::nullopt, 1.0}; });
+  expect("model.embed_dim", [](ModelConfig& c) { c.embed_dim = 0; });
+  expect("pos.learned_offset", [](ModelConfig& c) { c.pos = {PosType::kLearned, 8, -1}; });
+  expect("pos.learned_offset", [](ModelConfig& c) {
+    c.pos = {PosType::kNone, 0, 2};
+    c.rope.dims = 0;
+  });
+  expect("head.softcap", [](ModelConfig& c) { c.softcap = -1; });
+  expect("head.masked_ids", [](ModelConfig& c) { c.masked_ids = {3, 3}; });
+  expect("head.masked_ids", [](ModelConfig& c) { c.masked_ids = {c.vocab_size}; });
+  expect("head.masked_ids", [](ModelConfig& c) {
+    c.vocab_size = 2;
+    c.masked_ids = {0, 1};
+  });
   expect("block.parallel_norms", [](ModelConfig& c) { c.block.parallel_norms = 2; });
   expect("pos.max_positions", [](ModelConfig& c) { c.pos.type = PosType::kLearned; });
   expect("rope.dims", [](ModelConfig& c) { c.rope.dims = 31; });

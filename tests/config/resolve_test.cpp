@@ -264,7 +264,11 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"data.restart_positions=true", "data.document_mask=true", "pos.type=none"}),
              "data.restart_positions", "pos.type");
   expect_one(errors_of({"mesh.virtual_stages=2"}), "mesh.virtual_stages = 2", "interleaved");
-  expect_one(errors_of({"model.embed_dim=64"}), "model.embed_dim = 64", "not supported by this version");
+  EXPECT_EQ(resolved({"model.embed_dim=64"}).config.model.embed_dim, 64);
+  EXPECT_EQ(resolved({"model.embed_dim=128"}).config.model.embed_dim, std::nullopt) << "d_model: no projections";
+  expect_one(errors_of({"pos.learned_offset=2"}), "pos.learned_offset = 2", "learned or sinusoidal");
+  expect_one(errors_of({"ffn.gated=false", "ffn.clamp=20"}), "ffn.clamp = 20", "ffn.gated = false");
+  expect_one(errors_of({"head.masked_ids=[5, 3]"}), "head.masked_ids = 3", "ascending");
   EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
   EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
   EXPECT_EQ(resolved({"schedule.kind=inv_sqrt"}).config.schedule.min_ratio, 0.1);

@@ -69,10 +69,16 @@ TEST_F(Checks, WhatDoesNotFitIsABugThatNamesCallAndView) {
 
 TEST_F(Checks, WhatNobodySupportsIsAnInputErrorThatNamesTheField) {
   EXPECT_THAT(message([&] {
-                backend_.activation_forward(
-                    {.x = matrix(2, 3), .up = {}, .y = matrix(2, 3), .kind = Activation::kRelu2}, stream_);
+                backend_.attention_forward(
+                    {.q = matrix(2, 4),
+                     .k = matrix(2, 4),
+                     .v = matrix(2, 4),
+                     .out = matrix(2, 4),
+                     .lse = matrix(1, 2),
+                     .shape = {.B = 1, .T_q = 2, .T_kv = 2, .H = 1, .G = 1, .D = 4, .t5_bias = matrix(1, 4)}},
+                    stream_);
               }),
-              HasSubstr("[activation_forward] kind = relu2 is not supported yet"));
+              HasSubstr("[attention_forward] t5_bias is not supported yet"));
 }
 
 TEST_F(Checks, SkipReachesNothing) {

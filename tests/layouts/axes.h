@@ -28,7 +28,14 @@ struct Axes {
   bool sinks = false;    ///< sinks, q, k and v clipped, rotary queries with a temperature
   model::RopeConfig rope = {};
   int64_t vocab_size = 37;
+  model::FfnConfig ffn = {};  ///< but for `gated`
+  bool head = false;          ///< head rows of length one, a softcap, the largest logit in the z-loss, masked ids
+  int64_t table_width = 24;   ///< embed_dim
+  int64_t offset = 0;         ///< of the table of positions
 };
+
+/// Ids that no batch of these tests has as a target, of every rank's slice.
+inline const std::vector<int64_t> kMaskedIds = {0, 9, 20, 36};
 
 inline const Axes kAxes[] = {
     {.name = "Serial"},
@@ -88,6 +95,22 @@ inline const Axes kAxes[] = {
      .qk_norm = {.kind = model::QkNorm::kFull, .type = NormType::kLayerNorm, .bias = true}},
     {.name = "WindowsAlibi", .n_kv_heads = 2, .pos = model::PosType::kAlibi, .documents = true, .windows = true},
     {.name = "SinksTemperature", .n_kv_heads = 4, .tied = true, .dropout = true, .biases = true, .sinks = true},
+    {.name = "Ends",
+     .pos = model::PosType::kLearned,
+     .biases = true,
+     .ffn = {.act = Activation::kQuickGelu, .clamp = 0.5, .linear_offset = 1},
+     .head = true,
+     .table_width = 16,
+     .offset = 2},
+    {.name = "TiedEnds",
+     .topology = model::Topology::kParallel,
+     .n_kv_heads = 2,
+     .tied = true,
+     .pos = model::PosType::kSinusoidal,
+     .gated = false,
+     .ffn = {.act = Activation::kRelu2},
+     .table_width = 40,
+     .offset = 2},
     {.name = "HeavyHead", .biases = true, .vocab_size = 2401},  // as costly as layers: the last stage has it alone
 };
 
@@ -109,8 +132,10 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.qk_norm = a.qk_norm;
   c.block = {.topology = a.topology, .parallel_norms = a.parallel_norms, .residual_multiplier = a.residual_multiplier};
   c.bias = {.qkv = a.biases, .attn_out = a.biases, .ffn = a.biases, .lm_head = a.biases};
+  c.ffn = a.ffn;
   c.ffn.gated = a.gated;
-  c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0};
+  c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0, .learned_offset = a.offset};
+  if (a.table_width != c.d_model) c.embed_dim = a.table_width;
   c.rope = a.rope;
   c.rope.dims = a.pos == model::PosType::kRope ? 4 : 0;
   c.attn.scale = 0.5;
@@ -135,6 +160,13 @@ inline model::ModelConfig config_of(const Axes& a) {
     }
   }
   c.loss.z_coef = 1e-3;
+  if (a.head) {
+    c.norm_rows = true;
+    c.softcap = 2;
+    c.logit_scale = 3;
+    c.loss = {.z_coef = 0.02, .z_kind = ZKind::kMaxLogit};
+    c.masked_ids = kMaskedIds;
+  }
   c.init = {.scheme = model::InitScheme::kNormal, .std = 0.1, .residual_scale = 1};
   return c;
 }

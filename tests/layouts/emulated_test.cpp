@@ -73,6 +73,11 @@ std::vector<Row> committed() {
   return rows;
 }
 
+model::FfnConfig act_of(std::string_view act, bool gated) {
+  if (act == "limited" && gated) return {.act = Activation::kQuickGelu, .clamp = 0.5, .linear_offset = 1};
+  return {.act = act == "silu" ? Activation::kSilu : act == "relu2" ? Activation::kRelu2 : Activation::kQuickGelu};
+}
+
 LayoutCase case_of(const Row& row) {
   const auto is = [&](std::string_view axis, std::string_view value) { return value_of(row, axis) == value; };
   const auto count = [&](std::string_view axis) { return int64_t{std::atoi(value_of(row, axis).data())}; };
@@ -93,7 +98,9 @@ LayoutCase case_of(const Row& row) {
                   .parallel_norms = is("block", "parallel2") ? 2 : 1,
                   .n_kv_heads = count("kv_heads"),
                   .tied = is("tied", "yes"),
-                  .pos = is("positions", "rope") ? model::PosType::kRope : model::PosType::kLearned,
+                  .pos = is("positions", "rope")      ? model::PosType::kRope
+                         : is("positions", "learned") ? model::PosType::kLearned
+                                                      : model::PosType::kSinusoidal,
                   .dropout = is("dropout", "yes"),
                   .biases = is("biases", "yes"),
                   .gated = is("gated", "yes"),
@@ -105,7 +112,11 @@ LayoutCase case_of(const Row& row) {
                   .qk_norm = qk_norm,
                   // The axes inside attention go with two of the table: windows and a soft cap, sinks and clipping.
                   .windows = is("positions", "learned"),
-                  .sinks = is("factors", "yes")};
+                  .sinks = is("factors", "yes"),
+                  .ffn = act_of(value_of(row, "act"), is("gated", "yes")),
+                  .head = is("ends", "head"),
+                  .table_width = is("ends", "tables") ? 20 : 24,
+                  .offset = is("ends", "tables") && !is("positions", "rope") ? 2 : 0};
   LayoutCase c{.config = config_of(axes),
                .documents = is("documents", "yes"),
                .dtype = is("dtype", "fp64") ? DType::kFloat64 : DType::kFloat32,

@@ -155,7 +155,7 @@ const std::vector<EmulatedAxis>& emulated_axes() {
       {"schedule", {"1f1b", "interleaved", "zb-h1"}},
       {"block", {"serial", "parallel", "parallel2"}},
       {"kv_heads", {"8", "2", "1"}},
-      {"positions", {"rope", "learned"}},
+      {"positions", {"rope", "learned", "sinusoidal"}},
       {"norm", {"rmsnorm", "layernorm"}},
       {"norms", {"pre", "post", "sandwich+head", "output+full", "pre+head_per"}},
       {"tied", {"no", "yes"}},
@@ -166,6 +166,8 @@ const std::vector<EmulatedAxis>& emulated_axes() {
       {"recompute", {"none", "selective", "block"}},
       {"factors", {"no", "yes"}},
       {"dtype", {"fp64", "fp32"}},
+      {"act", {"silu", "relu2", "limited"}},
+      {"ends", {"plain", "head", "tables"}},
   };
   return axes;
 }

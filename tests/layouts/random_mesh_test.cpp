@@ -101,7 +101,8 @@ void draw_model(Draw& draw, LayoutCase& c) {
   m.bias = {.qkv = draw.once_in(2), .attn_out = draw.once_in(2), .ffn = draw.once_in(2), .lm_head = draw.once_in(3)};
   m.ffn.gated = draw.once_in(2);
   // Not relu: a sum that rounds to the other side of its kink is no error.
-  m.ffn.act = draw.of({Activation::kSilu, Activation::kGeluErf, Activation::kGeluTanh});
+  m.ffn.act = draw.of({Activation::kSilu, Activation::kGeluErf, Activation::kGeluTanh, Activation::kRelu2,
+                       Activation::kQuickGelu, Activation::kSigmoid, Activation::kIdentity});
   m.pos.type = draw.of({model::PosType::kRope, model::PosType::kRope, model::PosType::kLearned, model::PosType::kNone});
   if (m.pos.type == model::PosType::kLearned) m.pos.max_positions = c.T + draw.from(0, 5);
   if (m.pos.type == model::PosType::kRope) {
@@ -155,23 +156,36 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
     c.config.embed_scale = 2;
     c.config.logit_scale = 0.5;
   }
+  if (draw.once_in(4)) c.config.embed_dim = draw.from(5, 45);
+  if (draw.once_in(4)) c.config.softcap = draw.of({1.0, 3.0});
+  c.config.norm_rows = draw.once_in(4);
+  if (draw.once_in(4)) c.config.masked_ids = {0, c.config.vocab_size / 2, c.config.vocab_size - 1};
+  if (draw.once_in(4)) c.config.loss.z_kind = ZKind::kMaxLogit;
+  if (draw.once_in(6)) {
+    c.config.rope = {};
+    c.config.pos = {.type = model::PosType::kSinusoidal};
+  }
+  if (c.config.pos.type == model::PosType::kLearned || c.config.pos.type == model::PosType::kSinusoidal)
+    c.config.pos.learned_offset = draw.of<int64_t>({0, 2});
   return c;
 }
 
 std::string text_of(const LayoutCase& c) {
   const model::ModelConfig& m = c.config;
-  return str_cat(name_of(c.mesh), c.sequence_parallel ? ", sequence parallel" : "", ", ", pipeline::name_of(c.schedule),
-                 " with ", c.virtual_stages, " chunks a stage, ", c.micro_batches, " micro-batches of ", c.B, " x ",
-                 c.T, ", ", name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads,
-                 " of ", m.head_dim, ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated" : "",
-                 ", vocabulary ", m.vocab_size, " padded to ", m.vocab_padded(), ", ", name_of(m.block.topology), " ",
-                 m.block.parallel_norms, ", norms ", name_of(m.norm.placement),
-                 m.norm.embed ? " and of the embedding" : "", ", norm of q and k ", name_of(m.qk_norm.kind), " ",
-                 name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ", name_of(m.pos.type),
-                 ", windows ", absl::StrJoin(model::layer_windows(m), " "), " ", name_of(m.attn.window_kind),
-                 ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", m.tied ? ", tied" : "",
-                 c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ",
-                 m.dropout.embed, " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems);
+  return str_cat(
+      name_of(c.mesh), c.sequence_parallel ? ", sequence parallel" : "", ", ", pipeline::name_of(c.schedule), " with ",
+      c.virtual_stages, " chunks a stage, ", c.micro_batches, " micro-batches of ", c.B, " x ", c.T, ", ",
+      name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads, " of ", m.head_dim,
+      ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated " : " ", name_of(m.ffn.act), ", vocabulary ",
+      m.vocab_size, " padded to ", m.vocab_padded(), ", ", name_of(m.block.topology), " ", m.block.parallel_norms,
+      ", norms ", name_of(m.norm.placement), m.norm.embed ? " and of the embedding" : "", ", norm of q and k ",
+      name_of(m.qk_norm.kind), " ", name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ",
+      name_of(m.pos.type), ", windows ", absl::StrJoin(model::layer_windows(m), " "), " ", name_of(m.attn.window_kind),
+      ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", m.tied ? ", tied" : "",
+      c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ", m.dropout.embed,
+      " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems, ", tables ", m.table_width(),
+      " wide, soft cap of the logits ", m.softcap.value_or(0), m.norm_rows ? ", norm rows" : "", ", ", m.masked_ids.size(),
+      " masked, z ", name_of(m.loss.z_kind));
 }
 
 /// The numbers of this run: one that is named, 200 in the long form, else a few.
@@ -217,9 +231,12 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["windows"] += windows && m.attn.window_kind == model::WindowKind::kSliding;
     seen["chunked attention"] += windows && m.attn.window_kind == model::WindowKind::kChunked;
     seen["soft cap"] += m.attn.softcap.has_value(), seen["sinks"] += m.attn.sinks;
+    seen["tables of a width of their own"] += m.embed_dim.has_value(), seen["soft cap of the logits"] += m.softcap.has_value();
+    seen["norm rows"] += m.norm_rows, seen["masked ids"] += !m.masked_ids.empty();
+    seen["largest logit"] += m.loss.z_kind == ZKind::kMaxLogit && m.loss.z_coef > 0;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
   }
-  EXPECT_EQ(seen.size(), 65U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 71U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 

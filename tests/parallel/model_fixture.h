@@ -49,7 +49,10 @@ class TinyModel {
     for (int64_t n = 0; n < B * T; ++n) {
       const auto words = Philox::block(seed, 99, n);
       ids_.push_back(static_cast<int32_t>(words[0] % config.vocab_size));
-      targets_.push_back(words[2] % 7 == 0 ? -1 : static_cast<int32_t>(words[1] % config.vocab_size));
+      const auto target = static_cast<int32_t>(words[1] % config.vocab_size);
+      const bool counted =
+          words[2] % 7 != 0 && !std::binary_search(config.masked_ids.begin(), config.masked_ids.end(), int64_t{target});
+      targets_.push_back(counted ? target : -1);
       positions_.push_back(static_cast<int32_t>(n % T));
     }
     sort();
@@ -133,6 +136,7 @@ class TinyModel {
   std::vector<int32_t>& positions() { return positions_; }
   std::vector<int32_t>& doc_start() { return doc_start_; }
   std::vector<int32_t>& targets() { return targets_; }
+  const std::vector<int32_t>& targets() const { return targets_; }
   /// After a change of ids or positions.
   void sort() {
     const auto sorted = [](const std::vector<int32_t>& keys) {

@@ -75,6 +75,70 @@ const Axis kAxes[] = {
        c.ffn = {Activation::kSilu, false};
        c.norm.final = false;
      }},
+    {"Relu2Ungated",
+     [](ModelConfig& c) {
+       c.ffn = {Activation::kRelu2, false};
+     }},
+    {"QuickGeluLimited",
+     [](ModelConfig& c) {
+       c.ffn = {Activation::kQuickGelu, true, 0.03, 1.0};
+     }},
+    {"BilinearWithBias",
+     [](ModelConfig& c) {
+       c.ffn = {Activation::kIdentity, true};
+       c.bias.ffn = true;
+     }},
+    {"SigmoidGateInParallelBlock",
+     [](ModelConfig& c) {
+       c.ffn = {Activation::kSigmoid, true, std::nullopt, -0.5};
+       c.block = {model::Topology::kParallel, 1};
+     }},
+    {"NarrowTablesAndOffset",
+     [](ModelConfig& c) {
+       c.embed_dim = 7;
+       c.pos = {model::PosType::kLearned, 16, 2};
+       c.embed_scale = 2;
+     }},
+    {"WideTiedTablesSinusoidal",
+     [](ModelConfig& c) {
+       c.embed_dim = 15;
+       c.pos = {model::PosType::kSinusoidal, 0, 2};
+       c.rope.dims = 0;
+       c.tied = true;
+       c.norm.final = false;
+     }},
+    {"Sinusoidal",
+     [](ModelConfig& c) {
+       c.pos.type = model::PosType::kSinusoidal;
+       c.rope.dims = 0;
+     }},
+    {"SoftcapOnLogits",
+     [](ModelConfig& c) {
+       c.softcap = 1.5;
+       c.logit_scale = 0.7;
+       c.loss.z_coef = 0.01;
+     }},
+    {"HeadRowsOfLengthOne",
+     [](ModelConfig& c) {
+       c.norm_rows = true;
+       c.bias.lm_head = true;
+       c.vocab_pad_to = 8;
+     }},
+    {"TiedHeadRowsOfLengthOne",
+     [](ModelConfig& c) {
+       c.norm_rows = true;
+       c.tied = true;
+     }},
+    {"LargestLogitSquared",
+     [](ModelConfig& c) {
+       c.loss = {.z_coef = 0.05, .z_kind = ZKind::kMaxLogit};
+       c.softcap = 3;
+       c.logit_scale = 2;
+     }},
+    {"MaskedIds",
+     [](ModelConfig& c) {
+       c.masked_ids = {0, 5, 16};
+     }},
     {"UnitOffsetAndScales",
      [](ModelConfig& c) {
        c.norm.variant.unit_offset = true;

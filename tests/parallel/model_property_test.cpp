@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "core/ops/norm.h"
 #include "tests/parallel/model_fixture.h"
@@ -23,6 +24,15 @@ double worst_difference(const std::vector<double>& a, const std::vector<double>&
 void copy_weights(const TinyModel& from, TinyModel& to) {
   for (const auto& ref : from.store().sharded_tensors()) {
     if (to.store().find(ref.tensor->name) != nullptr) to.set(ref.tensor->name, from.values(ref.tensor->name));
+  }
+}
+
+/// All but the tables of tokens.
+void copy_weights_of_blocks(const TinyModel& from, TinyModel& to) {
+  for (const auto& ref : from.store().sharded_tensors()) {
+    const std::string& name = ref.tensor->name;
+    if (name != "embed.tokens.weight" && name != "head.weight" && to.store().find(name) != nullptr)
+      to.set(name, from.values(name));
   }
 }
 
@@ -91,6 +101,226 @@ TEST(ModelProperty, FactorsAndOffsetsAreThoseOfTheWeights) {
   for (const auto& ref : with.store().sharded_tensors())
     if (ref.tensor->role == nn::Role::kNorm) change(ref.tensor->name, 1, 1);
   EXPECT_NEAR(with.loss(with.ctx()), same.loss(same.ctx()), 1e-12);
+}
+
+/// The weights of an FFN's matrix ("gate", "up", "down") of a second model from those of the first.
+using FfnChange =
+    std::function<std::vector<double>(const TinyModel&, const std::string& layer, const std::string& matrix)>;
+
+/// How far the logits of a model with FFN `a` are from those of one with `b` that has the same weights but for the
+/// FFNs', which `change` makes.
+double ffn_difference(const model::FfnConfig& a, const model::FfnConfig& b, const FfnChange& change) {
+  ModelConfig c = tiny_config();
+  c.ffn = a;
+  TinyModel first(c, DType::kFloat64, 2, 9);
+  c.ffn = b;
+  TinyModel second(c, DType::kFloat64, 2, 9);
+  copy_weights(first, second);
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    const std::string prefix = str_cat("blocks.", layer, ".ffn.");
+    for (const char* matrix : {"gate", "up", "down"}) {
+      const std::string name = prefix + matrix + ".weight";
+      if (second.store().find(name) != nullptr) second.set(name, change(first, prefix, matrix));
+    }
+  }
+  return worst_difference(first.logits(), second.logits());
+}
+
+std::vector<double> times(std::vector<double> w, double factor) {
+  for (double& v : w) v *= factor;
+  return w;
+}
+
+// Each activation by what only it does.
+TEST(ModelProperty, ActivationsAreToldApart) {
+  const auto weight = [](const TinyModel& m, const std::string& layer, const std::string& matrix) {
+    return m.values(layer + matrix + ".weight");
+  };
+  // relu2 grows with the square: twice the input is four times the output. relu does not.
+  const FfnChange doubled = [&](const TinyModel& m, const std::string& layer, const std::string& matrix) {
+    return times(weight(m, layer, matrix), matrix == "up" ? 2 : 0.25);
+  };
+  EXPECT_LT(ffn_difference({Activation::kRelu2, false}, {Activation::kRelu2, false}, doubled), 1e-12);
+  EXPECT_GT(ffn_difference({Activation::kRelu, false}, {Activation::kRelu, false}, doubled), 1e-6);
+  // quick_gelu is silu of 1.702 times the input, divided by that. gelu_tanh is near it and is not.
+  const FfnChange scaled = [&](const TinyModel& m, const std::string& layer, const std::string& matrix) {
+    return times(weight(m, layer, matrix), matrix == "gate" ? 1.702 : matrix == "down" ? 1 / 1.702 : 1);
+  };
+  EXPECT_LT(ffn_difference({Activation::kQuickGelu, true}, {Activation::kSilu, true}, scaled), 1e-12);
+  EXPECT_GT(ffn_difference({Activation::kGeluTanh, true}, {Activation::kSilu, true}, scaled), 1e-6);
+  // The bilinear layer does not care which half is called the gate. SwiGLU does.
+  const FfnChange swapped = [&](const TinyModel& m, const std::string& layer, const std::string& matrix) {
+    return weight(m, layer, matrix == "gate" ? "up" : matrix == "up" ? "gate" : "down");
+  };
+  EXPECT_LT(ffn_difference({Activation::kIdentity, true}, {Activation::kIdentity, true}, swapped), 1e-12);
+  EXPECT_GT(ffn_difference({Activation::kSilu, true}, {Activation::kSilu, true}, swapped), 1e-6);
+  // GLU is half open where its gate is 0.
+  ModelConfig c = tiny_config();
+  c.ffn = {Activation::kSigmoid, true};
+  TinyModel glu(c, DType::kFloat64, 2, 9);
+  c.ffn = {Activation::kIdentity, false};
+  TinyModel linear(c, DType::kFloat64, 2, 9);
+  copy_weights(glu, linear);
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    const std::string prefix = str_cat("blocks.", layer, ".ffn.");
+    glu.set(prefix + "gate.weight", times(glu.values(prefix + "gate.weight"), 0));
+    linear.set(prefix + "down.weight", times(glu.values(prefix + "down.weight"), 0.5));
+  }
+  EXPECT_LT(worst_difference(glu.logits(), linear.logits()), 1e-12);
+}
+
+// With up = 0 only the offset is left of the linear half: the layer without a gate. A clamp above every gate is none.
+TEST(ModelProperty, AnOffsetOpensTheLinearHalf) {
+  ModelConfig c = tiny_config();
+  c.ffn = {Activation::kGeluErf, true, 1e6, 2.0};
+  TinyModel gated(c, DType::kFloat64, 2, 9);
+  c.ffn = {Activation::kGeluErf, false};
+  TinyModel ungated(c, DType::kFloat64, 2, 9);
+  copy_weights(gated, ungated);
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    const std::string prefix = str_cat("blocks.", layer, ".ffn.");
+    ungated.set(prefix + "up.weight", gated.values(prefix + "gate.weight"));
+    ungated.set(prefix + "down.weight", times(gated.values(prefix + "down.weight"), 2));
+    gated.set(prefix + "up.weight", times(gated.values(prefix + "up.weight"), 0));
+  }
+  EXPECT_LT(worst_difference(gated.logits(), ungated.logits()), 1e-12);
+}
+
+// Tables of another width are the tables times their projections.
+TEST(ModelProperty, ProjectionsFoldIntoTheTables) {
+  ModelConfig c = tiny_config();
+  c.pos = {model::PosType::kLearned, 16, 3};
+  c.rope.dims = 0;
+  c.embed_scale = 2;
+  c.embed_dim = 7;
+  TinyModel narrow(c, DType::kFloat64, 2, 9);
+  c.embed_dim.reset();
+  TinyModel folded(c, DType::kFloat64, 2, 9);
+  copy_weights_of_blocks(narrow, folded);
+  const int64_t V = c.vocab_size, C = c.d_model, E = 7;
+  const std::vector<double> tokens = narrow.values("embed.tokens.weight"), in = narrow.values("embed.project.weight"),
+                            head = narrow.values("head.weight"), out = narrow.values("head.project.weight");
+  std::vector<double> embedding(V * C), logits(V * C);
+  for (int64_t v = 0; v < V; ++v) {
+    for (int64_t i = 0; i < C; ++i) {
+      for (int64_t e = 0; e < E; ++e) {
+        embedding[v * C + i] += tokens[v * E + e] * in[i * E + e];
+        logits[v * C + i] += head[v * E + e] * out[e * C + i];
+      }
+    }
+  }
+  folded.set("embed.tokens.weight", embedding);
+  folded.set("head.weight", logits);
+  EXPECT_LT(worst_difference(narrow.logits(), folded.logits()), 1e-12);
+}
+
+// A table with rows before position 0 is the table without them, at positions that much later; what lies before is not
+// read.
+TEST(ModelProperty, AnOffsetShiftsTheTableOfPositions) {
+  ModelConfig c = tiny_config();
+  c.rope.dims = 0;
+  c.pos = {model::PosType::kLearned, 16, 2};
+  TinyModel with(c, DType::kFloat64, 2, 9);
+  c.pos = {model::PosType::kLearned, 18, 0};
+  TinyModel without(c, DType::kFloat64, 2, 9);
+  copy_weights(with, without);
+  EXPECT_GT(worst_difference(with.logits(), without.logits()), 1e-6);
+  for (int32_t& p : without.positions()) p += 2;
+  EXPECT_EQ(with.logits(), without.logits());
+  with.loss_and_gradients(with.ctx());
+  const std::vector<double> grad = with.gradient("embed.positions.weight");
+  for (int64_t i = 0; i < 2 * c.d_model; ++i) EXPECT_EQ(grad[i], 0.0);
+}
+
+// sin and cos of position * 10000^(-m / (half - 1)), in two halves, added to the token's row.
+TEST(ModelProperty, SinusoidalPositionsAreTheTable) {
+  ModelConfig c = tiny_config();
+  c.rope.dims = 0;
+  c.pos = {model::PosType::kSinusoidal, 0, 2};
+  TinyModel sines(c, DType::kFloat64, 2, 9);
+  c.pos = {model::PosType::kLearned, 9, 0};
+  TinyModel table(c, DType::kFloat64, 2, 9);
+  copy_weights(sines, table);
+  const int64_t C = c.d_model, half = C / 2;
+  std::vector<double> rows(9 * C);
+  for (int64_t t = 0; t < 9; ++t) {
+    for (int64_t m = 0; m < half; ++m) {
+      const double angle = static_cast<double>(t + 2) / std::pow(1e4, static_cast<double>(m) / 5.0);
+      rows[t * C + m] = std::sin(angle);
+      rows[t * C + half + m] = std::cos(angle);
+    }
+  }
+  table.set("embed.positions.weight", rows);
+  EXPECT_LT(worst_difference(sines.logits(), table.logits()), 1e-12);
+}
+
+// The length of a head row does not count: only its direction.
+TEST(ModelProperty, HeadRowsCountByDirection) {
+  ModelConfig c = tiny_config();
+  c.norm_rows = true;
+  TinyModel normal(c, DType::kFloat64, 2, 9);
+  c.norm_rows = false;
+  TinyModel plain(c, DType::kFloat64, 2, 9);
+  copy_weights(normal, plain);
+  std::vector<double> w = normal.values("head.weight");
+  for (int64_t v = 0; v < c.vocab_size; ++v) {
+    double squares = 0;
+    for (int64_t i = 0; i < c.d_model; ++i) squares += w[v * c.d_model + i] * w[v * c.d_model + i];
+    for (int64_t i = 0; i < c.d_model; ++i) w[v * c.d_model + i] /= std::sqrt(squares);
+  }
+  EXPECT_GT(worst_difference(normal.logits(), plain.logits()), 1e-6);
+  plain.set("head.weight", w);
+  EXPECT_LT(worst_difference(normal.logits(), plain.logits()), 1e-12);
+  EXPECT_NEAR(normal.loss(normal.ctx()), plain.loss(plain.ctx()), 1e-12);
+  normal.set("head.weight", times(normal.values("head.weight"), 5));
+  EXPECT_LT(worst_difference(normal.logits(), plain.logits()), 1e-12);
+}
+
+/// Cross-entropy of finished logits, by the textbook.
+double loss_of(const TinyModel& m) {
+  const ModelConfig& c = m.stage().config();
+  const std::vector<double> raw = m.logits();
+  const auto padded = static_cast<size_t>(c.vocab_padded()), V = static_cast<size_t>(c.vocab_size);
+  double loss = 0;
+  int64_t counted = 0;
+  for (size_t n = 0; n < m.targets().size(); ++n) {
+    if (m.targets()[n] < 0) continue;
+    std::vector<double> row(raw.begin() + static_cast<int64_t>(n * padded),
+                            raw.begin() + static_cast<int64_t>(n * padded + V));
+    model::finish_logits(c, row);
+    double sum = 0, largest = row[0];
+    for (const double z : row) sum += std::exp(z);
+    for (const double z : row) largest = std::max(largest, z);
+    const double lse = std::log(sum), squared = c.loss.z_kind == ZKind::kLse ? lse : largest;
+    loss += lse - row[static_cast<size_t>(m.targets()[n])] + c.loss.z_coef * squared * squared;
+    ++counted;
+  }
+  return loss / static_cast<double>(counted);
+}
+
+// What generation reads and what training learns from are the same numbers.
+TEST(ModelProperty, FinishedLogitsAreThoseOfTheLoss) {
+  for (const int which : {0, 1, 2, 3}) {
+    ModelConfig c = tiny_config();
+    c.logit_scale = 3;
+    c.loss.z_coef = 0.1;
+    if (which == 1) c.softcap = 1;
+    if (which == 2) c.loss.z_kind = ZKind::kMaxLogit;
+    TinyModel m(c, DType::kFloat64, 2, 9);
+    if (which == 3) {  // ids that are no target
+      std::vector<bool> is_target(static_cast<size_t>(c.vocab_size));
+      for (const int32_t t : m.targets())
+        if (t >= 0) is_target[static_cast<size_t>(t)] = true;
+      for (int64_t v = 0; v < c.vocab_size; ++v)
+        if (!is_target[static_cast<size_t>(v)]) c.masked_ids.push_back(v);
+      ASSERT_FALSE(c.masked_ids.empty());
+      TinyModel masked(c, DType::kFloat64, 2, 9);
+      EXPECT_NEAR(masked.loss(masked.ctx()), loss_of(masked), 1e-12);
+      EXPECT_LT(masked.loss(masked.ctx()), m.loss(m.ctx()) - 1e-3);
+      continue;
+    }
+    EXPECT_NEAR(m.loss(m.ctx()), loss_of(m), 1e-12) << which;
+  }
 }
 
 TEST(ModelProperty, LayerNormIsRmsNormOnZeroMeanRows) {

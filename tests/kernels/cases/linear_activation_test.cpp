@@ -15,7 +15,8 @@ TEST_F(LinearActivationTest, IsTheProductAndItsActivation) {
   constexpr int64_t kInner = 37;
   for (const DType dtype : kStorageDTypes) {
     for (const Shape s : kShapes) {
-      for (const Activation kind : {Activation::kRelu, Activation::kSilu, Activation::kGeluTanh}) {
+      for (const Activation kind :
+           {Activation::kRelu, Activation::kSilu, Activation::kGeluTanh, Activation::kIdentity}) {
         for (const bool biased : {false, true}) {
           SCOPED_TRACE(str_cat(name_of(dtype), " [", s.rows, ", ", s.cols, "] ", static_cast<int>(kind), biased));
           const HostMatrix x = random_matrix(dtype, s.rows, kInner, 1, 3);
@@ -52,6 +53,7 @@ TEST_F(LinearActivationTest, IsTheProductAndItsActivation) {
                     out[1], kInner,
                     [&](int64_t r, int64_t c) {
                       const double p = pre(r, c);
+                      if (kind == Activation::kIdentity) return p;
                       if (kind == Activation::kRelu) return std::max(p, 0.0);
                       if (kind == Activation::kSilu) return p / (1 + std::exp(-p));
                       return p / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (p + 0.044715 * p * p * p)));

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -11,49 +10,79 @@ namespace {
 struct Case {
   int64_t rows, cols, valid_cols;
   double logit_scale, z_coef;
+  double softcap = 0;
+  ZKind z_kind = ZKind::kLse;
+
+  LossShape shape(const Integers& targets) const {
+    return {.targets = view_of(targets), .valid_cols = valid_cols, .logit_scale = logit_scale, .softcap = softcap};
+  }
 };
 
-constexpr std::array<Case, 10> kCases = {
-    Case{1, 1, 1, 1, 0},        {3, 3, 2, 0.5, 0},         {5, 31, 31, 1, 1e-2},      {33, 257, 250, 2, 1e-4},
-    {3, 8197, 8193, 1, 1e-4},   {7, 1000, 993, 0.125, 0},  {2, 12300, 12300, 1, 0.3}, {129, 257, 257, 1, 1e-3},
-    {6, 2064, 2053, 0.5, 1e-3}, {3, 17408, 17400, 1, 1e-4}};
+constexpr std::array<Case, 14> kCases = {Case{1, 1, 1, 1, 0},
+                                         {3, 3, 2, 0.5, 0},
+                                         {5, 31, 31, 1, 1e-2},
+                                         {33, 257, 250, 2, 1e-4},
+                                         {3, 8197, 8193, 1, 1e-4},
+                                         {7, 1000, 993, 0.125, 0},
+                                         {2, 12300, 12300, 1, 0.3},
+                                         {129, 257, 257, 1, 1e-3},
+                                         {6, 2064, 2053, 0.5, 1e-3},
+                                         {3, 17408, 17400, 1, 1e-4},
+                                         {5, 31, 31, 1, 1e-2, 6},
+                                         {33, 257, 250, 2, 1e-4, 20},
+                                         {7, 1000, 993, 0.5, 1e-2, 0, ZKind::kMaxLogit},
+                                         {3, 8200, 8193, 1, 1e-2, 9, ZKind::kMaxLogit}};
 constexpr double kInvValidTokens = 1.0 / 37;
 
 /// One softmax over all columns, in double.
 struct Reference {
   Reference(const HostMatrix& logits, const Integers& targets_in, const Case& k_in) : targets(targets_in), k(k_in) {
+    z = [&logits, this](int64_t n, int64_t c) {
+      const double x = logits.at(n, c) * k.logit_scale;
+      return k.softcap == 0 || std::isinf(x) ? x : k.softcap * std::tanh(x / k.softcap);
+    };
     for (int64_t n = 0; n < k.rows; ++n) {
       double max = -std::numeric_limits<double>::infinity();
-      for (int64_t c = 0; c < k.valid_cols; ++c) max = std::max(max, logits.at(n, c) * k.logit_scale);
-      double sum = 0;
-      for (int64_t c = 0; c < k.valid_cols; ++c) sum += std::exp(logits.at(n, c) * k.logit_scale - max);
+      for (int64_t c = 0; c < k.valid_cols; ++c) max = std::max(max, z(n, c));
+      double sum = 0, count = 0;
+      for (int64_t c = 0; c < k.valid_cols; ++c) {
+        sum += std::exp(z(n, c) - max);
+        count += z(n, c) == max ? 1 : 0;
+      }
       row_max.push_back(max);
+      max_count.push_back(count);
       lse.push_back(max + std::log(sum));
-      z_target.push_back(
-          targets[static_cast<size_t>(n)] < 0 ? 0 : logits.at(n, targets[static_cast<size_t>(n)]) * k.logit_scale);
+      z_target.push_back(targets[static_cast<size_t>(n)] < 0 ? 0 : z(n, targets[static_cast<size_t>(n)]));
     }
-    z = [&logits, this](int64_t n, int64_t c) { return logits.at(n, c) * k.logit_scale; };
   }
   double p(int64_t n, int64_t c) const { return std::exp(z(n, c) - lse[static_cast<size_t>(n)]); }
+  /// What the z-loss adds to a logit's gradient.
+  double z_grad(int64_t n, int64_t c) const {
+    const auto i = static_cast<size_t>(n);
+    if (k.z_kind == ZKind::kLse) return 2 * k.z_coef * lse[i] * p(n, c);
+    return z(n, c) == row_max[i] ? 2 * k.z_coef * row_max[i] / max_count[i] : 0;
+  }
+  /// dz / d(logit * scale).
+  double slope(int64_t n, int64_t c) const { return k.softcap == 0 ? 1 : 1 - std::pow(z(n, c) / k.softcap, 2); }
   double dlogit(int64_t n, int64_t c) const {
     const int32_t target = targets[static_cast<size_t>(n)];
-    if (target < 0 || c >= k.valid_cols) return 0;
-    return k.logit_scale * kInvValidTokens *
-           ((1 + 2 * k.z_coef * lse[static_cast<size_t>(n)]) * p(n, c) - (c == target ? 1 : 0));
+    if (target < 0 || c >= k.valid_cols || std::isinf(z(n, c))) return 0;
+    return k.logit_scale * kInvValidTokens * slope(n, c) * (p(n, c) + z_grad(n, c) - (c == target ? 1 : 0));
   }
+  double squared(size_t i) const { return k.z_kind == ZKind::kLse ? lse[i] * lse[i] : row_max[i] * row_max[i]; }
   /// The loss to which dlogits is the gradient.
   double total() const {
     double sum = 0;
     for (int64_t n = 0; n < k.rows; ++n) {
       const auto i = static_cast<size_t>(n);
-      if (targets[i] >= 0) sum += lse[i] - z_target[i] + k.z_coef * lse[i] * lse[i];
+      if (targets[i] >= 0) sum += lse[i] - z_target[i] + k.z_coef * squared(i);
     }
     return sum * kInvValidTokens;
   }
 
   Integers targets;
   Case k;
-  std::vector<double> row_max, lse, z_target;
+  std::vector<double> row_max, max_count, lse, z_target;
   std::function<double(int64_t, int64_t)> z;
 };
 
@@ -79,14 +108,14 @@ HostMatrix make_logits(DType acc, const Case& k, double deviation = 3) {
 /// The statistics of one whole vocabulary: {row_max, row_sum, target_logit} and stats.
 struct Result {
   Outputs rows;
+  HostMatrix max_count;  ///< where the z-loss is of the largest logit
   DeviceStruct<LossStats> stats;
 };
 
 class LossTest : public ::testing::Test {
  protected:
   Result forward(Backend& backend, const HostMatrix& logits, const Integers& targets, const Case& k) {
-    const LossShape shape{
-        .targets = view_of(targets), .vocab_begin = 0, .valid_cols = k.valid_cols, .logit_scale = k.logit_scale};
+    const LossShape shape = k.shape(targets);
     Result r;
     r.rows.assign(3, HostMatrix(accumulate_dtype(logits.dtype()), 1, k.rows));
     backend.loss_row_stats({.logits = logits.view(),
@@ -100,8 +129,15 @@ class LossTest : public ::testing::Test {
                          .target_logit = r.rows[2].view(),
                          .shape = shape,
                          .z_coef = k.z_coef,
+                         .z_kind = k.z_kind,
                          .stats = r.stats.mut()},
                         backends_.stream());
+    if (k.z_kind == ZKind::kMaxLogit) {
+      r.max_count = HostMatrix(accumulate_dtype(logits.dtype()), 1, k.rows);
+      backend.loss_max_count(
+          {.logits = logits.view(), .row_max = r.rows[0].view(), .max_count = r.max_count.mut(), .shape = shape},
+          backends_.stream());
+    }
     backends_.finish();
     return r;
   }
@@ -111,11 +147,9 @@ class LossTest : public ::testing::Test {
     backend.loss_backward({.logits = logits.view(),
                            .row_max = r.rows[0].view(),
                            .row_sum = r.rows[1].view(),
+                           .max_count = r.max_count.view(),
                            .dlogits = dlogits,
-                           .shape = {.targets = view_of(targets),
-                                     .vocab_begin = 0,
-                                     .valid_cols = k.valid_cols,
-                                     .logit_scale = k.logit_scale},
+                           .shape = k.shape(targets),
                            .z_coef = k.z_coef,
                            .scalars = scalars.view()},
                           backends_.stream());
@@ -123,6 +157,7 @@ class LossTest : public ::testing::Test {
   }
 
   void check_formula(DType from, DType dtype, const Case& k);
+  void expect_two_slices(const Case& k, DType acc);
 
   EveryBackend backends_;
 };
@@ -166,7 +201,8 @@ void LossTest::check_formula(DType from, DType dtype, const Case& k) {
               return std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
             },
             [&](int64_t, int64_t n) {
-              return 8 * std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
+              return 8 * (1 + k.softcap) *
+                     std::exp(ref.lse[static_cast<size_t>(n)] - ref.row_max[static_cast<size_t>(n)]);
             },
             "row_sum");
         expect_near(out[2], 1, at(ref.z_target), size, "target_logit");
@@ -176,7 +212,7 @@ void LossTest::check_formula(DType from, DType dtype, const Case& k) {
           const auto i = static_cast<size_t>(n);
           if (targets[i] < 0) continue;
           expected[0] += ref.lse[i] - ref.z_target[i];
-          expected[1] += k.z_coef * ref.lse[i] * ref.lse[i];
+          expected[1] += k.z_coef * ref.squared(i);
           expected[2] += ref.lse[i];
           expected[3] = std::max(expected[3], ref.lse[i]);
           expected[4] = std::max(expected[4], ref.row_max[i]);
@@ -192,10 +228,10 @@ void LossTest::check_formula(DType from, DType dtype, const Case& k) {
               out[i], k.cols, [&](int64_t n, int64_t c) { return ref.dlogit(n, c); },
               [&](int64_t n, int64_t c) {
                 if (ref.dlogit(n, c) == 0) return 0.0;  // padding and uncounted rows are exactly zero
-                const double weight = std::abs(k.logit_scale) * kInvValidTokens;
+                // A capped z is rounded to its own size before it is exponentiated.
+                const double weight = std::abs(k.logit_scale) * kInvValidTokens * (1 + k.softcap);
                 return 8 * weight *
-                       ((1 + 2 * k.z_coef * std::abs(ref.lse[static_cast<size_t>(n)])) * ref.p(n, c) +
-                        (c == targets[static_cast<size_t>(n)] ? 1 : 0));
+                       (ref.p(n, c) + std::abs(ref.z_grad(n, c)) + (c == targets[static_cast<size_t>(n)] ? 1 : 0));
               },
               "dlogits");
         }
@@ -212,8 +248,13 @@ TEST_F(LossTest, IsTheFormula) {
 }
 
 TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
-  const Case k{33, 300, 287, 0.7, 1e-3};
-  for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
+  for (const Case& k : {Case{33, 300, 287, 0.7, 1e-3}, {33, 300, 287, 0.7, 1e-3, 9, ZKind::kMaxLogit}}) {
+    for (const DType acc : {DType::kFloat32, DType::kFloat64}) expect_two_slices(k, acc);
+  }
+}
+
+void LossTest::expect_two_slices(const Case& k, DType acc) {
+  {
     const HostMatrix logits = make_logits(acc, k);
     const Integers targets = make_targets(k);
     Backend& backend = backends_.one();
@@ -226,10 +267,10 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
       return v;
     };
     const auto shape = [&](int part) {
-      return LossShape{.targets = view_of(targets),
-                       .vocab_begin = part == 0 ? 0 : kCut,
-                       .valid_cols = part == 0 ? kCut : k.valid_cols - kCut,
-                       .logit_scale = k.logit_scale};
+      LossShape of_slice = k.shape(targets);
+      of_slice.vocab_begin = part == 0 ? 0 : kCut;
+      of_slice.valid_cols = part == 0 ? kCut : k.valid_cols - kCut;
+      return of_slice;
     };
     std::array<HostMatrix, 2> max, sum, target;
     for (const size_t part : {0U, 1U}) {
@@ -258,6 +299,19 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
       EXPECT_NEAR(sum[0].at(n), whole.rows[1].at(n), tolerance(acc, k.cols, whole.rows[1].at(n)));
       EXPECT_EQ(target[0].at(n), whole.rows[2].at(n));
     }
+    HostMatrix count;  // of both slices
+    if (k.z_kind == ZKind::kMaxLogit) {
+      count = HostMatrix(acc, 1, k.rows);
+      for (const int part : {0, 1}) {
+        HostMatrix mine(acc, 1, k.rows);
+        backend.loss_max_count(
+            {.logits = slice(logits, part), .row_max = global.view(), .max_count = mine.mut(), .shape = shape(part)},
+            backends_.stream());
+        backends_.finish();
+        for (int64_t n = 0; n < k.rows; ++n) count.set(n, mine.at(n) + (part == 0 ? 0 : count.at(n)));
+      }
+      for (int64_t n = 0; n < k.rows; ++n) EXPECT_EQ(count.at(n), whole.max_count.at(n));
+    }
     HostMatrix expected(acc, k.rows, k.cols);
     backward(backend, logits, targets, k, whole, expected.mut());
     HostMatrix got(acc, k.rows, k.cols);
@@ -269,6 +323,7 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
       backend.loss_backward({.logits = slice(logits, part),
                              .row_max = global.view(),
                              .row_sum = sum[0].view(),
+                             .max_count = count.view(),
                              .dlogits = out,
                              .shape = shape(part),
                              .z_coef = k.z_coef,
@@ -284,28 +339,84 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
 
 TEST_F(LossTest, BackwardIsTheDerivativeOfTheLoss) {
   constexpr double kStep = 1e-5;
-  const Case k{3, 9, 7, 1.3, 0.05};
-  HostMatrix logits = make_logits(DType::kFloat64, k, 1);
-  const Integers targets = {2, -1, 6};
-  const Result r = forward(backends_.one(), logits, targets, k);
-  HostMatrix dlogits(DType::kFloat64, k.rows, k.cols);
-  backward(backends_.one(), logits, targets, k, r, dlogits.mut());
-  const auto loss = [&] {
-    const Result shifted = forward(backends_.one(), logits, targets, k);
-    return (shifted.stats->loss + shifted.stats->z_loss) * kInvValidTokens;
-  };
-  EXPECT_NEAR(loss(), Reference(logits, targets, k).total(), 1e-12);
-  for (int64_t n = 0; n < k.rows; ++n) {
-    for (int64_t c = 0; c < k.valid_cols; ++c) {
-      const double value = logits.at(n, c);
-      logits.set(n, c, value + kStep);
-      const double above = loss();
-      logits.set(n, c, value - kStep);
-      const double below = loss();
-      logits.set(n, c, value);
-      EXPECT_NEAR(dlogits.at(n, c), (above - below) / (2 * kStep), 1e-6 * kInvValidTokens);
+  for (const Case& k : {Case{3, 9, 7, 1.3, 0.05}, {3, 9, 7, 1.3, 0.05, 2}, {3, 9, 7, 1.3, 0.05, 2, ZKind::kMaxLogit}}) {
+    HostMatrix logits = make_logits(DType::kFloat64, k, 1);
+    const Integers targets = {2, -1, 6};
+    const Result r = forward(backends_.one(), logits, targets, k);
+    HostMatrix dlogits(DType::kFloat64, k.rows, k.cols);
+    backward(backends_.one(), logits, targets, k, r, dlogits.mut());
+    const auto loss = [&] {
+      const Result shifted = forward(backends_.one(), logits, targets, k);
+      return (shifted.stats->loss + shifted.stats->z_loss) * kInvValidTokens;
+    };
+    EXPECT_NEAR(loss(), Reference(logits, targets, k).total(), 1e-12);
+    for (int64_t n = 0; n < k.rows; ++n) {
+      for (int64_t c = 0; c < k.valid_cols; ++c) {
+        const double value = logits.at(n, c);
+        logits.set(n, c, value + kStep);
+        const double above = loss();
+        logits.set(n, c, value - kStep);
+        const double below = loss();
+        logits.set(n, c, value);
+        EXPECT_NEAR(dlogits.at(n, c), (above - below) / (2 * kStep), 1e-6 * kInvValidTokens);
+      }
     }
   }
+}
+
+// A masked id is as one that the vocabulary does not have, in either slice, capped or not.
+TEST_F(LossTest, MaskedIdsCountForNothing) {
+  const Integers ids = {0, 3, 17, 39, 300};
+  for (const DType dtype : kStorageDTypes) {
+    for (const double softcap : {0.0, 7.0}) {
+      const Case k{5, 40, 38, 0.5, 1e-2, softcap};
+      const DType logits_dtype = dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+      const HostMatrix logits = make_logits(logits_dtype, k);
+      const Integers targets = {1, 2, 16, -1, 37};
+      HostMatrix expected = logits;
+      for (int64_t n = 0; n < k.rows; ++n) {
+        for (const int32_t id : {10, 13, 27}) expected.set(n, id, -std::numeric_limits<double>::infinity());
+      }
+      const Reference ref(expected, targets, k);
+      backends_.each(
+          [&](Backend& backend) {
+            Outputs out = {logits, HostMatrix(dtype, k.rows, k.cols)};
+            backend.loss_mask({.logits = out[0].mut(), .ids = view_of(ids), .vocab_begin = -10}, backends_.stream());
+            const Result r = forward(backend, out[0], targets, k);
+            backward(backend, out[0], targets, k, r, out[1].mut());
+            return out;
+          },
+          [&](const Outputs& out) {
+            for (int64_t n = 0; n < k.rows; ++n) {
+              for (int64_t c = 0; c < k.valid_cols; ++c) ASSERT_EQ(out[0].at(n, c), expected.at(n, c)) << n << " " << c;
+            }
+            expect_near(
+                out[1], k.cols, [&](int64_t n, int64_t c) { return ref.dlogit(n, c); },
+                [&](int64_t n, int64_t c) {
+                  if (ref.dlogit(n, c) == 0) return 0.0;
+                  return 8 * kInvValidTokens * (1 + softcap) * (1 + std::abs(ref.z_grad(n, c)));
+                },
+                "dlogits");
+          });
+    }
+  }
+}
+
+// The largest logit's share of the z-loss goes to all columns that have it, in equal parts.
+TEST_F(LossTest, EqualLargestLogitsShareTheirGradient) {
+  const Case k{1, 40, 40, 1, 0.5, 0, ZKind::kMaxLogit};
+  HostMatrix logits(DType::kFloat32, 1, 40);
+  logits.fill(-100);
+  for (const int64_t c : {3, 20, 39}) logits.set(c, 4);
+  const Integers targets = {3};
+  const Result r = forward(backends_.one(), logits, targets, k);
+  EXPECT_EQ(r.max_count.at(0), 3);
+  EXPECT_NEAR(r.stats->z_loss, 0.5 * 16, 1e-6);
+  HostMatrix dlogits(DType::kFloat32, 1, 40);
+  backward(backends_.one(), logits, targets, k, r, dlogits.mut());
+  const double third = 1.0 / 3, share = 2 * 0.5 * 4 * third;
+  EXPECT_NEAR(dlogits.at(20), kInvValidTokens * (third + share), 1e-8);
+  EXPECT_NEAR(dlogits.at(3), kInvValidTokens * (third + share - 1), 1e-8);
 }
 
 TEST_F(LossTest, ShiftOfAllLogitsChangesNothingButLogZ) {
@@ -398,52 +509,6 @@ TEST_F(LossTest, UniformLogitsGiveTheLogarithmOfTheVocabulary) {
   logits.fill(0.25);
   const Result r = forward(backends_.one(), logits, {0, 50256, 1234}, k);
   EXPECT_NEAR(r.stats->loss, 3 * std::log(50257.0), 1e-6);
-}
-
-TEST_F(LossTest, SoftcapIsNamed) {
-  const HostMatrix logits = random_matrix(DType::kFloat32, 2, 4, 1);
-  HostMatrix row(DType::kFloat32, 1, 2);
-  const Integers targets = {0, 1};
-  const LossShape shape{.targets = view_of(targets), .valid_cols = 4, .softcap = 30};
-  const DeviceStruct<StepScalars> scalars;
-  DeviceStruct<LossStats> stats;
-  const auto expect_named = [&](const std::function<void()>& call) {
-    try {
-      call();
-      backends_.finish();
-      ADD_FAILURE() << "no error";
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ExitCode::kInput);
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("softcap = 30"));
-    }
-  };
-  Backend& b = backends_.one();
-  expect_named([&] {
-    b.loss_row_stats({.logits = logits.view(),
-                      .row_max = row.mut(),
-                      .row_sum = row.mut(),
-                      .target_logit = row.mut(),
-                      .shape = shape},
-                     backends_.stream());
-  });
-  expect_named([&] {
-    b.loss_reduce({.row_max = row.view(),
-                   .row_sum = row.view(),
-                   .target_logit = row.view(),
-                   .shape = shape,
-                   .stats = stats.mut()},
-                  backends_.stream());
-  });
-  expect_named([&] {
-    HostMatrix out(DType::kFloat32, 2, 4);
-    b.loss_backward({.logits = logits.view(),
-                     .row_max = row.view(),
-                     .row_sum = row.view(),
-                     .dlogits = out.mut(),
-                     .shape = shape,
-                     .scalars = scalars.view()},
-                    backends_.stream());
-  });
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "core/backend/common.h"
+
+namespace ashlar {
+
+/// Below this a row's length counts as this (PyTorch's normalize).
+inline constexpr double kShortestRow = 1e-12;
+
+/// y[v] = w[v] * inverse[v], inverse[v] = 1 / max(|w[v]|, kShortestRow), |w[v]| the Euclidean length.
+struct NormalizeRows {
+  ConstView w;      ///< [V, C] storage dtype
+  MutView y;        ///< [V, C] storage dtype, written
+  MutView inverse;  ///< [V] accumulate dtype, written
+};
+
+/// dw[v] (+)= inverse[v] * (dy[v] - u (u . dy[v])), u = w[v] * inverse[v]; of a row shorter than kShortestRow
+/// inverse[v]
+/// * dy[v].
+struct NormalizeRowsBackward {
+  ConstView dy;       ///< [V, C] accumulate dtype
+  ConstView w;        ///< [V, C] storage dtype
+  ConstView inverse;  ///< [V] accumulate dtype
+  MutView dw;         ///< [V, C] accumulate dtype, by mode; may not be dy
+  GradMode mode = GradMode::kOverwrite;
+};
+
+}  // namespace ashlar
