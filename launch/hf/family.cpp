@@ -38,6 +38,17 @@ constexpr Names kNames[] = {
     {Family::kMpt, "MptForCausalLM", "mpt", "transformer."},
     {Family::kOlmo, "OlmoForCausalLM", "olmo", "model."},
     {Family::kSmolLm3, "SmolLM3ForCausalLM", "smollm3", "model."},
+    {Family::kGemma, "GemmaForCausalLM", "gemma", "model."},
+    {Family::kNemotron, "NemotronForCausalLM", "nemotron", "model."},
+    {Family::kArcee, "ArceeForCausalLM", "arcee", "model."},
+    {Family::kJais2, "Jais2ForCausalLM", "jais2", "model."},
+    {Family::kOpt, "OPTForCausalLM", "opt", "model."},
+    {Family::kBioGpt, "BioGptForCausalLM", "biogpt", "biogpt."},
+    {Family::kXglm, "XGLMForCausalLM", "xglm", "model."},
+    {Family::kCodeGen, "CodeGenForCausalLM", "codegen", "transformer."},
+    {Family::kGptBigCode, "GPTBigCodeForCausalLM", "gpt_bigcode", "transformer."},
+    {Family::kQwen, "QWenLMHeadModel", "qwen", "transformer."},
+    {Family::kBaichuan, "BaichuanForCausalLM", "baichuan", "model."},
 };
 
 const Names& names_of(Family family) {

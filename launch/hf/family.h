@@ -36,16 +36,29 @@ enum class Family : uint8_t {
   kMpt,
   kOlmo,
   kSmolLm3,
+  kGemma,
+  kNemotron,
+  kArcee,
+  kJais2,
+  kOpt,
+  kBioGpt,
+  kXglm,
+  kCodeGen,
+  kGptBigCode,
+  kQwen,
+  kBaichuan,
 };
 
 /// In the order in which an export without a wanted class tries them: the plainest layout first.
 inline constexpr std::array kFamilies = {
-    Family::kLlama,      Family::kQwen2,     Family::kMistral, Family::kGpt2,    Family::kGptJ,
-    Family::kGptNeoX,    Family::kPhi,       Family::kPhi3,    Family::kOlmo,    Family::kStableLm,
-    Family::kFalcon,     Family::kMinistral, Family::kGptNeo,  Family::kMpt,     Family::kQwen3,
-    Family::kOlmo2,      Family::kGranite,   Family::kSeedOss, Family::kHelium,  Family::kErnie45,
-    Family::kGlm,        Family::kGlm4,      Family::kCohere,  Family::kHunYuan, Family::kHyperClovaX,
-    Family::kStarcoder2, Family::kSmolLm3,
+    Family::kLlama,      Family::kQwen2,      Family::kMistral,  Family::kGpt2,     Family::kGptJ,
+    Family::kGptNeoX,    Family::kPhi,        Family::kPhi3,     Family::kOlmo,     Family::kStableLm,
+    Family::kFalcon,     Family::kMinistral,  Family::kGptNeo,   Family::kMpt,      Family::kQwen3,
+    Family::kOlmo2,      Family::kGranite,    Family::kSeedOss,  Family::kHelium,   Family::kErnie45,
+    Family::kGlm,        Family::kGlm4,       Family::kCohere,   Family::kHunYuan,  Family::kHyperClovaX,
+    Family::kStarcoder2, Family::kSmolLm3,    Family::kArcee,    Family::kNemotron, Family::kJais2,
+    Family::kGemma,      Family::kGptBigCode, Family::kOpt,      Family::kBioGpt,   Family::kXglm,
+    Family::kCodeGen,    Family::kQwen,       Family::kBaichuan,
 };
 
 std::string_view class_name(Family family);  ///< "GPT2LMHeadModel", as in config.json `architectures`

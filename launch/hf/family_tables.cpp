@@ -4,26 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "launch/hf/class_rows.h"
 
 // Source: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
-
-Rows joined(Rows first, const Rows& more) {
-  first.insert(first.end(), more.begin(), more.end());
-  return first;
-}
-
-Rows usual_rows(const Sizes& s, const char* act, const char* eps_key, double eps) {
-  return {size({"vocab_size"}, {AXIS(vocab_size)}, s.vocab),
-          positions({"max_position_embeddings"}, s.positions),
-          size({"hidden_size"}, {AXIS(d_model)}, s.width),
-          size({"num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
-          size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
-          size({"intermediate_size"}, {AXIS(d_ff)}, s.d_ff),
-          activation("hidden_act", act),
-          number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
-          number(eps_key, {AXIS(norm.variant.eps)}, eps)};
-}
 
 Row qk_norm_eps() {
   return {.read = [](JsonReader&, HfConfig& c) { c.model.qk_norm.eps = c.model.norm.variant.eps; }};
@@ -35,43 +19,14 @@ using model::ModelConfig;
 using model::PosType;
 using model::Topology;
 
-constexpr model::FfnConfig kUngated = {.act = Activation::kSilu, .gated = false};
-constexpr model::BlockConfig kParallel = {.topology = Topology::kParallel, .parallel_norms = 1};
-constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
-
-/// What GPT-2 and GPT-J share.
-Rows gpt_rows(const Sizes& s, double dropout) {
-  return {size({"vocab_size"}, {AXIS(vocab_size)}, s.vocab),
-          positions({"n_positions", "max_position_embeddings"}, s.positions),
-          // n_ctx was the length of the causal mask buffer of old versions: nothing reads it now.
-          ignored({"n_ctx", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
-                   "summary_first_dropout"}),
-          size({"n_embd", "hidden_size"}, {AXIS(d_model)}, s.width),
-          size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
-          size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
-          size_or({"n_inner"}, AXIS(d_ff), four_widths), head_dim(HeadDim::kDerived),
-          activation("activation_function", "gelu_new"), number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
-          number("embd_pdrop", {AXIS(dropout.embed)}, dropout), number("attn_pdrop", {AXIS(dropout.attn)}, dropout),
-          number("resid_pdrop", {AXIS(dropout.resid)}, dropout)};
-}
-
-/// What ends every table.
-Rows last_rows(bool tied) { return {flag("tie_word_embeddings", {AXIS(tied)}, tied), init_std()}; }
-
 ClassTable gpt2() {
-  // false leaves the scores as they are.
-  const Row scale = {.read =
-                         [](JsonReader& r, HfConfig& c) {
-                           if (!r.boolean({"scale_attn_weights"}, true)) c.model.attn.scale = 1.0;
-                         },
-                     .write = [](Json& j, const HfConfig& c) { j["scale_attn_weights"] = c.model.attn.scale != 1.0; }};
   return {.base = {.norm = kLayerNorm,
                    .bias = {.qkv = true, .attn_out = true, .ffn = true},
                    .ffn = kUngated,
                    .pos = {.type = PosType::kLearned},
                    .init = {.scheme = model::InitScheme::kGpt2}},
           .rows = joined(gpt_rows({50257, 1024, 768, 12, 12, 0}, 0.1),
-                         {scale,
+                         {scale_attn_weights(),
                           always_false("scale_attn_by_inverse_layer_idx",
                                        "attn.scale is one value for all layers; expected false", true),
                           always_false("add_cross_attention", "cross-attention is not an axis; expected false"),
@@ -79,23 +34,14 @@ ClassTable gpt2() {
 }
 
 ClassTable gptj() {
-  const Row dims = {.read =
-                        [](JsonReader& r, HfConfig& c) {
-                          if (r.has("rotary_dim") && !r.has_value("rotary_dim")) {
-                            r.refuse("rotary_dim",
-                                     "the class has no meaning for null; expected the number of rotated dimensions");
-                          }
-                          c.model.rope.dims = r.optional_size({"rotary_dim"}).value_or(64);
-                        },
-                    .write = [](Json& j, const HfConfig& c) { j["rotary_dim"] = c.model.rope.dims; }};
-  return {
-      .base = {.norm = kLayerNorm,
-               .block = kParallel,
-               .bias = {.ffn = true, .lm_head = true},
-               .ffn = kUngated,
-               .rope = kInterleaved},
-      // "rotary": true in the published file; the class always rotates.
-      .rows = joined(gpt_rows({50400, 2048, 4096, 28, 16, 0}, 0.0), {dims, ignored({"rotary", "scale_attn_weights"})})};
+  return {.base = {.norm = kLayerNorm,
+                   .block = kParallel,
+                   .bias = {.ffn = true, .lm_head = true},
+                   .ffn = kUngated,
+                   .rope = kInterleaved},
+          // "rotary": true in the published file; the class always rotates.
+          .rows = joined(gpt_rows({50400, 2048, 4096, 28, 16, 0}, 0.0),
+                         {rotary_dim(), ignored({"rotary", "scale_attn_weights"})})};
 }
 
 ClassTable gpt_neox() {
@@ -112,17 +58,10 @@ ClassTable gpt_neox() {
 }
 
 ClassTable llama() {
-  const Row divides = {.read = [](JsonReader&, HfConfig&) {},
-                       .limit =
-                           [](const ModelConfig& m) {
-                             return m.d_model % m.n_heads == 0 ? std::string()
-                                                               : str_cat("model.n_heads = ", m.n_heads,
-                                                                         ": LlamaForCausalLM has a divisor of d_model");
-                           }};
   return {.base = {.norm = kRmsNorm},
           .rows = joined(
               usual_rows({32000, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
-              {divides, kv_heads(), head_dim(HeadDim::kWritten),
+              {heads_divide_width(), kv_heads(), head_dim(HeadDim::kWritten),
                flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false),
                flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.whole_heads = true}),
                // Splits a product into slices of the same sum; max_sequence_length is of the first published files.
@@ -301,19 +240,52 @@ ClassTable table_of(Family family) {
     case Family::kMpt: return mpt();
     case Family::kOlmo: return olmo();
     case Family::kSmolLm3: return smollm3();
+    case Family::kGemma: return gemma();
+    case Family::kNemotron: return nemotron();
+    case Family::kArcee: return arcee();
+    case Family::kJais2: return jais2();
+    case Family::kOpt: return opt();
+    case Family::kBioGpt: return biogpt();
+    case Family::kXglm: return xglm();
+    case Family::kCodeGen: return codegen();
+    case Family::kGptBigCode: return gpt_bigcode();
+    case Family::kQwen: return qwen();
+    case Family::kBaichuan: return baichuan();
   }
   throw Bug("hf::Family out of range");
 }
 
 }  // namespace
 
+namespace {
+
+/// What a class takes for a file that does not say whether the head is tied.
+bool tied_by_default(Family family) {
+  switch (family) {
+    case Family::kGpt2:
+    case Family::kFalcon:
+    case Family::kStarcoder2:
+    case Family::kGptNeo:
+    case Family::kMpt:
+    case Family::kSmolLm3:
+    case Family::kGemma:
+    case Family::kOpt:
+    case Family::kBioGpt:
+    case Family::kXglm:
+    case Family::kGptBigCode:
+    case Family::kCohere:
+    case Family::kErnie45: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
 ClassTable class_table(Family family) {
   ClassTable table = table_of(family);
-  // When the file does not say.
-  const bool tied = family == Family::kGpt2 || family == Family::kFalcon || family == Family::kStarcoder2 ||
-                    family == Family::kGptNeo || family == Family::kMpt || family == Family::kCohere ||
-                    family == Family::kErnie45 || family == Family::kSmolLm3;
-  table.rows = joined(std::move(table.rows), last_rows(tied));
+  const bool named_init_std = family == Family::kOpt || family == Family::kXglm;
+  table.rows = joined(std::move(table.rows), {flag("tie_word_embeddings", {AXIS(tied)}, tied_by_default(family)),
+                                              init_std(named_init_std ? "init_std" : "initializer_range")});
   if (family != Family::kGpt2) table.base.init.scheme = model::InitScheme::kNormal;
   return table;
 }

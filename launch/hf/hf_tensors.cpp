@@ -35,6 +35,9 @@ struct ModelNames {
   const char* norm_final;
   const char* head;
   BlockNames block;
+  const char* positions = "";  ///< a learned table of them
+  const char* project_in = "";
+  const char* project_out = "";
 };
 
 const ModelNames& names_of(Family family) {
@@ -42,7 +45,8 @@ const ModelNames& names_of(Family family) {
       "wte",
       "ln_f",
       "lm_head",
-      {"h.", "ln_1", "ln_2", "attn.c_attn", "attn.c_attn", "attn.c_attn", "attn.c_proj", "", "mlp.c_fc", "mlp.c_proj"}};
+      {"h.", "ln_1", "ln_2", "attn.c_attn", "attn.c_attn", "attn.c_attn", "attn.c_proj", "", "mlp.c_fc", "mlp.c_proj"},
+      "wpe"};
   static constexpr ModelNames kGptJ = {
       "wte",
       "ln_f",
@@ -117,22 +121,68 @@ const ModelNames& names_of(Family family) {
       "ln_f",
       "lm_head",
       {"h.", "ln_1", "ln_2", "attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj",
-       "attn.attention.out_proj", "", "mlp.c_fc", "mlp.c_proj"}};
+       "attn.attention.out_proj", "", "mlp.c_fc", "mlp.c_proj"},
+      "wpe"};
   static constexpr ModelNames kMpt = {"wte",
                                       "norm_f",
                                       "lm_head",
                                       {"blocks.", "norm_1", "norm_2", "attn.Wqkv", "attn.Wqkv", "attn.Wqkv",
                                        "attn.out_proj", "", "ffn.up_proj", "ffn.down_proj"}};
+  constexpr auto fairseq = [](const char* layers) {
+    return BlockNames{layers,
+                      "self_attn_layer_norm",
+                      "final_layer_norm",
+                      "self_attn.q_proj",
+                      "self_attn.k_proj",
+                      "self_attn.v_proj",
+                      "self_attn.out_proj",
+                      "",
+                      "fc1",
+                      "fc2"};
+  };
+  static constexpr ModelNames kOpt = {"decoder.embed_tokens",     "decoder.final_layer_norm", "lm_head",
+                                      fairseq("decoder.layers."), "decoder.embed_positions",  "decoder.project_in",
+                                      "decoder.project_out"};
+  static constexpr ModelNames kBioGpt = {"embed_tokens", "layer_norm", "output_projection", fairseq("layers."),
+                                         "embed_positions"};
+  static constexpr ModelNames kXglm = {"embed_tokens", "layer_norm", "lm_head", fairseq("layers.")};
+  static constexpr ModelNames kCodeGen = {"wte",
+                                          "ln_f",
+                                          "lm_head",
+                                          {"h.", "ln_1", "", "attn.qkv_proj", "attn.qkv_proj", "attn.qkv_proj",
+                                           "attn.out_proj", "", "mlp.fc_in", "mlp.fc_out"}};
+  static constexpr ModelNames kQwen = {"wte",
+                                       "ln_f",
+                                       "lm_head",
+                                       {"h.", "ln_1", "ln_2", "attn.c_attn", "attn.c_attn", "attn.c_attn",
+                                        "attn.c_proj", "mlp.w2", "mlp.w1", "mlp.c_proj"}};
+  static constexpr ModelNames kBaichuan = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.W_pack", "self_attn.W_pack",
+       "self_attn.W_pack", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}};
   switch (family) {
     case Family::kStarcoder2: return kStarcoder2;
     case Family::kGptNeo: return kGptNeo;
     case Family::kMpt: return kMpt;
+    case Family::kOpt: return kOpt;
+    case Family::kBioGpt: return kBioGpt;
+    case Family::kXglm: return kXglm;
+    case Family::kCodeGen: return kCodeGen;
+    case Family::kQwen: return kQwen;
+    case Family::kBaichuan: return kBaichuan;
+    case Family::kGptBigCode:
     case Family::kGpt2: return kGpt2;
     case Family::kGptJ: return kGptJ;
     case Family::kGptNeoX: return kNeoX;
     case Family::kLlama:
     case Family::kQwen2:
     case Family::kStableLm:
+    case Family::kGemma:
+    case Family::kNemotron:
+    case Family::kArcee:
+    case Family::kJais2:
     case Family::kQwen3:
     case Family::kMistral:
     case Family::kMinistral:
@@ -157,11 +207,12 @@ const ModelNames& names_of(Family family) {
 
 /// Rows of a fused q, k, v in the file: one group after another, in each the queries, then k, then v.
 ///   GPT-2, Phi3, MPT   one group: all queries, all keys, all values
-///   NeoX, Falcon       one group for each KV head: its queries, its key, its value. (Falcon's three layouts are this
-///   one:
-///                      multi-query is one group, one KV head a head is n_heads groups of three.)
+///   NeoX, Falcon,      one group for each KV head: its queries, its key, its value. (Falcon's three layouts are this
+///   GPTBigCode         one: multi-query is one group, one KV head a head is n_heads groups of three.)
+///   CodeGen            four groups of heads, in each the values before the keys
 struct FusedLayout {
   int64_t groups = 1;
+  bool values_first = false;
 };
 
 /// Row blocks of q, k and v.
@@ -172,8 +223,8 @@ std::array<std::vector<RowBlock>, 3> fused_rows(const ModelConfig& m, FusedLayou
   int64_t at = 0;
   for (int64_t g = 0; g < layout.groups; ++g) {
     rows[0].push_back({at, g * queries, queries});
-    rows[1].push_back({at + queries, g * keys, keys});
-    rows[2].push_back({at + queries + keys, g * keys, keys});
+    rows[layout.values_first ? 2 : 1].push_back({at + queries, g * keys, keys});
+    rows[layout.values_first ? 1 : 2].push_back({at + queries + keys, g * keys, keys});
     at += queries + 2 * keys;
   }
   return rows;
@@ -186,14 +237,18 @@ class Builder {
 
   std::vector<TensorMapping> build() {
     const std::string prefix(name_prefix(family_));
-    whole(prefix + names_.tokens + ".weight", "embed.tokens.weight", {m_.vocab_size, m_.d_model});
+    const int64_t width = m_.table_width();
+    whole(prefix + names_.tokens + ".weight", "embed.tokens.weight", {m_.vocab_size, width});
+    if (m_.embed_dim) whole(prefix + names_.project_in + ".weight", "embed.project.weight", {m_.d_model, width});
     if (m_.pos.type == model::PosType::kLearned) {
-      whole(prefix + "wpe.weight", "embed.positions.weight", {m_.pos.max_positions, m_.d_model});
+      whole(prefix + names_.positions + ".weight", "embed.positions.weight",
+            {m_.pos.max_positions + m_.pos.learned_offset, m_.d_model});
     }
     for (int64_t i = 0; i < m_.n_layers; ++i) block(i);
-    norm(prefix + names_.norm_final, "norm_final");
+    if (m_.norm.final) norm(prefix + names_.norm_final, "norm_final");
+    if (m_.embed_dim) whole(prefix + names_.project_out + ".weight", "head.project.weight", {width, m_.d_model});
     if (!m_.tied) {
-      whole(std::string(names_.head) + ".weight", "head.weight", {m_.vocab_size, m_.d_model});
+      whole(std::string(names_.head) + ".weight", "head.weight", {m_.vocab_size, width});
       // transformers 5 calls it so in memory, and some of its files too.
       if (family_ == Family::kGptNeoX) list_.back().hf_alias = "lm_head.weight";
     }
@@ -285,11 +340,20 @@ class Builder {
       for (size_t p = 0; p < 3; ++p) linear(hf + hf_names[p], {one(our_names[p], rows[p])}, m_.d_model, m_.bias.qkv);
       return;
     }
-    const bool grouped = family_ == Family::kGptNeoX || family_ == Family::kFalcon;
-    auto blocks = fused_rows(m_, {.groups = grouped ? m_.n_kv_heads : 1});
+    auto blocks = fused_rows(m_, fused_layout());
     std::vector<Part> parts;
     for (size_t p = 0; p < 3; ++p) parts.push_back({our_names[p], rows[p], std::move(blocks[p])});
     linear(hf + n.q, parts, m_.d_model, m_.bias.qkv);
+  }
+
+  FusedLayout fused_layout() const {
+    switch (family_) {
+      case Family::kGptNeoX:
+      case Family::kFalcon:
+      case Family::kGptBigCode: return {.groups = m_.n_kv_heads};
+      case Family::kCodeGen: return {.groups = 4, .values_first = true};
+      default: return {};
+    }
   }
 
   static Part one(std::string name, int64_t rows) { return {std::move(name), rows, {{0, 0, rows}}}; }
@@ -316,6 +380,13 @@ bool is_ignored_buffer(Family family, std::string_view hf_name) {
     case Family::kGptNeoX:
       return hf_name.ends_with(".attention.bias") || hf_name.ends_with(".attention.masked_bias") ||
              hf_name.ends_with("rotary_emb.inv_freq");
+    case Family::kCodeGen:
+    case Family::kGptBigCode:
+      return hf_name.ends_with(".attn.bias") || hf_name.ends_with(".attn.masked_bias") ||
+             hf_name.ends_with(".attn.causal_mask") || hf_name.ends_with(".attn.embed_positions");
+    case Family::kOpt:
+    case Family::kBioGpt: return false;
+    case Family::kXglm: return hf_name.ends_with("embed_positions.weights");
     case Family::kFalcon: return hf_name.ends_with("rotary_emb.inv_freq") || hf_name.ends_with("maybe_rotary.inv_freq");
     case Family::kGptNeo:
       return hf_name.ends_with(".attn.attention.bias") || hf_name.ends_with(".attn.attention.masked_bias");
@@ -325,6 +396,7 @@ bool is_ignored_buffer(Family family, std::string_view hf_name) {
 
 std::vector<std::string> head_names(Family family) {
   if (family == Family::kGptNeoX) return {"embed_out.weight", "lm_head.weight"};
+  if (family == Family::kBioGpt) return {"output_projection.weight"};
   return {"lm_head.weight"};
 }
 

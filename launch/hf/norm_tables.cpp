@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "launch/hf/family_tables.h"
+#include "launch/hf/class_rows.h"
 #include "parallel/model/rope_frequencies.h"
 
 // Source: the configuration and modeling files of transformers 5.23.
@@ -14,9 +14,6 @@ namespace {
 using model::ModelConfig;
 using model::NormPlacement;
 using model::QkNorm;
-
-constexpr model::BlockConfig kParallel = {.topology = model::Topology::kParallel, .parallel_norms = 1};
-constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
 
 constexpr model::NormConfig with_placement(NormPlacement placement) {
   model::NormConfig norm = kRmsNorm;

@@ -24,6 +24,8 @@ constexpr std::pair<const char*, Activation> kActivations[] = {
     {"quick_gelu", Activation::kQuickGelu},
     {"silu", Activation::kSilu},
     {"swish", Activation::kSilu},
+    {"sigmoid", Activation::kSigmoid},
+    {"linear", Activation::kIdentity},
 };
 
 template <typename T>
@@ -95,11 +97,12 @@ Row activation(const char* key, const char* fallback) {
     const std::string name = r.text({key}, fallback);
     const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations),
                                    [&](const auto& spelling) { return spelling.first == name; });
-    if (row != std::end(kActivations)) c.model.ffn.act = row->second;
-    // Named by its axis and the word the file uses: the axis exists, no kernel supports it yet.
-    if (row == std::end(kActivations) || row->second == Activation::kRelu2 || row->second == Activation::kQuickGelu) {
+    if (row != std::end(kActivations)) {
+      c.model.ffn.act = row->second;
+    } else {
       c.model.ffn.act = Activation::kSilu;
-      r.refuse(key, "ffn.act is supported for relu, gelu (erf), gelu_new and its spellings (tanh), silu");
+      r.refuse(key, "ffn.act is one of relu, relu2, gelu (erf), gelu_new and its spellings (tanh), quick_gelu, silu, ",
+               "sigmoid, linear");
     }
   };
   return {.read = read, .write = [=](Json& j, const HfConfig& c) {
@@ -159,14 +162,14 @@ Row head_dim(HeadDim kind, std::optional<int64_t> absent) {
               }};
 }
 
-Row init_std() {
+Row init_std(const char* key) {
   return {.read =
-              [](JsonReader& r, HfConfig& c) {
-                c.model.init.std = r.number({"initializer_range"}, 0.02);
+              [=](JsonReader& r, HfConfig& c) {
+                c.model.init.std = r.number({key}, 0.02);
                 // transformers does not mind 0; a scheme needs a spread, and imported weights do not read it.
                 if (c.model.init.std == 0) c.model.init.std = 0.02;
               },
-          .write = [](Json& j, const HfConfig& c) { j["initializer_range"] = c.model.init.std; }};
+          .write = [=](Json& j, const HfConfig& c) { j[key] = c.model.init.std; }};
 }
 
 Row always_false(const char* key, const char* why, bool written) {

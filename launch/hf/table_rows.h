@@ -70,8 +70,8 @@ Row rope(const Rotary& keys);
 /// Rotary names that this class does not read, though its neighbours do: they must say what it does.
 Row unread_rope_keys(const char* base_key, const char* fraction_key);
 
-/// initializer_range.
-Row init_std();
+/// initializer_range, or what else the class calls it.
+Row init_std(const char* key = "initializer_range");
 
 /// A flag that no axis covers: only false is read. `written` as false where the class default may be another.
 Row always_false(const char* key, const char* why, bool written = false);

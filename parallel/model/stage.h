@@ -35,8 +35,8 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Rotary or sinusoidal tables for positions < `positions`, the longest sequence that there will be (longrope takes its
-  /// factors by it), or ALiBi's slopes, and the list of masked ids; call once after the store is allocated.
+  /// Rotary or sinusoidal tables for positions < `positions`, the longest sequence that there will be (longrope takes
+  /// its factors by it), or ALiBi's slopes, and the list of masked ids; call once after the store is allocated.
   void make_tables(const Ctx& ctx, int64_t positions);
 
   /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].

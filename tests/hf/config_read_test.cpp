@@ -32,8 +32,7 @@ struct Refused {
 const Refused kRefused[] = {
     {"gpt2", R"({"scale_attn_by_inverse_layer_idx":true})", "scale_attn_by_inverse_layer_idx = true"},
     {"gpt2", R"({"add_cross_attention":true})", "add_cross_attention"},
-    {"gpt2", R"({"activation_function":"quick_gelu"})", "quick_gelu"},
-    {"gpt2", R"({"activation_function":"relu2"})", "relu2"},
+    {"gpt2", R"({"activation_function":"mish"})", "mish"},
     {"gpt2", R"({"activation_function":"gelu_10"})", "gelu_10"},
     {"gpt2", R"({"activation_function":3})", "activation_function"},
     {"gpt2", R"({"n_embd":50})", "not divisible"},
@@ -138,6 +137,10 @@ TEST(HfConfigRead, SupportedVariants) {
   EXPECT_EQ(read_with("gpt2", {{"n_inner", nullptr}}).model.d_ff, 192);
   EXPECT_EQ(read_with("gpt2", {{"activation_function", "relu"}}).model.ffn.act, Activation::kRelu);
   EXPECT_EQ(read_with("gpt2", {{"activation_function", "gelu"}}).model.ffn.act, Activation::kGeluErf);
+  EXPECT_EQ(read_with("gpt2", {{"activation_function", "relu2"}}).model.ffn.act, Activation::kRelu2);
+  EXPECT_EQ(read_with("gpt2", {{"activation_function", "quick_gelu"}}).model.ffn.act, Activation::kQuickGelu);
+  EXPECT_EQ(read_with("llama", {{"hidden_act", "linear"}}).model.ffn.act, Activation::kIdentity);
+  EXPECT_EQ(read_with("llama", {{"hidden_act", "sigmoid"}}).model.ffn.act, Activation::kSigmoid);
   EXPECT_EQ(read_with("gpt2", {{"tie_word_embeddings", false}}).model.tied, false);
   EXPECT_EQ(read_with("gpt2", {{"-tie_word_embeddings", 0}}).model.tied, true);
   EXPECT_EQ(read_with("gpt2", {{"-n_embd", 0}, {"hidden_size", 64}}).model.d_model, 64);
@@ -231,6 +234,18 @@ TEST(HfConfigRead, ClassDefaultsAndANoteForEachSize) {
       {"phi3", 32064, 4096, 3072, 32, 32, 32, 96, 8192, 96, 1e-5},
       {"stablelm", 50304, 4096, 2560, 32, 32, 32, 80, 6912, 20, 1e-5},
       {"falcon", 65024, 2048, 4544, 32, 71, 1, 64, 18176, 64, 1e-5},
+      {"gemma", 256000, 8192, 3072, 28, 16, 16, 256, 24576, 256, 1e-6},
+      {"nemotron", 256000, 4096, 6144, 32, 48, 48, 128, 24576, 64, 1e-5},
+      {"arcee", 32000, 4096, 2560, 32, 32, 32, 80, 18432, 80, 1e-5},
+      {"jais2", 150272, 8192, 3328, 32, 26, 26, 128, 26624, 128, 1e-5},
+      {"opt", 50272, 2048, 768, 12, 12, 12, 64, 3072, 0, 1e-5},
+      {"biogpt", 42384, 1024, 1024, 24, 16, 16, 64, 4096, 0, 1e-5},
+      {"xglm", 256008, 2048, 1024, 24, 16, 16, 64, 4096, 0, 1e-5},
+      {"codegen", 50400, 2048, 4096, 28, 16, 16, 256, 16384, 64, 1e-5},
+      {"gpt_bigcode", 50257, 1024, 768, 12, 12, 1, 64, 3072, 0, 1e-5},
+      {"qwen", 151936, 8192, 4096, 32, 32, 32, 128, 11008, 128, 1e-6},
+      {"cohere", 256000, 8192, 8192, 40, 64, 64, 128, 22528, 128, 1e-5},
+      {"olmo", 50304, 2048, 4096, 32, 32, 32, 128, 11008, 128, 1e-5},
   };
   for (const Default& d : table) {
     SCOPED_TRACE(d.type);
@@ -249,6 +264,80 @@ TEST(HfConfigRead, ClassDefaultsAndANoteForEachSize) {
     EXPECT_GE(config.notes.size(), 5U);
     EXPECT_THAT(config.notes[0], HasSubstr("vocab_size is absent"));
   }
+}
+
+HfConfig read_type(const char* type, json keys) {
+  keys["model_type"] = type;
+  return parse_hf_config(keys.dump(), "config.json");
+}
+
+TEST(HfConfigRead, WhatAClassHasThatNoKeySays) {
+  const HfConfig gemma = read_type("gemma", {{"hidden_size", 1024}});
+  EXPECT_EQ(gemma.model.embed_scale, 32);
+  EXPECT_TRUE(gemma.model.norm.variant.unit_offset && gemma.model.tied && gemma.model.ffn.gated);
+  const HfConfig nemotron = read_type("nemotron", {});
+  EXPECT_TRUE(nemotron.model.norm.variant.unit_offset);
+  EXPECT_EQ(nemotron.model.norm.affine, model::NormAffine::kScaleBias);
+  EXPECT_EQ(nemotron.model.ffn, (model::FfnConfig{Activation::kRelu2, false}));
+  EXPECT_EQ(read_type("jais2", {}).model.rope.base, 5e5);
+  EXPECT_TRUE(read_type("jais2", {}).model.bias.ffn);
+  EXPECT_FALSE(read_type("arcee", {}).model.bias.ffn);
+  const HfConfig opt = read_type("opt", {{"word_embed_proj_dim", 512}, {"enable_bias", false}});
+  EXPECT_EQ(opt.model.embed_dim, 512);
+  EXPECT_EQ(opt.model.pos, (model::PosConfig{model::PosType::kLearned, 2048, 2}));
+  EXPECT_FALSE(opt.model.bias.qkv);
+  EXPECT_EQ(read_type("opt", {{"word_embed_proj_dim", 768}}).model.embed_dim, std::nullopt);
+  EXPECT_EQ(read_type("opt", {{"_remove_final_layer_norm", true}}).model.norm.final, false);
+  EXPECT_EQ(read_type("opt", {{"layer_norm_elementwise_affine", false}}).model.norm.affine, model::NormAffine::kNone);
+  EXPECT_EQ(read_type("xglm", {{"d_model", 256}}).model.embed_scale, 16);
+  EXPECT_EQ(read_type("xglm", {{"scale_embedding", false}}).model.embed_scale, 1);
+  EXPECT_EQ(read_type("biogpt", {{"layer_norm_eps", 1e-12}}).model.norm.variant.eps, 1e-5);
+  EXPECT_EQ(read_type("gpt_bigcode", {{"multi_query", false}}).model.n_kv_heads, 12);
+  EXPECT_EQ(read_type("qwen", {{"no_bias", false}}).model.bias, (model::BiasConfig{true, true, true, false}));
+  const HfConfig baichuan = read_type("baichuan", {{"z_loss_weight", 2e-4}});
+  EXPECT_TRUE(baichuan.model.norm_rows);
+  EXPECT_EQ(baichuan.model.loss, (model::LossConfig{2e-4, ZKind::kMaxLogit}));
+  const HfConfig cohere = read_type("cohere", {});
+  EXPECT_EQ(cohere.model.logit_scale, 0.0625);
+  EXPECT_EQ(cohere.model.norm.affine, model::NormAffine::kScale);
+}
+
+TEST(HfConfigRead, WhatOtherModelsOfAClassHaveIsRefusedByName) {
+  const Refused table[] = {
+      {"opt", R"({"do_layer_norm_before":false})", "do_layer_norm_before"},
+      {"opt", R"({"layerdrop":0.1})", "layerdrop"},
+      {"xglm", R"({"activation_dropout":0.1})", "activation_dropout"},
+      {"codegen", R"({"n_head":2})", "multiple of 4"},
+      {"gpt_bigcode", R"({"num_key_value_heads":12})", "num_key_value_heads"},
+      {"baichuan", R"({})", "z_loss_weight is absent"},
+      {"baichuan", R"({"z_loss_weight":0,"model_max_length":4096})", "ALiBi"},
+      {"qwen", R"({"intermediate_size":22015})", "intermediate_size"},
+      {"qwen", R"({"kv_channels":64})", "kv_channels"},
+  };
+  for (const Refused& row : table) {
+    SCOPED_TRACE(std::string(row.folder) + " " + row.changes);
+    const Error error = testing::error_of([&] { read_type(row.folder, json::parse(row.changes)); });
+    EXPECT_EQ(error.code(), ExitCode::kInput);
+    EXPECT_THAT(error.what(), HasSubstr(row.names));
+  }
+}
+
+// The first Gemma files say gelu and mean its tanh form; later ones say so in a key of its own.
+TEST(HfConfigRead, GemmaActivation) {
+  const auto act = [](const json& keys) { return read_type("gemma", keys).model.ffn.act; };
+  EXPECT_EQ(act(json::object()), Activation::kGeluTanh);
+  EXPECT_EQ(act({{"hidden_act", "gelu"}}), Activation::kGeluTanh);
+  EXPECT_EQ(act({{"hidden_act", "gelu"}, {"hidden_activation", nullptr}}), Activation::kGeluTanh);
+  EXPECT_EQ(act({{"hidden_act", "gelu"}, {"hidden_activation", "gelu_pytorch_tanh"}}), Activation::kGeluTanh);
+  EXPECT_EQ(act({{"hidden_activation", "relu"}}), Activation::kRelu);
+  EXPECT_THAT(testing::error_of([&] {
+                act({{"hidden_act", "silu"}, {"hidden_activation", "relu"}});
+              }).what(),
+              HasSubstr("hidden_act = \"silu\": hidden_activation says relu"));
+  EXPECT_THAT(testing::error_of([&] {
+                read_type("gemma", {{"use_bidirectional_attention", true}});
+              }).what(),
+              HasSubstr("use_bidirectional_attention"));
 }
 
 // Published files, their keys as the hub holds them (values that matter only).

@@ -243,7 +243,7 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
       {"qwen3", [](ModelConfig& m) { m.qk_norm.bias = true; }, "attn.qk_norm_bias = true"},
       {"qwen3", [](ModelConfig& m) { m.qk_norm.eps = 1e-2; }, "attn.qk_norm_eps = 0.01"},
       {"llama", [](ModelConfig& m) { m.norm.final = false; }, "norm.final = false"},
-      {"llama", [](ModelConfig& m) { m.dropout.embed = 0.1; }, "dropout.embed = 0.1"},
+      {"llama", [](ModelConfig& m) { m.dropout.embed = 0.1, m.softcap = 30; }, "dropout.embed = 0.1"},
       {"gpt2", [](ModelConfig& m) { m.n_kv_heads = 2; }, "model.n_kv_heads = 2"},
       {"gpt2", [](ModelConfig& m) { m.ffn.gated = true; }, "ffn.gated = true"},
       {"gptj", [](ModelConfig& m) { m.rope.base = 5e5; }, "rope.base = 500000"},
@@ -253,6 +253,14 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
          m.bias.lm_head = true;
        },
        "model.n_kv_heads = 2"},
+      {"llama", [](ModelConfig& m) { m.softcap = 30; }, "head.softcap = 30"},
+      {"llama",
+       [](ModelConfig& m) {
+         m.norm_rows = true;
+         m.tied = true;
+       },
+       "head.norm_rows = true"},
+      {"gpt2", [](ModelConfig& m) { m.ffn = {.act = Activation::kSilu, .clamp = 20.0}; }, "ffn.clamp = 20"},
       {"falcon40", [](ModelConfig& m) { m.rope.dims = 6; }, "rope.dims = 6"},
   };
   for (const Obstacle& row : table) {

@@ -22,7 +22,7 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr size_t kMostLayouts = 24;
+constexpr size_t kMostLayouts = 28;
 constexpr const char* kTable = ASHLAR_SOURCE_DIR "/tests/layouts/emulated_layouts.txt";
 
 std::vector<Row> generated() {

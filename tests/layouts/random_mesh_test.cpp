@@ -172,20 +172,20 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
 
 std::string text_of(const LayoutCase& c) {
   const model::ModelConfig& m = c.config;
-  return str_cat(
-      name_of(c.mesh), c.sequence_parallel ? ", sequence parallel" : "", ", ", pipeline::name_of(c.schedule), " with ",
-      c.virtual_stages, " chunks a stage, ", c.micro_batches, " micro-batches of ", c.B, " x ", c.T, ", ",
-      name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads, " of ", m.head_dim,
-      ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated " : " ", name_of(m.ffn.act), ", vocabulary ",
-      m.vocab_size, " padded to ", m.vocab_padded(), ", ", name_of(m.block.topology), " ", m.block.parallel_norms,
-      ", norms ", name_of(m.norm.placement), m.norm.embed ? " and of the embedding" : "", ", norm of q and k ",
-      name_of(m.qk_norm.kind), " ", name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ",
-      name_of(m.pos.type), ", windows ", absl::StrJoin(model::layer_windows(m), " "), " ", name_of(m.attn.window_kind),
-      ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", m.tied ? ", tied" : "",
-      c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ", m.dropout.embed,
-      " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems, ", tables ", m.table_width(),
-      " wide, soft cap of the logits ", m.softcap.value_or(0), m.norm_rows ? ", norm rows" : "", ", ", m.masked_ids.size(),
-      " masked, z ", name_of(m.loss.z_kind));
+  return str_cat(name_of(c.mesh), c.sequence_parallel ? ", sequence parallel" : "", ", ", pipeline::name_of(c.schedule),
+                 " with ", c.virtual_stages, " chunks a stage, ", c.micro_batches, " micro-batches of ", c.B, " x ",
+                 c.T, ", ", name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads,
+                 " of ", m.head_dim, ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated " : " ",
+                 name_of(m.ffn.act), ", vocabulary ", m.vocab_size, " padded to ", m.vocab_padded(), ", ",
+                 name_of(m.block.topology), " ", m.block.parallel_norms, ", norms ", name_of(m.norm.placement),
+                 m.norm.embed ? " and of the embedding" : "", ", norm of q and k ", name_of(m.qk_norm.kind), " ",
+                 name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ", name_of(m.pos.type),
+                 ", windows ", absl::StrJoin(model::layer_windows(m), " "), " ", name_of(m.attn.window_kind),
+                 ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", m.tied ? ", tied" : "",
+                 c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ",
+                 m.dropout.embed, " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems,
+                 ", tables ", m.table_width(), " wide, soft cap of the logits ", m.softcap.value_or(0),
+                 m.norm_rows ? ", norm rows" : "", ", ", m.masked_ids.size(), " masked, z ", name_of(m.loss.z_kind));
 }
 
 /// The numbers of this run: one that is named, 200 in the long form, else a few.
@@ -231,7 +231,8 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["windows"] += windows && m.attn.window_kind == model::WindowKind::kSliding;
     seen["chunked attention"] += windows && m.attn.window_kind == model::WindowKind::kChunked;
     seen["soft cap"] += m.attn.softcap.has_value(), seen["sinks"] += m.attn.sinks;
-    seen["tables of a width of their own"] += m.embed_dim.has_value(), seen["soft cap of the logits"] += m.softcap.has_value();
+    seen["tables of a width of their own"] += m.embed_dim.has_value(),
+        seen["soft cap of the logits"] += m.softcap.has_value();
     seen["norm rows"] += m.norm_rows, seen["masked ids"] += !m.masked_ids.empty();
     seen["largest logit"] += m.loss.z_kind == ZKind::kMaxLogit && m.loss.z_coef > 0;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;

@@ -253,9 +253,11 @@ std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
   } else {
     const Tensor z = stage.logits(ctx, rows.value);
     std::vector<double> mine = to_host(ctx, z);
-    for (double& value : mine) value *= stage.config().logit_scale;
-    for (int64_t n = 0; n < N && mesh_->at().tensor == 0; ++n)
-      std::copy_n(mine.begin() + n * z.cols(), V, all.begin() + (mesh_->at().data * N + n) * V);
+    for (int64_t n = 0; n < N && mesh_->at().tensor == 0; ++n) {
+      const std::span<double> row(mine.data() + n * z.cols(), static_cast<size_t>(V));
+      model::finish_logits(stage.config(), row);
+      std::copy(row.begin(), row.end(), all.begin() + (mesh_->at().data * N + n) * V);
+    }
   }
   comm::sum_all(mesh_->control(), all);  // each row is one rank's
   return all;

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "launch/hf/class_rows.h"
+
+// Classes with Llama's names and block but for an axis or two.
+// Source: the configuration and modeling files of transformers 5.23.
+namespace ashlar::hf {
+namespace {
+
+/// Biases as Llama's keys say them.
+Rows bias_rows(bool fallback) {
+  return {flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, fallback),
+          flag("mlp_bias", {AXIS(bias.ffn)}, fallback)};
+}
+
+/// The embedding times sqrt(width), always.
+Row embedding_times_root_of_width() {
+  return {
+      .read = [](JsonReader&, HfConfig& c) { c.model.embed_scale = std::sqrt(static_cast<double>(c.model.d_model)); }};
+}
+
+/// The first published files say hidden_act = "gelu", and meant its tanh form; hidden_activation was added to say so.
+Row gemma_activation() {
+  const auto read = [](JsonReader& r, HfConfig& c) {
+    const Row named = activation("hidden_activation", "gelu_pytorch_tanh"),
+              old = activation("hidden_act", "gelu_pytorch_tanh");
+    const bool has_new = r.has_value("hidden_activation"), has_old = r.has_value("hidden_act");
+    r.ignore({"hidden_activation", "hidden_act"});
+    if (has_old || !has_new) old.read(r, c);
+    if (c.model.ffn.act == Activation::kGeluErf) c.model.ffn.act = Activation::kGeluTanh;
+    if (!has_new) return;
+    const Activation said = c.model.ffn.act;
+    named.read(r, c);
+    if (has_old && said != c.model.ffn.act) {
+      r.refuse("hidden_act", "hidden_activation says ", name_of(c.model.ffn.act), "; keep one");
+    }
+  };
+  const auto write = [](Json& j, const HfConfig& c) {
+    activation("hidden_activation", "").write(j, c);
+    if (c.model.ffn.act == Activation::kGeluTanh) j["hidden_activation"] = "gelu_pytorch_tanh";
+    j["hidden_act"] = j["hidden_activation"];  // transformers 5 reads this one alone
+  };
+  return {.read = read, .write = write};
+}
+
+}  // namespace
+
+ClassTable gemma() {
+  // sqrt(width) times the embedding, and gains as 1 + g, whatever the file says.
+  const Row bidirectional = {.read = [](JsonReader& r, HfConfig&) {
+    constexpr const char* kKey = "use_bidirectional_attention";
+    if (r.raw(kKey) != nullptr && r.boolean({kKey}, false))
+      r.refuse(kKey, "attention is causal always; expected false or null");
+  }};
+  return {.base = {.norm = {.variant = {.type = NormType::kRmsNorm, .unit_offset = true}}},
+          .rows = joined(usual_rows({256000, 8192, 3072, 28, 16, 24576}, gemma_activation(), "rms_norm_eps", 1e-6),
+                         {embedding_times_root_of_width(), kv_heads(16), size({"head_dim"}, {AXIS(head_dim)}, 256),
+                          flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false),
+                          rope({.whole_heads = true}), bidirectional})};
+}
+
+ClassTable nemotron() {
+  return {.base = {.norm = {.variant = {.type = NormType::kLayerNorm, .unit_offset = true},
+                            .affine = model::NormAffine::kScaleBias},
+                   .ffn = kUngated},
+          .rows = joined(usual_rows({256000, 4096, 6144, 32, 48, 24576}, "relu2", "norm_eps", 1e-5),
+                         joined({kv_heads(), head_dim(HeadDim::kWritten), rope({.fraction = 0.5})}, bias_rows(false)))};
+}
+
+ClassTable arcee() {
+  return {.base = {.norm = kRmsNorm, .ffn = kUngated},
+          .rows = joined(
+              usual_rows({32000, 4096, 2560, 32, 32, 18432}, "relu2", "rms_norm_eps", 1e-5),
+              joined({heads_divide_width(), kv_heads(), head_dim(HeadDim::kWritten), rope({.whole_heads = true})},
+                     bias_rows(false)))};
+}
+
+/// Baichuan 1 has the same class name, no norm on the head's rows, and no key of this name.
+Row baichuan2_z_loss() {
+  constexpr const char* kKey = "z_loss_weight";
+  return {
+      .read =
+          [=](JsonReader& r, HfConfig& c) {
+            if (!r.has(kKey)) {
+              r.add_error(str_cat(kKey, " is absent: Baichuan 1 and 2 cannot be told apart by their class; expected ",
+                                  "a number, 0 for Baichuan 2 without z-loss"));
+            }
+            c.model.loss = {.z_coef = r.number({kKey}, 0), .z_kind = ZKind::kMaxLogit};
+          },
+      .write =
+          [=](Json& j, const HfConfig& c) {
+            j[kKey] = c.model.loss.z_kind == ZKind::kMaxLogit ? c.model.loss.z_coef : 0.0;
+          }};
+}
+
+ClassTable baichuan() {
+  // The 13B has no rotary positions, and says so by leaving out how many it has.
+  const Row length = {.read =
+                          [](JsonReader& r, HfConfig& c) {
+                            if (!r.has_value("max_position_embeddings") && r.has_value("model_max_length")) {
+                              r.refuse("model_max_length", "without max_position_embeddings the model has ALiBi, ",
+                                       "with which this class is not read");
+                            }
+                            r.ignore({"model_max_length"});
+                            c.model.rope.dims = c.model.head_dim;
+                          },
+                      .write = [](Json& j, const HfConfig& c) { j["model_max_length"] = c.extras.max_positions; }};
+  const Row untied = {.read = [](JsonReader&, HfConfig&) {},
+                      .limit =
+                          [](const model::ModelConfig& m) {
+                            return m.tied ? "head.tie = true: BaichuanForCausalLM has a head of its own"
+                                          : std::string();
+                          }};
+  Rows rows = usual_rows({125696, 4096, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6);
+  return {.base = {.norm = kRmsNorm, .norm_rows = true},
+          .rows = joined(std::move(rows), {head_dim(HeadDim::kDerived), length, untied, baichuan2_z_loss(),
+                                           // Read by nothing, or flags of quantised copies and of generation.
+                                           ignored({"_from_model_config", "gradient_checkpointing", "user_token_id",
+                                                    "assistant_token_id"})})};
+}
+
+ClassTable qwen() {
+  // The published files give twice the width of a half.
+  const Row width = {.read =
+                         [](JsonReader& r, HfConfig& c) {
+                           const int64_t both = r.size({"intermediate_size"}, 22016);
+                           if (both % 2 != 0)
+                             r.refuse("intermediate_size", "it is twice d_ff; expected an even number");
+                           c.model.d_ff = both / 2;
+                         },
+                     .write = [](Json& j, const HfConfig& c) { j["intermediate_size"] = 2 * c.model.d_ff; }};
+  const Row head = {.read =
+                        [](JsonReader& r, HfConfig& c) {
+                          c.model.head_dim = std::max<int64_t>(c.model.d_model / c.model.n_heads, 1);
+                          const int64_t said = r.optional_size({"kv_channels"}).value_or(128);
+                          if (said != c.model.head_dim) {
+                            r.add_error(str_cat("kv_channels = ", said, ": expected width / heads = ", c.model.head_dim,
+                                                ", which the class splits by"));
+                          }
+                        },
+                    .write = [](Json& j, const HfConfig& c) { j["kv_channels"] = c.model.head_dim; }};
+  const Row biases = {
+      .read = [](JsonReader& r,
+                 HfConfig& c) { c.model.bias.attn_out = c.model.bias.ffn = !r.boolean({"no_bias"}, true); },
+      .write = [](Json& j, const HfConfig& c) { j["no_bias"] = !c.model.bias.ffn; }};
+  const Row beyond = {.read =
+                          [](JsonReader& r, HfConfig&) {
+                            for (const char* key : {"use_dynamic_ntk", "use_logn_attn"}) {
+                              if (r.boolean({key}, true))
+                                r.add_note(str_cat(key, " acts beyond seq_length tokens only; it is left out here"));
+                            }
+                          },
+                      .write =
+                          [](Json& j, const HfConfig&) {
+                            j["use_dynamic_ntk"] = false;
+                            j["use_logn_attn"] = false;
+                          }};
+  return {.base = {.norm = kRmsNorm, .bias = {.qkv = true}},
+          .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 151936), positions({"max_position_embeddings"}, 8192),
+                   size({"hidden_size"}, {AXIS(d_model)}, 4096), size({"num_hidden_layers"}, {AXIS(n_layers)}, 32),
+                   size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 32), width, head, biases,
+                   number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-6),
+                   number("emb_dropout_prob", {AXIS(dropout.embed)}, 0.0),
+                   number("attn_dropout_prob", {AXIS(dropout.attn)}, 0.0),
+                   rope({.base_key = "rotary_emb_base", .fraction_key = "rotary_pct"}), beyond,
+                   ignored("seq_length", [](const HfConfig& c) { return Json(c.extras.max_positions); }),
+                   ignored({"scale_attn_weights", "bf16", "fp16", "fp32", "softmax_in_fp32", "onnx_safe",
+                            "use_cache_quantization", "use_cache_kernel", "use_flash_attn"})}};
+}
+
+ClassTable jais2() {
+  return {.base = {.norm = kLayerNorm, .ffn = kUngated},
+          .rows = joined(usual_rows({150272, 8192, 3328, 32, 26, 26624}, "relu2", "layer_norm_eps", 1e-5),
+                         joined({heads_divide_width(), kv_heads(), head_dim(HeadDim::kWritten),
+                                 rope({.base = 500000.0, .whole_heads = true}), ignored({"pretraining_tp"})},
+                                bias_rows(true)))};
+}
+
+}  // namespace ashlar::hf
