@@ -278,7 +278,7 @@ std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads);
 /// Norm vectors' owners of one block: 2 serial (4 sandwich), parallel_norms parallel.
 int64_t norms_per_block(const ModelConfig& config);
 
-/// A row of logits [V] as the head's product gives them -> those of the model: factor, cap, padding and masks (-inf).
+/// A row of logits [V] as the head's product gives them -> those of the model: factor, cap and masks (-inf).
 void finish_logits(const ModelConfig& config, std::span<double> row);
 
 /// The FFN width used when none is given: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.

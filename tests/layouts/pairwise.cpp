@@ -140,10 +140,90 @@ class Search {
   Chance chance_;
 };
 
+/// Rows that have every pair -> fewer that have them: the last row is left out, and single values are changed until no
+/// pair lacks. A change that loses pairs is taken at times, or the search would stay where it began.
+class Reduction {
+ public:
+  Reduction(std::span<const int> sizes, const Allowed& allowed) : sizes_(sizes), allowed_(allowed) {
+    for (const int size : sizes_) {
+      first_.push_back(values_);
+      values_ += size;
+    }
+  }
+
+  std::vector<Row> fewer(std::vector<Row> rows) {
+    for (;;) {
+      std::vector<Row> next(rows.begin(), rows.end() - 1);
+      if (!repaired(next, pairs_of(rows))) return rows;
+      rows = std::move(next);
+    }
+  }
+
+ private:
+  static constexpr int kSteps = 1'500'000, kReluctance = 80;
+  using Times = std::vector<int>;  // [values of all axes x the same]
+
+  size_t index(int a, int value_a, int b, int value_b) const {
+    return static_cast<size_t>((first_[a] + value_a) * values_ + first_[b] + value_b);
+  }
+  /// How often each pair occurs, in both orders of its axes.
+  Times pairs_of(const std::vector<Row>& rows) const {
+    Times times(static_cast<size_t>(values_ * values_), 0);
+    const int axes = static_cast<int>(sizes_.size());
+    for (const Row& row : rows) {
+      for (int a = 0; a < axes; ++a)
+        for (int b = 0; b < axes; ++b) times[index(a, row[a], b, row[b])] += a != b ? 1 : 0;
+    }
+    return times;
+  }
+
+  bool repaired(std::vector<Row>& rows, const Times& wanted) {
+    Times times = pairs_of(rows);
+    int missing = 0;  // each twice
+    for (size_t pair = 0; pair < times.size(); ++pair) missing += wanted[pair] > 0 && times[pair] == 0 ? 1 : 0;
+    for (int step = 0; step < kSteps && missing > 0; ++step) {
+      Row& row = rows[static_cast<size_t>(chance_.below(static_cast<int>(rows.size())))];
+      const int axis = chance_.below(static_cast<int>(sizes_.size()));
+      const int before = row[axis], value = chance_.below(sizes_[axis]);
+      int lost = 0;
+      for (int b = 0; b < static_cast<int>(row.size()); ++b) {
+        if (b == axis || value == before) continue;
+        lost += times[index(axis, before, b, row[b])] == 1 ? 1 : 0;
+        lost -= times[index(axis, value, b, row[b])] == 0 ? 1 : 0;
+      }
+      if (value == before || !dared(lost)) continue;
+      row[axis] = value;
+      if (!allowed_(row)) {
+        row[axis] = before;
+        continue;
+      }
+      for (int b = 0; b < static_cast<int>(row.size()); ++b) {
+        if (b == axis) continue;
+        --times[index(axis, before, b, row[b])], --times[index(b, row[b], axis, before)];
+        ++times[index(axis, value, b, row[b])], ++times[index(b, row[b], axis, value)];
+      }
+      missing += 2 * lost;
+    }
+    return missing == 0;
+  }
+  /// A change that loses n pairs is taken once in kReluctance^n times.
+  bool dared(int lost) {
+    for (; lost > 0; --lost)
+      if (chance_.below(kReluctance) != 0) return false;
+    return true;
+  }
+
+  const std::span<const int> sizes_;
+  const Allowed& allowed_;
+  std::vector<int> first_;  // number of each axis' first value among the values of all
+  int values_ = 0;
+  Chance chance_;
+};
+
 }  // namespace
 
 std::vector<Row> pairwise_rows(std::span<const int> sizes, const Allowed& allowed) {
-  return Search(sizes, allowed).rows();
+  return Reduction(sizes, allowed).fewer(Search(sizes, allowed).rows());
 }
 
 const std::vector<EmulatedAxis>& emulated_axes() {

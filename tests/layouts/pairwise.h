@@ -15,7 +15,8 @@ using Row = std::vector<int>;
 using Allowed = std::function<bool(const Row&)>;
 
 /// Rows in which each pair of values of two axes occurs together that any allowed row has. `sizes`: values of each
-/// axis. Greedy, and the same on every machine. After Cohen et al. 1997, "The AETG System".
+/// axis. Greedy (Cohen et al. 1997, "The AETG System"), then by annealing with fewer and fewer rows (Cohen et al. 2003,
+/// "Constructing test suites for interaction testing"); the same on every machine.
 std::vector<Row> pairwise_rows(std::span<const int> sizes, const Allowed& allowed);
 
 /// What the layouts of the emulated device vary over.
