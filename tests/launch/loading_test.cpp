@@ -31,7 +31,7 @@ class Loading : public ::testing::Test {
   int64_t bytes_read(const std::string& words) const {
     const auto rchar = [](const std::string& text) { return std::stoll(text.substr(text.rfind("rchar: ") + 7)); };
     const char* const kLook = " grep rchar /proc/$$/io";
-    const std::string nothing = run_shell(std::string("true;") + kLook).out;
+    const std::string nothing = run_shell(str_cat("true;", kLook)).out;
     const ShellResult r = run_shell("cd " + shell_quote(run_.dir().string()) + " && " + shell_quote(ASHLAR_BINARY) +
                                     " " + words + " || echo failed;" + kLook);
     EXPECT_EQ(r.out.find("failed"), std::string::npos) << words << "\n" << r.out << r.err;
