@@ -37,7 +37,8 @@ struct LayoutCase {
 /// Expects the layout on `ranks` (all of mesh.ranks()) to compute what one rank does that runs the whole model
 /// micro-batch after micro-batch: losses and statistics, every gradient, the norm, a clipped update, the loss behind it
 /// and those of further steps. To the bit where only layers of the CPU are divided; else gradients before clipping
-/// within 1e-11 in fp64 and 2e-5 in fp32, what follows from them within what that allows.
+/// within 1e-11 in fp64 and 2e-5 in fp32 (on the emulated device within three times what fp32 makes of the model's
+/// gradients on the CPU, where that is more), what follows from them within what that allows.
 void expect_numbers_of_one_rank(comm::Communicator& ranks, const LayoutCase& c);
 
 }  // namespace ashlar::testing
