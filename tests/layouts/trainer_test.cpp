@@ -70,13 +70,15 @@ struct End {
 /// A device that has one thing to choose once it has multiplied.
 class TunableBackend final : public DeferredBackend, public Tunable, public Tuner {
  public:
-  TunableBackend(uint64_t seed, std::string library, int& measured)
+  TunableBackend(uint64_t seed, std::string library, int& asked, int& measured)
       : DeferredBackend(kernels::make_backend({.threads = 1}), seed),
         library_(std::move(library)),
+        asked_(asked),
         measured_(measured) {}
 
   Tuner* tuner() override { return this; }
   TunedChoices met() const override {
+    asked_ += 1;
     TunedChoices met{.device = "device", .sections = {{"gemm", {.library = library_, .choices = {}}}}};
     if (num_gemms() > 0) met.sections["gemm"].choices["product"] = "";
     return met;
@@ -91,7 +93,7 @@ class TunableBackend final : public DeferredBackend, public Tunable, public Tune
 
  private:
   std::string library_;
-  int& measured_;
+  int &asked_, &measured_;
 };
 
 class DeferredTrainer : public ::testing::Test {
@@ -155,7 +157,7 @@ class DeferredTrainer : public ::testing::Test {
         if (library_.empty()) {
           made = std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), *deferred);
         } else {
-          made = std::make_unique<TunableBackend>(*deferred, library_, measured_);
+          made = std::make_unique<TunableBackend>(*deferred, library_, asked_, measured_);
         }
         device = made.get();
         return made;
@@ -199,7 +201,7 @@ class DeferredTrainer : public ::testing::Test {
   comm::ControlPlane& ranks_ = bootstrap().control();
   SharedDir dir_{ranks_};
   std::string library_;  ///< what a device chooses from; empty: it has no choice
-  int measured_ = 0;
+  int asked_ = 0, measured_ = 0;
   std::function<std::unique_ptr<Backend>()> make_backend_;  ///< in the place of a deferred one
 };
 
@@ -278,6 +280,7 @@ TEST_F(DeferredTrainer, ChoosesAlgorithmsOnceAndKeepsThem) {
   End end = train(words, 3, stop_early);
   EXPECT_EQ(end.code, ExitCode::kSigusr1) << end.error;
   EXPECT_EQ(measured_, first ? 1 : 0);
+  EXPECT_LT(asked_, 11) << "before the first of eleven steps, and not before each";
   const std::string text = text_of(run_dir() / "choices.json");
   EXPECT_EQ(choices_from_json(text, "").sections.at("gemm").choices.at("product"), "fast");
   comm::barrier(ranks_);
