@@ -15,14 +15,15 @@ namespace ashlar::testing {
 /// What may be wrong with plans, for tests that must notice.
 enum class Planted {
   kNothing,
-  kNoMask,     ///< queries see later keys
-  kScale,      ///< 1 instead of the case's
-  kLse,        ///< to the base 2
-  kWrongHead,  ///< query head h reads KV head h % G
-  kSwapped,    ///< dk where dv belongs
-  kNotFinite,  ///< one NaN in dq
-  kOtherBits,  ///< an output that changes from run to run
-  kDenseRows,  ///< rows of dq without the distance that the case says
+  kNoMask,      ///< queries see later keys
+  kScale,       ///< 1 instead of the case's
+  kLse,         ///< to the base 2
+  kWrongHead,   ///< query head h reads KV head h % G
+  kSwapped,     ///< dk where dv belongs
+  kNotFinite,   ///< one NaN in dq
+  kOtherBits,   ///< an output that changes from run to run
+  kOneElement,  ///< the last element of an output: less than the tolerance of the mean
+  kDenseRows,   ///< rows of dq without the distance that the case says
 };
 
 /// In the place of cuDNN: plans that compute in fp64 on the host, from nothing but the case and the pointers, as the
@@ -74,6 +75,8 @@ class HostPlan final : public cudnn::AttentionPlan {
             for (int64_t j = 0; j < keys_of(i); ++j)
               out += std::exp(s[static_cast<size_t>(j)] - lse) * get(a.v, c_.v, b, j, kv_head(h) * c_.D + d);
             if (planted_ == Planted::kOtherBits) out *= 1 + 0.01 * *runs_;
+            const bool last = b == c_.B - 1 && h == c_.H - 1 && i == c_.T - 1 && d == c_.D - 1;
+            if (planted_ == Planted::kOneElement && last) out += 0.45;
             put(a.out, c_.out, b, i, h * c_.D + d, out);
           }
           static_cast<float*>(a.lse)[(b * c_.H + h) * c_.T + i] =
