@@ -67,10 +67,12 @@ std::vector<ModelDifference> compare_models(const model::ModelConfig& left, cons
   };
   const std::vector<Entry> others = model_entries(right);
   std::vector<ModelDifference> differences;
-  // A list that one of them lacks: an empty one has no entry.
-  const auto lists_lacking = [&](const std::vector<Entry>& have, const std::vector<Entry>& lack, bool is_left) {
+  // What one of them lacks: an empty list has no entry, nor has an optional key that is absent.
+  const auto lacking = [&](const std::vector<Entry>& have, const std::vector<Entry>& lack, bool is_left) {
     for (const Entry& entry : have) {
-      if (!std::holds_alternative<std::vector<double>>(entry.value)) continue;
+      const bool may_be_absent =
+          std::holds_alternative<std::vector<double>>(entry.value) || schema()[entry.index].need == Need::kOptional;
+      if (!may_be_absent) continue;
       const bool found =
           std::any_of(lack.begin(), lack.end(), [&](const Entry& other) { return other.index == entry.index; });
       if (found) continue;
@@ -78,8 +80,8 @@ std::vector<ModelDifference> compare_models(const model::ModelConfig& left, cons
       differences.push_back({schema()[entry.index].name(), is_left ? text : "none", is_left ? "none" : text});
     }
   };
-  lists_lacking(model_entries(left), others, true);
-  lists_lacking(others, model_entries(left), false);
+  lacking(model_entries(left), others, true);
+  lacking(others, model_entries(left), false);
   for (const Entry& entry : model_entries(left)) {
     for (const Entry& other : others) {
       if (entry.index != other.index || same_value(entry.value, other.value)) continue;

@@ -173,6 +173,7 @@ std::vector<std::string> other_values(const config::KeySpec& spec, const model::
   config::RunConfig run;
   run.model = m;
   const auto value = spec.member.get(run);
+  if (!value) return {std::string(spec.example)};
   if (spec.type == config::KeyType::kBool) return {std::get<bool>(*value) ? "false" : "true"};
   if (const auto* size = std::get_if<int64_t>(&*value)) return {std::to_string(*size * 2), std::to_string(*size / 2)};
   if (const auto* number = std::get_if<double>(&*value)) return {std::to_string(*number * 1.5 + 0.01)};
