@@ -21,24 +21,20 @@ struct Queued {
 
 bool step(void* data) {
   auto* const queued = static_cast<Queued*>(data);
-  if (queued->comm->aborted) {
-    delete queued;
-    return true;
-  }
-  if (!queued->kernel.step()) return false;
-  --queued->comm->under_way;
-  delete queued;
+  ncclComm& comm = *queued->comm;
+  if (!comm.aborted && !queued->kernel.step()) return false;
+  std::erase_if(comm.under_way, [data](const auto& launch) { return launch.get() == data; });
   return true;
 }
 
 void enqueue(ncclComm& comm, const std::vector<Call>& calls) {
-  auto* const queued = new Queued{&comm, Kernel(comm, calls)};
-  ++comm.under_way;
+  const auto queued = std::make_shared<Queued>(Queued{&comm, Kernel(comm, calls)});
+  comm.under_way.push_back(queued);  // a stream that fails or ends never passes it
   auto* const queue = extension<ashlar_stand_in_enqueue_t>("ashlar_stand_in_enqueue");
   auto* const touch = extension<ashlar_stand_in_touch_t>("ashlar_stand_in_touch");
   if (queue == nullptr || touch == nullptr)
     throw std::logic_error("[stand-in nccl] nobody in this process owns streams");
-  queue(calls.front().stream, step, queued, str_cat("nccl ", name_of(calls.front().kind)).c_str());
+  queue(calls.front().stream, step, queued.get(), str_cat("nccl ", name_of(calls.front().kind)).c_str());
   const auto p = static_cast<size_t>(comm.size());
   for (const Call& call : calls) {
     const size_t bytes = call.count * size_of(call.type);

@@ -84,7 +84,7 @@ struct ncclComm {
     ncclWindow_t handle;
   };
   std::vector<Window> windows;
-  int under_way = 0;  ///< launches that a stream has not passed
+  std::vector<std::shared_ptr<void>> under_way;  ///< launches that a stream has not passed
 
   // Busy until asked so many times and until `ready`; then `finish` is called.
   bool busy = false;

@@ -216,7 +216,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* ou
   const ncclResult_t free = check_free(parent);
   if (free != ncclSuccess) return free;
   if (in_group_of_calls()) return parent->refuse(ncclInvalidUsage, "a split in a group of other calls");
-  if (parent->under_way > 0) return parent->refuse(ncclInvalidUsage, "a split with operations under way");
+  if (!parent->under_way.empty()) return parent->refuse(ncclInvalidUsage, "a split with operations under way");
   struct Wish {
     int color, key, rank;
   };
@@ -275,7 +275,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (free != ncclSuccess) return free;
   if (!comm->windows.empty()) return comm->refuse(ncclInvalidUsage, "finalized with windows");
   comm->finalized = true;
-  return comm->work([comm] { return comm->under_way == 0; }, [] {}, true);
+  return comm->work([comm] { return comm->under_way.empty(); }, [] {}, true);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -382,7 +382,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   const auto found = std::find_if(comm->windows.begin(), comm->windows.end(),
                                   [&](const ncclComm::Window& w) { return w.handle == window; });
   if (found == comm->windows.end()) return comm->refuse(ncclInvalidArgument, "no such window");
-  if (comm->under_way > 0) return comm->refuse(ncclInvalidUsage, "a window is given up with operations under way");
+  if (!comm->under_way.empty()) return comm->refuse(ncclInvalidUsage, "a window is given up with operations under way");
   delete reinterpret_cast<char*>(window);
   comm->windows.erase(found);
   return comm->work(
