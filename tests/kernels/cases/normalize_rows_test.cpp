@@ -25,11 +25,36 @@ HostMatrix make_rows(DType dtype, const Shape& s) {
 
 double inverse_of(const HostMatrix& w, int64_t row) { return 1 / std::max(std::sqrt(dot(w, w, row)), kShortestRow); }
 
+std::vector<double> inverses_of(const HostMatrix& w) {
+  std::vector<double> inverses;
+  for (int64_t row = 0; row < w.rows(); ++row) inverses.push_back(inverse_of(w, row));
+  return inverses;
+}
+
+/// What all elements of a row's gradient have in common.
+struct RowGradient {
+  double inverse, along, terms;
+};
+
+std::vector<RowGradient> row_gradients(const HostMatrix& w, const HostMatrix& dy) {
+  std::vector<RowGradient> rows;
+  for (int64_t r = 0; r < w.rows(); ++r) {
+    const double inverse = inverse_of(w, r);
+    const bool counts = std::sqrt(dot(w, w, r)) > kShortestRow;
+    double terms = 0;  // the rounding of a product is to the size of its terms
+    for (int64_t c = 0; c < w.cols(); ++c) terms += std::abs(w.at(r, c) * dy.at(r, c));
+    rows.push_back({inverse, counts ? inverse * inverse * dot(w, dy, r) : 0, inverse * inverse * terms});
+  }
+  return rows;
+}
+
 TEST_F(NormalizeRowsTest, IsTheFormula) {
   for (const DType dtype : kStorageDTypes) {
     for (const Shape s : kShapes) {
       SCOPED_TRACE(str_cat(name_of(dtype), " [", s.rows, ", ", s.cols, "]"));
       const HostMatrix w = make_rows(dtype, s);
+      const std::vector<double> inverses = inverses_of(w);
+      const auto inverse_at = [&](int64_t row) { return inverses.at(static_cast<size_t>(row)); };
       backends_.each(
           [&](Backend& backend) {
             Outputs out = {HostMatrix(dtype, s.rows, s.cols, 3), HostMatrix(accumulate_dtype(dtype), 1, s.rows)};
@@ -38,11 +63,11 @@ TEST_F(NormalizeRowsTest, IsTheFormula) {
           },
           [&](const Outputs& out) {
             expect_near(
-                out[0], s.cols, [&](int64_t r, int64_t c) { return w.at(r, c) * inverse_of(w, r); },
-                [&](int64_t r, int64_t c) { return std::abs(w.at(r, c)) * inverse_of(w, r); }, "y");
+                out[0], s.cols, [&](int64_t r, int64_t c) { return w.at(r, c) * inverse_at(r); },
+                [&](int64_t r, int64_t c) { return std::abs(w.at(r, c)) * inverse_at(r); }, "y");
             expect_near(
-                out[1], s.cols, [&](int64_t, int64_t v) { return inverse_of(w, v); },
-                [&](int64_t, int64_t v) { return inverse_of(w, v); }, "inverse");
+                out[1], s.cols, [&](int64_t, int64_t v) { return inverse_at(v); },
+                [&](int64_t, int64_t v) { return inverse_at(v); }, "inverse");
           });
     }
   }
@@ -55,7 +80,8 @@ TEST_F(NormalizeRowsTest, BackwardIsTheFormulaInEveryMode) {
       const HostMatrix w = make_rows(dtype, s), dy = random_matrix(acc, s.rows, s.cols, 2, 1);
       const HostMatrix before = random_matrix(acc, s.rows, s.cols, 3);
       HostMatrix inverse(acc, 1, s.rows);
-      for (int64_t v = 0; v < s.rows; ++v) inverse.set(v, inverse_of(w, v));
+      const std::vector<RowGradient> rows = row_gradients(w, dy);
+      for (int64_t v = 0; v < s.rows; ++v) inverse.set(v, rows.at(static_cast<size_t>(v)).inverse);
       for (const bool accumulate : {false, true}) {
         SCOPED_TRACE(str_cat(name_of(dtype), " [", s.rows, ", ", s.cols, "] ", accumulate));
         backends_.each(
@@ -74,18 +100,13 @@ TEST_F(NormalizeRowsTest, BackwardIsTheFormulaInEveryMode) {
               expect_near(
                   out[0], s.cols,
                   [&](int64_t r, int64_t c) {
-                    const double inv = inverse_of(w, r);
-                    const bool counts = std::sqrt(dot(w, w, r)) > kShortestRow;
-                    const double along = counts ? w.at(r, c) * inv * inv * dot(w, dy, r) : 0;
-                    return old(r, c) + inv * (dy.at(r, c) - along);
+                    const RowGradient& row = rows.at(static_cast<size_t>(r));
+                    return old(r, c) + row.inverse * (dy.at(r, c) - w.at(r, c) * row.along);
                   },
                   [&](int64_t r, int64_t c) {
-                    // The rounding of a product is to the size of its terms.
-                    const double inv = inverse_of(w, r);
-                    double terms = 0;
-                    for (int64_t i = 0; i < s.cols; ++i) terms += std::abs(w.at(r, i) * dy.at(r, i));
+                    const RowGradient& row = rows.at(static_cast<size_t>(r));
                     return std::abs(old(r, c)) +
-                           inv * (std::abs(dy.at(r, c)) + std::abs(w.at(r, c)) * inv * inv * terms) * 2;
+                           row.inverse * (std::abs(dy.at(r, c)) + std::abs(w.at(r, c)) * row.terms) * 2;
                   },
                   "dw");
             });
