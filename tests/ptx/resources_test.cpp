@@ -41,14 +41,14 @@ int number_before(const std::string& text, const std::string& word) {
 }
 
 /// Of what `ptxas -v` says: the name of a kernel, then its spills, then its registers.
-void read_report(const std::filesystem::path& path, const std::string& target, Table& table) {
+void read_report(const std::filesystem::path& path, Table& table) {
   std::ifstream file(path);
   std::string kernel;
-  const std::regex name("Compiling entry function '([^']*)'");
+  const std::regex name("Compiling entry function '([^']*)' for '([^']*)'");
   for (std::string line; std::getline(file, line);) {
     std::smatch found;
     if (std::regex_search(line, found, name)) {
-      kernel = target + "  " + short_name(found[1]);
+      kernel = found[2].str() + "  " + short_name(found[1]);
     } else if (line.find("bytes spill stores") != std::string::npos) {
       table[kernel].spilled_bytes =
           number_before(line, "bytes spill stores") + number_before(line, "bytes spill loads");
@@ -61,11 +61,8 @@ void read_report(const std::filesystem::path& path, const std::string& target, T
 
 Table measured() {
   Table table;
-  for (const auto& target : std::filesystem::directory_iterator(ASHLAR_PTX_DIR)) {
-    const std::string name = "sm_" + target.path().filename().string().substr(std::string("compute_").size());
-    for (const auto& file : std::filesystem::directory_iterator(target)) {
-      if (file.path().extension() == ".resources") read_report(file.path(), name, table);
-    }
+  for (const auto& file : std::filesystem::directory_iterator(ASHLAR_PTX_DIR)) {
+    if (file.path().extension() == ".resources") read_report(file.path(), table);
   }
   return table;
 }
