@@ -280,7 +280,7 @@ TEST_F(DeferredTrainer, ChoosesAlgorithmsOnceAndKeepsThem) {
   End end = train(words, 3, stop_early);
   EXPECT_EQ(end.code, ExitCode::kSigusr1) << end.error;
   EXPECT_EQ(measured_, first ? 1 : 0);
-  EXPECT_LT(asked_, 11) << "before the first of eleven steps, and not before each";
+  EXPECT_LE(asked_, 3) << "at the start, and twice before the first step, since what is chosen may ask more";
   const std::string text = text_of(run_dir() / "choices.json");
   EXPECT_EQ(choices_from_json(text, "").sections.at("gemm").choices.at("product"), "fast");
   comm::barrier(ranks_);
