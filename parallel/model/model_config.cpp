@@ -104,6 +104,18 @@ std::vector<int64_t> layer_windows(const ModelConfig& c) {
   return windows;
 }
 
+LayerHeads layer_heads(const ModelConfig& c, int64_t layer) {
+  LayerHeads heads{.n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim};
+  const bool full = layer_windows(c).at(static_cast<size_t>(layer)) < 0;
+  if (full) {
+    heads.n_kv_heads = c.attn.global_n_kv_heads.value_or(c.n_kv_heads);
+    heads.head_dim = c.attn.global_head_dim.value_or(c.head_dim);
+    heads.values = !c.attn.k_eq_v;
+  }
+  heads.v_head_dim = c.attn.v_head_dim > 0 ? c.attn.v_head_dim : heads.head_dim;
+  return heads;
+}
+
 AttentionVariant attention_variant(const ModelConfig& c, int64_t layer) {
   AttentionVariant variant{.scale = c.attn.scale, .softcap = c.attn.softcap.value_or(0)};
   const int64_t window = layer_windows(c).at(static_cast<size_t>(layer));

@@ -78,6 +78,18 @@ inline constexpr EnumName<WindowKind> kWindowKindNames[] = {{WindowKind::kSlidin
                                                             {WindowKind::kChunked, "chunked"}};
 constexpr std::span<const EnumName<WindowKind>> names_of(WindowKind) { return kWindowKindNames; }
 
+/// How queries, keys and values are made: by a matrix each, or from latents of low rank (attention.h has the formulas).
+enum class AttentionKind : uint8_t { kStandard, kMla };
+inline constexpr EnumName<AttentionKind> kAttentionKindNames[] = {{AttentionKind::kStandard, "standard"},
+                                                                  {AttentionKind::kMla, "mla"}};
+constexpr std::span<const EnumName<AttentionKind>> names_of(AttentionKind) { return kAttentionKindNames; }
+
+/// Which layers have frequencies that are scaled: all that rotate, or of these the ones with full attention.
+enum class ScaledLayers : uint8_t { kAll, kFull };
+inline constexpr EnumName<ScaledLayers> kScaledLayersNames[] = {{ScaledLayers::kAll, "all"},
+                                                                {ScaledLayers::kFull, "full"}};
+constexpr std::span<const EnumName<ScaledLayers>> names_of(ScaledLayers) { return kScaledLayersNames; }
+
 enum class InitScheme : uint8_t { kNormal, kGpt2, kXavier, kKaiming };
 inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {{InitScheme::kNormal, "normal"},
                                                             {InitScheme::kGpt2, "gpt2"},
@@ -98,6 +110,7 @@ struct BlockConfig {
   Topology topology = Topology::kSerial;
   int parallel_norms = 1;            ///< parallel only: 1 = attention and FFN share a norm, 2 = one each
   double residual_multiplier = 1.0;  ///< factor on each branch output before it joins the residual stream
+  bool out_scalar = false;           ///< a learned factor on what the block makes, one number a layer
   bool operator==(const BlockConfig&) const = default;
 };
 
@@ -119,9 +132,12 @@ struct FfnConfig {
 
 struct PosConfig {
   PosType type = PosType::kRope;
-  int64_t max_positions = 0;   ///< positions of the learned table; 0 for the other types
-  int64_t learned_offset = 0;  ///< rows of the table before that of position 0, learned and sinusoidal
-  double alibi_scale = 1;      ///< factor on the slopes
+  int64_t max_positions = 0;      ///< positions of the learned table; 0 for the other types
+  int64_t learned_offset = 0;     ///< rows of the table before that of position 0, learned and sinusoidal
+  double alibi_scale = 1;         ///< factor on the slopes
+  int64_t t5_num_buckets = 32;    ///< t5_bias: rows of the table
+  int64_t t5_max_distance = 128;  ///< t5_bias: the last bucket begins here
+  bool t5_shared = true;          ///< t5_bias: one table for all layers, else one a layer
   bool operator==(const PosConfig&) const = default;
 };
 
@@ -131,9 +147,12 @@ struct RopeConfig {
   double base = 10000.0;
   int64_t dims = 0;  ///< the first `dims` of head_dim rotate; even
   RopeStyle style = RopeStyle::kHalf;
-  bool reversed = false;           ///< by minus the angle
-  std::vector<double> base_cycle;  ///< by layer, repeated, instead of base; 0: the layer does not rotate
+  bool reversed = false;                  ///< by minus the angle
+  std::vector<double> base_cycle;         ///< by layer, repeated, instead of base; 0: the layer does not rotate
+  std::optional<double> local_base = {};  ///< of layers with a window, instead of base; none with base_cycle
+  bool global_enabled = true;             ///< false: layers with full attention do not rotate; none with base_cycle
   RopeScaling scaling = RopeScaling::kNone;
+  ScaledLayers scaled_layers = ScaledLayers::kAll;
   double factor = 1;                              ///< linear, llama3, yarn, longrope
   double low_freq_factor = 1;                     ///< llama3
   double high_freq_factor = 4;                    ///< llama3
@@ -160,7 +179,16 @@ struct QkNormConfig {
 
 /// Attention beside its heads.
 struct AttentionConfig {
-  double scale = 0;                          ///< factor on q.k, usually head_dim^-0.5
+  AttentionKind kind = AttentionKind::kStandard;
+  int64_t q_rank = 0;                           ///< mla: width of the queries' latent; 0: queries come from one matrix
+  int64_t kv_rank = 0;                          ///< mla: width of the latent of keys and values
+  int64_t v_head_dim = 0;                       ///< width of a head's values; 0: head_dim
+  double latent_eps = 1e-6;                     ///< mla: of the norms of the latents
+  std::optional<int64_t> global_head_dim = {};  ///< of layers with full attention, instead of model.head_dim
+  std::optional<int64_t> global_n_kv_heads = {};  ///< of layers with full attention, instead of model.n_kv_heads
+  bool k_eq_v = false;  ///< layers with full attention have no value matrix: values are keys before their norm
+  bool v_norm = false;  ///< values of every head are normed by their root mean square, without a gain
+  double scale = 0;     ///< factor on q.k, usually head_dim^-0.5
   std::optional<double> softcap;             ///< on the scores: cap * tanh(s / cap)
   std::optional<double> clip_qkv;            ///< q, k and v, behind biases and norms before rope, are held in [-c, c]
   std::vector<int64_t> window_cycle = {-1};  ///< by layer, repeated: a window in tokens, or -1 for full attention
@@ -241,6 +269,15 @@ std::vector<T> shortest_cycle(const std::vector<T>& by_layer) {
       return {by_layer.begin(), by_layer.begin() + static_cast<std::ptrdiff_t>(length)};
   return by_layer;
 }
+/// The heads of one layer: those of model.* or, where attention is full, attn.global_* instead.
+struct LayerHeads {
+  int64_t n_kv_heads = 0, head_dim = 0, v_head_dim = 0;
+  bool values = true;  ///< it has a value matrix
+  int64_t k_width() const { return n_kv_heads * head_dim; }
+  int64_t v_width() const { return n_kv_heads * v_head_dim; }
+  bool operator==(const LayerHeads&) const = default;
+};
+LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
 /// What the kernels are told of a layer.
 AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
 /// Of all query heads, with pos.alibi_scale; empty without ALiBi. n = the largest power of two <= H: 2^(-8k/n),
