@@ -54,12 +54,16 @@ struct Fill {
   double value = 0;
 };
 
-/// Random weights as a pure function of (seed, site, global element index): normal with mean 0 and std = scale
-/// (Philox::normal_at).
+/// Random weights as a pure function of (seed, site, global element index): scale times a normal number (mean 0, std 1:
+/// Philox::normal_at), or, with cut > 0, times one drawn until it lies within [-cut, cut]
+/// (Philox::truncated_normal_at): `scale` is the deviation before the cut, as of torch's trunc_normal_.
 /// The local matrix is rows [row_begin, ..) and columns [col_begin, ..) of a global tensor of width global_cols.
 struct RandomFill {
+  static constexpr double kLeastCut = 0.5;
+
   MutView dst;
   double scale = 1;
+  double cut = 0;  ///< 0: none; else at least kLeastCut, so that few draws are made
   uint64_t seed = 0;
   uint64_t site = 0;
   int64_t row_begin = 0, col_begin = 0, global_cols = 0;

@@ -14,6 +14,7 @@ void initialize(const Ctx& ctx, uint64_t seed, std::span<const ShardedRange> ran
       const Tensor t = flat.flat_range(block.offset, block.rows * block.cols).reshape({block.rows, block.cols});
       ctx.backend.random_fill({.dst = t.mut_view(),
                                .scale = tensor.init.value,
+                               .cut = tensor.init.cut,
                                .seed = seed,
                                .site = tensor.site(),
                                .row_begin = block.row,

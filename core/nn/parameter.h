@@ -18,6 +18,7 @@ std::string_view name_of(Role role);
 struct InitRule {
   enum class Kind : uint8_t { kConstant, kNormal } kind = Kind::kConstant;
   double value = 0;  ///< the constant, or the standard deviation
+  double cut = 0;    ///< normal: numbers beyond so many deviations are drawn again; 0: none
   std::string rule;
 };
 

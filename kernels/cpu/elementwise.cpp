@@ -272,6 +272,11 @@ void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
     const int64_t blocks = (skip + take + 3) / 4;
     philox_words(index / 4, blocks, static_cast<uint32_t>(a.site), static_cast<uint32_t>(a.site >> 32), a.seed, words);
     normals(words, 4 * blocks, values);
+    for (int64_t i = skip; a.cut > 0 && i < skip + take; ++i) {
+      if (std::abs(values[i]) <= a.cut) continue;
+      const uint64_t at = index + static_cast<uint64_t>(i - skip);
+      values[i] = Philox::truncated_normal_at(a.seed, a.site + Philox::kNextDraw, at, a.cut);
+    }
     if constexpr (std::is_same_v<T, float>) {
       const hn::ScalableTag<double> d;
       const hn::Rebind<float, decltype(d)> df;

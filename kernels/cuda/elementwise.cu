@@ -131,14 +131,29 @@ __device__ __forceinline__ void normal_pair(uint32_t a, uint32_t b, double& firs
 }
 
 struct RandomRows {
-  double scale;
+  double scale, cut;
   uint64_t seed, site;
   int64_t row_begin, col_begin, global_cols;
 };
 
+/// Numbers beyond the cut become the first of their later draws that is not: Philox::truncated_normal_at on the device.
+__device__ __forceinline__ void draw_again(const RandomRows& a, uint64_t block, double (&normals)[4]) {
+  uint64_t site = a.site;
+  const auto beyond = [&](double value) { return fabs(value) > a.cut; };
+  while (beyond(normals[0]) || beyond(normals[1]) || beyond(normals[2]) || beyond(normals[3])) {
+    site += Philox::kNextDraw;
+    const Philox::Counter words = Philox::block(a.seed, site, block);
+    double next[4];
+    normal_pair(words[0], words[1], next[0], next[1]);
+    normal_pair(words[2], words[3], next[2], next[3]);
+    ASHLAR_UNROLL
+    for (int i = 0; i < 4; ++i) normals[i] = beyond(normals[i]) ? next[i] : normals[i];
+  }
+}
+
 /// A thread makes the four numbers of a Philox block. In each row the blocks begin where the global index is a
 /// multiple of four, so that the first and the last may be cut.
-template <typename T>
+template <typename T, bool kCut>
 __global__ void __launch_bounds__(Pieces::kThreads)
     random_fill_kernel(RandomRows a, Rows<T> dst, int64_t rows, int64_t cols, int64_t blocks_a_row) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -150,6 +165,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
     double normals[4];
     normal_pair(words[0], words[1], normals[0], normals[1]);
     normal_pair(words[2], words[3], normals[2], normals[3]);
+    if constexpr (kCut) draw_again(a, block, normals);
     const int64_t c = static_cast<int64_t>(4 * block - start);
     T* const out = dst[row] + c;
     double scaled[4];
@@ -290,8 +306,9 @@ void CudaBackend::launch(const RandomFill& args, Stream& stream) {
                {.name = "random_fill",
                 .grid = num_blocks(div_up(rows * blocks_a_row, Pieces::kThreads), 16 * kMultiprocessors),
                 .block = Pieces::kThreads},
-               random_fill_kernel<T>,
+               args.cut > 0 ? random_fill_kernel<T, true> : random_fill_kernel<T, false>,
                RandomRows{.scale = args.scale,
+                          .cut = args.cut,
                           .seed = args.seed,
                           .site = args.site,
                           .row_begin = args.row_begin,

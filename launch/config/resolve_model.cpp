@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "launch/config/resolver.h"
+#include "parallel/model/init.h"
 #include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::config {
@@ -122,6 +123,11 @@ void resolve_factors(Resolver& r, const ModelConfig& m) {
 }
 
 void resolve_init(Resolver& r, ModelConfig& m) {
+  std::string rule;
+  const double std = model::default_table_std(m, rule);
+  r.derive("init.std", std, {"init.scheme", "model.d_model"}, rule);
+  const bool mitchell = m.init.scheme == InitScheme::kMitchell;
+  if (mitchell) r.derive("init.trunc_sigma", 3.0, {"init.scheme"}, "init.scheme mitchell");
   if (std::holds_alternative<double>(r.value_of("init.residual_scale"))) return;
   const double by_depth = 1.0 / std::sqrt(2.0 * static_cast<double>(m.n_layers));
   const bool scaled = m.init.scheme == InitScheme::kGpt2 || r.given("init.residual_scale");

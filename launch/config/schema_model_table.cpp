@@ -361,20 +361,25 @@ constexpr KeySpec kModelKeys[] = {
     // ---- init
     {.section = "init", .key = "scheme", .member = MEMBER(model.init.scheme),
      .type = kWord, .fallback = "gpt2",
-     .unsupported = "small_wang|fan_in|mitchell|t5", .fixed = true,
-     .doc = "normal: N(0, std) everywhere. gpt2: the same, residual outputs scaled by depth. xavier, kaiming: by fan."},
-    {.section = "init", .key = "std", .member = MEMBER(model.init.std),
-     .type = kNumber, .fallback = "0.02", .low = 0, .high = 100, .low_open = true,
      .fixed = true,
+     .doc = "Deviation of matrices. normal: std. gpt2: std, residual outputs scaled by depth. small_wang: sqrt(2/(5 d_model)), "
+            "residual outputs 2/(n_layers sqrt(d_model)) (GPT-NeoX). fan_in: 1/sqrt(inputs) (PaLM). mitchell: 1/sqrt(inputs), "
+            "residual outputs of layer l over sqrt(2(l+1)), l from 0 (OLMo 1, open_lm). t5: fan_in, queries over "
+            "sqrt(head_dim). xavier: sqrt(2/(inputs + outputs)). kaiming: sqrt(2/inputs)."},
+    {.section = "init", .key = "std", .member = MEMBER(model.init.std),
+     .type = kNumber, .need = kDerived,
+     .rule = "small_wang: sqrt(2/(5 d_model)); mitchell: 1/sqrt(d_model); fan_in, t5: 1; else 0.02",
+     .low = 0, .high = 100, .low_open = true, .example = "0.02", .fixed = true,
      .doc = "Standard deviation: all matrices for normal and gpt2, embeddings and positions for every scheme."},
-    {.section = "init", .key = "trunc_sigma", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 100,
-     .low_open = true, .words = "none", .supported = kOnly, .fixed = true,
-     .doc = "Cut the normal distribution at so many deviations."},
+    {.section = "init", .key = "trunc_sigma", .member = MEMBER(model.init.trunc_sigma),
+     .type = kNumberOrWord, .need = kDerived, .rule = "mitchell: 3; else \"none\"", .low = 0.5, .high = 100,
+     .words = "none", .example = "3.0", .fixed = true,
+     .doc = "Numbers beyond so many deviations are drawn again; the deviation is that before the cut (OLMo 2: 3)."},
     {.section = "init", .key = "residual_scale", .member = MEMBER(model.init.residual_scale),
      .type = kNumberOrWord, .need = kDerived,
      .rule = "gpt2: 1/sqrt(2*n_layers); else 1", .low = 0, .high = 100, .low_open = true,
      .words = "1/sqrt(2*n_layers)", .example = "1.0", .fixed = true,
-     .doc = "Factor on the deviation of the two linears that write to the residual stream."},
+     .doc = "Factor on the scheme's deviation of the two linears that write to the residual stream."},
 };
 // clang-format on
 

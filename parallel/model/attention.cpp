@@ -47,18 +47,18 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::Ten
 
 std::vector<LinearPart> Attention::input_parts() const {
   const nn::Extent q = slices_.heads.times(config_.head_dim), kv = slices_.kv_heads.times(config_.head_dim);
-  const auto part = [&](const char* name, const nn::Extent& rows) {
+  const auto part = [&](const char* name, const nn::Extent& rows, bool queries) {
     return LinearPart{.name = name_ + name,
                       .rows = rows,
                       .bias = config_.bias.qkv,
-                      .init = matrix_init(config_, rows.global, config_.d_model, false)};
+                      .init = matrix_init(config_, {.out = rows.global, .in = config_.d_model, .queries = queries})};
   };
   const auto shared = [&](LinearPart p) {  // a KV head that several ranks may hold
     p.grad_partial_axes = slices_.kv_grad_partial_axes;
     p.main_replica = slices_.kv_main_replica;
     return p;
   };
-  return {part("q", q), shared(part("k", kv)), shared(part("v", kv))};
+  return {part("q", q, true), shared(part("k", kv, false)), shared(part("v", kv, false))};
 }
 
 void Attention::add_input(nn::ParameterStore& store) {
@@ -70,7 +70,8 @@ void Attention::add_output(nn::ParameterStore& store) {
                          {.name = name_ + "out",
                           .cols = slices_.heads.times(config_.head_dim),
                           .bias = config_.bias.attn_out,
-                          .tensor_rank = tp_.rank()});
+                          .tensor_rank = tp_.rank(),
+                          .layer = layer_});
   if (config_.attn.sinks) {
     sinks_ = &store.add(name_ + "sinks", Shape{slices_.heads.size},
                         {{.name = name_ + "sinks",

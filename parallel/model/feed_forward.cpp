@@ -7,6 +7,7 @@ namespace ashlar::model {
 
 FeedForward::FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
     : config_(config),
+      layer_(layer),
       tp_(tp),
       slices_(slices_of(config, tp.size(), tp.rank())),
       name_(str_cat("blocks.", layer, ".ffn.")) {}
@@ -16,7 +17,7 @@ std::vector<LinearPart> FeedForward::input_parts() const {
     return LinearPart{.name = name_ + name,
                       .rows = slices_.ffn,
                       .bias = config_.bias.ffn,
-                      .init = matrix_init(config_, config_.d_ff, config_.d_model, false)};
+                      .init = matrix_init(config_, {.out = config_.d_ff, .in = config_.d_model})};
   };
   if (!config_.ffn.gated) return {part("up")};
   return {part("gate"), part("up")};
@@ -31,9 +32,12 @@ void FeedForward::add_input(nn::ParameterStore& store) {
 }
 
 void FeedForward::add_output(nn::ParameterStore& store) {
-  down_ = residual_output(
-      store, config_,
-      {.name = name_ + "down", .cols = slices_.ffn, .bias = config_.bias.ffn, .tensor_rank = tp_.rank()});
+  down_ = residual_output(store, config_,
+                          {.name = name_ + "down",
+                           .cols = slices_.ffn,
+                           .bias = config_.bias.ffn,
+                           .tensor_rank = tp_.rank(),
+                           .layer = layer_});
 }
 
 Var FeedForward::operator()(const Ctx& ctx, const Var& x) const {

@@ -29,6 +29,7 @@ class FeedForward {
 
  private:
   const ModelConfig& config_;
+  int64_t layer_;
   tensor::TensorParallel tp_;
   Slices slices_;
   std::string name_;

@@ -64,11 +64,13 @@ LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, 
 
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output) {
   const nn::Extent rows = nn::Extent::whole(config.d_model);
-  return LinearLayer(store, output.name, output.cols,
-                     {{.name = output.name,
-                       .rows = rows,
-                       .bias = output.bias && output.tensor_rank == 0,
-                       .init = matrix_init(config, rows.global, output.cols.global, true)}});
+  return LinearLayer(
+      store, output.name, output.cols,
+      {{.name = output.name,
+        .rows = rows,
+        .bias = output.bias && output.tensor_rank == 0,
+        .init =
+            matrix_init(config, {.out = rows.global, .in = output.cols.global, .residual_of_layer = output.layer})}});
 }
 
 uint32_t dropout_site(int64_t layer, const char* where) {

@@ -60,6 +60,7 @@ struct ResidualOutput {
   nn::Extent cols;  ///< those of this rank
   bool bias = false;
   int64_t tensor_rank = 0;
+  int64_t layer = 0;
 };
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output);
 

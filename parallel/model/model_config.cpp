@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_join.h"
+#include "core/backend/elementwise.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 
@@ -280,6 +281,9 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (const std::string text = masked_ids_problem(c); !text.empty()) errors.push_back(text);
   if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");
   if (!(c.init.std > 0)) add("init.std = ", c.init.std, ": expected a number above 0; 0.02 is usual");
+  if (c.init.trunc_sigma && !(*c.init.trunc_sigma >= RandomFill::kLeastCut))
+    add("init.trunc_sigma = ", *c.init.trunc_sigma, ": expected ", RandomFill::kLeastCut,
+        " or more, or \"none\"; OLMo has 3");
   if (!(c.init.residual_scale > 0))
     add("init.residual_scale = ", c.init.residual_scale, ": expected a number above 0; 1 leaves the scheme alone");
   return errors;

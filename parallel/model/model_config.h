@@ -90,11 +90,12 @@ inline constexpr EnumName<ScaledLayers> kScaledLayersNames[] = {{ScaledLayers::k
                                                                 {ScaledLayers::kFull, "full"}};
 constexpr std::span<const EnumName<ScaledLayers>> names_of(ScaledLayers) { return kScaledLayersNames; }
 
-enum class InitScheme : uint8_t { kNormal, kGpt2, kXavier, kKaiming };
-inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {{InitScheme::kNormal, "normal"},
-                                                            {InitScheme::kGpt2, "gpt2"},
-                                                            {InitScheme::kXavier, "xavier"},
-                                                            {InitScheme::kKaiming, "kaiming"}};
+/// init.h has the formulas.
+enum class InitScheme : uint8_t { kNormal, kGpt2, kSmallWang, kFanIn, kMitchell, kT5, kXavier, kKaiming };
+inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {
+    {InitScheme::kNormal, "normal"}, {InitScheme::kGpt2, "gpt2"},         {InitScheme::kSmallWang, "small_wang"},
+    {InitScheme::kFanIn, "fan_in"},  {InitScheme::kMitchell, "mitchell"}, {InitScheme::kT5, "t5"},
+    {InitScheme::kXavier, "xavier"}, {InitScheme::kKaiming, "kaiming"}};
 constexpr std::span<const EnumName<InitScheme>> names_of(InitScheme) { return kInitSchemeNames; }
 
 struct NormConfig {
@@ -217,6 +218,7 @@ struct InitConfig {
   InitScheme scheme = InitScheme::kGpt2;
   double std = 0.02;            ///< every matrix for normal and gpt2; embeddings and positions for all schemes
   double residual_scale = 1.0;  ///< factor on the std of the two linears that write to the residual stream
+  std::optional<double> trunc_sigma = {};  ///< numbers beyond so many std are drawn again; std is that before the cut
   bool operator==(const InitConfig&) const = default;
 };
 

@@ -21,7 +21,7 @@ nn::Parameter* projection(nn::ParameterStore& store, const char* name, const Sha
                                  .global_shape = shape,
                                  .rows = shape[0],
                                  .cols = shape[1],
-                                 .init = matrix_init(config, shape[0], shape[1], false),
+                                 .init = matrix_init(config, {.out = shape[0], .in = shape[1]}),
                                  .grad_partial_axes = grad_partial_axes,
                                  .main_replica = tp.rank() == 0};
   return &store.add(name, shape, {tensor});
@@ -85,7 +85,8 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   if (config_.tied) {
     head_ = range.embedding ? tokens_ : tokens();
   } else {
-    head_ = table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, V, E, false)), vocab.size);
+    head_ = table(store, vocabulary("head.weight", nn::Role::kMatrix, matrix_init(config_, {.out = V, .in = E})),
+                  vocab.size);
   }
   if (config_.bias.lm_head) {
     const nn::ShardedTensor tensor{.name = "head.bias",

@@ -345,6 +345,7 @@ TEST(Constraints, EachIsNamed) {
   expect("loss.z_coef", [](ModelConfig& c) { c.loss.z_coef = -1; });
   expect("init.std", [](ModelConfig& c) { c.init.std = 0; });
   expect("init.residual_scale", [](ModelConfig& c) { c.init.residual_scale = 0; });
+  expect("init.trunc_sigma", [](ModelConfig& c) { c.init.trunc_sigma = 0.4; });
 }
 
 }  // namespace

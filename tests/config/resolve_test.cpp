@@ -99,6 +99,24 @@ TEST(Resolve, InitResidualScale) {
       1 / std::sqrt(8.0));
 }
 
+TEST(Resolve, InitOfTablesAndItsCut) {
+  const auto init = [](const std::vector<std::string>& keys) { return resolved(keys).config.model.init; };
+  EXPECT_EQ(init({}).std, 0.02);
+  EXPECT_EQ(init({}).trunc_sigma, std::nullopt);
+  EXPECT_DOUBLE_EQ(init({"init.scheme=small_wang"}).std, std::sqrt(2.0 / (5 * 128)));
+  EXPECT_DOUBLE_EQ(init({"init.scheme=mitchell"}).std, 1 / std::sqrt(128.0));
+  EXPECT_EQ(init({"init.scheme=mitchell"}).trunc_sigma, 3.0);
+  EXPECT_EQ(init({"init.scheme=mitchell", "init.trunc_sigma=none"}).trunc_sigma, std::nullopt);
+  for (const std::string scheme : {"fan_in", "t5"}) {
+    EXPECT_EQ(init({"init.scheme=" + scheme}).std, 1.0);
+    EXPECT_EQ(init({"init.scheme=" + scheme, "init.std=0.5"}).std, 0.5);
+    EXPECT_EQ(init({"init.scheme=" + scheme}).residual_scale, 1.0);
+  }
+  EXPECT_EQ(init({"init.trunc_sigma=2.5"}).trunc_sigma, 2.5);
+  EXPECT_EQ(derived_line(resolved({"init.scheme=t5"}), "init.std"), "init.std = 1.0 (tables with init.scheme t5)");
+  expect_one(errors_of({"init.trunc_sigma=0.4"}), "init.trunc_sigma = 0.4", "0.5");
+}
+
 TEST(Resolve, RopeFractionBecomesDims) {
   EXPECT_EQ(resolved({"rope.fraction=0.25"}).config.model.rope.dims, 8);
   EXPECT_EQ(resolved({"rope.dims=12"}).config.model.rope.dims, 12);
@@ -362,7 +380,7 @@ d_model = "wide"
 n_layers =
 n_heds = 4
 [init]
-scheme = "t5"
+scheme = "t6"
 [train]
 steps = 0
 sequence_length = 64
@@ -388,7 +406,7 @@ path = [{path = "a", weight = -1}, {wight = 2}, 3]
   has("model.d_model = 'wide': expected an integer from 1 to", "(test.toml:3)");
   has("model.n_layers = (empty): expected an integer from 1 to", "test.toml:4");
   has("model.n_heds: unknown key; did you mean model.n_heads?", "(test.toml:5)");
-  has("init.scheme = \"t5\": not supported by this version", "(test.toml:7)");
+  has("init.scheme = \"t6\": expected one of", "(test.toml:7)");
   has("train.steps = 0: expected an integer from 1 to", "e.g. train.steps = 1000");
   has("train.micro_batch = 5: expected train.global_batch = 12", "multiple");
   has("optimiser.lr: unknown key; did you mean optimizer.lr?", "");

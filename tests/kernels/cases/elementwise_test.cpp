@@ -343,6 +343,79 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
   }
 }
 
+TEST_F(ElementwiseTest, NumbersBeyondTheCutAreDrawnAgain) {
+  constexpr uint64_t kSeed = 0xfedcba9876543210ULL;
+  const uint64_t site = hash64("layers.3.wq");
+  for (const double cut : {0.5, 1.0, 3.0}) {
+    for (const DType dtype : kStorageDTypes) {
+      const Shape s{3, 517};
+      for (const int64_t extra : {0, 5}) {
+        const int64_t width = s.cols + extra, row0 = extra == 0 ? 7 : 70000, col0 = extra / 2;
+        backends_.each(
+            [&](Backend& backend) {
+              Outputs out = {HostMatrix(dtype, s.rows, s.cols, extra)};
+              backend.random_fill({.dst = out[0].mut(),
+                                   .scale = 0.02,
+                                   .cut = cut,
+                                   .seed = kSeed,
+                                   .site = site,
+                                   .row_begin = row0,
+                                   .col_begin = col0,
+                                   .global_cols = width},
+                                  backends_.stream());
+              return out;
+            },
+            [&](const Outputs& out) {
+              int64_t kept = 0;
+              for (int64_t r = 0; r < s.rows; ++r) {
+                for (int64_t c = 0; c < s.cols; ++c) {
+                  const auto index = static_cast<uint64_t>((row0 + r) * width + col0 + c);
+                  const double first = Philox::normal_at(kSeed, site, index);
+                  double expected = 0.02 * Philox::truncated_normal_at(kSeed, site, index, cut);
+                  if (std::abs(first) <= cut) {
+                    ++kept;
+                    ASSERT_EQ(expected, 0.02 * first);
+                  }
+                  const double allowed =
+                      std::abs(expected) * (dtype == DType::kFloat64 ? 0x1p-49 : 2 * unit_roundoff(dtype)) + 1e-300;
+                  ASSERT_NEAR(out[0].at(r, c), expected, allowed) << r << " " << c;
+                }
+              }
+              EXPECT_LT(kept, s.rows * s.cols) << "some lay beyond";
+            });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  HostMatrix m(DType::kFloat32, 1, 8);
+  EXPECT_THROW(backends_.one().random_fill({.dst = m.mut(), .cut = 0.4, .global_cols = 8}, backends_.stream()), Bug);
+}
+
+/// The moments of a normal distribution under the condition |x| <= c: with phi its density and Z = 2 Phi(c) - 1,
+/// E x^2 = 1 - 2 c phi(c) / Z and E x^4 = 3 E x^2 - 2 c^3 phi(c) / Z.
+TEST_F(ElementwiseTest, TruncatedNormalsHaveTheMomentsOfTheirDistribution) {
+  constexpr int64_t kCount = 1 << 19;
+  const double root = 1 / std::sqrt(static_cast<double>(kCount));
+  for (const double cut : {0.5, 1.0, 3.0}) {
+    HostMatrix m(DType::kFloat64, 1, kCount);
+    backends_.one().random_fill({.dst = m.mut(), .scale = 1, .cut = cut, .seed = 1, .site = 2, .global_cols = kCount},
+                                backends_.stream());
+    backends_.finish();
+    const double density = std::exp(-cut * cut / 2) / std::sqrt(2 * std::numbers::pi), Z = std::erf(cut / std::sqrt(2));
+    const double square = 1 - 2 * cut * density / Z, fourth = 3 * square - 2 * cut * cut * cut * density / Z;
+    double sums[2] = {0, 0}, largest = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      sums[0] += m.at(i);
+      sums[1] += m.at(i) * m.at(i);
+      largest = std::max(largest, std::abs(m.at(i)));
+    }
+    EXPECT_LE(largest, cut);
+    EXPECT_GT(largest, cut * (1 - 100 * root)) << "none is pushed away from the cut";
+    EXPECT_NEAR(sums[0] / kCount, 0, 5 * std::sqrt(square) * root);
+    EXPECT_NEAR(sums[1] / kCount, square, 5 * std::sqrt(fourth - square * square) * root);
+  }
+}
+
 TEST_F(ElementwiseTest, RandomNormalsRoundLikeTheDefinitionAndHaveItsMoments) {
   constexpr int64_t kCount = 1 << 20;
   HostMatrix m(DType::kFloat32, 1, kCount);
