@@ -16,15 +16,15 @@ struct AttentionVariant {
 /// What attention forward and backward share. Query head h reads KV head floor(h*G/H). Row (b, t) of q is at
 /// q.data + b*q_batch_stride + t*q.stride + h*D; k alike with kv_batch_stride; v with v_batch_stride and heads D_v
 /// apart.
-/// scores s = scale * q.k [softcap*tanh(s/softcap)] [- alibi_h*(i-j)] [+ t5[bucket][h]], i = q_start + t_q and
-/// j = kv_start + t_kv absolute positions; key j is seen iff j <= i, j >= doc_start (of row (b,t_q)), i - j < window,
-/// and j lies in the chunk of i. Keys that no query of a block sees cost nothing: work is T * window, not T * T.
-/// Softmax in the accumulate dtype, p_j = exp(s_j) / (sum exp(s) [+ exp(sink_h)]), dropout on the probabilities. Tensor
-/// cores multiply probabilities, and the gradients of scores, rounded to the storage dtype. Not supported yet (an
-/// input_error that names the field): t5.
+/// scores s = scale * q.k [softcap*tanh(s/softcap)] [- alibi_h*(i-j)] [+ t5_bias[bucket of i-j][h]], i = q_start + t_q
+/// and j = kv_start + t_kv absolute positions; key j is seen iff j <= i, j >= doc_start (of row (b,t_q)),
+/// i - j < window, and j lies in the chunk of i. Keys that no query of a block sees cost nothing: work is T * window,
+/// not T * T. Softmax in the accumulate dtype, p_j = exp(s_j) / (sum exp(s) [+ exp(sink_h)]), dropout on the
+/// probabilities. Tensor cores multiply probabilities, and the gradients of scores, rounded to the storage dtype.
 /// Sources: Vaswani et al. 2017; blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1; windows
 /// Beltagy et al. 2020 (arXiv:2004.05150); soft cap Gemma Team 2024 (arXiv:2408.00118) section 2; ALiBi Press et al.
-/// 2022 (arXiv:2108.12409); sinks Agarwal et al. 2025 (arXiv:2508.10925) section 2.
+/// 2022 (arXiv:2108.12409); T5's bias Raffel et al. 2020 (arXiv:1910.10683) section 2.1; sinks Agarwal et al. 2025
+/// (arXiv:2508.10925) section 2.
 struct AttentionShape {
   AttentionVariant variant;
   int64_t B = 0, T_q = 0, T_kv = 0;
@@ -37,8 +37,8 @@ struct AttentionShape {
   ConstView doc_start{};              ///< [B*T_q] kInt32, absolute position where the row's document begins, or absent
   ConstView alibi_slopes{};           ///< [H] accumulate dtype, of these heads, or absent
   ConstView sinks{};                  ///< [H] storage dtype, a score without a value for each head, or absent
-  ConstView t5_bias{};                ///< [buckets, H] fp32
-  MutView t5_bias_grad{};             ///< [buckets, H] fp32, accumulated
+  ConstView t5_bias{};                ///< [buckets, H] storage dtype, a score for each bucket and head, or absent
+  ConstView t5_buckets{};             ///< [M] kInt32, with t5_bias: the bucket of distance n = i-j is entry min(n, M-1)
   DropoutArgs dropout;
 
   int64_t v_dim() const { return D_v > 0 ? D_v : D; }
@@ -68,16 +68,19 @@ struct AttentionForward {
 
 /// delta[b,h,t] = sum_d out*dout is computed inside unless given.
 struct AttentionBackward {
-  ConstView dout;     ///< [B*T_q, H*D_v] storage dtype
-  ConstView q, k, v;  ///< as in forward
-  ConstView out;      ///< [B*T_q, H*D_v] the forward's result
-  ConstView lse;      ///< [B, H, T_q] the forward's result
-  ConstView delta;    ///< [B, H, T_q] accumulate dtype, or absent
-  MutView dq;         ///< [B*T_q, H*D] storage dtype, strides and batch stride of q, by mode
-  MutView dk, dv;     ///< as k and v, their strides, by mode; summed over the query heads of a KV head
-  MutView dsinks{};   ///< [H] accumulate dtype, by sinks_mode: - sum_{b,t} exp(sink_h - lse) delta; or absent
+  ConstView dout;      ///< [B*T_q, H*D_v] storage dtype
+  ConstView q, k, v;   ///< as in forward
+  ConstView out;       ///< [B*T_q, H*D_v] the forward's result
+  ConstView lse;       ///< [B, H, T_q] the forward's result
+  ConstView delta;     ///< [B, H, T_q] accumulate dtype, or absent
+  MutView dq;          ///< [B*T_q, H*D] storage dtype, strides and batch stride of q, by mode
+  MutView dk, dv;      ///< as k and v, their strides, by mode; summed over the query heads of a KV head
+  MutView dsinks{};    ///< [H] accumulate dtype, by sinks_mode: - sum_{b,t} exp(sink_h - lse) delta; or absent
+  MutView dt5_bias{};  ///< [buckets, H] accumulate dtype, by t5_mode: the sum of the gradients of the scores of a
+                       ///< bucket and head, in the same order however the call is cut; or absent
   GradMode mode = GradMode::kOverwrite;
   GradMode sinks_mode = GradMode::kAccumulate;
+  GradMode t5_mode = GradMode::kAccumulate;
   AttentionShape shape;
 };
 

@@ -42,10 +42,6 @@ void check_dropout(std::string_view where, const DropoutArgs& a) {
   if (a.active()) check_struct<StepScalars>(a.scalars);
 }
 
-[[noreturn]] void refuse(std::string_view where, std::string_view what, std::string_view fix) {
-  throw input_error(where, what, " is not supported yet; ", fix);
-}
-
 // Linear.
 
 void check_bias(std::string_view where, std::string_view name, const ConstView& bias, int64_t n, DType storage) {
@@ -299,8 +295,6 @@ class AttentionCheck {
  public:
   AttentionCheck(std::string_view where, const AttentionShape& s, DType storage)
       : where_(where), s_(s), storage_(storage) {
-    if (s.t5_bias) refuse(where, "t5_bias", "leave it absent");
-    if (s.t5_bias_grad) refuse(where, "t5_bias_grad", "leave it absent");
     check_storage(where, storage);
     const AttentionVariant& v = s.variant;
     ASHLAR_CHECK(v.window == -1 || v.window > 0, where, ": window = ", v.window, ", expected -1 or more than 0");
@@ -317,6 +311,13 @@ class AttentionCheck {
     if (s.doc_start) check_ids(where, "doc_start", s.doc_start, s.B * s.T_q);
     if (s.alibi_slopes) check_vector(where, "alibi_slopes", s.alibi_slopes, s.H, accumulate_dtype(storage));
     if (s.sinks) check_vector(where, "sinks", s.sinks, s.H, storage);
+    ASHLAR_CHECK(bool{s.t5_bias} == bool{s.t5_buckets}, where, ": t5_bias and t5_buckets are given or absent together");
+    if (s.t5_bias) {
+      check_view(where, "t5_bias", s.t5_bias, s.t5_bias.rows, s.H, storage);
+      ASHLAR_CHECK(s.t5_bias.rows > 0 && s.t5_buckets.size() > 0, where, ": ", s.t5_bias.rows, " buckets of ",
+                   s.t5_buckets.size(), " distances");
+      check_ids(where, "t5_buckets", s.t5_buckets, s.t5_buckets.size());
+    }
     check_dropout(where, s.dropout);
     if (!s.dropout.active()) return;
     ASHLAR_CHECK(s.q_start + s.T_q <= s.dropout.sequence_length && s.kv_start + s.T_kv <= s.dropout.sequence_length,
@@ -373,6 +374,10 @@ void check(const AttentionBackward& a) {
   if (a.dsinks) {
     ASHLAR_CHECK(a.shape.sinks, kWhere, ": dsinks is wanted, sinks are absent");
     check_vector(kWhere, "dsinks", a.dsinks, a.shape.H, accumulate_dtype(a.q.dtype));
+  }
+  if (a.dt5_bias) {
+    ASHLAR_CHECK(a.shape.t5_bias, kWhere, ": dt5_bias is wanted, t5_bias is absent");
+    check_view(kWhere, "dt5_bias", a.dt5_bias, a.shape.t5_bias.rows, a.shape.H, accumulate_dtype(a.q.dtype));
   }
   if (a.dq) of.queries("dq", a.dq);
   ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, kWhere, ": dk and dv are given or absent together");

@@ -27,7 +27,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
   const int64_t N = o.B * o.T, q_width = o.H * o.D, kv_width = o.G * o.D;
   ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
   const int64_t batch_stride = o.T * qkv.value.row_stride();
-  const Made made = place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks});
+  const Made made =
+      place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks, o.t5_bias});
   if (o.sinks != nullptr) ASHLAR_SHAPE(*o.sinks, {o.H});
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
   dropout.head0 = o.head0;
@@ -44,6 +45,8 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
                        .doc_start = o.doc_start,
                        .alibi_slopes = o.alibi_slopes,
                        .sinks = o.sinks == nullptr ? ConstView{} : o.sinks->read(ctx.stream).view(),
+                       .t5_bias = o.t5_bias == nullptr ? ConstView{} : o.t5_bias->read(ctx.stream).view(),
+                       .t5_buckets = o.t5_buckets,
                        .dropout = dropout};
   const auto q_of = [=](const Tensor& t) { return t.column_range(0, q_width); };
   const auto k_of = [=](const Tensor& t) { return t.column_range(q_width, kv_width); };
@@ -75,6 +78,7 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
     AttentionShape back = shape;
     // Read again: where parameters are gathered anew between forward and backward the value has another place.
     if (o.sinks != nullptr) back.sinks = o.sinks->read(ctx.stream).view();
+    if (o.t5_bias != nullptr) back.t5_bias = o.t5_bias->read(ctx.stream).view();
     // The gradient's rows may be a slice of a wider row, or not, independently of the value's; the
     // kernel has one batch stride for both, so a differing layout goes through a buffer of its own.
     const bool same = d.grad.row_stride() == qkv.value.row_stride();
@@ -84,21 +88,24 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
       back.q_batch_stride = back.kv_batch_stride = o.T * value.row_stride();
       ctx.backend.copy({.src = qkv.value.view(), .dst = value.mut_view()}, ctx.stream);
     }
-    ctx.backend.attention_backward({.dout = dout.view(),
-                                    .q = q_of(value).view(),
-                                    .k = k_of(value).view(),
-                                    .v = v_of(value).view(),
-                                    .out = out.view(),
-                                    .lse = lse.view(),
-                                    .delta = {},
-                                    .dq = q_of(grad).mut_view(),
-                                    .dk = k_of(grad).mut_view(),
-                                    .dv = v_of(grad).mut_view(),
-                                    .dsinks = o.sinks == nullptr ? MutView{} : mut_view_or_none(o.sinks->main_grad),
-                                    .mode = same ? d.mode : GradMode::kOverwrite,
-                                    .sinks_mode = o.sinks == nullptr ? GradMode::kSkip : o.sinks->next_mode(),
-                                    .shape = back},
-                                   ctx.stream);
+    ctx.backend.attention_backward(
+        {.dout = dout.view(),
+         .q = q_of(value).view(),
+         .k = k_of(value).view(),
+         .v = v_of(value).view(),
+         .out = out.view(),
+         .lse = lse.view(),
+         .delta = {},
+         .dq = q_of(grad).mut_view(),
+         .dk = k_of(grad).mut_view(),
+         .dv = v_of(grad).mut_view(),
+         .dsinks = o.sinks == nullptr ? MutView{} : mut_view_or_none(o.sinks->main_grad),
+         .dt5_bias = o.t5_bias == nullptr ? MutView{} : mut_view_or_none(o.t5_bias->main_grad),
+         .mode = same ? d.mode : GradMode::kOverwrite,
+         .sinks_mode = o.sinks == nullptr ? GradMode::kSkip : o.sinks->next_mode(),
+         .t5_mode = o.t5_bias == nullptr ? GradMode::kSkip : o.t5_bias->next_mode(),
+         .shape = back},
+        ctx.stream);
     if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);
   });
   return attended;

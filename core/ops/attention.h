@@ -10,9 +10,11 @@ struct AttentionOptions {
   int64_t H = 0, G = 0, D = 0;          ///< of this rank; values are as wide as keys
   int64_t head0 = 0, global_heads = 0;  ///< this rank's first query head and those of all ranks; 0: H is all of them
   AttentionVariant variant;
-  ConstView doc_start{};     ///< [B*T] kInt32, outlives the tape; absent: one document a sample
-  ConstView alibi_slopes{};  ///< [H] accumulate dtype, of these heads, outlives the tape; or absent
-  Weight* sinks = nullptr;   ///< [H], of these heads; or none
+  ConstView doc_start{};      ///< [B*T] kInt32, outlives the tape; absent: one document a sample
+  ConstView alibi_slopes{};   ///< [H] accumulate dtype, of these heads, outlives the tape; or absent
+  Weight* sinks = nullptr;    ///< [H], of these heads; or none
+  Weight* t5_bias = nullptr;  ///< [buckets, H], of these heads; or none
+  ConstView t5_buckets{};     ///< kInt32 by distance, with t5_bias, outlives the tape
   double dropout = 0;
   uint32_t dropout_site = 0;
 };

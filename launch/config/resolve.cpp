@@ -108,20 +108,22 @@ void check_attention(Resolver& r) {
     return c.model.attn.window_kind == kind &&
            std::any_of(cycle.begin(), cycle.end(), [](int64_t window) { return window >= 0; });
   };
-  const std::string reason = cudnn::refusal(cudnn::AttentionFacts{.storage = c.run.dtype,
-                                                                  .B = c.train.micro_batch,
-                                                                  .T_q = c.train.sequence_length,
-                                                                  .T_kv = c.train.sequence_length,
-                                                                  .H = c.model.n_heads,
-                                                                  .G = c.model.n_kv_heads,
-                                                                  .D = c.model.head_dim,
-                                                                  .document_mask = c.data.document_mask,
-                                                                  .dropout = c.model.dropout.attn > 0,
-                                                                  .softcap = c.model.attn.softcap.has_value(),
-                                                                  .window = limited(model::WindowKind::kSliding),
-                                                                  .chunks = limited(model::WindowKind::kChunked),
-                                                                  .alibi = c.model.pos.type == model::PosType::kAlibi,
-                                                                  .sinks = c.model.attn.sinks});
+  const std::string reason =
+      cudnn::refusal(cudnn::AttentionFacts{.storage = c.run.dtype,
+                                           .B = c.train.micro_batch,
+                                           .T_q = c.train.sequence_length,
+                                           .T_kv = c.train.sequence_length,
+                                           .H = c.model.n_heads,
+                                           .G = c.model.n_kv_heads,
+                                           .D = c.model.head_dim,
+                                           .document_mask = c.data.document_mask,
+                                           .dropout = c.model.dropout.attn > 0,
+                                           .softcap = c.model.attn.softcap.has_value(),
+                                           .window = limited(model::WindowKind::kSliding),
+                                           .chunks = limited(model::WindowKind::kChunked),
+                                           .alibi = c.model.pos.type == model::PosType::kAlibi,
+                                           .sinks = c.model.attn.sinks,
+                                           .t5_bias = c.model.pos.type == model::PosType::kT5Bias});
   if (!reason.empty()) refuse(reason);
 }
 

@@ -140,6 +140,7 @@ void resolve_init(Resolver& r, ModelConfig& m) {
 bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (!r.valid({key})) return false;
   if (key == "model.n_kv_heads") return r.valid({"model.n_heads"});
+  if (key == "pos.t5_max_distance") return r.valid({"pos.type", "pos.t5_num_buckets"});
   if (key == "pos.learned_offset") return r.valid({"pos.type"});
   if (key == "model.d_model") return r.valid({"pos.type"});
   if (key == "head.masked_ids") return r.valid({"vocab.size"});

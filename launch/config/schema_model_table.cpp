@@ -45,6 +45,9 @@ constexpr Condition kQkNorm = {"attn.qk_norm is not none",
                                "attn.qk_norm"};
 constexpr Condition kAlibi = {
     "pos.type = \"alibi\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kAlibi; }, "pos.type"};
+constexpr Condition kT5Bias = {
+    "pos.type = \"t5_bias\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kT5Bias; },
+    "pos.type"};
 // false may always stand in this one; true asks for a gain.
 constexpr Condition kHasGain = {"norm.affine is scale or scale_bias",
                                 [](const RunConfig& c) {
@@ -175,10 +178,10 @@ constexpr KeySpec kModelKeys[] = {
     // ---- pos
     {.section = "pos", .key = "type", .member = MEMBER(model.pos.type),
      .type = kWord, .fallback = "rope",
-     .unsupported = "t5_bias|xl_rel", .fixed = true,
+     .unsupported = "xl_rel", .fixed = true,
      .doc = "none; a learned table added to the embedding; rotary positions; sinusoidal: a fixed table of sines, then "
             "cosines, of position * 10000^(-m/(d_model/2 - 1)) (XGLM); ALiBi: a score falls by a slope of its head times "
-            "the distance."},
+            "the distance; T5's bias: a learned score for each head and bucket of distances (LaMDA)."},
     {.section = "pos", .key = "max_positions", .member = MEMBER(model.pos.max_positions),
      .type = kInt, .need = kDerived, .rule = "train.sequence_length",
      .low = 1, .high = 16 * kMega, .when = kLearned, .example = "1024", .unit = "tokens",
@@ -187,13 +190,15 @@ constexpr KeySpec kModelKeys[] = {
      .type = kInt, .fallback = "0", .low = 0, .high = 65536,
      .when = kHasTable, .unit = "rows", .fixed = true,
      .doc = "Rows of the table before that of position 0, learned or sinusoidal (OPT, XGLM: 2)."},
-    {.section = "pos", .key = "t5_num_buckets", .type = kInt, .need = kOptional, .low = 1, .high = 65536,
-     .supported = kNo, .example = "32", .unit = "buckets", .fixed = true, .doc = "Buckets of the T5 relative bias."},
-    {.section = "pos", .key = "t5_max_distance", .type = kInt, .need = kOptional, .low = 1, .high = kMega,
-     .supported = kNo, .example = "128", .unit = "tokens", .fixed = true,
-     .doc = "Distance at which the last T5 bucket begins."},
-    {.section = "pos", .key = "t5_shared_across_layers", .type = kBool, .need = kOptional, .supported = kNo,
-     .example = "true", .fixed = true, .doc = "One T5 bias table for all layers."},
+    {.section = "pos", .key = "t5_num_buckets", .member = MEMBER(model.pos.t5_num_buckets),
+     .type = kInt, .fallback = "32", .low = 2, .high = 1024, .when = kT5Bias, .unit = "buckets", .fixed = true,
+     .doc = "Buckets of T5's bias: the first half are single distances from 0, the others wider and wider by the logarithm."},
+    {.section = "pos", .key = "t5_max_distance", .member = MEMBER(model.pos.t5_max_distance),
+     .type = kInt, .fallback = "128", .low = 2, .high = kMega, .when = kT5Bias, .unit = "tokens", .fixed = true,
+     .doc = "From this distance on all keys are in the last bucket; more than t5_num_buckets / 2."},
+    {.section = "pos", .key = "t5_shared_across_layers", .member = MEMBER(model.pos.t5_shared),
+     .type = kBool, .fallback = "true", .when = kT5Bias, .fixed = true,
+     .doc = "One table of T5's bias for all layers, or one each."},
     {.section = "pos", .key = "alibi_slopes", .type = kWord, .fallback = "geometric", .words = "geometric",
      .when = kAlibi, .fixed = true, .doc = "Slopes of ALiBi: 2^(-8k/n), with its rule for n_heads that are no power of two."},
     {.section = "pos", .key = "alibi_scale", .member = MEMBER(model.pos.alibi_scale),

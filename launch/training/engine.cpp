@@ -40,6 +40,13 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at().pipeline, c, stages)];
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
+  if (options_.optimizer && model::shares_t5_bias(options_.model)) {
+    const bool has_layers =
+        std::any_of(chunks_.begin(), chunks_.end(), [](const auto& chunk) { return chunk->num_blocks() > 0; });
+    const int64_t slice = mesh::rank_of(mesh.shape(), {0, mesh.at().data, mesh.at().tensor});
+    layer_stages_ = mesh.all().split(
+        {.color = has_layers ? static_cast<int>(slice) : -1, .key = mesh.all().rank(), .name = "layer stages"});
+  }
   comm::try_on_all_ranks(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
     store_.allocate(ctx_, options_.optimizer.has_value());
     if (!options_.optimizer) return;
@@ -132,6 +139,8 @@ void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64
   run(options_.schedule, micro_batches);
   replicas_->finish();
   tensor::sum_shared_gradients(ctx_, store_, optimizer_->ranges(), mesh_);
+  if (layer_stages_)
+    tensor::sum_shared_gradients(ctx_, store_, optimizer_->ranges(), tensor::kPartialLayerStages, *layer_stages_);
 }
 
 void Engine::reduce_norm() {

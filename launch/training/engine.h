@@ -138,6 +138,7 @@ class Engine {
   nn::ParameterStore store_;
   tensor::TensorParallel tp_;
   std::vector<std::unique_ptr<model::Stage>> chunks_;
+  std::unique_ptr<comm::Communicator> layer_stages_;  ///< ranks that hold what layers share; null where none is shared
   // For training only:
   zero::ShardPlan plan_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -8,6 +8,20 @@
 
 namespace ashlar::model {
 
+nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
+                             const nn::Extent& heads) {
+  for (const auto& parameter : store.parameters())
+    if (parameter->name == tensor.name) return parameter.get();
+  const int64_t buckets = config.pos.t5_num_buckets;
+  tensor.role = nn::Role::kPosition;
+  tensor.global_shape = {buckets, heads.global};
+  tensor.global_col = heads.begin;
+  tensor.rows = buckets;
+  tensor.cols = heads.size;
+  tensor.init = t5_bias_init(config);
+  return &store.add(tensor.name, {buckets, heads.size}, {tensor});
+}
+
 void LayerTables::make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions) {
   kinds_.clear();
   kind_of_.assign(static_cast<size_t>(config.n_layers), -1);
@@ -82,6 +96,8 @@ void Attention::add_output(nn::ParameterStore& store) {
                           .cols = slices_.heads.size,
                           .init = {.rule = "0"}}});
   }
+  if (config_.pos.type == PosType::kT5Bias && !config_.pos.t5_shared)
+    t5_bias_ = t5_bias_table(store, config_, {.name = name_ + "t5_bias.weight"}, slices_.heads);
   if (config_.qk_norm.kind == QkNorm::kNone) return;
   const int64_t H = slices_.heads.size, G = slices_.kv_heads.size;
   add_head_norm(store, "q_norm", slices_.heads, 0);
@@ -150,6 +166,7 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
           ? ops::AttentionCache{}
           : ops::AttentionCache{
                 .k = cache->k[layer_], .v = cache->v[layer_], .capacity = cache->capacity, .length = cache->length};
+  nn::Parameter* const bias = t5_bias_ != nullptr ? t5_bias_ : rows.t5_bias;
   const ops::AttentionOptions options{.B = rows.batch.B,
                                       .T = rows.batch.T,
                                       .H = slices_.heads.size,
@@ -161,6 +178,8 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
                                       .doc_start = rows.batch.doc_start,
                                       .alibi_slopes = rows.alibi_slopes,
                                       .sinks = sinks_ == nullptr ? nullptr : &sinks_->weight,
+                                      .t5_bias = bias == nullptr ? nullptr : &bias->weight,
+                                      .t5_buckets = rows.t5_buckets,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
   const bool norms = config_.qk_norm.kind != QkNorm::kNone;

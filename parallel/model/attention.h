@@ -15,6 +15,10 @@
 
 namespace ashlar::model {
 
+/// A table of T5's biases [buckets, H], cut by heads, or the one of that name that the store has.
+nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
+                             const nn::Extent& heads);
+
 /// Rotary tables by layer: layers that rotate alike share theirs.
 class LayerTables {
  public:
@@ -39,6 +43,8 @@ struct Rows {
   const BatchView& batch;
   const LayerTables& tables;  ///< none unless positions are rotary
   ConstView alibi_slopes{};   ///< of this rank's heads; absent unless positions are ALiBi's
+  ConstView t5_buckets{};     ///< by distance; absent unless positions are T5's bias
+  nn::Parameter* t5_bias{};   ///< the table that all layers share, or none
   KvCache* cache = nullptr;   ///< the tokens before them, when decoding; the stage advances it
 };
 
@@ -53,7 +59,7 @@ class Attention {
   std::vector<LinearPart> input_parts() const;
   int64_t qkv_width() const { return slices_.qkv_heads() * config_.head_dim; }
   void add_input(nn::ParameterStore& store);
-  /// The output matrix, the norms of queries and keys, and the sinks where the model has them.
+  /// The output matrix, the norms of queries and keys, the sinks and this layer's biases where the model has them.
   void add_output(nn::ParameterStore& store);
 
   /// x [N, C] -> this rank's part of the sum over heads [N, C]
@@ -78,6 +84,7 @@ class Attention {
   std::vector<ops::HeadPart> parts_;                        ///< q and k, normed, and v; none without these norms
   std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< of norms over all heads
   nn::Parameter* sinks_ = nullptr;
+  nn::Parameter* t5_bias_ = nullptr;  ///< this layer's own table
 };
 
 }  // namespace ashlar::model

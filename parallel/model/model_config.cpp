@@ -138,6 +138,28 @@ std::vector<double> alibi_slopes(const ModelConfig& c) {
   return slopes;
 }
 
+bool shares_t5_bias(const ModelConfig& c) { return c.pos.type == PosType::kT5Bias && c.pos.t5_shared; }
+
+std::vector<int64_t> t5_buckets(const ModelConfig& c) {
+  if (c.pos.type != PosType::kT5Bias) return {};
+  const int64_t buckets = c.pos.t5_num_buckets, exact = buckets / 2;
+  const double ratio = static_cast<double>(c.pos.t5_max_distance) / static_cast<double>(exact);
+  // The first distance of a bucket. A bound so near a whole number is that number: bounds that are one in the formula.
+  const auto first = [&](int64_t bucket) {
+    if (bucket < exact) return bucket;
+    const double share = static_cast<double>(bucket - exact) / static_cast<double>(buckets - exact);
+    const double bound = static_cast<double>(exact) * std::pow(ratio, share);
+    return static_cast<int64_t>(std::ceil(bound * (1 - 1e-13)));
+  };
+  std::vector<int64_t> of_distance;
+  for (int64_t bucket = 0; bucket < buckets; ++bucket) {
+    // Bounds less than 1 apart leave buckets empty.
+    const int64_t end = bucket + 1 < buckets ? first(bucket + 1) : first(bucket) + 1;
+    while (std::ssize(of_distance) < end) of_distance.push_back(bucket);
+  }
+  return of_distance;
+}
+
 std::vector<double> query_temperatures(const ModelConfig& c, int64_t positions) {
   if (c.attn.temperature_positions == 0) return {};
   std::vector<double> factors;
@@ -158,6 +180,8 @@ ParameterCount count_parameters(const ModelConfig& c) {
   n.embedding = c.vocab_padded() * c.table_width();
   n.projections = c.embed_dim ? 2 * *c.embed_dim * c.d_model : 0;
   n.positions = c.pos.type == PosType::kLearned ? (c.pos.max_positions + c.pos.learned_offset) * c.d_model : 0;
+  if (c.pos.type == PosType::kT5Bias)
+    n.positions = (c.pos.t5_shared ? 1 : c.n_layers) * c.pos.t5_num_buckets * c.n_heads;
   n.attention = c.n_layers * attention_matrices(c);
   n.ffn = c.n_layers * ffn_matrices(c);
   const int64_t norms = c.n_layers * norms_per_block(c) + (c.norm.final ? 1 : 0) + (c.norm.embed ? 1 : 0);
@@ -242,6 +266,14 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (c.pos.learned_offset != 0 && c.pos.type != PosType::kLearned && c.pos.type != PosType::kSinusoidal)
     add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 with pos.type = \"", name_of(c.pos.type),
         "\", which has no table of positions; change one of them");
+  if (c.pos.type == PosType::kT5Bias) {
+    if (c.pos.t5_num_buckets < 2)
+      add("pos.t5_num_buckets = ", c.pos.t5_num_buckets, ": expected 2 or more; T5 has 32");
+    else if (2 * c.pos.t5_max_distance <= c.pos.t5_num_buckets)
+      add("pos.t5_max_distance = ", c.pos.t5_max_distance,
+          ": expected more than pos.t5_num_buckets / 2 = ", c.pos.t5_num_buckets / 2,
+          ", the distances with a bucket of their own; T5 has 128");
+  }
   if (c.pos.type == PosType::kSinusoidal && c.d_model < 4)
     add("model.d_model = ", c.d_model, ": expected 4 or more with pos.type = \"sinusoidal\", whose frequencies are ",
         "10000^(-m/(d_model/2 - 1))");

@@ -64,12 +64,10 @@ inline constexpr EnumName<QkNormOrder> kQkNormOrderNames[] = {{QkNormOrder::kBef
                                                               {QkNormOrder::kAfterRope, "after_rope"}};
 constexpr std::span<const EnumName<QkNormOrder>> names_of(QkNormOrder) { return kQkNormOrderNames; }
 
-enum class PosType : uint8_t { kNone, kSinusoidal, kLearned, kRope, kAlibi };
-inline constexpr EnumName<PosType> kPosTypeNames[] = {{PosType::kNone, "none"},
-                                                      {PosType::kSinusoidal, "sinusoidal"},
-                                                      {PosType::kLearned, "learned"},
-                                                      {PosType::kRope, "rope"},
-                                                      {PosType::kAlibi, "alibi"}};
+enum class PosType : uint8_t { kNone, kSinusoidal, kLearned, kRope, kAlibi, kT5Bias };
+inline constexpr EnumName<PosType> kPosTypeNames[] = {
+    {PosType::kNone, "none"}, {PosType::kSinusoidal, "sinusoidal"}, {PosType::kLearned, "learned"},
+    {PosType::kRope, "rope"}, {PosType::kAlibi, "alibi"},           {PosType::kT5Bias, "t5_bias"}};
 constexpr std::span<const EnumName<PosType>> names_of(PosType) { return kPosTypeNames; }
 
 /// What a number W of attn.window_cycle is.
@@ -137,7 +135,7 @@ struct PosConfig {
   int64_t learned_offset = 0;     ///< rows of the table before that of position 0, learned and sinusoidal
   double alibi_scale = 1;         ///< factor on the slopes
   int64_t t5_num_buckets = 32;    ///< t5_bias: rows of the table
-  int64_t t5_max_distance = 128;  ///< t5_bias: the last bucket begins here
+  int64_t t5_max_distance = 128;  ///< t5_bias: from here on all distances are in the last bucket
   bool t5_shared = true;          ///< t5_bias: one table for all layers, else one a layer
   bool operator==(const PosConfig&) const = default;
 };
@@ -286,6 +284,13 @@ AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
 /// k = 1 .. n; the other H - n heads have 2^(-8k/2n), k = 1, 3, 5 ... (MPT's "2nd, 4th ... then 1st, 3rd ... of the
 /// next power of two" is the same list.) Source: Press et al. 2022 (arXiv:2108.12409) and its code.
 std::vector<double> alibi_slopes(const ModelConfig& config);
+/// The bucket of each distance n = i - j of T5's relative bias in a decoder, from 0 to the first that has the last
+/// bucket, which all larger ones share; empty without it. With E = buckets/2 and D = t5_max_distance: n below E, and
+/// from there min(E + floor(ln(n/E) / ln(D/E) * (buckets - E)), buckets - 1). Exact: rounding moves no distance to
+/// another bucket. Source: Raffel et al. 2020 (arXiv:1910.10683) section 2.1 and Mesh TensorFlow's code, one-sided.
+std::vector<int64_t> t5_buckets(const ModelConfig& config);
+/// Whether all layers read one table of T5's biases.
+bool shares_t5_bias(const ModelConfig& config);
 /// What multiplies the query at each of the first positions (attn.temperature_*); empty when nothing does.
 std::vector<double> query_temperatures(const ModelConfig& config, int64_t positions);
 
@@ -294,7 +299,7 @@ std::vector<double> query_temperatures(const ModelConfig& config, int64_t positi
 struct ParameterCount {
   int64_t embedding = 0;    ///< V*E
   int64_t projections = 0;  ///< 2*E*C with embed_dim
-  int64_t positions = 0;    ///< learned table
+  int64_t positions = 0;    ///< learned table, or T5's: buckets*H, a layer or shared
   int64_t attention = 0;    ///< L * (C*H*D + 2*C*G*D + H*D*C)
   int64_t ffn = 0;          ///< L * (3 gated | 2) * C*F
   int64_t norms = 0;        ///< of blocks, queries and keys, the embedding, and the final one: gains and biases

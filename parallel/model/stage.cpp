@@ -74,6 +74,14 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
     }
     if (config_.norm.embed) embed_norm_.emplace(store, "embed.norm", config_, tp);
   }
+  if (shares_t5_bias(config_) && range.last_layer > range.first_layer) {
+    const bool all_layers = range.last_layer - range.first_layer == config_.n_layers;
+    t5_bias_ = t5_bias_table(store, config_,
+                             {.name = "embed.t5_bias.weight",
+                              .grad_partial_axes = all_layers ? 0U : tensor::kPartialLayerStages,
+                              .main_replica = range.first_layer == 0},
+                             slices_.heads);
+  }
   for (int64_t i = range.first_layer; i < range.last_layer; ++i)
     blocks_.push_back(std::make_unique<Block>(store, config_, i, tp));
   if (!range.head) return;
@@ -110,6 +118,7 @@ void Stage::make_tables(const Ctx& ctx, int64_t positions) {
     const auto first = all.begin() + slices_.heads.begin;
     alibi_slopes_ = ctx.upload_numbers({first, first + slices_.heads.size}, Shape{slices_.heads.size});
   }
+  if (config_.pos.type == PosType::kT5Bias) t5_buckets_ = ops::id_list(ctx, t5_buckets(config_));
   if (range_.head && !config_.masked_ids.empty()) masked_ids_ = ops::id_list(ctx, config_.masked_ids);
 }
 

@@ -27,7 +27,8 @@ using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 /// rank, so that they are added once; the projections of embed_dim live whole on every tensor rank. Where rows are
 /// sharded (tp.sequence_parallel) a hidden state is [N/size, C], otherwise [N, C]: N_loc below. A tied head that is not
 /// on the embedding's stage has a copy of the table; the gradients of both are to be summed (tensor::kPartialStages),
-/// and the embedding's copy is the main replica.
+/// and the embedding's copy is the main replica. T5's biases that layers share have a copy on every rank that has
+/// layers, one for all its stages (tensor::kPartialLayerStages); that of the first layer's is the main replica.
 class Stage {
  public:
   Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
@@ -36,7 +37,8 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   /// Rotary or sinusoidal tables for positions < `positions`, the longest sequence that there will be (longrope takes
-  /// its factors by it), or ALiBi's slopes, and the list of masked ids; call once after the store is allocated.
+  /// its factors by it), ALiBi's slopes or T5's buckets, and the list of masked ids; call once after the store is
+  /// allocated.
   void make_tables(const Ctx& ctx, int64_t positions);
 
   /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].
@@ -67,7 +69,12 @@ class Stage {
   void check_positions(int64_t positions) const;
   Var final_rows(const Ctx& ctx, const Var& x) const;
   Rows rows_of(const BatchView& batch, KvCache* cache) const {
-    return {.batch = batch, .tables = tables_, .alibi_slopes = view_or_none(alibi_slopes_), .cache = cache};
+    return {.batch = batch,
+            .tables = tables_,
+            .alibi_slopes = view_or_none(alibi_slopes_),
+            .t5_buckets = view_or_none(t5_buckets_),
+            .t5_bias = t5_bias_,
+            .cache = cache};
   }
   Var lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorParallel& tp) const;
 
@@ -79,12 +86,14 @@ class Stage {
   nn::Parameter* tokens_ = nullptr;
   nn::Parameter* project_in_ = nullptr;  ///< [C, E] with embed_dim
   nn::Parameter* positions_ = nullptr;
+  nn::Parameter* t5_bias_ = nullptr;      ///< [buckets, H] that all layers share
   nn::Parameter* project_out_ = nullptr;  ///< [E, C] with embed_dim
   nn::Parameter* head_ = nullptr;         ///< the token table when tied
   nn::Parameter* head_bias_ = nullptr;
   std::optional<NormLayer> embed_norm_, final_norm_;
   LayerTables tables_;
   Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
+  Tensor t5_buckets_;    ///< [distances] kInt32
   Tensor sinusoidal_;    ///< [positions + offset, C] storage dtype; on the rank that adds positions
   Tensor masked_ids_;    ///< [M] kInt32
 };

@@ -8,6 +8,7 @@
 namespace ashlar::tensor {
 
 using ashlar::kPartialKvGroup;
+using ashlar::kPartialLayerStages;
 using ashlar::kPartialStages;
 using ashlar::kPartialTensor;
 

@@ -308,6 +308,14 @@ TEST(Constraints, EachIsNamed) {
   expect("attn.clip_qkv", [](ModelConfig& c) { c.attn.clip_qkv = 0; });
   expect("attn.window_cycle", [](ModelConfig& c) { c.attn.window_cycle = {16, 0}; });
   expect("attn.window_cycle", [](ModelConfig& c) { c.attn.window_cycle = {}; });
+  expect("pos.t5_num_buckets", [](ModelConfig& c) {
+    c.pos = {.type = PosType::kT5Bias, .t5_num_buckets = 1};
+    c.rope.dims = 0;
+  });
+  expect("pos.t5_max_distance", [](ModelConfig& c) {
+    c.pos = {.type = PosType::kT5Bias, .t5_num_buckets = 32, .t5_max_distance = 16};
+    c.rope.dims = 0;
+  });
   expect("pos.alibi_scale", [](ModelConfig& c) { c.pos.alibi_scale = 0; });
   expect("attn.temperature_positions", [](ModelConfig& c) { c.attn.temperature_positions = -1; });
   expect("attn.temperature_positions", [](ModelConfig& c) {

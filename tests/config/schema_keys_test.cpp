@@ -150,6 +150,7 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "rope.alpha") return {"rope.scaling=dynamic"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};
   if (name == "pos.alibi_slopes" || name == "pos.alibi_scale") return {"pos.type=alibi"};
+  if (name.starts_with("pos.t5_")) return {"pos.type=t5_bias"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
   if (name == "run.init_change") return {"run.init_from=x"};
   if (name == "train.attention") return {"run.device=cuda"};

@@ -67,7 +67,7 @@ TEST_F(Checks, WhatDoesNotFitIsABugThatNamesCallAndView) {
               HasSubstr("expected uint8 [48], got uint8 [8]"));
 }
 
-TEST_F(Checks, WhatNobodySupportsIsAnInputErrorThatNamesTheField) {
+TEST_F(Checks, ATableOfBiasesComesWithItsBuckets) {
   EXPECT_THAT(message([&] {
                 backend_.attention_forward(
                     {.q = matrix(2, 4),
@@ -78,7 +78,7 @@ TEST_F(Checks, WhatNobodySupportsIsAnInputErrorThatNamesTheField) {
                      .shape = {.B = 1, .T_q = 2, .T_kv = 2, .H = 1, .G = 1, .D = 4, .t5_bias = matrix(1, 4)}},
                     stream_);
               }),
-              HasSubstr("[attention_forward] t5_bias is not supported yet"));
+              HasSubstr("attention_forward: t5_bias and t5_buckets are given or absent together"));
 }
 
 TEST_F(Checks, SkipReachesNothing) {

@@ -29,6 +29,10 @@ void expect_same_bits(const testing::AttentionCase& c) {
 TEST(AttentionSchedules, ChangeNoBit) {
   const testing::AttentionCase cache{.B = 1, .T_q = 150, .T_kv = 220, .H = 2, .G = 1, .D = 12, .q_start = 70};
   const testing::AttentionCase dropout{.T_q = 200, .T_kv = 200, .H = 4, .G = 2, .D = 64, .p = 0.1, .align = 8};
+  const testing::AttentionCase biases{
+      .B = 2, .T_q = 150, .T_kv = 150, .H = 4, .G = 2, .D = 16, .p = 0.1, .documents = true, .t5_buckets = 7};
+  expect_same_bits<float>(biases);
+  expect_same_bits<BF16>(biases);
   expect_same_bits<float>(cache);
   expect_same_bits<BF16>(cache);
   expect_same_bits<float>(dropout);

@@ -248,7 +248,7 @@ TEST(Errors, Configurations) {
        "train t.toml norm.placement=post block.topology=parallel run.dir=new",
        kInput,
        {"norm.placement = \"post\"", "expected \"pre\" with block.topology = \"parallel\""}},
-      {"T5's bias", none(), "", "train t.toml pos.type=t5_bias", kInput, {"t5_bias", "not supported"}},
+      {"Transformer-XL", none(), "", "train t.toml pos.type=xl_rel", kInput, {"xl_rel", "not supported"}},
       {"Adafactor", none(), "", "train t.toml optimizer.kind=adafactor", kInput, {"optimizer.kind", "not supported"}},
       {"another optimizer on resume",
        none(),

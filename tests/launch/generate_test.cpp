@@ -51,7 +51,8 @@ std::vector<int32_t> run(training::Engine& engine, GenerateOptions options, bool
 
 TEST(Generate, WithTheCacheEqualsWithout) {
   for (const auto topology : {model::Topology::kSerial, model::Topology::kParallel}) {
-    for (const auto pos : {model::PosType::kRope, model::PosType::kLearned, model::PosType::kNone}) {
+    for (const auto pos :
+         {model::PosType::kRope, model::PosType::kLearned, model::PosType::kNone, model::PosType::kT5Bias}) {
       Tiny tiny(config_of(topology, pos), DType::kFloat64);
       // 40 tokens: beyond the 12 learned positions, so the window moves.
       const GenerateOptions options{.prompt = {3, 1, 4}, .new_tokens = 40, .sampling = {.temperature = 1, .seed = 9}};

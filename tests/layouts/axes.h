@@ -28,10 +28,11 @@ struct Axes {
   bool sinks = false;    ///< sinks, q, k and v clipped, rotary queries with a temperature
   model::RopeConfig rope = {};
   int64_t vocab_size = 37;
-  model::FfnConfig ffn = {};  ///< but for `gated`
-  bool head = false;          ///< head rows of length one, a softcap, the largest logit in the z-loss, masked ids
-  int64_t table_width = 24;   ///< embed_dim
-  int64_t offset = 0;         ///< of the table of positions
+  model::FfnConfig ffn = {};   ///< but for `gated`
+  bool head = false;           ///< head rows of length one, a softcap, the largest logit in the z-loss, masked ids
+  int64_t table_width = 24;    ///< embed_dim
+  int64_t offset = 0;          ///< of the table of positions
+  bool bias_by_layer = false;  ///< T5's, else one for all layers
 };
 
 /// Three times the spread of gate and up values: some lie beyond, and next to none so near that rounding puts them on
@@ -97,6 +98,19 @@ inline const Axes kAxes[] = {
      .n_kv_heads = 1,
      .qk_norm = {.kind = model::QkNorm::kFull, .type = NormType::kLayerNorm, .bias = true}},
     {.name = "WindowsAlibi", .n_kv_heads = 2, .pos = model::PosType::kAlibi, .documents = true, .windows = true},
+    {.name = "SharedBias",
+     .n_kv_heads = 4,
+     .tied = true,
+     .pos = model::PosType::kT5Bias,
+     .dropout = true,
+     .documents = true,
+     .recompute = Recompute::kBlock},
+    {.name = "BiasByLayer",
+     .topology = model::Topology::kParallel,
+     .n_kv_heads = 1,
+     .pos = model::PosType::kT5Bias,
+     .windows = true,
+     .bias_by_layer = true},
     {.name = "SinksTemperature", .n_kv_heads = 4, .tied = true, .dropout = true, .biases = true, .sinks = true},
     {.name = "Ends",
      .pos = model::PosType::kLearned,
@@ -138,6 +152,8 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.ffn = a.ffn;
   c.ffn.gated = a.gated;
   c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0, .learned_offset = a.offset};
+  if (a.pos == model::PosType::kT5Bias)
+    c.pos = {.type = a.pos, .t5_num_buckets = 5, .t5_max_distance = 6, .t5_shared = !a.bias_by_layer};
   if (a.table_width != c.d_model) c.embed_dim = a.table_width;
   c.rope = a.rope;
   c.rope.dims = a.pos == model::PosType::kRope ? 4 : 0;

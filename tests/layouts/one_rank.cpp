@@ -333,7 +333,7 @@ class Comparison {
     }
     expect_counted_once(mesh_, one_.store(), engine_.optimizer()->ranges());
     EXPECT_EQ(engine_.gradient_squares().size(), one_.store().sharded_tensors().size());
-    EXPECT_NEAR(result_.grad_norm, norm_, exact_ && !case_.config.tied ? 0 : bound_ * norm_);
+    EXPECT_NEAR(result_.grad_norm, norm_, exact_ && !shares_over_stages() ? 0 : bound_ * norm_);
   }
 
   void update() {
@@ -348,7 +348,7 @@ class Comparison {
     engine_.evaluate(mine_, there);
     EXPECT_EQ(arriving.loss, there.loss);
     EXPECT_EQ(arriving.z_loss, there.z_loss);
-    EXPECT_NEAR(result_.clip_scale, case_.clip, exact_ && !case_.config.tied ? 1e-15 : bound_);
+    EXPECT_NEAR(result_.clip_scale, case_.clip, exact_ && !shares_over_stages() ? 1e-15 : bound_);
 
     const double scale = share_of_first(case_.optimizer) * case_.clip;
     for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
@@ -375,7 +375,7 @@ class Comparison {
       const nn::ShardedTensor& tensor = *ref.tensor;
       const std::vector<double> got = values_of(nn::ParameterStore::of(engine_.store().values(), ref));
       const std::vector<double> expected = slice_of(updated.at(tensor.name), tensor);
-      if (exact_ && !case_.config.tied)
+      if (exact_ && !shares_over_stages())
         EXPECT_EQ(got, expected) << tensor.name;
       else
         expect_within(tensor.name, got, expected, slice_of(bounds.at(tensor.name), tensor));
@@ -391,7 +391,7 @@ class Comparison {
     const double valid = static_cast<double>(one_.valid_targets());
     const double expected = (after.loss + after.z_loss) / valid;
     EXPECT_NEAR((own.loss + own.z_loss) / valid, expected,
-                exact_ && !case_.config.tied ? 0 : moved + bound_ * expected);
+                exact_ && !shares_over_stages() ? 0 : moved + bound_ * expected);
   }
 
   void further_steps() {
@@ -401,7 +401,7 @@ class Comparison {
       const double expected = stats.loss / static_cast<double>(one_.valid_targets());
       // Where a gradient is noise its sign moves a weight, which moves the loss to second order.
       const double later = case_.dtype == DType::kFloat64 ? 1e-9 : 2e-5;
-      ASSERT_NEAR(result.loss, expected, exact_ && !case_.config.tied ? 0 : later * expected) << "step " << step;
+      ASSERT_NEAR(result.loss, expected, exact_ && !shares_over_stages() ? 0 : later * expected) << "step " << step;
       // engine.clip is what the first step's norm made it; a rank alone clips to the same.
       const double norm = one_.gradient_norm();
       one_.update(step, norm > case_.clip * norm_ ? case_.clip * norm_ / norm : 1.0);
@@ -413,10 +413,13 @@ class Comparison {
  private:
   std::vector<double> values_of(const Tensor& t) const { return host_values(engine_.ctx(), t); }
   static bool is_table(const std::string& name) { return name.starts_with("embed."); }
-  /// As a share of the tensor's norm; 0: the same bits. A tied table adds up its two uses in the order of the schedule.
+  /// A tied table, or T5's of all layers, adds up its uses stage by stage.
+  bool shares_over_stages() const { return case_.config.tied || model::shares_t5_bias(case_.config); }
+  /// As a share of the tensor's norm; 0: the same bits.
   double gradient_bound(const std::string& name) const {
     if (!exact_) return bound_;
-    if (!case_.config.tied || name != "embed.tokens.weight") return 0;
+    const bool tied = case_.config.tied && name == "embed.tokens.weight";
+    if (!tied && name != "embed.t5_bias.weight") return 0;
     return case_.dtype == DType::kFloat64 ? 1e-11 : 2e-6;
   }
 

@@ -167,6 +167,14 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   }
   if (c.config.pos.type == model::PosType::kLearned || c.config.pos.type == model::PosType::kSinusoidal)
     c.config.pos.learned_offset = draw.of<int64_t>({0, 2});
+  if ((c.config.pos.type == model::PosType::kNone || c.config.pos.type == model::PosType::kRope) && draw.once_in(4)) {
+    c.config.rope = {};
+    c.config.qk_norm.bias = false;
+    c.config.pos = {.type = model::PosType::kT5Bias,
+                    .t5_num_buckets = draw.from(2, 6),
+                    .t5_max_distance = draw.from(4, 9),
+                    .t5_shared = draw.once_in(2)};
+  }
   return c;
 }
 
@@ -221,6 +229,8 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["norm of the embedding"] += m.norm.embed;
     seen["factor on branches"] += m.block.residual_multiplier != 1;
     ++seen[str_cat("positions ", name_of(m.pos.type))];
+    seen["biases shared over stages"] += model::shares_t5_bias(m) && pipeline;
+    seen["biases by layer"] += m.pos.type == model::PosType::kT5Bias && !m.pos.t5_shared;
     seen["KV heads shared by ranks"] += m.n_kv_heads < c.mesh.tensor;
     seen["grouped heads"] += m.n_kv_heads < m.n_heads && m.n_kv_heads >= c.mesh.tensor;
     seen["tied over stages"] += m.tied && pipeline;
@@ -237,7 +247,7 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["largest logit"] += m.loss.z_kind == ZKind::kMaxLogit && m.loss.z_coef > 0;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
   }
-  EXPECT_EQ(seen.size(), 71U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 74U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 

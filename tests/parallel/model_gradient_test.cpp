@@ -251,6 +251,21 @@ const Axis kAxes[] = {
        c.attn.window_cycle = {4};
        c.attn.softcap = 1;
      }},
+    {"SharedT5Bias",
+     [](ModelConfig& c) {
+       c.pos = {.type = model::PosType::kT5Bias, .t5_num_buckets = 5, .t5_max_distance = 6};
+       c.rope.dims = 0;
+       c.n_kv_heads = 2;
+     }},
+    {"T5BiasByLayerSoftcappedWindowDropout",
+     [](ModelConfig& c) {
+       c.pos = {.type = model::PosType::kT5Bias, .t5_num_buckets = 4, .t5_max_distance = 9, .t5_shared = false};
+       c.rope.dims = 0;
+       c.attn.window_cycle = {-1, 4};
+       c.attn.softcap = 1;
+       c.dropout.attn = 0.2;
+       c.tied = true;
+     }},
     {"Clipped",
      [](ModelConfig& c) {
        c.attn.clip_qkv = 0.5;

@@ -126,6 +126,24 @@ void sink_gradient(const AttentionBackward& a, int64_t h) {
   });
 }
 
+/// dt5_bias of one head: the sums of samples and blocks of queries in ascending order, in double.
+void bias_gradient(const AttentionBackward& a, int64_t h, const double* sums) {
+  attention::with_types(a.q.dtype, [&](auto, auto t) {
+    using T = decltype(t);
+    const AttentionShape& shape = a.shape;
+    const int64_t blocks = attention::num_blocks(shape.T_q), buckets = shape.t5_bias.rows;
+    for (int64_t bucket = 0; bucket < buckets; ++bucket) {
+      T& to = static_cast<T*>(a.dt5_bias.data)[bucket * a.dt5_bias.stride + h];
+      double sum = a.t5_mode == GradMode::kAccumulate ? static_cast<double>(to) : 0;
+      for (int64_t b = 0; b < shape.B; ++b) {
+        for (int64_t block = 0; block < blocks; ++block)
+          sum += sums[((b * shape.H + h) * blocks + block) * buckets + bucket];
+      }
+      to = static_cast<T>(sum);
+    }
+  });
+}
+
 /// Each thread takes the next item until none is left; `run(item, scratch)`.
 template <typename Run>
 void run_items(const Plan& plan, int threads, std::byte* workspace, const Run& run) {
@@ -150,15 +168,21 @@ void CpuBackend::launch(const AttentionForward& args, Stream& /*stream*/) {
 
 void CpuBackend::launch(const AttentionBackward& args, Stream& /*stream*/) {
   const auto kernels = attention::backward_kernels(info_.isa);
-  if (args.dq || args.dk) {
-    const Plan plan = attention::plan_backward(args.shape, args.q.dtype, threads_, info_.isa);
+  const AttentionShape& shape = args.shape;
+  const bool wants_bias = args.dt5_bias && args.t5_mode != GradMode::kSkip;
+  if (args.dq || args.dk || wants_bias) {
+    const Plan plan = attention::plan_backward(shape, args.q.dtype, threads_, info_.isa);
+    const int64_t sums = wants_bias ? shape.B * shape.H * attention::num_blocks(shape.T_q) * shape.t5_bias.rows : 0;
+    const ScopedBlock bias_sums(workspace(), sums * static_cast<int64_t>(sizeof(double)));
     const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
     run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& cut, std::byte* mine) {
       Item item = cut;
+      if (item.want_dq && wants_bias) item.bias_sums = bias_sums.as<double>();
       item.want_dq = item.want_dq && args.dq;
       item.want_dkv = item.want_dkv && args.dk;
-      if (item.want_dq || item.want_dkv) kernels.run(args, item, mine);
+      if (item.want_dq || item.want_dkv || item.bias_sums != nullptr) kernels.run(args, item, mine);
     });
+    for (int64_t h = 0; wants_bias && h < shape.H; ++h) bias_gradient(args, h, bias_sums.as<double>());
   }
   if (!args.dsinks || args.sinks_mode == GradMode::kSkip) return;
   parallel_for(threads_, args.shape.H, 1, [&](int64_t begin, int64_t end) {

@@ -1,10 +1,11 @@
 // Attention backward: scores and probabilities are made again from q, k and lse, block by block; no T x T matrix in
 // memory. With P the probabilities, M the dropout factors and delta[i] = sum_d out dout:
 //   dv = (P M)^T dout      dS = P (M dout v^T - delta)      dq = scale dS k      dk = scale dS^T q
-// Flops: 10 D a visible (query, key) pair, 14 D when dq is computed apart. Bound by multiply-adds.
-// An item is a KV head with all its queries (dq, dk, dv at once; dk and dv gather in scratch), or one of two smaller
-// kinds: a range of keys (dk, dv) or a block of queries (dq). Every sum runs over query heads, queries and keys in
-// ascending order in one chain, whatever the kind.
+// and the gradient of T5's table is the sum of dS over the pairs of a head and bucket: by distance in each block, then
+// by bucket in double over the keys of a block of queries, then over these. Flops: 10 D a visible (query, key) pair, 14
+// D when dq is computed apart. Bound by multiply-adds. An item is a KV head with all its queries (dq, dk, dv at once;
+// dk and dv gather in scratch), or one of two smaller kinds: a range of keys (dk, dv) or a block of queries (dq). Every
+// sum runs over query heads, queries and keys in ascending order in one chain, whatever the kind.
 
 #include <cmath>
 #include <cstdint>
@@ -41,6 +42,8 @@ struct BackwardScratch {
   T* ds;         // [64 keys][64 queries] dout v^T, then dS
   T* factors;    // [64 keys][64 queries] dropout
   T* softcap;    // [64 keys][64 queries] derivative of the soft cap
+  T* biases;     // [kDistances] T5's of one block of scores
+  T* diagonals;  // [kDistances] sums of dS by distance, of one block
   T* k;          // [keys][Dp] packed when first needed
   T* v;          // [keys][Vp]
   T* dk;         // [keys][Dp]
@@ -62,6 +65,8 @@ struct BackwardScratch {
     ds = carver.take<T>(kBlock * kBlock);
     factors = carver.take<T>(kBlock * kBlock);
     softcap = carver.take<T>(shape.variant.softcap != 0 ? kBlock * kBlock : 0);
+    biases = carver.take<T>(shape.t5_bias ? kDistances : 0);
+    diagonals = carver.take<T>(shape.t5_bias ? kDistances : 0);
     k = carver.take<T>(blocks * kBlock * Dp);
     v = carver.take<T>(blocks * kBlock * Vp);
     dk = carver.take<T>(blocks * kBlock * Dp);
@@ -138,14 +143,29 @@ HWY_INLINE void block_score_gradients(const BackwardScratch<T>& scratch, int64_t
   }
 }
 
-/// Scores of one block of keys and one block of queries to probabilities and their gradients.
+/// Adds dS of one vector of queries to the sums by distance. Lanes that only fill the vector hold anything.
+template <typename T>
+HWY_NOINLINE void add_diagonals(const BackwardScratch<T>& scratch, int64_t v, int64_t keys) {
+  const Tag<T> d;
+  const auto queries =
+      hn::FirstN(d, static_cast<size_t>(HWY_MIN(scratch.bounds->num_queries - v * kLanes<T>, kLanes<T>)));
+  for (int64_t j = 0; j < keys; ++j) {
+    T* HWY_RESTRICT to = scratch.diagonals + v * kLanes<T> - j + kBlock - 1;
+    const auto ds = hn::IfThenElseZero(queries, hn::Load(d, scratch.ds + j * kBlock + v * kLanes<T>));
+    hn::StoreU(hn::Add(hn::LoadU(d, to), ds), d, to);
+  }
+}
+
+/// Scores of one block of keys and one block of queries to probabilities and their gradients. Where `bias_sums`
+/// [buckets] are given, gradients of the scores are added to them.
 template <typename T>
 HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, int64_t h, int64_t t, int64_t key_begin,
-                                int64_t keys, const BackwardScratch<T>& scratch) {
+                                int64_t keys, const BackwardScratch<T>& scratch, double* bias_sums) {
   const Tag<T> d;
   const Bounds<T>& bounds = *scratch.bounds;
   const bool dropout = shape.dropout.active();
-  const ScoreChange<T> change = score_change<T>(shape, h);
+  const ScoreChange<T> change = score_change<T>(shape, h, bounds, key_begin, scratch.biases);
+  if (bias_sums != nullptr) clear(scratch.diagonals, kDistances);
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
     const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
@@ -168,6 +188,7 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
     } else {
       block_score_gradients<T, false, false>(scratch, v, key_begin, vector_keys);
     }
+    if (bias_sums != nullptr) add_diagonals(scratch, v, vector_keys);
     for (int64_t j = 0; change.softcap != 0 && j < vector_keys; ++j) {
       T* HWY_RESTRICT ds = scratch.ds + j * kBlock + v * kLanes<T>;
       hn::Store(hn::Mul(hn::Load(d, ds), hn::Load(d, scratch.softcap + j * kBlock + v * kLanes<T>)), d, ds);
@@ -177,6 +198,9 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
       hn::Store(hn::Zero(d), d, scratch.ds + j * kBlock + v * kLanes<T>);
     }
   }
+  if (bias_sums == nullptr) return;
+  each_bucket(shape, bounds.diagonal - key_begin,
+              [&](int64_t x, int32_t bucket) { bias_sums[bucket] += static_cast<double>(scratch.diagonals[x]); });
 }
 
 /// Packs what a block of queries brings: bounds, q and dout both ways, lse and delta.
@@ -243,11 +267,14 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
   for (int64_t block = 0; block * kBlock < all_keys; ++block) scratch.packed[block] = false;
 
   // Where dq is another item's, queries that see none of the keys are passed over.
-  const Queries queries = item.want_dq ? Queries{item.t_begin, item.t_end} : queries_of(shape, item);
+  const bool all_queries = item.want_dq || item.bias_sums != nullptr;
+  const Queries queries = all_queries ? Queries{item.t_begin, item.t_end} : queries_of(shape, item);
   for (int64_t h = item.h_begin; h < item.h_end; ++h) {
     for (int64_t t = queries.begin; t < queries.end; t += kBlock) {
       pack_queries<S, T>(args, item, h, t, HWY_MIN(t + kBlock, queries.end), scratch);
       if (item.want_dq) clear(scratch.dq, bounds.num_queries * Dp);
+      double* const bias_sums = item.bias_sums_of(shape, h, t);
+      for (int64_t i = 0; bias_sums != nullptr && i < shape.t5_bias.rows; ++i) bias_sums[i] = 0;
 
       const int64_t key_first = HWY_MAX(item.key_begin, bounds.key_begin / kBlock * kBlock);
       const int64_t key_last = HWY_MIN(item.key_end, bounds.key_end);
@@ -268,7 +295,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
         // 1. scores and dout v^T, 2. probabilities and their gradients
         block_products(bounds, k, D, Dp, scratch.qt, key, keys, scratch.p);
         block_products(bounds, v, D_v, Vp, scratch.doutt, key, keys, scratch.ds);
-        block_gradients(shape, item, h, t, key, keys, scratch);
+        block_gradients(shape, item, h, t, key, keys, scratch, bias_sums);
         // 3. dv and dk
         if (item.want_dkv) {
           gather_over_queries(bounds, scratch.p, scratch.dout, Vp, key, keys, scratch.dv + local * Vp);

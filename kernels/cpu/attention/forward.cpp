@@ -45,6 +45,7 @@ struct ForwardScratch {
   T* v;                     // [64][Vp]
   T* scores;                // [64 keys][64 queries], then probabilities
   T* factors;               // [64 keys][64 queries] dropout
+  T* biases;                // [kDistances] T5's of one block of scores
 
   ForwardScratch(ScratchCarver& carver, const AttentionShape& shape, int64_t queries) {
     const int64_t Dp = padded_width<T>(shape.D), Vp = padded_width<T>(shape.v_dim());
@@ -57,6 +58,7 @@ struct ForwardScratch {
     v = carver.take<T>(kBlock * Vp);
     scores = carver.take<T>(kBlock * kBlock);
     factors = carver.take<T>(kBlock * kBlock);
+    biases = carver.take<T>(shape.t5_bias ? kDistances : 0);
   }
 };
 
@@ -126,7 +128,7 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
 
   // 2. probabilities
   const bool dropout = shape.dropout.active();
-  const ScoreChange<T> change = score_change<T>(shape, item.h_begin);
+  const ScoreChange<T> change = score_change<T>(shape, item.h_begin, bounds, key_begin, scratch.biases);
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
     const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];

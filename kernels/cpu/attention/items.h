@@ -21,6 +21,14 @@ struct Item {
   int64_t key_begin = 0, key_end = 0;  ///< keys; key_begin is a multiple of kBlockSize
   bool want_dq = false;                ///< backward: write dq of these queries (needs all keys)
   bool want_dkv = false;  ///< backward: write dk, dv of these keys (needs all queries and heads of the KV head)
+  /// Backward: [B, H, blocks of queries, buckets] of the call, sums of score gradients; written for these queries
+  /// (needs all keys), or null.
+  double* bias_sums = nullptr;
+
+  double* bias_sums_of(const AttentionShape& s, int64_t h, int64_t t) const {
+    const int64_t blocks = (s.T_q + kBlockSize - 1) / kBlockSize;
+    return bias_sums == nullptr ? nullptr : bias_sums + ((b * s.H + h) * blocks + t / kBlockSize) * s.t5_bias.rows;
+  }
 };
 
 /// How one call is cut into items, and what each thread needs for it.

@@ -134,20 +134,52 @@ HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
 /// What becomes of scores between the scaled product and the mask, in units of log 2.
 template <typename T>
 struct ScoreChange {
-  T softcap = 0;  // 0: none
-  T slope = 0;    // of ALiBi, of this head
-  bool active() const { return softcap != 0 || slope != 0; }
+  T softcap = 0;              // 0: none
+  T slope = 0;                // of ALiBi, of this head
+  const T* biases = nullptr;  // T5's, [kDistances] for one block of queries and one of keys, or none
+  bool active() const { return softcap != 0 || slope != 0 || biases != nullptr; }
 };
 
-template <typename T>
-HWY_INLINE ScoreChange<T> score_change(const AttentionShape& s, int64_t h) {
-  const double slope = s.alibi_slopes ? static_cast<double>(static_cast<const T*>(s.alibi_slopes.data)[h]) : 0;
-  return {.softcap = static_cast<T>(s.variant.softcap * std::numbers::log2e),
-          .slope = static_cast<T>(slope * std::numbers::log2e)};
+/// Distances i - j between a block of queries and one of keys, and one entry to fill a vector: entry x is the distance
+/// of their first ones plus x - (kBlock - 1).
+inline constexpr int64_t kDistances = 2 * kBlock;
+
+/// Calls use(x, bucket) for the entries whose distance is 0 or more; `first` is that of the first query and key.
+template <typename Use>
+HWY_INLINE void each_bucket(const AttentionShape& s, int64_t first, const Use& use) {
+  const int32_t* buckets = static_cast<const int32_t*>(s.t5_buckets.data);
+  const int64_t last = s.t5_buckets.size() - 1;
+  for (int64_t x = HWY_MAX(kBlock - 1 - first, int64_t{0}); x < kDistances; ++x)
+    use(x, buckets[HWY_MIN(first + x - (kBlock - 1), last)]);
 }
 
-/// One vector of queries over one block of keys: score = softcap * tanh(score / softcap) - slope * (i - j). Where
-/// `derivatives` is given it gets d score / d (q.k * scale), 1 - tanh^2.
+/// T5's biases of a head by distance, in units of log 2; what no query sees is 0.
+template <typename T>
+HWY_NOINLINE void gather_biases(const AttentionShape& s, int64_t h, int64_t first, T* HWY_RESTRICT biases) {
+  with_types(s.t5_bias.dtype, [&](auto storage, auto wide) {
+    using S = decltype(storage);
+    const S* table = static_cast<const S*>(s.t5_bias.data) + h;
+    for (int64_t x = 0; x < kDistances; ++x) biases[x] = 0;
+    each_bucket(s, first, [&](int64_t x, int32_t bucket) {
+      const auto bias = static_cast<decltype(wide)>(table[bucket * s.t5_bias.stride]);
+      biases[x] = static_cast<T>(bias) * std::numbers::log2e_v<T>;
+    });
+  });
+}
+
+/// Of head h and keys from key_begin on. `biases` is scratch, [kDistances] where there is a table.
+template <typename T>
+HWY_INLINE ScoreChange<T> score_change(const AttentionShape& s, int64_t h, const Bounds<T>& bounds, int64_t key_begin,
+                                       T* biases) {
+  if (s.t5_bias) gather_biases(s, h, bounds.diagonal - key_begin, biases);
+  const double slope = s.alibi_slopes ? static_cast<double>(static_cast<const T*>(s.alibi_slopes.data)[h]) : 0;
+  return {.softcap = static_cast<T>(s.variant.softcap * std::numbers::log2e),
+          .slope = static_cast<T>(slope * std::numbers::log2e),
+          .biases = s.t5_bias ? biases : nullptr};
+}
+
+/// One vector of queries over one block of keys: score = softcap * tanh(score / softcap) - slope * (i - j) + bias.
+/// Where `derivatives` is given it gets d score / d (q.k * scale), 1 - tanh^2.
 template <typename T>
 HWY_NOINLINE void change_scores(const ScoreChange<T>& change, const Bounds<T>& bounds, int64_t v, int64_t key_begin,
                                 int64_t keys, T* HWY_RESTRICT scores, T* HWY_RESTRICT derivatives) {
@@ -168,6 +200,7 @@ HWY_NOINLINE void change_scores(const ScoreChange<T>& change, const Bounds<T>& b
       }
     }
     s = hn::NegMulAdd(slope, hn::Sub(first, hn::Set(d, static_cast<T>(j))), s);
+    if (change.biases != nullptr) s = hn::Add(s, hn::LoadU(d, change.biases + v * kLanes<T> - j + kBlock - 1));
     hn::Store(s, d, at);
   }
 }

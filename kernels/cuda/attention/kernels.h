@@ -34,6 +34,18 @@ template <typename S>
 void sink_gradient(const Problem& p, const BackwardArrays<S>& arrays, AccumulateOf<S>* dsinks, bool accumulate,
                    Stream& stream);
 
+/// T5's biases by distance, [H, distances], out of the table.
+template <typename S>
+void gather_biases(const Problem& p, const BiasTable<S>& table, AccumulateOf<S>* biases, Stream& stream);
+
+/// Queries of a block of the pass over scores for the gradient of T5's table.
+inline constexpr int kBiasQueries = 64;
+/// dbias [buckets, H] (+)= the sums over b, i, j of the gradients of scores. `partials` is scratch:
+/// [B, ceil(T_q / kBiasQueries), H, buckets] in double.
+template <typename S>
+void bias_gradient(const Problem& p, const BackwardArrays<S>& arrays, const BiasTable<S>& table, double* partials,
+                   AccumulateOf<S>* dbias, int64_t row, bool accumulate, Stream& stream);
+
 /// For documents, windows and chunks: first_keys [B, T_q], the first key that each query sees if it sees any (T_kv
 /// where its document begins later than all keys), and unless null tile_keys [B, ceil(T_q / kQueryTile)], the smallest
 /// and the largest of them in each tile of queries among those that see a key, {T_kv, 0} where none does.

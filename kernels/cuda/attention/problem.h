@@ -55,9 +55,20 @@ template <typename S>
 struct HeadNumbers {
   const AccumulateOf<S>* slopes;  ///< [H] of ALiBi
   const S* sinks;                 ///< [H]
+  const AccumulateOf<S>* biases;  ///< [H, distances] of T5, by distance; larger ones have the last
+  int distances;
 
   /// Scores are more than scale * q.k.
-  bool change_scores(const Problem& p) const { return slopes != nullptr || p.softcap != 0; }
+  bool change_scores(const Problem& p) const { return slopes != nullptr || biases != nullptr || p.softcap != 0; }
+};
+
+/// T5's table of biases, and its gradient.
+template <typename S>
+struct BiasTable {
+  const S* bias;           ///< [buckets, H], rows `row` apart
+  const int32_t* buckets;  ///< [distances]
+  int64_t row;
+  int num_buckets, distances;
 };
 
 /// S is the storage type.

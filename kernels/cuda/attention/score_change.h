@@ -3,11 +3,12 @@
 #include "kernels/cuda/attention/problem.h"
 #include "kernels/cuda/dev/math.h"
 
-/// What becomes of scores between scale * q.k and the mask: the soft cap, then ALiBi.
+/// What becomes of scores between scale * q.k and the mask: the soft cap, then ALiBi or T5's bias.
 namespace ashlar::ASHLAR_DEV::attention {
 
-/// Of one query head. Made of zeros it changes nothing.
-template <typename A>
+/// Of one query head. Made of zeros it changes nothing. Without kBiases there are none: for kernels that would pay with
+/// registers.
+template <typename A, bool kBiases = true>
 class ScoreChange {
  public:
   ScoreChange() = default;
@@ -16,6 +17,8 @@ class ScoreChange {
       : softcap_(static_cast<A>(p.softcap)),
         inverse_(p.softcap != 0 ? static_cast<A>(1 / p.softcap) : A{0}),
         slope_(heads.slopes != nullptr ? heads.slopes[h] : A{0}),
+        biases_(heads.biases != nullptr ? heads.biases + h * heads.distances : nullptr),
+        last_distance_(heads.distances - 1),
         diagonal_(p.diagonal) {}
 
   /// The score of query t and key j, and what a gradient of it is multiplied by to be one of scale * q.k.
@@ -27,6 +30,8 @@ class ScoreChange {
       derivative = fused(-x, x, A{1});
       score = softcap_ * x;
     }
+    if (kBiases && biases_ != nullptr)
+      score += biases_[min(max(diagonal_ + t - j, 0), last_distance_)];  // before 0 is masked
     return fused(-slope_, static_cast<A>(diagonal_ + t - j), score);
   }
   template <bool kFast>
@@ -37,7 +42,8 @@ class ScoreChange {
 
  private:
   A softcap_ = 0, inverse_ = 0, slope_ = 0;
-  int diagonal_ = 0;
+  const A* biases_ = nullptr;
+  int last_distance_ = 0, diagonal_ = 0;
 };
 
 /// A sink joins a row: its lse, and what the row's probabilities are multiplied by. A row without keys has lse -inf.

@@ -21,7 +21,8 @@
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-template <typename S>
+/// With kBiases there may be T5's: in fp32 they take the registers of a second block on an SM.
+template <typename S, bool kBiases>
 __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, ForwardArrays<S> arrays) {
   using A = AccumulateOf<S>;
   ASHLAR_DYNAMIC_SHARED(SimtShared<A>, shared);
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
   }
   const bool drops = p.dropout.scalars != nullptr;
   const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
-  const ScoreChange<A> change(p, arrays.heads, h);
+  const ScoreChange<A, kBiases> change(p, arrays.heads, h);
   const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q);
 
   // 2. over the keys
@@ -121,7 +122,8 @@ void forward_simt(const Problem& p, const ForwardArrays<S>& arrays, Stream& stre
       .grid = dim3(blocks_for(p.T_q, kSimtTile) * blocks_for(p.D_v, kSimtWidth<AccumulateOf<S>>), p.H, p.B),
       .block = dim3(kSimtThreads),
       .shared_bytes = sizeof(SimtShared<AccumulateOf<S>>)};
-  run_kernel(stream, launch, simt_forward_kernel<S>, p, arrays);
+  run_kernel(stream, launch,
+             arrays.heads.biases != nullptr ? simt_forward_kernel<S, true> : simt_forward_kernel<S, false>, p, arrays);
 }
 template void forward_simt(const Problem&, const ForwardArrays<BF16>&, Stream&);
 template void forward_simt(const Problem&, const ForwardArrays<float>&, Stream&);

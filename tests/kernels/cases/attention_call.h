@@ -27,7 +27,8 @@ struct AttentionCase {
   int64_t window = -1, chunk = 0;
   double softcap = 0;
   bool alibi = false, sinks = false;
-  int64_t D_v = 0;  // 0: D
+  int64_t D_v = 0;         // 0: D
+  int64_t t5_buckets = 0;  // 0: no table of biases; the bucket of distance n is floor(sqrt(n)) up to the last
 
   int64_t width() const { return D_v > 0 ? D_v : D; }
 };
@@ -36,7 +37,7 @@ inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << "B" << c.B << " T_q" << c.T_q << " T_kv" << c.T_kv << " H" << c.H << " G" << c.G << " D" << c.D
              << " q_start" << c.q_start << " kv_start" << c.kv_start << " p" << c.p << " documents" << c.documents
              << " align" << c.align << " window" << c.window << " chunk" << c.chunk << " softcap" << c.softcap
-             << " alibi" << c.alibi << " sinks" << c.sinks << " D_v" << c.D_v;
+             << " alibi" << c.alibi << " sinks" << c.sinks << " D_v" << c.D_v << " t5_buckets" << c.t5_buckets;
 }
 
 /// The arrays of one call in storage dtype S: q, k, v (and their gradients) lie in one fused row when the queries are
@@ -89,6 +90,14 @@ struct AttentionCall {
       dsinks.assign(static_cast<size_t>(c.H), A(kUntouched));
       s.sinks = view(sinks, 0, 1, c.H, c.H);
     }
+    if (c.t5_buckets > 0) {  // rows are longer than H
+      fill(t5_bias, c.t5_buckets * t5_stride());
+      dt5_bias.assign(t5_bias.size(), A(kUntouched));
+      for (int64_t n = 0; n <= (c.t5_buckets - 1) * (c.t5_buckets - 1); ++n)
+        t5_buckets.push_back(static_cast<int32_t>(AttentionReference::root(n)));
+      s.t5_bias = view(t5_bias, 0, c.t5_buckets, c.H, t5_stride());
+      s.t5_buckets = test::view_of(t5_buckets);
+    }
     fill(qs, c.B * s.q_batch_stride);
     fill(kvs, fused ? 0 : c.B * s.kv_batch_stride);
     fill(dout, c.B * c.T_q * out_stride());
@@ -115,6 +124,7 @@ struct AttentionCall {
   int64_t out_stride() const { return aligned(config.H * config.width() + 1); }
   int64_t k_offset() const { return fused ? config.H * config.D : 0; }
   int64_t v_offset() const { return k_offset() + config.G * config.D; }
+  int64_t t5_stride() const { return config.H + 2; }
   test::DeviceVector<S>& kv_store() { return fused ? qs : kvs; }
   test::DeviceVector<S>& dkv_store() { return fused ? dqs : dkvs; }
   MutView view(test::DeviceVector<S>& store, int64_t offset, int64_t rows, int64_t cols, int64_t stride) {
@@ -132,6 +142,14 @@ struct AttentionCall {
   }
   MutView stat_view(test::DeviceVector<A>& x) {
     return {.data = x.data(), .dtype = DTypeOf<A>::value, .rows = 1, .cols = std::ssize(x), .stride = std::ssize(x)};
+  }
+
+  MutView dt5_view() {
+    return {.data = dt5_bias.data(),
+            .dtype = DTypeOf<A>::value,
+            .rows = config.t5_buckets,
+            .cols = config.H,
+            .stride = t5_stride()};
   }
 
   AttentionForward forward_args() {
@@ -153,8 +171,10 @@ struct AttentionCall {
             .dk = k_view(dkv_store()),
             .dv = v_view(dkv_store()),
             .dsinks = dsinks.empty() ? MutView{} : stat_view(dsinks),
+            .dt5_bias = dt5_bias.empty() ? MutView{} : dt5_view(),
             .mode = mode,
             .sinks_mode = mode,
+            .t5_mode = mode,
             .shape = shape};
   }
   void forward() { forward(forward_args()); }
@@ -208,7 +228,16 @@ struct AttentionCall {
     AttentionReference r{.shape = shape, .q = q_rows(qs), .k = k_rows(kv_store()), .v = v_rows(kv_store())};
     for (const A x : slopes) r.slopes.push_back(static_cast<double>(x));
     for (const S x : sinks) r.sinks.push_back(static_cast<double>(static_cast<A>(x)));
+    r.biases = t5_rows(t5_bias);
     return r;
+  }
+  /// A table of biases or its gradient without what lies between its rows, [buckets, H].
+  template <typename Store>
+  std::vector<double> t5_rows(const Store& x) const {
+    std::vector<double> y;
+    for (int64_t n = 0; n < config.t5_buckets; ++n)
+      for (int64_t h = 0; h < config.H; ++h) y.push_back(static_cast<double>(static_cast<A>(x[n * t5_stride() + h])));
+    return y;
   }
   /// What the forward and the backward pass have written.
   bool same_bits(const AttentionCall& other) const {
@@ -216,7 +245,7 @@ struct AttentionCall {
       return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
     };
     return same(out, other.out) && same(lse, other.lse) && same(dqs, other.dqs) && same(dkvs, other.dkvs) &&
-           same(dsinks, other.dsinks);
+           same(dsinks, other.dsinks) && same(dt5_bias, other.dt5_bias);
   }
   /// Everything between the rows is as it was.
   void expect_gaps_untouched(const test::DeviceVector<S>& x, int64_t stride, int64_t used) const {
@@ -232,11 +261,11 @@ struct AttentionCall {
   std::mt19937 random;
   AttentionShape shape;
   test::DeviceStruct<StepScalars> scalars;
-  test::Integers docs;
+  test::Integers docs, t5_buckets;
   bool fused = false;
   int64_t q_stride = 0, kv_stride = 0;
-  test::DeviceVector<S> qs, kvs, dout, out, dqs, dkvs, sinks;
-  test::DeviceVector<A> lse, slopes, dsinks;
+  test::DeviceVector<S> qs, kvs, dout, out, dqs, dkvs, sinks, t5_bias;
+  test::DeviceVector<A> lse, slopes, dsinks, dt5_bias;
 };
 
 /// Rounding bounds: u a unit roundoff of the arithmetic, `size` the sum of absolute terms. A score errs by at most

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -14,11 +16,13 @@ struct AttentionReference {
   AttentionShape shape;               // strides are not used
   std::vector<double> q, k, v;        // [B*T_q, H*D], [B*T_kv, G*D], [B*T_kv, G*D_v], contiguous
   std::vector<double> slopes, sinks;  // [H] or empty
+  std::vector<double> biases;         // [buckets, H] or empty
   std::vector<double> out, lse;       // [B*T_q, H*D_v], [B,H,T_q]
   std::vector<double> dq, dk, dv;     // as q, k, v
   std::vector<double> dsinks;         // [H]
+  std::vector<double> dbiases;        // [buckets, H]
   /// Sums of the absolute values of all that is added up in an element: what rounding errors scale with.
-  std::vector<double> out_size, dq_size, dk_size, dv_size, dsinks_size;
+  std::vector<double> out_size, dq_size, dk_size, dv_size, dsinks_size, dbiases_size;
   double score_size = 0;  // most of what is added up in a score: sum |scale q k|, and the bias
 
   int64_t q_at(int64_t b, int64_t t, int64_t h) const { return ((b * shape.T_q + t) * shape.H + h) * shape.D; }
@@ -29,6 +33,16 @@ struct AttentionReference {
     return (b * shape.T_kv + j) * shape.G + h / (shape.H / shape.G);
   }
   int64_t width() const { return shape.D_v > 0 ? shape.D_v : shape.D; }
+  /// The largest integer whose square is at most n.
+  static int64_t root(int64_t n) {
+    int64_t r = 0;
+    while ((r + 1) * (r + 1) <= n) ++r;
+    return r;
+  }
+  int64_t bias_at(int64_t h, int64_t t, int64_t j) const {
+    const int64_t buckets = std::ssize(biases) / shape.H;
+    return std::min(root(shape.q_start + t - shape.kv_start - j), buckets - 1) * shape.H + h;
+  }
   bool seen(int64_t b, int64_t t, int64_t j) const {
     const int64_t i = shape.q_start + t, position = shape.kv_start + j;
     const auto [scale, softcap, window, chunk] = shape.variant;
@@ -72,6 +86,10 @@ struct AttentionReference {
         p[j] -= bias;
         size += std::abs(bias);
       }
+      if (!biases.empty()) {
+        p[j] += biases[bias_at(h, t, j)];
+        size += std::abs(biases[bias_at(h, t, j)]);
+      }
       score_size = std::max(score_size, size);
       largest = std::max(largest, p[j]);
     }
@@ -109,7 +127,8 @@ struct AttentionReference {
     dk.assign(k.size(), 0);
     dv.assign(v.size(), 0);
     dsinks.assign(static_cast<size_t>(shape.H), 0);
-    dq_size = dq, dk_size = dk, dv_size = dv, dsinks_size = dsinks;
+    dbiases.assign(biases.size(), 0);
+    dq_size = dq, dk_size = dk, dv_size = dv, dsinks_size = dsinks, dbiases_size = dbiases;
     each_row([&](int64_t b, int64_t h, int64_t t) {
       const std::vector<double> p = row(b, h, t);
       const int64_t at = q_at(b, t, h), to = out_at(b, t, h);
@@ -130,6 +149,10 @@ struct AttentionReference {
           dp_size += std::abs(dout[to + d] * v[value + d]);
           dv[value + d] += p[j] * m * dout[to + d];
           dv_size[value + d] += std::abs(p[j] * m * dout[to + d]);
+        }
+        if (!biases.empty()) {
+          dbiases[bias_at(h, t, j)] += p[j] * (m * dp - delta);
+          dbiases_size[bias_at(h, t, j)] += p[j] * (m * dp_size + delta_size);
         }
         const double ds = shape.variant.scale * derivatives[j] * p[j] * (m * dp - delta);
         // The derivative of the soft cap, 1 - tanh^2, errs by roundings of 1.

@@ -49,6 +49,14 @@ void check_against_reference(const Case& c, const test::BackendUnderTest& under_
     const std::vector<double> got(run.dsinks.begin(), run.dsinks.end());
     sinks.expect(got, reference.dsinks, reference.dsinks_size, "dsinks");
   }
+  if (c.t5_buckets > 0) {  // no tensor core multiplies dS for it
+    const Bound<S> biases(reference, c.B * c.T_q, under_test);
+    biases.expect(run.t5_rows(run.dt5_bias), reference.dbiases, reference.dbiases_size, "dt5_bias");
+    for (int64_t i = 0; i < std::ssize(run.dt5_bias); ++i) {
+      if (i % run.t5_stride() < c.H) continue;
+      ASSERT_EQ(static_cast<double>(run.dt5_bias[i]), Call<S>::kUntouched) << "between the rows, " << i;
+    }
+  }
 }
 
 std::vector<Case> grid() {
@@ -148,6 +156,39 @@ std::vector<Case> variants() {
   return cases;
 }
 
+/// Tables of biases: few and many buckets, more than there are distances; caches, documents, windows and all else.
+std::vector<Case> biases() {
+  std::vector<Case> cases;
+  for (const int64_t buckets : {1, 2, 7, 32}) {
+    cases.push_back({.B = 2, .T_q = 150, .T_kv = 150, .H = 4, .G = 2, .D = 16, .align = 8, .t5_buckets = buckets});
+  }
+  for (const int64_t T : {1, 3, 64, 65})
+    cases.push_back({.T_q = T, .T_kv = T, .H = 2, .G = 1, .D = 12, .t5_buckets = 5});
+  for (const int64_t D : {64, 96, 256}) {
+    cases.push_back({.T_q = 130, .T_kv = 130, .H = 3, .G = 1, .D = D, .align = 8, .t5_buckets = 9});
+  }
+  cases.push_back({.T_q = 70, .T_kv = 70, .H = 2, .G = 2, .D = 16, .t5_buckets = 300});
+  cases.push_back({.B = 2, .T_q = 66, .T_kv = 200, .H = 2, .G = 1, .D = 16, .q_start = 134, .t5_buckets = 12});
+  cases.push_back({.B = 2, .T_q = 1, .T_kv = 200, .H = 2, .G = 1, .D = 16, .q_start = 199, .t5_buckets = 12});
+  // the first queries see no key
+  cases.push_back({.T_q = 70, .T_kv = 90, .H = 2, .G = 2, .D = 16, .kv_start = 31, .t5_buckets = 4});
+  cases.push_back({.B = 2,
+                   .T_q = 140,
+                   .T_kv = 140,
+                   .H = 2,
+                   .G = 1,
+                   .D = 20,
+                   .p = 0.2,
+                   .documents = true,
+                   .window = 50,
+                   .softcap = 2,
+                   .alibi = true,
+                   .sinks = true,
+                   .D_v = 12,
+                   .t5_buckets = 6});
+  return cases;
+}
+
 /// Values wider and narrower than keys.
 std::vector<Case> value_widths() {
   std::vector<Case> cases;
@@ -180,6 +221,9 @@ TEST_P(AttentionOn, RowsReadInVectors) { check_each<BF16>(vector_rows()); }
 TEST_P(AttentionOn, Fp32Variants) { check_each<float>(variants()); }
 TEST_P(AttentionOn, Bf16Variants) { check_each<BF16>(variants()); }
 TEST_P(AttentionOn, Fp64Variants) { check_each<double>(variants()); }
+TEST_P(AttentionOn, Fp32Biases) { check_each<float>(biases()); }
+TEST_P(AttentionOn, Bf16Biases) { check_each<BF16>(biases()); }
+TEST_P(AttentionOn, Fp64Biases) { check_each<double>(biases()); }
 TEST_P(AttentionOn, ValuesOfTheirOwnWidth) {
   check_each<BF16>(value_widths());
   check_each<float>(value_widths());
@@ -202,10 +246,11 @@ class Attention : public ::testing::Test {
 
 TEST_F(Attention, GradientsEqualFiniteDifferences) {
   const Case plain{.B = 1, .T_q = 67, .T_kv = 67, .H = 2, .G = 1, .D = 12};
-  std::vector<Case> cases = {plain, plain, plain, plain};
+  std::vector<Case> cases = {plain, plain, plain, plain, plain};
   cases[1].p = 0.25, cases[1].documents = true;
   cases[2].window = 9, cases[2].softcap = 1, cases[2].sinks = true;
   cases[3].alibi = true, cases[3].softcap = 3, cases[3].chunk = 20, cases[3].p = 0.25;
+  cases[4].t5_buckets = 6, cases[4].softcap = 1, cases[4].p = 0.25;
   for (const Case& c : cases) {
     SCOPED_TRACE(::testing::PrintToString(c));
     Call<double> run(c);
@@ -237,6 +282,16 @@ TEST_F(Attention, GradientsEqualFiniteDifferences) {
       const double below = loss();
       run.sinks[h] = value;
       EXPECT_NEAR(run.dsinks[h], (above - below) / (2 * step), 1e-6) << "sink " << h;
+    }
+    for (int64_t i = 0; i < std::ssize(run.t5_bias); ++i) {
+      if (i % run.t5_stride() >= run.config.H) continue;
+      const double value = run.t5_bias[i], step = 1e-5;
+      run.t5_bias[i] = value + step;
+      const double above = loss();
+      run.t5_bias[i] = value - step;
+      const double below = loss();
+      run.t5_bias[i] = value;
+      EXPECT_NEAR(run.dt5_bias[i], (above - below) / (2 * step), 1e-6) << "bias " << i;
     }
   }
 }
@@ -275,6 +330,21 @@ TEST_F(Attention, TellsNeighboursApart) {
   // ALiBi is behind the cap: with scale 0 the cap has nothing to hold, the bias alone is left.
   const auto bias = out([](Case& v) { v.alibi = true, v.scale = 1e-300; });
   EXPECT_EQ(out([](Case& v) { v.alibi = true, v.scale = 1e-300, v.softcap = 0.01; }), bias);
+  // A table of biases that falls by a slope times the distance is ALiBi, and it is behind the cap as well.
+  for (const double softcap : {0.0, 0.5}) {
+    Call<double> sloped({.T_q = 40, .T_kv = 40, .H = 2, .G = 1, .D = 8, .softcap = softcap, .alibi = true});
+    Call<double> table({.T_q = 40, .T_kv = 40, .H = 2, .G = 1, .D = 8, .softcap = softcap, .t5_buckets = 40});
+    table.qs = sloped.qs;
+    table.t5_buckets.clear();
+    for (int32_t n = 0; n < 40; ++n) {
+      table.t5_buckets.push_back(n);
+      for (int64_t h = 0; h < 2; ++h) table.t5_bias[n * table.t5_stride() + h] = -sloped.slopes[h] * n;
+    }
+    table.shape.t5_buckets = test::view_of(table.t5_buckets);
+    sloped.forward();
+    table.forward();
+    for (size_t i = 0; i < table.out.size(); ++i) EXPECT_NEAR(table.out[i], sloped.out[i], 1e-13);
+  }
   // A sink takes of a row what a key without a value would: rows shrink by 1 / (1 + exp(sink - lse)).
   Call<double> sunk({.T_q = 40, .T_kv = 40, .H = 2, .G = 1, .D = 8, .sinks = true}), dry(c);
   dry.qs = sunk.qs;
@@ -451,12 +521,10 @@ TEST_F(Attention, NonFiniteInputsStayVisible) {
   }
 }
 
-TEST_F(Attention, UnsupportedFieldsAreRefusedByName) {
+TEST_F(Attention, UnsupportedSizesAreRefusedByName) {
   const test::BackendUnderTest under_test = test::backends_under_test().front();
   const std::unique_ptr<Backend> backend = under_test.make();
   const std::unique_ptr<Stream> stream = backend->make_stream();
-  const std::vector<float> table(64, 0.0F);
-  const ConstView view{table.data(), DType::kFloat32, 1, 64, 64};
   const auto message = [&](int64_t D, const auto& change) -> std::string {
     Call<float> run({.T_q = 4, .T_kv = 4, .D = D});
     std::string both;
@@ -477,7 +545,6 @@ TEST_F(Attention, UnsupportedFieldsAreRefusedByName) {
     return both;
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(message(4, [&](AttentionShape& s) { s.t5_bias = view; }), HasSubstr("t5_bias"));
   EXPECT_THAT(message(513, [](AttentionShape&) {}), HasSubstr("head_dim to be from 1 to 512, got 513"));
 }
 

@@ -1,0 +1,167 @@
+// T5's biases of attention (core/backend/attention.h). Forward and backward read them by distance, out of a small array
+// that a kernel makes of the table, so that buckets are looked up once. The gradient of the table is a pass of its own
+// over the scores, without tensor cores for every storage type, as simt_backward.cu makes dq; what one block does, for
+// one sample, one head and 64 queries:
+//   1. the range of key tiles that one of its queries sees;
+//   2. for each of them:
+//      a. s = q k^T and dout v^T;
+//      b. the gradients of the scores behind the soft cap, dS = P (M dout v^T - delta), 0 where a key is not seen;
+//      c. their sums along the 127 diagonals, each a distance i - j, in the order of the queries;
+//      d. these added to the sums of their buckets, in double, in the order of the distances;
+//   3. the sums of buckets, which a second kernel adds up in the order of samples and queries.
+// No order depends on what else runs: the same bits in every run.
+
+#include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/score_change.h"
+#include "kernels/cuda/attention/simt_tile.h"
+#include "kernels/cuda/attention/visible.h"
+#include "kernels/cuda/dev/host.h"
+
+namespace ashlar::ASHLAR_DEV::attention {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kDiagonals = 2 * kSimtTile - 1;
+constexpr uint32_t kNoBucket = 0xffffffffU;
+static_assert(kBiasQueries == kSimtTile);
+
+template <typename S>
+__global__ void __launch_bounds__(kThreads) gather_biases_kernel(int H, BiasTable<S> table, AccumulateOf<S>* biases) {
+  const int64_t step = int64_t{gridDim.x} * kThreads;
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < int64_t{H} * table.distances; i += step) {
+    const int64_t h = i / table.distances, n = i % table.distances;
+    biases[i] = static_cast<AccumulateOf<S>>(widen(table.bias[table.buckets[n] * table.row + h]));
+  }
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kSimtThreads)
+    bias_gradient_kernel(Problem p, BackwardArrays<S> arrays, BiasTable<S> table, double* partials) {
+  using A = AccumulateOf<S>;
+  ASHLAR_DYNAMIC_SHARED(SimtShared<A>, shared);
+  const SimtThread thread;
+  const int tile_of_queries = static_cast<int>(gridDim.x - 1 - blockIdx.x), t = tile_of_queries * kSimtTile;
+  const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
+  const auto scale = static_cast<A>(p.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
+  const bool drops = p.dropout.scalars != nullptr;
+  const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
+  double* const sums = partials + ((b * gridDim.x + tile_of_queries) * p.H + h) * table.num_buckets;
+  for (int i = thread.index; i < table.num_buckets; i += kSimtThreads) sums[i] = 0;
+
+  // 1. what is seen
+  const TileRange tiles = visible_tiles<kSimtTile>(p, b, t, min(t + kSimtTile, p.T_q));
+  KeyRange seen[4];
+  A lse[4], delta[4];
+  ASHLAR_UNROLL
+  for (int r = 0; r < 4; ++r) {
+    const int row = t + 4 * thread.y + r;
+    const int64_t at = (b * p.H + h) * p.T_q + row;
+    seen[r] = key_range(p, b, row);
+    lse[r] = seen[r].first <= seen[r].last ? arrays.lse[at] : A{0};
+    delta[r] = seen[r].first <= seen[r].last ? arrays.delta[at] : A{0};
+  }
+  const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
+  const ScoreChange<A> change(p, arrays.heads, h);
+  constexpr int kStride = SimtShared<A>::kWeightsStride;
+
+  // 2. over the keys
+  for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+    const int j = tile * kSimtTile;
+    const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
+    if (drops) simt_draw(dropout, t, j, *shared, thread);
+
+    // a. products
+    A s[4][4], ds[4][4];
+    simt_scores(s, q, k, p.D, *shared, thread);
+    simt_scores(ds, dout, v, p.D_v, *shared, thread);
+
+    // b. the gradients of the scores
+    ASHLAR_UNROLL
+    for (int r = 0; r < 4; ++r) {
+      ASHLAR_UNROLL
+      for (int c = 0; c < 4; ++c) {
+        const int query = 4 * thread.y + r, key = thread.x + 16 * c;
+        const A factor = !drops ? A{1} : simt_kept(*shared, query, key) ? keep_scale : A{0};
+        const A score = change.template apply<false>(scale * s[r][c], t + query, j + key);
+        const A gradient = exponential(score - lse[r]) * (factor * ds[r][c] - delta[r]);
+        shared->weights[query * kStride + key] = seen[r].contains(j + key) ? gradient : A{0};
+      }
+    }
+    __syncthreads();  // and what the products and dropout kept in shared memory has been read
+
+    // c. diagonals: query - key = thread.index - 63
+    if (thread.index < kDiagonals) {
+      const int difference = thread.index - (kSimtTile - 1);
+      A sum = 0;
+      for (int query = max(difference, 0); query < min(kSimtTile, kSimtTile + difference); ++query)
+        sum += shared->weights[query * kStride + query - difference];
+      const int distance = p.diagonal + t - j + difference;
+      shared->rows[thread.index] = sum;
+      shared->kept[thread.index] =
+          distance < 0 ? kNoBucket : static_cast<uint32_t>(table.buckets[min(distance, table.distances - 1)]);
+    }
+    __syncthreads();
+
+    // d. buckets
+    for (int bucket = thread.index; bucket < table.num_buckets; bucket += kSimtThreads) {
+      double sum = sums[bucket];
+      for (int i = 0; i < kDiagonals; ++i) {
+        if (shared->kept[i] == static_cast<uint32_t>(bucket)) sum += static_cast<double>(shared->rows[i]);
+      }
+      sums[bucket] = sum;
+    }
+    __syncthreads();  // before the next tile fills what has been read
+  }
+}
+
+/// A thread for each number of the table.
+template <typename A>
+__global__ void __launch_bounds__(kThreads)
+    add_partials_kernel(int H, int buckets, int64_t parts, const double* partials, A* dbias, int64_t row,
+                        bool accumulate) {
+  const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (i >= H * buckets) return;
+  A& to = dbias[i % buckets * row + i / buckets];
+  double sum = accumulate ? static_cast<double>(to) : 0;
+  for (int64_t part = 0; part < parts; ++part) sum += partials[part * H * buckets + i];
+  to = static_cast<A>(sum);
+}
+
+}  // namespace
+
+template <typename S>
+void gather_biases(const Problem& p, const BiasTable<S>& table, AccumulateOf<S>* biases, Stream& stream) {
+  const Launch launch{.name = "attention_gather_biases",
+                      .grid = dim3(std::min(blocks_for(int64_t{p.H} * table.distances, kThreads), 1024U)),
+                      .block = dim3(kThreads)};
+  run_kernel(stream, launch, gather_biases_kernel<S>, p.H, table, biases);
+}
+template void gather_biases(const Problem&, const BiasTable<BF16>&, float*, Stream&);
+template void gather_biases(const Problem&, const BiasTable<float>&, float*, Stream&);
+template void gather_biases(const Problem&, const BiasTable<double>&, double*, Stream&);
+
+template <typename S>
+void bias_gradient(const Problem& p, const BackwardArrays<S>& arrays, const BiasTable<S>& table, double* partials,
+                   AccumulateOf<S>* dbias, int64_t row, bool accumulate, Stream& stream) {
+  const int64_t parts = int64_t{p.B} * blocks_for(p.T_q, kBiasQueries);
+  if (parts > 0) {
+    const Launch launch{.name = "attention_bias_gradient",
+                        .grid = dim3(blocks_for(p.T_q, kBiasQueries), p.H, p.B),
+                        .block = dim3(kSimtThreads),
+                        .shared_bytes = sizeof(SimtShared<AccumulateOf<S>>)};
+    run_kernel(stream, launch, bias_gradient_kernel<S>, p, arrays, table, partials);
+  }
+  const Launch launch{.name = "attention_add_partials",
+                      .grid = dim3(blocks_for(int64_t{p.H} * table.num_buckets, kThreads)),
+                      .block = dim3(kThreads)};
+  run_kernel(stream, launch, add_partials_kernel<AccumulateOf<S>>, p.H, table.num_buckets, parts, partials, dbias, row,
+             accumulate);
+}
+template void bias_gradient(const Problem&, const BackwardArrays<BF16>&, const BiasTable<BF16>&, double*, float*,
+                            int64_t, bool, Stream&);
+template void bias_gradient(const Problem&, const BackwardArrays<float>&, const BiasTable<float>&, double*, float*,
+                            int64_t, bool, Stream&);
+template void bias_gradient(const Problem&, const BackwardArrays<double>&, const BiasTable<double>&, double*, double*,
+                            int64_t, bool, Stream&);
+
+}  // namespace ashlar::ASHLAR_DEV::attention
