@@ -15,10 +15,10 @@ namespace ashlar::launch {
 const char* const kParamsHelp =
     "ashlar params CONFIG [section.key=value ...]\n"
     "\n"
-    "Parameters of a configuration by component, flops a token, and every derived value with its rule. Nothing is\n"
-    "allocated. vocab.size comes from the configuration or from the dataset of data.path; with neither, what depends "
-    "on\n"
-    "it is counted for one token id.\n";
+    "Parameters of a configuration by component, flops a token, the keys and values that generation keeps of\n"
+    "train.sequence_length tokens, and every derived value with its rule. Nothing is allocated.\n"
+    "vocab.size comes from the configuration or from the dataset of data.path; with neither, what depends on it is\n"
+    "counted for one token id.\n";
 
 namespace {
 
@@ -59,6 +59,17 @@ TableFormat by_vocabulary(int64_t total) {
       .total = [=](int64_t per_id) { return absl::StrFormat("%s + %d x vocab.size", number(total - per_id), per_id); }};
 }
 
+std::string describe_kv_cache(const model::ModelConfig& m, int64_t tokens) {
+  const model::KvElements n = model::kv_elements(m, tokens);
+  const auto gigabytes = [](int64_t elements) {
+    return absl::StrFormat("%.4g GB", 2e-9 * static_cast<double>(elements));
+  };
+  std::string text = absl::StrFormat("KV cache of %d tokens: %s in bf16, %d bytes a token", tokens, gigabytes(n.all),
+                                     2 * n.all / tokens);
+  if (n.seen < n.all) text += absl::StrFormat("; %s of it within the windows of its layers", gigabytes(n.seen));
+  return text;
+}
+
 }  // namespace
 
 int run_params_command(std::span<const std::string> words, Log& log) {
@@ -86,6 +97,7 @@ int run_params_command(std::span<const std::string> words, Log& log) {
   config::Resolved resolved = config::resolve(raw, facts);
   resolved.derived.insert(resolved.derived.end(), taken.begin(), taken.end());
   const model::ModelConfig& m = resolved.config.model;
+  const int64_t T = resolved.config.train.sequence_length;
   for (const auto& d : resolved.derived) {
     if (unknown_vocabulary && d.key == "vocab.size") continue;
     log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
@@ -97,6 +109,7 @@ int run_params_command(std::span<const std::string> words, Log& log) {
     print_table(count, by_vocabulary(count.total()), log);
     log.info(str_cat("vocab.size is not known: it is not given, and ", reason,
                      ". Give it for the whole count, e.g. vocab.size=257, which the bytes tokenizer has"));
+    if (T > 0) log.info(describe_kv_cache(m, T));
     return 0;
   }
 
@@ -106,13 +119,13 @@ int run_params_command(std::span<const std::string> words, Log& log) {
     log.info(absl::StrFormat("the vocabulary of %d is padded to %d rows; the padding is masked and counted above",
                              m.vocab_size, m.vocab_padded()));
   }
-  const int64_t T = resolved.config.train.sequence_length;
   log.info(absl::StrFormat("in matrix products: %d (6 N = %.4g flops a token)", model::matmul_parameters(m),
                            6.0 * static_cast<double>(model::matmul_parameters(m))));
   if (T > 0) {
     const model::FlopsPerToken f = model::flops_per_token(m, T);
     log.info(absl::StrFormat("attention at T = %d: %.4g flops a token counted in full, %.4g causal", T,
                              f.attention_full, f.attention_causal));
+    log.info(describe_kv_cache(m, T));
   }
   return 0;
 }

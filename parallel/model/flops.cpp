@@ -1,5 +1,7 @@
 #include "parallel/model/flops.h"
 
+#include <algorithm>
+
 namespace ashlar::model {
 
 namespace {
@@ -43,6 +45,19 @@ FlopsPerToken flops_per_token(const ModelConfig& c, int64_t sequence_length) {
   }
   for (const double layer : attention_flops_of_layers(c, sequence_length)) f.attention_causal += layer;
   return f;
+}
+
+KvElements kv_elements(const ModelConfig& c, int64_t tokens) {
+  KvElements n;
+  const std::vector<int64_t> windows = layer_windows(c);
+  for (int64_t i = 0; i < c.n_layers; ++i) {
+    const LayerHeads heads = layer_heads(c, i);
+    const int64_t window = windows[static_cast<size_t>(i)],
+                  a_token = heads.n_kv_heads * (heads.head_dim + heads.v_head_dim);
+    n.all += a_token * tokens;
+    n.seen += a_token * (window < 0 ? tokens : std::min(window, tokens));
+  }
+  return n;
 }
 
 }  // namespace ashlar::model

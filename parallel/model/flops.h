@@ -26,4 +26,12 @@ FlopsPerToken flops_per_token(const ModelConfig& config, int64_t sequence_length
 /// attention_causal by layer: a window costs less.
 std::vector<double> attention_flops_of_layers(const ModelConfig& config, int64_t sequence_length);
 
+/// Keys and values of one sample's tokens, in elements: n_kv_heads * (head_dim + v_head_dim) a token, summed over
+/// layers.
+struct KvElements {
+  int64_t all = 0;   ///< what generation here keeps (Stage::make_cache)
+  int64_t seen = 0;  ///< of layers with a window W at most W tokens: what the next token can see
+};
+KvElements kv_elements(const ModelConfig& config, int64_t tokens);
+
 }  // namespace ashlar::model

@@ -64,6 +64,21 @@ TEST(Configs, EveryFileIsReadWhole) {
   }
 }
 
+TEST(Configs, TheKvCacheOfAContextIsTold) {
+  const RunFixture run;
+  const std::string words = "params " ASHLAR_SOURCE_DIR "/configs/zoo/llama2-70b.toml train.sequence_length=4096";
+  for (const auto& [kv_heads, told] : {std::pair("64", "10.74 GB in bf16, 2621440 bytes a token"),
+                                       {"8", "1.342 GB in bf16, 327680"},
+                                       {"1", "0.1678 GB in bf16, 40960"}}) {
+    const ShellResult r = run.ashlar(str_cat(words, " model.n_kv_heads=", kv_heads));
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.out.find(str_cat("KV cache of 4096 tokens: ", told)), std::string::npos) << r.out;
+    EXPECT_EQ(r.out.find("windows"), std::string::npos) << r.out;
+  }
+  const ShellResult windows = run.ashlar(str_cat(words, " attn.window_cycle=[1024,-1]"));
+  EXPECT_NE(windows.out.find("0.8389 GB of it within the windows"), std::string::npos) << windows.out;
+}
+
 TEST(Configs, ATinyTwinOfEachLearnsAndResumes) {
   const RunFixture run;
   for (const fs::path& file : config_files()) {
