@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "launch/commands/arguments.h"
 #include "launch/zoo/comparison.h"
-#include "launch/zoo/published.h"
+#include "launch/zoo/recipes.h"
 
 namespace ashlar::launch {
 
@@ -15,7 +15,9 @@ const char* const kZooHelp =
     "ashlar zoo                   published models, one a line\n"
     "ashlar zoo uses [KEY]        who uses what: each axis, its values, the models that have them\n"
     "ashlar zoo show MODEL        the configuration of one, as TOML to begin from\n"
-    "ashlar zoo tiny MODEL        overrides that make it small enough to train in seconds, with the same axes\n"
+    "ashlar zoo tiny MODEL        overrides that make it small enough to train in seconds, with the same axes:\n"
+    "                             ashlar train configs/zoo/MODEL.toml $(ashlar zoo tiny MODEL) data.path=DIR\n"
+    "ashlar zoo start [NAME]      whole trainings to start from (configs/start), one a line; one as TOML\n"
     "ashlar zoo explain CONFIG [section.key=value ...]\n"
     "                             the published models nearest to a configuration; what in it is customary, rare, or\n"
     "                             like no other; ratios outside of what any of them has\n"
@@ -26,6 +28,7 @@ namespace {
 
 std::string human_count(int64_t n) {
   const auto x = static_cast<double>(n);
+  if (n >= 1'000'000'000'000) return absl::StrFormat("%.2fT", x / 1e12);
   return n >= 1'000'000'000 ? absl::StrFormat("%.2fB", x / 1e9) : absl::StrFormat("%.0fM", x / 1e6);
 }
 
@@ -62,7 +65,24 @@ void show_tiny(const std::string& id, Log& log) {
       config::resolve(config::parse_config(std::string(text.toml), std::string(text.id), {}),
                       {.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel})
           .config;
-  log.info(absl::StrJoin(zoo::tiny_twin(config.model), " "));
+  log.info(absl::StrJoin(zoo::tiny_twin(config), " "));
+}
+
+/// The log ends a line itself.
+std::string without_end(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return std::string(text);
+}
+
+void show_text(const zoo::PublishedText& text, Log& log) { log.info(without_end(text.toml)); }
+
+void list_recipes(Log& log) {
+  log.info(absl::StrFormat("%-15s %8s %8s  %5s x %-5s %8s %6s  %s", "training", "params", "tokens", "batch", "seq.",
+                           "rate", "guessed", "name: source"));
+  for (const zoo::Recipe& r : zoo::recipes())
+    log.info(absl::StrFormat("%-15s %8s %8s  %5d x %-5d %8g %6d  %s: %s", r.id, human_count(r.parameters),
+                             human_count(r.tokens), r.config.train.global_batch, r.config.train.sequence_length,
+                             r.config.optimizer.lr, r.guessed_keys, r.title, r.source));
 }
 
 void explain_config(std::vector<std::string> files, Log& log) {
@@ -108,7 +128,17 @@ int run_zoo_command(std::span<const std::string> words, Log& log) {
     return 0;
   }
   Arguments arguments("zoo " + words[0], words.subspan(1));
+  const bool markdown = words[0] == "start" && arguments.flag("--markdown");
   const std::vector<std::string> names = arguments.positionals();
+  if (words[0] == "start" && names.empty()) {
+    if (markdown) log.info(without_end(zoo::recipes_markdown()));
+    if (!markdown) list_recipes(log);
+    return 0;
+  }
+  if (words[0] == "start" && names.size() == 1 && !markdown) {
+    show_text(zoo::recipe_text(names[0]), log);
+    return 0;
+  }
   if (words[0] == "explain") {
     explain_config(names, log);
     return 0;
@@ -121,14 +151,12 @@ int run_zoo_command(std::span<const std::string> words, Log& log) {
     if (words[0] == "tiny") {
       show_tiny(names[0], log);
     } else {
-      std::string_view toml = zoo::published_text(names[0]).toml;
-      while (toml.ends_with('\n')) toml.remove_suffix(1);
-      log.info(std::string(toml));
+      show_text(zoo::published_text(names[0]), log);
     }
     return 0;
   }
-  throw input_error("zoo", "expected uses, show, tiny or explain with what they take, got '", absl::StrJoin(words, " "),
-                    "'; see ashlar zoo --help");
+  throw input_error("zoo", "expected uses, show, tiny, start or explain with what they take, got '",
+                    absl::StrJoin(words, " "), "'; see ashlar zoo --help");
 }
 
 }  // namespace ashlar::launch

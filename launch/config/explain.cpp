@@ -77,6 +77,7 @@ std::string schema_markdown() {
       "| `quickstart.toml` | a small bf16 model on byte-level BPE, minutes on two cores |\n"
       "| `shakespeare-char.toml` | nanoGPT's CPU example: characters, 4 layers, width 128 |\n"
       "| `gpt2-124m.toml` | GPT-2 small, as published |\n"
+      "| `start/` | whole trainings of published models, GPT-2 124M to Pythia 12B, with a table: `ashlar zoo start` |\n"
       "| `zoo/` | published models, their values and where they are from: `ashlar zoo` |\n\n"
       "To add one: put it here and `./check --only config` loads it. The tables below are made from the schema "
       "(`launch/config/schema_table.cpp`, `schema_model_table.cpp`) by\n"

@@ -76,7 +76,4 @@ class Resolver {
 
 void resolve_model(Resolver& r);
 
-/// The number that a word stands for: `head_dim^-0.5`, `sqrt(d_model)`, ...
-double value_of_rule(const std::string& rule, const model::ModelConfig& m);
-
 }  // namespace ashlar::config

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/strings.h"
+#include "launch/config/schema.h"
 
 namespace ashlar::zoo {
 namespace {
@@ -29,6 +30,32 @@ bool is_size(std::string_view key) {
          key.starts_with("loss.");
 }
 
+/// The rule that a factor follows, "" for none: its number is that of the sizes.
+std::string rule_of(const ModelConfig& m, const char* key, double factor) {
+  for (const std::string_view rule : config::words_of(config::schema()[config::key_index(key)]))
+    if (std::abs(factor / config::value_of_rule(std::string(rule), m) - 1) < 1e-6) return std::string(rule);
+  return "";
+}
+
+/// attn.window_cycle without sizes: [W, W, -1], or [W1, W2, -1] where windows differ.
+std::string shape_of_windows(const std::vector<int64_t>& cycle) {
+  std::vector<int64_t> sizes;
+  for (const int64_t w : cycle)
+    if (w >= 0 && std::find(sizes.begin(), sizes.end(), w) == sizes.end()) sizes.push_back(w);
+  std::vector<std::string> shape;
+  for (const int64_t w : cycle) {
+    const auto number = std::find(sizes.begin(), sizes.end(), w) - sizes.begin() + 1;
+    shape.push_back(w < 0 ? "-1" : sizes.size() == 1 ? "W" : str_cat("W", number));
+  }
+  return str_cat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+/// Of the layers that attend the farthest, at least of those that rotate the slowest.
+double largest_base(const ModelConfig& m) {
+  const std::vector<double>& cycle = m.rope.base_cycle;
+  return cycle.empty() ? m.rope.base : *std::max_element(cycle.begin(), cycle.end());
+}
+
 /// The keys of a configuration that are axes, and what follows from its sizes.
 std::map<std::string, std::string> axes_of(const ModelConfig& m) {
   std::map<std::string, std::string> axes;
@@ -36,9 +63,16 @@ std::map<std::string, std::string> axes_of(const ModelConfig& m) {
     if (!is_size(key)) axes.emplace(std::move(key), std::move(value));
   axes["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as heads" : m.n_kv_heads == 1 ? "one" : "fewer than heads";
   axes["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
-  // The default scale is written as a number, which is that of the heads.
-  if (m.attn.scale > 0 && std::abs(m.attn.scale * std::sqrt(static_cast<double>(m.head_dim)) - 1) < 1e-6)
-    axes["attn.scale"] = "head_dim^-0.5";
+  if (m.embed_dim) axes["model.embed_dim"] = *m.embed_dim < m.d_model ? "less than d_model" : "more than d_model";
+  axes["attn.window_cycle"] = shape_of_windows(m.attn.window_cycle);
+  // Factors that follow from sizes are written as numbers.
+  for (const auto& [key, factor] : {std::pair("attn.scale", m.attn.scale),
+                                    {"embed.scale", m.embed_scale},
+                                    {"head.logit_scale", m.logit_scale},
+                                    {"pos.alibi_scale", m.pos.alibi_scale}}) {
+    const std::string rule = axes.contains(key) ? rule_of(m, key, factor) : "";
+    if (!rule.empty()) axes[key] = rule;
+  }
   return axes;
 }
 
@@ -71,7 +105,7 @@ std::vector<Ratio> ratios() {
       {"rope.base / train.sequence_length",
        [](const config::RunConfig& c) {
          const bool known = c.model.pos.type == model::PosType::kRope && c.train.sequence_length > 0;
-         return known ? Number(c.model.rope.base / static_cast<double>(c.train.sequence_length)) : std::nullopt;
+         return known ? Number(largest_base(c.model) / static_cast<double>(c.train.sequence_length)) : std::nullopt;
        },
        "longer sequences want a larger base"},
   };

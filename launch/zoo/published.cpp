@@ -14,9 +14,7 @@ std::vector<Published> published_models() {
   for (const PublishedText& text : published_texts()) {
     Published p;
     p.id = text.id;
-    // The first line is `# NAME. Source: ...`.
-    const std::string_view line = text.toml.substr(0, text.toml.find('\n'));
-    p.title = line.substr(2, line.find(". Source: ") - 2);
+    p.title = title_of(text);
     p.config = config::resolve(config::parse_config(std::string(text.toml), str_cat("configs/zoo/", p.id, ".toml"), {}),
                                {.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel})
                    .config;
@@ -26,34 +24,65 @@ std::vector<Published> published_models() {
   return models;
 }
 
-const PublishedText& published_text(std::string_view id) {
-  const std::span<const PublishedText> all = published_texts();
+const PublishedText& text_of(std::span<const PublishedText> all, std::string_view id, std::string_view where) {
   const auto at = std::find_if(all.begin(), all.end(), [&](const PublishedText& text) { return text.id == id; });
   if (at != all.end()) return *at;
   const std::string_view family = id.substr(0, 4);
   std::vector<std::string> similar;
   for (const PublishedText& text : all)
     if (text.id.starts_with(family) || config::edit_distance(text.id, id) <= 2) similar.emplace_back(text.id);
-  throw input_error(
-      "zoo", "there is no published model '", id, "'; ",
-      similar.empty() ? "ashlar zoo lists them" : str_cat("did you mean ", absl::StrJoin(similar, " or "), "?"));
+  throw input_error(where, "there is no published model '", id, "'; ",
+                    similar.empty() ? str_cat("ashlar ", where, " lists them")
+                                    : str_cat("did you mean ", absl::StrJoin(similar, " or "), "?"));
 }
 
-std::vector<std::string> tiny_twin(const model::ModelConfig& m) {
+const PublishedText& published_text(std::string_view id) { return text_of(published_texts(), id, "zoo"); }
+
+std::string title_of(const PublishedText& text) {
+  const std::string_view line = text.toml.substr(0, text.toml.find('\n'));
+  return std::string(line.substr(2, line.find(kSource) - 2));
+}
+
+std::vector<std::string> tiny_twin(const config::RunConfig& config) {
+  const model::ModelConfig& m = config.model;
+  constexpr int64_t kHeads = 4, kWidth = 32, kLength = 32, kHeadDim = kWidth / kHeads, kFewKvHeads = 2;
   std::vector<std::string> words;
   const auto set = [&](const char* key, const auto& value) { words.push_back(str_cat(key, "=", value)); };
-  constexpr int64_t kHeads = 4, kHeadDim = 16, kWidth = kHeads * kHeadDim, kLength = 32;
-  // Heads in the ratio of many, few or one KV head to all; widths that differ from d_model / n_heads still do.
-  const int64_t kv = m.n_kv_heads == m.n_heads ? kHeads : m.n_kv_heads == 1 ? 1 : 2;
-  const bool own_width = m.head_dim * m.n_heads != m.d_model;
+  const auto shrunk = [](int64_t size, int64_t from, int64_t to, int64_t least) {
+    return std::max(least, (size * to + from / 2) / from);
+  };
+
   set("model.d_model", kWidth);
   set("model.n_heads", kHeads);
-  set("model.n_kv_heads", kv);
-  set("model.head_dim", own_width ? kHeadDim + 8 : kHeadDim);
+  set("model.n_kv_heads", m.n_kv_heads == m.n_heads ? kHeads : m.n_kv_heads == 1 ? 1 : kFewKvHeads);
+  const int64_t head_dim = m.head_dim * m.n_heads == m.d_model ? kHeadDim : kHeadDim + 4;
+  set("model.head_dim", head_dim);
   set("model.d_ff", m.ffn.gated ? kWidth * 5 / 2 : 4 * kWidth);
-  set("model.n_layers", 4);
+  if (m.embed_dim) set("model.embed_dim", shrunk(*m.embed_dim, m.d_model, kWidth, 1));
+
+  // A whole cycle of every kind of layer, and one more where the last layer is apart.
+  const size_t cycle = std::max(m.attn.window_cycle.size(), m.rope.base_cycle.size());
+  set("model.n_layers", std::max<int64_t>(4, static_cast<int64_t>(cycle) + (m.attn.last_layer_full ? 1 : 0)));
+
+  const int64_t length = config.train.sequence_length;
+  std::vector<int64_t> windows;
+  for (const int64_t window : m.attn.window_cycle)
+    windows.push_back(window < 0 ? window : shrunk(window, std::max(length, window), kLength, 4));
+  if (windows != m.attn.window_cycle) set("attn.window_cycle", str_cat("[", absl::StrJoin(windows, ","), "]"));
+  if (m.attn.global_head_dim) set("attn.global_head_dim", 2 * head_dim);
+  if (m.attn.global_n_kv_heads) set("attn.global_n_kv_heads", *m.attn.global_n_kv_heads < m.n_kv_heads ? 1 : kHeads);
   if (m.pos.type == model::PosType::kLearned) set("pos.max_positions", kLength);
+  if (m.rope.original_positions > 0)
+    set("rope.original_positions",
+        shrunk(m.rope.original_positions, std::max(length, m.rope.original_positions), kLength, 8));
+
+  set("vocab.size", "default");
+  set("vocab.pad_to", 8);
   set("train.sequence_length", kLength);
+  set("train.global_batch", 8);
+  set("train.steps", 30);
+  set("schedule.warmup_steps", 5);
+  set("optimizer.lr", 0.01);
   return words;
 }
 

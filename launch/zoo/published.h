@@ -29,9 +29,19 @@ std::vector<Published> published_models();
 
 /// One of them; input error that names those with a similar id.
 const PublishedText& published_text(std::string_view id);
+/// The same of any such texts; `where` begins the error.
+const PublishedText& text_of(std::span<const PublishedText> all, std::string_view id, std::string_view where);
 
-/// What makes a configuration of the same kind small enough to train in seconds: the axes stay as they are, widths and
-/// depth go. Overrides of `section.key=value`.
-std::vector<std::string> tiny_twin(const model::ModelConfig& model);
+/// The first line is `# NAME. Source: WHERE.`; this is NAME.
+inline constexpr std::string_view kSource = ". Source: ";
+std::string title_of(const PublishedText& text);
+
+/// What makes a model small enough to train in seconds; every axis stays. Overrides of `section.key=value`, by rule:
+/// d_model 32, 4 heads of 8 (of 12 where n_heads * head_dim is not d_model); KV heads as many, 2 of fewer, or one;
+/// d_ff 2.5 d_model gated, else 4; embed_dim in its ratio to d_model; 4 layers, or one whole cycle of windows or bases.
+/// A sequence has 32 tokens, and windows, tables and original positions keep their ratio to it (windows at least 4
+/// tokens). The vocabulary is the dataset's, its tables padded so that up to 8 ranks divide them. 30 steps of 8
+/// sequences at a peak rate of 0.01.
+std::vector<std::string> tiny_twin(const config::RunConfig& config);
 
 }  // namespace ashlar::zoo

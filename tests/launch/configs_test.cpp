@@ -106,6 +106,32 @@ TEST(Configs, ATinyTwinOfEachLearnsAndResumes) {
   }
 }
 
+// As `ashlar zoo` says it: one command makes a published model small and trains it (tests/layouts has all of them).
+TEST(Configs, ATinyTwinOfAPublishedModelTrains) {
+  const RunFixture run;
+  const ShellResult tiny = run.ashlar("zoo tiny gemma2-9b");
+  ASSERT_EQ(tiny.code, 0) << tiny.err;
+  const std::string words = tiny.out.substr(0, tiny.out.find('\n'));
+  EXPECT_NE(words.find("attn.window_cycle=[16,-1]"), std::string::npos) << words;
+  const ShellResult r = run.ashlar("train " ASHLAR_SOURCE_DIR "/configs/zoo/gemma2-9b.toml " + words +
+                                   " data.path=data run.threads=1 run.dir=twin");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<double> losses = run.metric("twin", "loss");
+  ASSERT_EQ(losses.size(), 30U);
+  EXPECT_LT(losses.back(), losses.front() - 1);
+}
+
+// A training to start from is what the program carries, and the file of configs/start.
+TEST(Configs, ATrainingToStartFromIsShown) {
+  const RunFixture run;
+  const ShellResult shown = run.ashlar("zoo start pythia-70m");
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(shown.out, run_shell("cat " ASHLAR_SOURCE_DIR "/configs/start/pythia-70m.toml").out);
+  run.write("mine.toml", shown.out);
+  EXPECT_NE(run.ashlar("params mine.toml").out.find("70426624  100.0%"), std::string::npos);
+  EXPECT_NE(run.ashlar("zoo start").out.find("pythia-70m"), std::string::npos);
+}
+
 // The program trains with the CUDA kernels, emulated: the losses and gradient norms of the processor, and a run moves
 // from one to the other.
 TEST(Configs, ATinyTwinTrainsSlowlyOnTheEmulatedDevice) {
