@@ -82,7 +82,7 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   set("train.global_batch", 8);
   set("train.steps", 30);
   set("schedule.warmup_steps", 5);
-  set("optimizer.lr", 0.01);
+  set("optimizer.lr", 0.005);
   return words;
 }
 

@@ -41,7 +41,7 @@ std::string title_of(const PublishedText& text);
 /// d_ff 2.5 d_model gated, else 4; embed_dim in its ratio to d_model; 4 layers, or one whole cycle of windows or bases.
 /// A sequence has 32 tokens, and windows, tables and original positions keep their ratio to it (windows at least 4
 /// tokens). The vocabulary is the dataset's, its tables padded so that up to 8 ranks divide them. 30 steps of 8
-/// sequences at a peak rate of 0.01.
+/// sequences at a peak rate of 0.005.
 std::vector<std::string> tiny_twin(const config::RunConfig& config);
 
 }  // namespace ashlar::zoo
