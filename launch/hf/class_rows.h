@@ -30,12 +30,18 @@ Row heads_divide_width();
 // Llama's block but for an axis or two (llama_kin.cpp).
 ClassTable gemma();
 ClassTable nemotron();
+ClassTable nanochat();
 ClassTable arcee();
 ClassTable jais2();
+ClassTable ministral3();
+ClassTable chameleon();
 ClassTable qwen();
 ClassTable baichuan();
 
 // GPT-2's and fairseq's descendants (gpt_kin.cpp).
+ClassTable openai_gpt();
+ClassTable bloom();
+ClassTable persimmon();
 ClassTable opt();
 ClassTable biogpt();
 ClassTable xglm();

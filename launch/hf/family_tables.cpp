@@ -214,14 +214,17 @@ ClassTable falcon() {
 ClassTable table_of(Family family) {
   switch (family) {
     case Family::kGpt2: return gpt2();
+    case Family::kOpenAiGpt: return openai_gpt();
     case Family::kGptJ: return gptj();
     case Family::kGptNeoX: return gpt_neox();
     case Family::kLlama: return llama();
     case Family::kQwen2: return qwen2();
     case Family::kPhi: return phi();
     case Family::kPhi3: return phi3();
+    case Family::kPersimmon: return persimmon();
     case Family::kStableLm: return stablelm();
     case Family::kFalcon: return falcon();
+    case Family::kBloom: return bloom();
     case Family::kQwen3: return qwen3();
     case Family::kOlmo2: return olmo2();
     case Family::kGlm: return glm();
@@ -229,12 +232,14 @@ ClassTable table_of(Family family) {
     case Family::kGranite: return granite();
     case Family::kHyperClovaX: return hyperclovax();
     case Family::kCohere: return cohere();
+    case Family::kChameleon: return chameleon();
     case Family::kHelium: return helium();
     case Family::kHunYuan: return hunyuan();
     case Family::kSeedOss: return seed_oss();
     case Family::kErnie45: return ernie();
     case Family::kMistral: return mistral();
     case Family::kMinistral: return ministral();
+    case Family::kMinistral3: return ministral3();
     case Family::kStarcoder2: return starcoder2();
     case Family::kGptNeo: return gpt_neo();
     case Family::kMpt: return mpt();
@@ -242,6 +247,7 @@ ClassTable table_of(Family family) {
     case Family::kSmolLm3: return smollm3();
     case Family::kGemma: return gemma();
     case Family::kNemotron: return nemotron();
+    case Family::kNanoChat: return nanochat();
     case Family::kArcee: return arcee();
     case Family::kJais2: return jais2();
     case Family::kOpt: return opt();
@@ -263,7 +269,9 @@ namespace {
 bool tied_by_default(Family family) {
   switch (family) {
     case Family::kGpt2:
+    case Family::kOpenAiGpt:
     case Family::kFalcon:
+    case Family::kBloom:
     case Family::kStarcoder2:
     case Family::kGptNeo:
     case Family::kMpt:

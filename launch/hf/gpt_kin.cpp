@@ -1,14 +1,17 @@
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "launch/hf/class_rows.h"
 
-// Classes that descend from GPT-2 or from fairseq's decoder.
+// Classes that descend from GPT, GPT-NeoX or from fairseq's decoder.
 // Source: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
 namespace {
 
 using model::NormAffine;
+using model::NormPlacement;
 using model::PosType;
+using model::QkNorm;
 
 constexpr model::BiasConfig kAllButHead = {.qkv = true, .attn_out = true, .ffn = true};
 
@@ -29,18 +32,20 @@ Rows opt_flags() {
                           [](Json& j, const HfConfig& c) {
                             j["layer_norm_elementwise_affine"] = c.model.norm.affine != NormAffine::kNone;
                           }};
-  const Row before = {.read =
-                          [](JsonReader& r, HfConfig&) {
-                            if (!r.boolean({"do_layer_norm_before"}, true)) {
-                              r.refuse("do_layer_norm_before",
-                                       "norms behind the branches are not read of this class; expected true");
-                            }
-                          },
-                      .write = [](Json& j, const HfConfig&) { j["do_layer_norm_before"] = true; }};
-  const Row final_norm = {
-      .read = [](JsonReader& r, HfConfig& c) { c.model.norm.final = !r.boolean({"_remove_final_layer_norm"}, false); },
-      .write = [](Json& j, const HfConfig& c) { j["_remove_final_layer_norm"] = !c.model.norm.final; }};
-  return {affine, before, final_norm, flag("enable_bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, true)};
+  // Behind the additions there is no final norm, whatever the second key says.
+  const Row placement = {.read =
+                             [](JsonReader& r, HfConfig& c) {
+                               const bool before = r.boolean({"do_layer_norm_before"}, true);
+                               c.model.norm.placement = before ? NormPlacement::kPre : NormPlacement::kPost;
+                               c.model.norm.final = !r.boolean({"_remove_final_layer_norm"}, false) && before;
+                             },
+                         .write =
+                             [](Json& j, const HfConfig& c) {
+                               const bool before = c.model.norm.placement == NormPlacement::kPre;
+                               j["do_layer_norm_before"] = before;
+                               j["_remove_final_layer_norm"] = before && !c.model.norm.final;
+                             }};
+  return {affine, placement, flag("enable_bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, true)};
 }
 
 /// The width of the token table; null or absent: that of the stream.
@@ -54,7 +59,106 @@ Row opt_table_width() {
           .write = [=](Json& j, const HfConfig& c) { j[kKey] = c.model.table_width(); }};
 }
 
+/// The activations that OpenAI GPT knows, by its own names.
+Row openai_activation() {
+  constexpr std::pair<const char*, Activation> kNames[] = {{"gelu", Activation::kGeluTanh},
+                                                           {"relu", Activation::kRelu},
+                                                           {"silu", Activation::kSilu},
+                                                           {"swish", Activation::kSilu}};
+  return {.read =
+              [=](JsonReader& r, HfConfig& c) {
+                const std::string name = r.text({"afn"}, "gelu");
+                for (const auto& [spelling, act] : kNames) {
+                  if (name != spelling) continue;
+                  c.model.ffn.act = act;
+                  return;
+                }
+                r.refuse("afn", "the class knows gelu (its tanh form), relu, silu and swish");
+              },
+          .write =
+              [=](Json& j, const HfConfig& c) {
+                for (const auto& [spelling, act] : kNames) {
+                  if (act != c.model.ffn.act || j.contains("afn")) continue;
+                  j["afn"] = spelling;
+                }
+              }};
+}
+
+/// An FFN of four widths, which no key says.
+Row four_widths_always() {
+  return {.read = [](JsonReader&, HfConfig& c) { c.model.d_ff = four_widths(c.model); }};
+}
+
 }  // namespace
+
+ClassTable openai_gpt() {
+  model::NormConfig norm = kLayerNorm;
+  norm.placement = NormPlacement::kPost;
+  norm.final = false;
+  return {.base = {.norm = norm, .bias = kAllButHead, .ffn = kUngated, .pos = {.type = PosType::kLearned}},
+          .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 40478),
+                   positions({"n_positions", "max_position_embeddings"}, 512),
+                   size({"n_embd", "hidden_size"}, {AXIS(d_model)}, 768),
+                   size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, 12),
+                   size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 12),
+                   head_dim(HeadDim::kDerived), four_widths_always(), openai_activation(),
+                   number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
+                   number("embd_pdrop", {AXIS(dropout.embed)}, 0.1), number("attn_pdrop", {AXIS(dropout.attn)}, 0.1),
+                   number("resid_pdrop", {AXIS(dropout.resid)}, 0.1),
+                   // Of the published file, and of heads for other tasks.
+                   ignored({"n_ctx", "n_special", "predict_special_tokens", "summary_type", "summary_use_proj",
+                            "summary_activation", "summary_proj_to_labels", "summary_first_dropout"})}};
+}
+
+ClassTable bloom() {
+  // The longest context is no part of the class: ALiBi needs none.
+  const Row length = {
+      .read = [](JsonReader& r,
+                 HfConfig& c) { c.extras.max_positions = r.optional_size({"seq_length"}).value_or(2048); },
+      .write = [](Json& j, const HfConfig& c) { j["seq_length"] = c.extras.max_positions; }};
+  model::NormConfig norm = kLayerNorm;
+  norm.embed = true;
+  // Its GELU has the tanh form, with 0.79788456 for sqrt(2/pi): 2e-9 from ours.
+  return {
+      .base = {.norm = norm,
+               .bias = kAllButHead,
+               .ffn = {.act = Activation::kGeluTanh, .gated = false},
+               .pos = {.type = PosType::kAlibi}},
+      .rows = {
+          size({"vocab_size"}, {AXIS(vocab_size)}, 250880), length,
+          size({"hidden_size", "n_embed"}, {AXIS(d_model)}, 64),
+          size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, 2),
+          size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 8), head_dim(HeadDim::kDerived),
+          four_widths_always(), number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
+          number("hidden_dropout", {AXIS(dropout.resid)}, 0.0), number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
+          always_false("apply_residual_connection_post_layernorm",
+                       "the stream is what norm.placement adds to; expected false"),
+          // Of the published files: how the training program computed, n_inner read by nothing.
+          ignored({"n_inner", "masked_softmax_fusion", "bias_dropout_fusion", "skip_bias_add", "skip_bias_add_qkv",
+                   "attention_softmax_in_fp32", "offset_alibi", "unk_token_id", "pretraining_tp", "slow_but_exact"})}};
+}
+
+ClassTable persimmon() {
+  const Row qk_norm = {
+      .read =
+          [](JsonReader& r, HfConfig& c) {
+            if (!r.boolean({"qk_layernorm"}, true)) return;
+            c.model.qk_norm = {
+                .kind = QkNorm::kHead, .type = NormType::kLayerNorm, .bias = true, .eps = c.model.norm.variant.eps};
+          },
+      .write = [](Json& j, const HfConfig& c) { j["qk_layernorm"] = c.model.qk_norm.kind != QkNorm::kNone; }};
+  const Row whole_heads = {.read = [](JsonReader& r, HfConfig& c) {
+    const auto said = r.optional_size({"num_key_value_heads"});
+    if (said && *said != c.model.n_heads)
+      r.refuse("num_key_value_heads", "the class has one KV head a head; expected ", c.model.n_heads);
+  }};
+  return {.base = {.norm = kLayerNorm, .bias = kAllButHead, .ffn = kUngated},
+          .rows = joined(
+              usual_rows({262144, 16384, 4096, 36, 64, 16384}, "relu2", "layer_norm_eps", 1e-5),
+              {head_dim(HeadDim::kDerived), whole_heads, qk_norm,
+               always_zero("hidden_dropout", "it acts on the FFN branch alone, dropout.resid on both; expected 0"),
+               rope({.base = 25000.0, .fraction = 0.5})})};
+}
 
 ClassTable opt() {
   // eps is 1e-5 always. The embedding is not dropped.

@@ -130,6 +130,8 @@ ModelConfig with_shortest_cycle(ModelConfig m) {
   m.attn.window_cycle = model::shortest_cycle(model::layer_windows(m));
   m.attn.last_layer_full = false;
   if (m.attn.window_cycle == std::vector<int64_t>{-1}) m.attn.window_kind = model::WindowKind::kSliding;
+  if (m.attn.temperature_beta == 0) m.attn.temperature_positions = 0;
+  if (m.attn.temperature_positions == 0) m.attn.temperature_beta = 0;
   return m;
 }
 

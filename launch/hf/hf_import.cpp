@@ -85,12 +85,14 @@ void ImportedModel::bind(const std::string& directory) {
     }
   }
   std::vector<std::string> unknown;
-  int64_t buffers = 0;
+  int64_t buffers = 0, other_parts = 0;
   const std::vector<std::string> heads = head_names(config_.family);
   for (const std::string& name : files_.names()) {
     if (expected.contains(name)) continue;
     if (is_ignored_buffer(config_.family, name)) {
       ++buffers;
+    } else if (is_other_part(config_.family, name)) {
+      ++other_parts;
     } else if (!(config_.model.tied && std::find(heads.begin(), heads.end(), name) != heads.end())) {
       unknown.push_back(io::printable(name));
     }
@@ -105,6 +107,9 @@ void ImportedModel::bind(const std::string& directory) {
   }
   if (buffers > 0)
     config_.notes.push_back(str_cat(buffers, " buffers of an old version (masks, rotary tables) left out"));
+  if (other_parts > 0)
+    config_.notes.push_back(
+        str_cat(other_parts, " tensors of what reads images left out: this is the text model alone"));
   if (config_.model.tied) check_tied_head(directory);
 }
 

@@ -38,6 +38,7 @@ struct ModelNames {
   const char* positions = "";  ///< a learned table of them
   const char* project_in = "";
   const char* project_out = "";
+  const char* norm_embed = "";
 };
 
 const ModelNames& names_of(Family family) {
@@ -47,6 +48,12 @@ const ModelNames& names_of(Family family) {
       "lm_head",
       {"h.", "ln_1", "ln_2", "attn.c_attn", "attn.c_attn", "attn.c_attn", "attn.c_proj", "", "mlp.c_fc", "mlp.c_proj"},
       "wpe"};
+  static constexpr ModelNames kOpenAiGpt = {
+      "tokens_embed",
+      "",
+      "lm_head",
+      {"h.", "ln_1", "ln_2", "attn.c_attn", "attn.c_attn", "attn.c_attn", "attn.c_proj", "", "mlp.c_fc", "mlp.c_proj"},
+      "positions_embed"};
   static constexpr ModelNames kGptJ = {
       "wte",
       "ln_f",
@@ -83,6 +90,37 @@ const ModelNames& names_of(Family family) {
       {"h.", "input_layernorm", "post_attention_layernorm", "self_attention.query_key_value",
        "self_attention.query_key_value", "self_attention.query_key_value", "self_attention.dense", "",
        "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"}};
+  static constexpr ModelNames kBloom = {
+      "word_embeddings",
+      "ln_f",
+      "lm_head",
+      {"h.", "input_layernorm", "post_attention_layernorm", "self_attention.query_key_value",
+       "self_attention.query_key_value", "self_attention.query_key_value", "self_attention.dense", "",
+       "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"},
+      "",
+      "",
+      "",
+      "word_embeddings_layernorm"};
+  static constexpr ModelNames kPersimmon = {
+      "embed_tokens",
+      "final_layernorm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.query_key_value",
+       "self_attn.query_key_value", "self_attn.query_key_value", "self_attn.dense", "", "mlp.dense_h_to_4h",
+       "mlp.dense_4h_to_h", "", "", "self_attn.q_layernorm", "self_attn.k_layernorm"}};
+  // With the names of Llama's norms, which stand behind the branches where swin_norm is set.
+  static constexpr ModelNames kChameleon = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "input_layernorm",
+       "post_attention_layernorm"}};
+  static constexpr ModelNames kNanoChat = {"embed_tokens",
+                                           "",
+                                           "lm_head",
+                                           {"layers.", "", "", "self_attn.q_proj", "self_attn.k_proj",
+                                            "self_attn.v_proj", "self_attn.o_proj", "", "mlp.fc1", "mlp.fc2"}};
   static constexpr ModelNames kOlmo2 = {
       "embed_tokens",
       "norm",
@@ -174,6 +212,7 @@ const ModelNames& names_of(Family family) {
     case Family::kBaichuan: return kBaichuan;
     case Family::kGptBigCode:
     case Family::kGpt2: return kGpt2;
+    case Family::kOpenAiGpt: return kOpenAiGpt;
     case Family::kGptJ: return kGptJ;
     case Family::kGptNeoX: return kNeoX;
     case Family::kLlama:
@@ -186,6 +225,7 @@ const ModelNames& names_of(Family family) {
     case Family::kQwen3:
     case Family::kMistral:
     case Family::kMinistral:
+    case Family::kMinistral3:
     case Family::kOlmo:
     case Family::kGranite:
     case Family::kCohere:
@@ -193,6 +233,10 @@ const ModelNames& names_of(Family family) {
     case Family::kSeedOss:
     case Family::kErnie45:
     case Family::kSmolLm3: return kLlama;
+    case Family::kBloom: return kBloom;
+    case Family::kPersimmon: return kPersimmon;
+    case Family::kChameleon: return kChameleon;
+    case Family::kNanoChat: return kNanoChat;
     case Family::kOlmo2: return kOlmo2;
     case Family::kGlm:
     case Family::kGlm4: return kGlm;
@@ -208,7 +252,8 @@ const ModelNames& names_of(Family family) {
 /// Rows of a fused q, k, v in the file: one group after another, in each the queries, then k, then v.
 ///   GPT-2, Phi3, MPT   one group: all queries, all keys, all values
 ///   NeoX, Falcon,      one group for each KV head: its queries, its key, its value. (Falcon's three layouts are this
-///   GPTBigCode         one: multi-query is one group, one KV head a head is n_heads groups of three.)
+///   GPTBigCode, BLOOM, one: multi-query is one group, one KV head a head is n_heads groups of three.)
+///   Persimmon
 ///   CodeGen            four groups of heads, in each the values before the keys
 struct FusedLayout {
   int64_t groups = 1;
@@ -244,6 +289,7 @@ class Builder {
       whole(prefix + names_.positions + ".weight", "embed.positions.weight",
             {m_.pos.max_positions + m_.pos.learned_offset, m_.d_model});
     }
+    if (m_.norm.embed) norm(prefix + names_.norm_embed, "embed.norm");
     for (int64_t i = 0; i < m_.n_layers; ++i) block(i);
     if (m_.norm.final) norm(prefix + names_.norm_final, "norm_final");
     if (m_.embed_dim) whole(prefix + names_.project_out + ".weight", "head.project.weight", {width, m_.d_model});
@@ -286,7 +332,7 @@ class Builder {
     int64_t out = 0;
     for (const Part& part : parts) out += part.rows;
     TensorMapping weight{.hf_name = hf + ".weight", .hf_shape = {out, in}};
-    weight.transpose = family_ == Family::kGpt2;
+    weight.transpose = family_ == Family::kGpt2 || family_ == Family::kOpenAiGpt;
     if (weight.transpose) weight.hf_shape = {in, out};
     TensorMapping vector{.hf_name = hf + ".bias", .hf_shape = {out}};
     for (const Part& part : parts) {
@@ -350,6 +396,8 @@ class Builder {
     switch (family_) {
       case Family::kGptNeoX:
       case Family::kFalcon:
+      case Family::kBloom:
+      case Family::kPersimmon:
       case Family::kGptBigCode: return {.groups = m_.n_kv_heads};
       case Family::kCodeGen: return {.groups = 4, .values_first = true};
       default: return {};
@@ -373,7 +421,8 @@ std::vector<TensorMapping> tensor_mappings(Family family, const ModelConfig& con
 bool is_ignored_buffer(Family family, std::string_view hf_name) {
   // By the end of the name; a parameter never ends so in the same class.
   switch (family) {
-    case Family::kGpt2: return hf_name.ends_with(".attn.bias") || hf_name.ends_with(".attn.masked_bias");
+    case Family::kGpt2:
+    case Family::kOpenAiGpt: return hf_name.ends_with(".attn.bias") || hf_name.ends_with(".attn.masked_bias");
     case Family::kGptJ:
       return hf_name.ends_with(".attn.bias") || hf_name.ends_with(".attn.masked_bias") ||
              hf_name.ends_with(".attn.embed_positions");
@@ -385,6 +434,7 @@ bool is_ignored_buffer(Family family, std::string_view hf_name) {
       return hf_name.ends_with(".attn.bias") || hf_name.ends_with(".attn.masked_bias") ||
              hf_name.ends_with(".attn.causal_mask") || hf_name.ends_with(".attn.embed_positions");
     case Family::kOpt:
+    case Family::kBloom:
     case Family::kBioGpt: return false;
     case Family::kXglm: return hf_name.ends_with("embed_positions.weights");
     case Family::kFalcon: return hf_name.ends_with("rotary_emb.inv_freq") || hf_name.ends_with("maybe_rotary.inv_freq");
@@ -392,6 +442,10 @@ bool is_ignored_buffer(Family family, std::string_view hf_name) {
       return hf_name.ends_with(".attn.attention.bias") || hf_name.ends_with(".attn.attention.masked_bias");
     default: return hf_name.ends_with("rotary_emb.inv_freq");
   }
+}
+
+bool is_other_part(Family family, std::string_view hf_name) {
+  return family == Family::kChameleon && hf_name.starts_with("model.vqmodel.");
 }
 
 std::vector<std::string> head_names(Family family) {

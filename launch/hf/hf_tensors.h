@@ -42,6 +42,9 @@ std::vector<TensorMapping> tensor_mappings(Family family, const model::ModelConf
 /// Buffers that old checkpoints carry (causal masks, rotary frequencies): computed again at run time, never parameters.
 bool is_ignored_buffer(Family family, std::string_view hf_name);
 
+/// Tensors of what a class has beside its text model: Chameleon's image tokenizer. They are left out.
+bool is_other_part(Family family, std::string_view hf_name);
+
 /// The name of the head's weight, which a file of a tied model may repeat.
 std::vector<std::string> head_names(Family family);
 

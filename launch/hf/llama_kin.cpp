@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launch/hf/class_rows.h"
 
@@ -8,6 +9,8 @@
 // Source: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
 namespace {
+
+using model::PosType;
 
 /// Biases as Llama's keys say them.
 Rows bias_rows(bool fallback) {
@@ -69,6 +72,84 @@ ClassTable nemotron() {
                          joined({kv_heads(), head_dim(HeadDim::kWritten), rope({.fraction = 0.5})}, bias_rows(false)))};
 }
 
+ClassTable nanochat() {
+  // Rotated by minus the angle, then normed without a gain, as all of its norms are.
+  const Row cap = {.read =
+                       [](JsonReader& r, HfConfig& c) {
+                         constexpr const char* kKey = "final_logit_softcapping";
+                         c.model.softcap = r.has(kKey) ? r.optional_number({kKey}) : std::optional(15.0);
+                       },
+                   .write =
+                       [](Json& j, const HfConfig& c) {
+                         j["final_logit_softcapping"] = c.model.softcap ? Json(*c.model.softcap) : Json(nullptr);
+                       }};
+  return {.base = {.norm = {.variant = {.type = NormType::kRmsNorm}, .affine = model::NormAffine::kNone, .embed = true},
+                   .ffn = kUngated,
+                   .rope = {.reversed = true},
+                   .qk_norm = {.kind = model::QkNorm::kL2, .order = model::QkNormOrder::kAfterRope}},
+          .rows = joined(
+              usual_rows({50304, 2048, 768, 12, 6, 8192}, "relu2", "rms_norm_eps", 1e-6),
+              {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), qk_norm_eps(), cap,
+               flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false), rope({.whole_heads = true})})};
+}
+
+ClassTable ministral3() {
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(usual_rows({131072, 262144, 4096, 34, 32, 14336}, "silu", "rms_norm_eps", 1e-5),
+                         {kv_heads(8), head_dim(HeadDim::kWritten, 128), windows({.types = false}),
+                          rope({.whole_heads = true, .temperature = true})})};
+}
+
+namespace {
+
+/// The ids of image tokens, whose logits the class takes away: those of vocabulary_map whose names begin so. Written
+/// with names that say the number of each, from which the class makes it again.
+Row chameleon_masked_ids() {
+  constexpr const char* kKey = "vocabulary_map";
+  constexpr const char* kBegin = "IMGIMG";
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    const nlohmann::json* map = r.raw(kKey);
+    if (map == nullptr) return;
+    std::set<int64_t> ids;
+    const bool good = map->is_object() && std::all_of(map->begin(), map->end(),
+                                                      [](const nlohmann::json& id) { return id.is_number_integer(); });
+    if (!good) return r.refuse(kKey, "expected an object of texts and their ids");
+    for (const auto& [name, id] : map->items())
+      if (name.starts_with(kBegin)) ids.insert(id.get<int64_t>());
+    c.model.masked_ids = {ids.begin(), ids.end()};
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    j[kKey] = Json::object();
+    for (size_t i = 0; i < c.model.masked_ids.size(); ++i) {
+      std::string name = std::to_string(i);
+      for (char& digit : name) digit = static_cast<char>('A' + (digit - '0'));
+      j[kKey][kBegin + name + "Z"] = c.model.masked_ids[i];
+    }
+  };
+  return {.read = read, .write = write};
+}
+
+}  // namespace
+
+ClassTable chameleon() {
+  // The text part: the image tokenizer (vq_config, model.vqmodel) is left out.
+  const Row placement = {
+      .read =
+          [](JsonReader& r, HfConfig& c) {
+            if (r.boolean({"swin_norm"}, false)) c.model.norm.placement = model::NormPlacement::kOutput;
+          },
+      .write = [](Json& j,
+                  const HfConfig& c) { j["swin_norm"] = c.model.norm.placement == model::NormPlacement::kOutput; }};
+  return {.base = {.norm = kRmsNorm,
+                   // Its eps is 1e-5 always.
+                   .qk_norm = {.kind = model::QkNorm::kHeadPer, .type = NormType::kLayerNorm, .bias = true}},
+          .rows = joined(usual_rows({65536, 4096, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
+                         joined({kv_heads(32), head_dim(HeadDim::kDerived), placement, chameleon_masked_ids(),
+                                 rope({.whole_heads = true}),
+                                 ignored({"vq_config", "model_parallel_size", "image_token_id", "pretraining_tp"})},
+                                bias_rows(false)))};
+}
+
 ClassTable arcee() {
   return {.base = {.norm = kRmsNorm, .ffn = kUngated},
           .rows = joined(
@@ -96,29 +177,40 @@ Row baichuan2_z_loss() {
 }
 
 ClassTable baichuan() {
-  // The 13B has no rotary positions, and says so by leaving out how many it has.
-  const Row length = {.read =
-                          [](JsonReader& r, HfConfig& c) {
-                            if (!r.has_value("max_position_embeddings") && r.has_value("model_max_length")) {
-                              r.refuse("model_max_length", "without max_position_embeddings the model has ALiBi, ",
-                                       "with which this class is not read");
-                            }
-                            r.ignore({"model_max_length"});
-                            c.model.rope.dims = c.model.head_dim;
-                          },
-                      .write = [](Json& j, const HfConfig& c) { j["model_max_length"] = c.extras.max_positions; }};
+  // The 13B has ALiBi, and says so by leaving out how many positions it has.
+  const Row positions_kind = {.read =
+                                  [](JsonReader& r, HfConfig& c) {
+                                    const std::optional<int64_t> longest = r.optional_size({"model_max_length"});
+                                    if (longest && !r.has_value("max_position_embeddings")) {
+                                      r.ignore({"max_position_embeddings"});
+                                      c.extras.max_positions = *longest;
+                                      c.model.pos.type = PosType::kAlibi;
+                                    } else {
+                                      positions({"max_position_embeddings"}, 4096).read(r, c);
+                                      c.model.rope.dims = c.model.head_dim;
+                                    }
+                                  },
+                              .write =
+                                  [](Json& j, const HfConfig& c) {
+                                    j["model_max_length"] = c.extras.max_positions;
+                                    if (c.model.pos.type != PosType::kAlibi)
+                                      j["max_position_embeddings"] = c.extras.max_positions;
+                                  }};
   const Row untied = {.read = [](JsonReader&, HfConfig&) {},
                       .limit =
                           [](const model::ModelConfig& m) {
                             return m.tied ? "head.tie = true: BaichuanForCausalLM has a head of its own"
                                           : std::string();
                           }};
-  Rows rows = usual_rows({125696, 4096, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6);
   return {.base = {.norm = kRmsNorm, .norm_rows = true},
-          .rows = joined(std::move(rows), {head_dim(HeadDim::kDerived), length, untied, baichuan2_z_loss(),
-                                           // Read by nothing, or flags of quantised copies and of generation.
-                                           ignored({"_from_model_config", "gradient_checkpointing", "user_token_id",
-                                                    "assistant_token_id"})})};
+          .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 125696), size({"hidden_size"}, {AXIS(d_model)}, 4096),
+                   size({"num_hidden_layers"}, {AXIS(n_layers)}, 32),
+                   size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 32),
+                   size({"intermediate_size"}, {AXIS(d_ff)}, 11008), activation("hidden_act", "silu"),
+                   number("rms_norm_eps", {AXIS(norm.variant.eps)}, 1e-6), head_dim(HeadDim::kDerived), positions_kind,
+                   always_zero("attention_dropout", "the class drops nothing; expected 0"), untied, baichuan2_z_loss(),
+                   // Read by nothing, or flags of quantised copies and of generation.
+                   ignored({"_from_model_config", "gradient_checkpointing", "user_token_id", "assistant_token_id"})}};
 }
 
 ClassTable qwen() {

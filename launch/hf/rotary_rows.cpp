@@ -111,18 +111,60 @@ struct RotaryDictionary {
   std::optional<double> base, fraction;
 };
 
-RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c) {
+/// The class default of Ministral 3.
+nlohmann::json ministral3_dictionary() {
+  return {
+      {"rope_type", "yarn"},        {"rope_theta", 1e6}, {"factor", 16.0}, {"original_max_position_embeddings", 16384},
+      {"beta_fast", 32.0},          {"beta_slow", 1.0},  {"mscale", 1.0},  {"mscale_all_dim", 1.0},
+      {"llama_4_scaling_beta", 0.1}};
+}
+
+/// The queries' temperature, which has its positions from the scaling.
+void read_temperature(JsonReader& d, HfConfig& c) {
+  model::AttentionConfig& attn = c.model.attn;
+  attn.temperature_beta = required(d, "llama_4_scaling_beta");
+  const std::optional<int64_t> positions = d.optional_size({"original_max_position_embeddings"});
+  if (!positions) d.refuse("original_max_position_embeddings", "expected a size, which the queries' temperature needs");
+  attn.temperature_positions = attn.temperature_beta == 0 ? 0 : positions.value_or(1);
+  d.ignore({"max_position_embeddings"});
+}
+
+/// The dictionary under both of its names, version 4's and 5's: one with what they say together; null when they differ.
+/// `type` is an older word for rope_type, and the base and the fraction may stand at top level instead.
+nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters) {
+  for (nlohmann::json* dict : {&scaling, &parameters}) {
+    if (!dict->contains("type") || dict->contains("rope_type")) continue;
+    (*dict)["rope_type"] = (*dict)["type"];
+    dict->erase("type");
+  }
+  for (const char* key : {"rope_theta", "partial_rotary_factor"}) {
+    if (!scaling.contains(key) && parameters.contains(key)) scaling[key] = parameters[key];
+    if (!parameters.contains(key) && scaling.contains(key)) parameters[key] = scaling[key];
+  }
+  return scaling == parameters ? parameters : nlohmann::json();
+}
+
+RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool temperature) {
   const nlohmann::json* scaling = r.object("rope_scaling");
   const nlohmann::json* parameters = r.object("rope_parameters");
-  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
-    r.add_error("rope_scaling and rope_parameters are two names of one value and differ; keep one");
+  nlohmann::json both;
+  if (scaling != nullptr && parameters != nullptr) {
+    both = one_dictionary(*scaling, *parameters);
+    if (both.is_null()) r.add_error("rope_scaling and rope_parameters are two names of one value and differ; keep one");
+    if (!both.is_null()) scaling = &both;
   }
+  const nlohmann::json usual = temperature ? ministral3_dictionary() : nlohmann::json();
   const nlohmann::json* dict = scaling != nullptr ? scaling : parameters;
+  if (dict == nullptr && temperature) {
+    r.add_note("rope_parameters is absent: YaRN with factor 16, the default of the class");
+    dict = &usual;
+  }
   if (dict == nullptr) return {};
   JsonReader d = r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters.");
   const std::string type = d.text({"rope_type", "type"}, "default");
   const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
                                  .fraction = d.optional_number({"partial_rotary_factor"})};
+  if (temperature) read_temperature(d, c);
   if (type == "default") {
     d.ignore({"original_max_position_embeddings"});
   } else {
@@ -171,7 +213,7 @@ Json scaling_of(const RopeConfig& rope) {
 
 Row rope(const Rotary& keys) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
-    const RotaryDictionary said = read_rotary_dictionary(r, c);
+    const RotaryDictionary said = read_rotary_dictionary(r, c, keys.temperature);
     ModelConfig& m = c.model;
     m.rope.base = agreed(r, said.base, keys.base_key).value_or(keys.base);
     const double share = agreed(r, said.fraction, keys.fraction_key).value_or(keys.fraction);
@@ -191,8 +233,16 @@ Row rope(const Rotary& keys) {
     const ModelConfig& m = c.model;
     Json parameters = scaling_of(m.rope);
     parameters["rope_theta"] = m.rope.base;
+    if (keys.temperature) {
+      parameters["llama_4_scaling_beta"] = m.attn.temperature_beta;
+      // The scaling's own, where it has them: read back, another number is another model.
+      const int64_t positions = m.attn.temperature_positions > 0 ? m.attn.temperature_positions
+                                                                 : std::max<int64_t>(c.extras.max_positions, 1);
+      if (!parameters.contains("original_max_position_embeddings"))
+        parameters["original_max_position_embeddings"] = positions;
+    }
     if (!keys.whole_heads) parameters["partial_rotary_factor"] = fraction_of(m);
-    const bool scaled = parameters["rope_type"] != "default";
+    const bool scaled = parameters["rope_type"] != "default" || keys.temperature;
     j["rope_parameters"] = parameters;  // transformers 5
     j[keys.base_key] = m.rope.base;     // transformers 4
     if (!keys.whole_heads) j[keys.fraction_key] = fraction_of(m);

@@ -64,6 +64,7 @@ struct Rotary {
   double base = 10000.0;     ///< when the file says none
   double fraction = 1.0;     ///< when the file says none
   bool whole_heads = false;  ///< the class rotates them whatever the file says
+  bool temperature = false;  ///< that of the queries stands beside them, and YaRN is the class default
 };
 /// The rotary keys of transformers 4 (top level, rope_scaling) and 5 (rope_parameters); both are written.
 Row rope(const Rotary& keys);

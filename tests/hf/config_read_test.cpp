@@ -52,7 +52,7 @@ const Refused kRefused[] = {
     {"gpt2", R"({"architectures":["GPT2ForSequenceClassification"]})", "GPT2ForSequenceClassification"},
     {"gpt2", R"({"architectures":["GPT2LMHeadModel","LlamaForCausalLM"]})", "architectures"},
     {"gpt2", R"({"model_type":"llama"})", "expected one model"},
-    {"gpt2", R"({"model_type":"bloom","-architectures":0})", "bloom"},
+    {"gpt2", R"({"model_type":"bert","-architectures":0})", "bert"},
     {"gpt2", R"({"-model_type":0,"-architectures":0})", "neither"},
     {"gptj", R"({"rotary_dim":null})", "rotary_dim"},
     {"gptj", R"({"rotary_dim":5})", "rope.dims"},
@@ -238,6 +238,11 @@ TEST(HfConfigRead, ClassDefaultsAndANoteForEachSize) {
       {"nemotron", 256000, 4096, 6144, 32, 48, 48, 128, 24576, 64, 1e-5},
       {"arcee", 32000, 4096, 2560, 32, 32, 32, 80, 18432, 80, 1e-5},
       {"jais2", 150272, 8192, 3328, 32, 26, 26, 128, 26624, 128, 1e-5},
+      {"openai-gpt", 40478, 512, 768, 12, 12, 12, 64, 3072, 0, 1e-5},
+      {"persimmon", 262144, 16384, 4096, 36, 64, 64, 64, 16384, 32, 1e-5},
+      {"nanochat", 50304, 2048, 768, 12, 6, 6, 128, 8192, 128, 1e-6},
+      {"chameleon", 65536, 4096, 4096, 32, 32, 32, 128, 11008, 128, 1e-5},
+      {"ministral3", 131072, 262144, 4096, 34, 32, 8, 128, 14336, 128, 1e-5},
       {"opt", 50272, 2048, 768, 12, 12, 12, 64, 3072, 0, 1e-5},
       {"biogpt", 42384, 1024, 1024, 24, 16, 16, 64, 4096, 0, 1e-5},
       {"xglm", 256008, 2048, 1024, 24, 16, 16, 64, 4096, 0, 1e-5},
@@ -304,13 +309,11 @@ TEST(HfConfigRead, WhatAClassHasThatNoKeySays) {
 
 TEST(HfConfigRead, WhatOtherModelsOfAClassHaveIsRefusedByName) {
   const Refused table[] = {
-      {"opt", R"({"do_layer_norm_before":false})", "do_layer_norm_before"},
       {"opt", R"({"layerdrop":0.1})", "layerdrop"},
       {"xglm", R"({"activation_dropout":0.1})", "activation_dropout"},
       {"codegen", R"({"n_head":2})", "multiple of 4"},
       {"gpt_bigcode", R"({"num_key_value_heads":12})", "num_key_value_heads"},
       {"baichuan", R"({})", "z_loss_weight is absent"},
-      {"baichuan", R"({"z_loss_weight":0,"model_max_length":4096})", "ALiBi"},
       {"qwen", R"({"intermediate_size":22015})", "intermediate_size"},
       {"qwen", R"({"kv_channels":64})", "kv_channels"},
   };
