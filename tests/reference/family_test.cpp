@@ -31,6 +31,7 @@ class Family : public ::testing::TestWithParam<Setting> {
     int64_t B, T;
     std::vector<double> logits;
     double loss;
+    bool exact;  ///< the reference is the formula in fp64, not what a class makes of it with its own roundings
   };
   Case load() const {
     hf::ImportedModel model = hf::import_hf(dir_);
@@ -44,7 +45,8 @@ class Family : public ::testing::TestWithParam<Setting> {
            .B = reference.at("input_ids").shape[0],
            .T = reference.at("input_ids").shape[1],
            .logits = finite_logits(read_doubles(reference, "logits")),
-           .loss = read_doubles(reference, "loss")[0]};
+           .loss = read_doubles(reference, "loss")[0],
+           .exact = reference.at("logits").dtype == io::FileDType::kF64};
     for (int64_t n = 0; n < c.B * c.T; ++n) c.targets.push_back((n + 1) % c.T == 0 ? -1 : c.ids[n + 1]);
     return c;
   }
@@ -85,9 +87,14 @@ class Family : public ::testing::TestWithParam<Setting> {
     if (!problem.empty()) GTEST_SKIP() << problem;
     const Result r = run(c, dtype, c.weights);
     ASSERT_EQ(r.logits.size(), c.logits.size());
+    // Against a formula an fp64 run has errors of fp64: a wrong eps or rotary table may show in no larger one. BLOOM's
+    // GELU has a constant of eight digits; gradients are stored in fp32.
+    const bool exact = c.exact && dtype == DType::kFloat64;
+    const double digits = c.family == hf::Family::kBloom ? 10 : 1;
     const double logits_error = distance(r.logits, c.logits) / norm(c.logits);
-    EXPECT_LE(logits_error, 1e-5) << "logits";
-    EXPECT_LE(std::abs(r.loss - c.loss) / std::abs(c.loss), 1e-6) << "loss " << r.loss << ", reference " << c.loss;
+    EXPECT_LE(logits_error, exact ? 1e-9 * digits : 1e-5) << "logits";
+    EXPECT_LE(std::abs(r.loss - c.loss) / std::abs(c.loss), exact ? 1e-9 * digits : 1e-6)
+        << "loss " << r.loss << ", reference " << c.loss;
     const double all = norm_of_all(c.gradients);
     double worst = 0;
     // A parameter is a tensor of the reference's model: one of theirs may be several of ours (fused q, k, v). A key
@@ -111,7 +118,7 @@ class Family : public ::testing::TestWithParam<Setting> {
     }
     for (const auto& [name, whole] : parameters) {
       const double relative = std::sqrt(whole.error) / std::max(std::sqrt(whole.size), 1e-4 * all);
-      EXPECT_LE(relative, 2e-5) << "gradient of " << name;
+      EXPECT_LE(relative, exact ? 1e-6 : 2e-5) << "gradient of " << name;
       worst = std::max(worst, relative);
     }
     EXPECT_EQ(r.gradients.size(), c.gradients.size());
@@ -125,12 +132,11 @@ class Family : public ::testing::TestWithParam<Setting> {
 TEST_P(Family, Fp64) { expect_reference(DType::kFloat64); }
 TEST_P(Family, Fp32) { expect_reference(DType::kFloat32); }
 
-// How far the exact gradient moves when the limit on q, k and v moves by a rounding of bf16: what lies that close to
-// the limit may pass its gradient in one run and not in the other.
-double kink(const std::function<NamedValues(double limit)>& gradients, double limit) {
-  const NamedValues at = gradients(limit);
+// How far the exact gradient moves when a point at which it jumps is moved by a rounding of bf16 either way: what lies
+// that close to it may fall on the other side in a run, whatever else that run does right.
+double kink(const NamedValues& at, const std::function<NamedValues(double moved)>& gradients) {
   double worst = 0, size = 0;
-  for (const double moved : {limit * (1 - 0x1p-8), limit * (1 + 0x1p-8)}) {
+  for (const double moved : {-0x1p-8, 0x1p-8}) {
     double sum = 0;
     for (const auto& [name, g] : gradients(moved)) sum += std::pow(distance(at.at(name), g), 2);
     worst = std::max(worst, std::sqrt(sum));
@@ -140,7 +146,7 @@ double kink(const std::function<NamedValues(double limit)>& gradients, double li
 }
 
 // bf16 storage against the same program in fp64 on weights rounded to bf16: no worse than 1.4 times what the
-// reference's own bf16 run is.
+// reference's own bf16 run is; where it has none, than the worst of the other families.
 TEST_P(Family, Bf16) {
   const Case c = load();
   const std::string problem = LoadedEngine::problem(c.config, GetParam().layout);
@@ -154,24 +160,36 @@ TEST_P(Family, Bf16) {
 
   std::ifstream file(dir_ / "about.json");
   const auto bound = nlohmann::json::parse(file).at("bf16_reference");
-  if (bound.is_null()) GTEST_SKIP() << "the reference has no bf16 run to be compared with";
-  const double logits_bound = bound.at("logits_rms_error"), gradient_bound = bound.at("gradient_relative_error");
-  const double logits_error = distance(bf16.logits, exact.logits) / std::sqrt(static_cast<double>(exact.logits.size()));
+  const double root = std::sqrt(static_cast<double>(exact.logits.size()));
+  const double logits_error = distance(bf16.logits, exact.logits) / root;
+  double logits_bound = 0.015 * norm(exact.logits) / root, gradient_bound = 0.037;
+  if (!bound.is_null()) {
+    logits_bound = bound.at("logits_rms_error");
+    gradient_bound = bound.at("gradient_relative_error");
+  }
   EXPECT_LE(logits_error, 1.4 * logits_bound);
   EXPECT_LE(std::abs(bf16.loss - exact.loss), 0.5 * logits_bound) << bf16.loss << " against " << exact.loss;
   double difference = 0;
   for (const auto& [name, g] : exact.gradients) difference += std::pow(distance(bf16.gradients.at(name), g), 2);
   const double gradient_error = std::sqrt(difference) / norm_of_all(exact.gradients);
-  double of_kink = 0;
+  double of_kinks = 0;
   if (c.config.attn.clip_qkv) {
-    const auto gradients = [&](double limit) {
-      Case moved = c;
-      moved.config.attn.clip_qkv = limit;
-      return run(moved, DType::kFloat64, rounded).gradients;
-    };
-    of_kink = kink(gradients, *c.config.attn.clip_qkv);
+    of_kinks += kink(exact.gradients, [&](double moved) {
+      Case other = c;
+      *other.config.attn.clip_qkv *= 1 + moved;
+      return run(other, DType::kFloat64, rounded).gradients;
+    });
   }
-  EXPECT_LE(gradient_error, 1.4 * gradient_bound + of_kink);
+  if (c.config.ffn.act == Activation::kRelu && c.config.bias.ffn) {
+    of_kinks += kink(exact.gradients, [&](double moved) {
+      NamedValues other = rounded;
+      for (auto& [name, values] : other)
+        if (name.ends_with(".ffn.up.bias"))
+          for (double& v : values) v += moved;
+      return run(c, DType::kFloat64, other).gradients;
+    });
+  }
+  EXPECT_LE(gradient_error, 1.4 * gradient_bound + of_kinks);
   std::cout << GetParam().name() << " bf16: share of the reference's own error: logits " << logits_error / logits_bound
             << ", gradients " << gradient_error / gradient_bound << "\n";
 }
@@ -221,8 +239,30 @@ TEST_P(Family, ExportGivesTheTensorsBack) {
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Family);
-INSTANTIATE_TEST_SUITE_P(Golden, Family, ::testing::ValuesIn(settings(folders_with(golden_root(), "config.json"))),
+INSTANTIATE_TEST_SUITE_P(Golden, Family,
+                         ::testing::ValuesIn(settings(golden_root(), folders_with(golden_root(), "config.json"))),
                          [](const auto& at) { return at.param.name(); });
+
+// Mixtures of experts and models with an encoder, which are not read: by the name of the class, before any weight.
+TEST(Golden, OtherKindsAreRefusedByTheirClass) {
+  for (const char* kind : {"moe", "encdec"}) {
+    for (const std::string& folder : folders_with(golden_root() / kind, "config.json")) {
+      SCOPED_TRACE(folder);
+      const fs::path dir = golden_root() / kind / folder;
+      std::ifstream file(dir / "config.json");
+      const std::string name = nlohmann::json::parse(file).at("architectures").at(0);
+      try {
+        hf::import_hf(dir);
+        ADD_FAILURE() << "was read as a model";
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        EXPECT_EQ(error.code(), ExitCode::kInput) << text;
+        EXPECT_NE(text.find(name), std::string::npos) << text;
+        EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      }
+    }
+  }
+}
 
 TEST(Golden, HoldsFolders) {
   EXPECT_FALSE(folders_with(golden_root(), "config.json").empty() &&

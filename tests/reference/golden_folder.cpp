@@ -7,7 +7,9 @@
 #include <numeric>
 #include <sstream>
 
+#include "core/io/posix_file.h"
 #include "kernels/make_backend.h"
+#include "launch/hf/hf_config.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
 #include "parallel/model/slices.h"
@@ -108,9 +110,27 @@ std::string Setting::name() const {
   return str_cat(folder, "_", layout.tensor, "x", layout.pipeline, "x", layout.data);
 }
 
-std::vector<Setting> settings(const std::vector<std::string>& folders) {
-  const char* given = std::getenv("ASHLAR_GOLDEN_LAYOUTS");
-  std::istringstream words(given != nullptr && *given != '\0' ? given : "1x1x1 2x1x1 1x2x1");
+namespace {
+
+/// Over how many tensor ranks the model of a folder is cut. A folder that cannot be read is one that fails.
+int64_t usual_tensor_ranks(const fs::path& folder) {
+  const fs::path path = folder / "config.json";
+  if (!fs::exists(path)) return 2;
+  try {
+    const model::ModelConfig config = hf::parse_hf_config(io::read_text_file(path), path.string()).model;
+    const auto runs = [&](int64_t tensor) { return LoadedEngine::problem(config, {.tensor = tensor}).empty(); };
+    return !runs(2) && runs(5) ? 5 : 2;
+  } catch (const Error&) {
+    return 2;
+  }
+}
+
+}  // namespace
+
+std::vector<Setting> settings(const fs::path& config_root, const std::vector<std::string>& folders) {
+  const char* variable = std::getenv("ASHLAR_GOLDEN_LAYOUTS");
+  const bool given = variable != nullptr && *variable != '\0';
+  std::istringstream words(given ? variable : "1x1x1 2x1x1 1x2x1 5x1x1");
   std::vector<Setting> all;
   for (std::string word; words >> word;) {
     mesh::MeshShape layout;
@@ -119,7 +139,10 @@ std::vector<Setting> settings(const std::vector<std::string>& folders) {
     fields >> layout.tensor >> x >> layout.pipeline >> y >> layout.data;
     ASHLAR_CHECK(!fields.fail() && x == 'x' && y == 'x', "ASHLAR_GOLDEN_LAYOUTS: expected like 2x1x1, got ", word);
     if (layout.ranks() != launch::world_from_environment().ranks) continue;
-    for (const std::string& folder : folders) all.push_back({folder, layout});
+    for (const std::string& folder : folders) {
+      const bool usual = layout.tensor == 1 || layout.tensor == usual_tensor_ranks(config_root / folder);
+      if (given || usual) all.push_back({folder, layout});
+    }
   }
   return all;
 }

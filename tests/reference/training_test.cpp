@@ -99,7 +99,8 @@ TEST_P(Training, Fp32) { expect_reference(DType::kFloat32, 1e-5, 2e-5); }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Training);
 INSTANTIATE_TEST_SUITE_P(Golden, Training,
-                         ::testing::ValuesIn(settings(folders_with(golden_root() / "training", "run.json"))),
+                         ::testing::ValuesIn(settings(golden_root() / "training",
+                                                      folders_with(golden_root() / "training", "run.json"))),
                          [](const auto& at) { return at.param.name(); });
 
 }  // namespace
