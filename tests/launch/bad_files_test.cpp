@@ -1,0 +1,151 @@
+// Files of other programs that are not what they should be, each through the real program: one clear line on standard
+// error, the documented exit code, and nothing left behind.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "core/base/strings.h"
+#include "tests/support/scratch_dir.h"
+#include "tests/support/shell.h"
+
+namespace ashlar::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kInput = 2, kDamaged = 3;
+
+struct Row {
+  const char* name;
+  std::string prepare;  ///< a shell script
+  const char* command;
+  int code;
+  std::vector<const char*> words;  ///< all of them in the line
+};
+
+std::set<std::string> entries(const fs::path& dir) {
+  std::set<std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) all.insert(entry.path().string());
+  return all;
+}
+
+void run_rows(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ScratchDir dir;
+    const std::string there = "cd " + shell_quote(dir.path().string()) + "\n";
+    const ShellResult prepared = run_shell(there + "set -e\n" + row.prepare);
+    ASSERT_EQ(prepared.code, 0) << prepared.err;
+    const std::set<std::string> before = entries(dir.path());
+    const ShellResult r = run_shell(str_cat(there, shell_quote(ASHLAR_BINARY), " ", row.command));
+    EXPECT_EQ(r.code, row.code) << r.out << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_TRUE(r.err.starts_with("ashlar: [") && r.err.ends_with('\n')) << r.err;
+    for (const char* word : row.words)
+      EXPECT_NE(r.err.find(word), std::string::npos) << "no `" << word << "` in " << r.err;
+    EXPECT_EQ(entries(dir.path()), before) << "something was left behind";
+  }
+}
+
+/// A folder `m` of vectors with lines of its config.json replaced, as `sed` is told.
+std::string model(const char* folder, const std::string& sed) {
+  return str_cat("cp -r ", shell_quote(str_cat(ASHLAR_SOURCE_DIR, "/tests/reference/golden/", folder)), " m && sed -i ",
+                 shell_quote(sed), " m/config.json\n");
+}
+
+/// `m/tokenizer.json` of this model beside `text.txt`.
+std::string tokenizer(const std::string& model) {
+  return str_cat("mkdir -p m && echo some text >text.txt && echo ",
+                 shell_quote(R"({"version": "1.0", "added_tokens": [{"id": 4, "content": "<s>", "special": true,
+                    "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}], "normalizer": null,
+                    "pre_tokenizer": null, "post_processor": null, "decoder": null, "model": )" +
+                             model + "}"),
+                 " >m/tokenizer.json\n");
+}
+
+TEST(BadFiles, OfTexts) {
+  run_rows({
+      {"gzip that ends too early",
+       "seq 20000 | gzip >whole.gz && head -c 3000 whole.gz >text.gz",
+       "data build text.gz --out o",
+       kInput,
+       {"text.gz is cut off", "byte 3000"}},
+      {"a picture among texts",
+       "mkdir texts && echo text >texts/a.txt && printf '\\211PNG\\r\\n\\032\\n\\0\\1\\2' >texts/b.png",
+       "data build texts/a.txt texts/b.png --out o",
+       kInput,
+       {"b.png", "PNG"}},
+      {"ids of another vocabulary",
+       "printf '\\1\\0\\377\\177' >ids.bin",
+       "data build ids.bin --out o",
+       kInput,
+       {"ids.bin: token 1", "id 32767", "vocabulary of 257"}},
+  });
+}
+
+TEST(BadFiles, OfTokenizers) {
+  run_rows({
+      {"of a kind that is not supported",
+       tokenizer(R"({"type": "WordPiece", "unk_token": "a", "vocab": {"a": 0}})"),
+       "data build text.txt --out o --tokenizer m",
+       kInput,
+       {"tokenizer.json: ", "model.type = \"WordPiece\": not supported"}},
+      {"merges of what is no token",
+       tokenizer(R"({"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3}, "merges": ["a b", "ab d"]})"),
+       "data build text.txt --out o --tokenizer m",
+       kInput,
+       {"tokenizer.json: ", "model.merges[1] names \"d\", no token of vocab"}},
+      {"beside a model",
+       model("llama", "") + tokenizer(R"({"type": "WordPiece", "unk_token": "a", "vocab": {"a": 0}})"),
+       "import m o",
+       kInput,
+       {"WordPiece", "--no-tokenizer"}},
+  });
+}
+
+TEST(BadFiles, OfModels) {
+  run_rows({
+      {"rotary bases that contradict each other",
+       model("llama", R"(s/"rope_scaling": null/"rope_parameters": {"rope_type": "default", "rope_theta": 20000.0}/)"),
+       "import m o",
+       kInput,
+       {"m/config.json", "rope_theta = 10000.0: the rotary dictionary says 20000"}},
+      {"scalings that contradict each other",
+       model("llama", R"(s/"rope_scaling": null/"rope_scaling": {"type": "linear", "factor": 2.0}, )"
+                      R"("rope_parameters": {"rope_type": "linear", "factor": 4.0}/)"),
+       "import m o",
+       kInput,
+       {"m/config.json", "rope_scaling and rope_parameters are two names of one value and differ"}},
+      {"sizes that contradict each other",
+       model("gpt2", R"(s/"n_embd": 48/"n_embd": 48, "hidden_size": 64/)"),
+       "import m o",
+       kInput,
+       {"m/config.json", "n_embd = 48 and hidden_size = 64 are two names of one value"}},
+      {"windows that contradict the list of layers",
+       model("ministral", R"(s/"sliding_window": 7/"sliding_window": null/)"),
+       "import m o",
+       kInput,
+       {"m/config.json", "layer_types", "slides, and there is no window"}},
+      {"weights of other heads than the windowed model's",
+       model("mistral", R"(s/"head_dim": 6/"head_dim": 8/)"),
+       "import m o",
+       kInput,
+       {"'model.layers.0.self_attn.q_proj.weight' is [30,30], expected [40,30]"}},
+      {"weights of a mixture of experts",
+       model("llama", R"(s/LlamaForCausalLM/MixtralForCausalLM/; s/"llama"/"mixtral"/)"),
+       "import m o",
+       kInput,
+       {"'MixtralForCausalLM' is not a class that is read"}},
+      {"weights cut off",
+       model("mistral", "") + "head -c 40000 m/model.safetensors >w && mv w m/model.safetensors",
+       "import m o",
+       kDamaged,
+       {"m/model.safetensors", "truncated"}},
+  });
+}
+
+}  // namespace
+}  // namespace ashlar::testing
