@@ -24,7 +24,7 @@ std::string init_text(const nn::InitRule& init) {
 }
 
 struct Group {
-  std::string kind, shape, init;
+  std::string kind, shape, init, last_init;
   nn::Role role;
   int64_t count = 0, elements = 0;
 };
@@ -48,6 +48,7 @@ std::string parameter_table(const model::ModelConfig& config, const optim::Optim
         group = &groups.back();
       }
       ++group->count;
+      group->last_init = init_text(tensor.init);
       group->elements += tensor.size();
       total += tensor.size();
     }
@@ -56,7 +57,8 @@ std::string parameter_table(const model::ModelConfig& config, const optim::Optim
       absl::StrFormat("%-28s %5s  %-16s %13s  %6s  %s\n", "parameters", "count", "shape", "elements", "decay", "init");
   for (const Group& g : groups) {
     text += absl::StrFormat("%-28s %5d  %-16s %13d  %6g  %s\n", g.kind, g.count, g.shape, g.elements,
-                            optim::decay_of(g.role, options), g.init);
+                            optim::decay_of(g.role, options),
+                            g.init == g.last_init ? g.init : str_cat(g.init, " to ", g.last_init));
   }
   return text + absl::StrFormat("%-28s %5s  %-16s %13d", "total", "", "", total);
 }
