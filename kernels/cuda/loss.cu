@@ -278,9 +278,9 @@ struct CappedGrad {
   const A* max_count;
 };
 
-/// Blocks that a multiprocessor shall hold. Four leave 32 registers: on Hopper the plain kernel does with them, on
-/// Ampere it would spill.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+/// Blocks that a multiprocessor shall hold. Four leave 32 registers: on Hopper the plain kernel does with them, before
+/// and after it would spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int kMostGradBlocks = 4;
 #else
 constexpr int kMostGradBlocks = 1;

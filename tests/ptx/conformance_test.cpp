@@ -2,6 +2,7 @@
 // target, and the emulator those of the golden file.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -9,7 +10,9 @@
 #include "kernels/cuda_host/device_memory.h"
 #include "tests/gpu/conformance/cases.h"
 #include "tests/gpu/conformance/words.h"
+#include "tests/ptx/long_targets.h"
 #include "tests/ptx/ptx_kernels.h"
+#include "tests/support/long_form.h"
 
 #if defined(ASHLAR_PTX_DIR)
 
@@ -56,8 +59,20 @@ void expect_words_of_emulator(const std::filesystem::path& folder) {
   }
 }
 
-TEST(Conformance, PtxForSm80) { expect_words_of_emulator(ASHLAR_CONFORMANCE_PTX_DIR "/compute_80"); }
-TEST(Conformance, PtxForSm90) { expect_words_of_emulator(ASHLAR_CONFORMANCE_PTX_DIR "/compute_90a"); }
+/// What this build made, or what tests/mutants made with an error in it.
+std::filesystem::path made_ptx() {
+  const char* other = std::getenv("ASHLAR_CONFORMANCE_PTX");
+  return other != nullptr ? other : ASHLAR_CONFORMANCE_PTX_DIR;
+}
+
+TEST(Conformance, PtxForSm80) { expect_words_of_emulator(made_ptx() / "compute_80"); }
+TEST(Conformance, PtxForSm90) { expect_words_of_emulator(made_ptx() / "compute_90a"); }
+
+TEST(Conformance, PtxForSm100InTheLongForm) {
+  if (!ashlar::testing::long_form()) GTEST_SKIP() << "nvcc for one more target takes minutes: of the long form";
+  ptx::make_long_targets();
+  expect_words_of_emulator(ASHLAR_CONFORMANCE_PTX_DIR "_long/compute_100");
+}
 
 TEST(Conformance, EveryScheduleWritesTheSameWords) {
   for (const Case& c : all_cases()) {

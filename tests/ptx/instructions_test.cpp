@@ -343,5 +343,19 @@ TEST(PtxText, UnknownInstructionsAreNamed) {
   EXPECT_THAT(error_of("mov.u32 %r0, %r99;"), HasSubstr("expected an operand"));
 }
 
+// As nvcc writes them for sm_100.
+TEST(PtxText, ParametersMayTellWhatTheyPointTo) {
+  const std::string plain = ".param .u64 k_param_0", body = "mov.u32 %r0, 7;\nst.global.u32 [%rd10], %r0;";
+  for (const std::string target : {".ptr .align 1", ".ptr .global .align 64", ".ptr"}) {
+    std::string text = module_of(body);
+    text.replace(text.find(plain), plain.size(), ".param .u64 " + target + " k_param_0");
+    uint32_t memory = 0;
+    run(text, &memory);
+    EXPECT_EQ(memory, 7U) << target;
+    text.replace(text.find(target), 4, ".pointer");
+    EXPECT_THROW(Program("file.ptx", text), Error);
+  }
+}
+
 }  // namespace
 }  // namespace ashlar::ptx

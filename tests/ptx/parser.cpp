@@ -185,10 +185,16 @@ class Parser {
   Variable variable() {
     Variable v;
     Type type = Type::kNone;
+    bool of_target = false;  // behind .ptr: where the variable points to, and how that is aligned
     while (next_is('.')) {
       const std::string_view w = word();
-      if (w == ".align") {
-        v.align = static_cast<int64_t>(need_number());
+      if (w == ".ptr") {
+        of_target = true;
+      } else if (w == ".align") {
+        const auto align = static_cast<int64_t>(need_number());
+        if (!of_target) v.align = align;
+      } else if (of_target && (w == ".global" || w == ".const" || w == ".shared" || w == ".local")) {
+        continue;
       } else if (w == ".global" || w == ".const" || w == ".shared" || w == ".local" || w == ".param") {
         v.space = w == ".global"   ? Space::kGlobal
                   : w == ".const"  ? Space::kConst

@@ -21,10 +21,14 @@ struct BackendUnderTest {
   std::string name;                 ///< letters, digits and underscores
   std::string bits;                 ///< backends with the same text here must give the same bits
   bool products_only = false;       ///< differs from others in matrix products alone
-  int64_t one_in = 1;               ///< of the short form's problems it gets one in so many; of the long form's all
+  int64_t one_in = 1;               ///< of the problems of the short form it gets one in so many,
+  int64_t long_one_in = 1;          ///< and of the long form's
   bool bf16_probabilities = false;  ///< bf16 attention multiplies them as tensor cores do: rounded to bf16
   bool properties = true;           ///< false: has the bits of one whose suite asks for them, and takes long
   std::function<std::unique_ptr<Backend>()> make;
+
+  /// Of the problems of the form that is asked for.
+  int64_t gets_one_in() const { return ashlar::testing::long_form() ? long_one_in : one_in; }
 };
 inline void PrintTo(const BackendUnderTest& b, std::ostream* out) { *out << b.name; }
 
@@ -40,8 +44,8 @@ class EveryBackend {
       if (under_test.products_only) continue;
       std::unique_ptr<Backend> backend = under_test.make();
       std::unique_ptr<Stream> stream = backend->make_stream();
-      cases_.push_back({under_test.name, under_test.bits, ashlar::testing::long_form() ? 1 : under_test.one_in,
-                        std::move(backend), std::move(stream)});
+      cases_.push_back(
+          {under_test.name, under_test.bits, under_test.gets_one_in(), std::move(backend), std::move(stream)});
     }
   }
 

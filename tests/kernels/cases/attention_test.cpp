@@ -203,7 +203,7 @@ class AttentionOn : public ::testing::TestWithParam<test::BackendUnderTest> {
  protected:
   template <typename S>
   void check_each(const std::vector<Case>& cases) {
-    const int64_t one_in = testing::long_form() ? 1 : GetParam().one_in;
+    const int64_t one_in = GetParam().gets_one_in();
     for (const Case& c : cases) {
       if (++problems_ % one_in == 0) check_against_reference<S>(c, GetParam());
       if (HasFatalFailure()) return;
