@@ -17,6 +17,7 @@
 #include "core/backend/optimizer.h"
 #include "core/backend/residual_norm.h"
 #include "core/backend/rope.h"
+#include "core/backend/share_head.h"
 #include "core/device/allocator.h"
 #include "core/device/stream.h"
 
@@ -38,6 +39,8 @@
   KERNEL(activation_forward, ActivationForward)          \
   KERNEL(activation_backward, ActivationBackward)        \
   KERNEL(rope, Rope)                                     \
+  KERNEL(share_head, ShareHead)                          \
+  KERNEL(share_head_backward, ShareHeadBackward)         \
   KERNEL(attention_forward, AttentionForward)            \
   KERNEL(attention_backward, AttentionBackward)          \
   KERNEL(embedding_forward, EmbeddingForward)            \

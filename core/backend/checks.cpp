@@ -240,6 +240,10 @@ void check_activation(std::string_view where, const Args& a) {
                " without up");
   check_storage(where, a.x.dtype);
   check_self(where, "x", a.x);
+  const bool xielu = a.kind == Activation::kXielu;
+  ASHLAR_CHECK(!xielu || !a.up, where, ": xielu has no up");
+  ASHLAR_CHECK(xielu || !a.scalars, where, ": scalars are xielu's");
+  if (xielu) check_vector(where, "scalars", a.scalars, 2, a.x.dtype);
   if (a.up) check_view(where, "up", a.up, a.x.rows, a.x.cols, a.x.dtype);
 }
 
@@ -257,12 +261,15 @@ void check(const ActivationBackward& a) {
   check_view(kWhere, "dy", a.dy, a.x.rows, a.x.cols, a.x.dtype);
   check_view(kWhere, "dx", a.dx, a.x.rows, a.x.cols, a.x.dtype);
   if (a.up) check_view(kWhere, "dup", a.dup, a.x.rows, a.x.cols, a.x.dtype);
+  ASHLAR_CHECK(a.scalars || !a.dscalars, kWhere, ": dscalars without scalars");
+  if (a.dscalars) check_vector(kWhere, "dscalars", a.dscalars, 2, accumulate_dtype(a.x.dtype));
 }
 
 void check(const LinearActivation& a) {
   constexpr std::string_view kWhere = "linear_activation";
   check(a.linear);
   check_view(kWhere, "linear.y", a.linear.y, a.linear.y.rows, a.linear.y.cols, a.linear.x.dtype);
+  ASHLAR_CHECK(a.kind != Activation::kXielu, kWhere, ": xielu has scalars, which this call does not take");
   check(ActivationForward{.x = a.linear.y, .up = {}, .y = a.y, .kind = a.kind});
 }
 

@@ -16,6 +16,7 @@
 #include "core/backend/optimizer.h"
 #include "core/backend/residual_norm.h"
 #include "core/backend/rope.h"
+#include "core/backend/share_head.h"
 
 namespace ashlar {
 
@@ -38,6 +39,8 @@ void check(const NormalizeRowsBackward& args);
 void check(const ActivationForward& args);
 void check(const ActivationBackward& args);
 void check(const LinearActivation& args);
+void check(const ShareHead& args);
+void check(const ShareHeadBackward& args);
 void check(const Rope& args);
 void check(const AttentionForward& args);
 void check(const AttentionBackward& args);

@@ -20,25 +20,32 @@ ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, const Activati
   if (up != nullptr) ASHLAR_SHAPE(up->value, {N, F});
   const Made made = place(ctx, "activation", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   if (up != nullptr) place_alike("activation", x, *up);
+  if (o.scalars != nullptr) {
+    ASHLAR_SHAPE(*o.scalars, {2});
+    ASHLAR_CHECK(ctx.tape == nullptr || (o.scalars->grad_partial_axes & kPartialTensor) != 0,
+                 "activation: scalars that all columns share have grad_partial_axes ", o.scalars->grad_partial_axes);
+  }
   const Tensor y = ctx.empty(ctx.dtype, {N, F});
   return {.made = made,
           .y = y,
           .args = {.x = x.value.view(),
                    .up = up == nullptr ? ConstView{} : up->value.view(),
+                   .scalars = o.scalars == nullptr ? ConstView{} : o.scalars->read(ctx.stream).view(),
                    .y = y.mut_view(),
                    .kind = o.kind,
                    .clamp = o.clamp,
                    .linear_offset = o.linear_offset}};
 }
 
-Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* up) {
+Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* up, Weight* scalars) {
   Var out = result(ctx, call.y, call.made);
   if (ctx.tape == nullptr) return out;
 
   const std::optional<Var> second = up == nullptr ? std::nullopt : std::optional<Var>(*up);
   if (ctx.recompute == Recompute::kSelective) {
-    const auto forward = [ctx, args = call.args, x, second] {
+    const auto forward = [ctx, args = call.args, x, second, scalars] {
       ActivationForward again = args;
+      if (scalars != nullptr) again.scalars = scalars->read(ctx.stream).view();
       const Tensor y = ctx.empty(ctx.dtype, x.shape());
       again.y = y.mut_view();
       ctx.backend.activation_forward(again, ctx.stream);
@@ -46,21 +53,26 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
     };
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [forward] { return forward; }});
   }
-  const ActivationOptions o = {call.args.kind, call.args.clamp, call.args.linear_offset};
+  const ActivationOptions o = {call.args.kind, call.args.clamp, call.args.linear_offset, scalars};
   ctx.tape->record(out, [ctx, x, second, o](Tape& tape, const Tensor& dy) {
     const GradTarget dx = tape.target(x);
     const GradTarget dup = second ? tape.target(*second) : GradTarget{};
     ASHLAR_CHECK(!second || dx.mode == dup.mode, "gate and up have different numbers of consumers");
-    ctx.backend.activation_backward({.dy = dy.view(),
-                                     .x = x.value.view(),
-                                     .up = second ? second->value.view() : ConstView{},
-                                     .dx = dx.view(),
-                                     .dup = dup.view(),
-                                     .mode = dx.mode,
-                                     .kind = o.kind,
-                                     .clamp = o.clamp,
-                                     .linear_offset = o.linear_offset},
-                                    ctx.stream);
+    const GradMode scalars_mode = o.scalars == nullptr || !dx.wanted() ? GradMode::kSkip : o.scalars->next_mode();
+    ctx.backend.activation_backward(
+        {.dy = dy.view(),
+         .x = x.value.view(),
+         .up = second ? second->value.view() : ConstView{},
+         .scalars = o.scalars == nullptr ? ConstView{} : o.scalars->read(ctx.stream).view(),
+         .dx = dx.view(),
+         .dup = dup.view(),
+         .dscalars = o.scalars == nullptr ? MutView{} : mut_view_or_none(o.scalars->main_grad),
+         .mode = dx.mode,
+         .scalars_mode = scalars_mode,
+         .kind = o.kind,
+         .clamp = o.clamp,
+         .linear_offset = o.linear_offset},
+        ctx.stream);
   });
   return out;
 }
@@ -70,7 +82,7 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
 Var activation(const Ctx& ctx, const Var& x, const Var* up, const ActivationOptions& options) {
   const ActivationCall call = begin(ctx, x, up, options);
   ctx.backend.activation_forward(call.args, ctx.stream);
-  return record(ctx, call, x, up);
+  return record(ctx, call, x, up, options.scalars);
 }
 
 Var linear_activation(const Ctx& ctx, const Var& x, Weight& w, Weight* bias, Activation kind) {
@@ -78,7 +90,7 @@ Var linear_activation(const Ctx& ctx, const Var& x, Weight& w, Weight* bias, Act
   const Var pre = record_linear(ctx, product, x, w, bias);
   const ActivationCall call = begin(ctx, pre, nullptr, {.kind = kind});
   ctx.backend.linear_activation({.linear = product.args, .y = call.args.y, .kind = kind}, ctx.stream);
-  return record(ctx, call, pre, nullptr);
+  return record(ctx, call, pre, nullptr, nullptr);
 }
 
 }  // namespace ashlar::ops

@@ -1,5 +1,7 @@
 #include "core/ops/attention.h"
 
+#include <vector>
+
 namespace ashlar::ops {
 
 namespace {
@@ -21,14 +23,30 @@ ConstView held_rows(const Tensor& held, int64_t rows) {
   return view;
 }
 
-}  // namespace
+/// What the kernels see of the rows: of one value, or of three.
+struct Columns {
+  Tensor q, k, v;
 
-Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const AttentionCache* cache) {
-  const int64_t N = o.B * o.T, q_width = o.H * o.D, kv_width = o.G * o.D;
-  ASHLAR_SHAPE(qkv, {N, q_width + 2 * kv_width});
-  const int64_t batch_stride = o.T * qkv.value.row_stride();
-  const Made made =
-      place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks, o.t5_bias});
+  static Columns of(const Tensor& qkv, const AttentionOptions& o) {
+    const int64_t q_width = o.H * o.D, k_width = o.G * o.D;
+    return {.q = qkv.column_range(0, q_width),
+            .k = qkv.column_range(q_width, k_width),
+            .v = qkv.column_range(q_width + k_width, o.G * o.v_dim())};
+  }
+  void set_strides(AttentionShape& shape) const {
+    shape.q_batch_stride = shape.T_q * q.row_stride();
+    shape.kv_batch_stride = shape.T_q * k.row_stride();
+    shape.v_batch_stride = shape.T_q * v.row_stride();
+  }
+};
+
+/// A forward: what it made, and what backward is told again.
+struct Forward {
+  Tensor out, lse;
+  AttentionShape shape;
+};
+
+Forward forward(const Ctx& ctx, const Columns& in, const AttentionOptions& o, const AttentionCache* cache) {
   if (o.sinks != nullptr) ASHLAR_SHAPE(*o.sinks, {o.H});
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
   dropout.head0 = o.head0;
@@ -40,73 +58,137 @@ Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const A
                        .H = o.H,
                        .G = o.G,
                        .D = o.D,
-                       .q_batch_stride = batch_stride,
-                       .kv_batch_stride = batch_stride,
+                       .D_v = o.v_dim(),
                        .doc_start = o.doc_start,
                        .alibi_slopes = o.alibi_slopes,
                        .sinks = o.sinks == nullptr ? ConstView{} : o.sinks->read(ctx.stream).view(),
                        .t5_bias = o.t5_bias == nullptr ? ConstView{} : o.t5_bias->read(ctx.stream).view(),
                        .t5_buckets = o.t5_buckets,
                        .dropout = dropout};
-  const auto q_of = [=](const Tensor& t) { return t.column_range(0, q_width); };
-  const auto k_of = [=](const Tensor& t) { return t.column_range(q_width, kv_width); };
-  const auto v_of = [=](const Tensor& t) { return t.column_range(q_width + kv_width, kv_width); };
-
-  ConstView k = k_of(qkv.value).view(), v = v_of(qkv.value).view();
+  in.set_strides(shape);
+  ConstView k = in.k.view(), v = in.v.view();
   if (cache != nullptr) {
     ASHLAR_CHECK(ctx.tape == nullptr, "attention with a cache records nothing");
     ASHLAR_CHECK(cache->length + o.T <= cache->capacity, "cache of ", cache->capacity, " tokens is full");
-    append(ctx, o, k_of(qkv.value), cache->k, *cache);
-    append(ctx, o, v_of(qkv.value), cache->v, *cache);
+    append(ctx, o, in.k, cache->k, *cache);
+    append(ctx, o, in.v, cache->v, *cache);
     shape.q_start = cache->length;
     shape.T_kv = cache->length + o.T;
-    shape.kv_batch_stride = cache->capacity * kv_width;
+    shape.kv_batch_stride = cache->capacity * o.G * o.D;
+    shape.v_batch_stride = cache->capacity * o.G * o.v_dim();
     k = held_rows(cache->k, o.B * shape.T_kv);
     v = held_rows(cache->v, o.B * shape.T_kv);
   }
-  const Tensor out = ctx.empty(ctx.dtype, {N, q_width});
-  const Tensor lse = ctx.empty(ctx.accumulate(), {o.B * o.H * o.T});
+  Forward made{.out = ctx.empty(ctx.dtype, {o.B * o.T, o.H * o.v_dim()}),
+               .lse = ctx.empty(ctx.accumulate(), {o.B * o.H * o.T}),
+               .shape = shape};
   ctx.backend.attention_forward(
-      {.q = q_of(qkv.value).view(), .k = k, .v = v, .out = out.mut_view(), .lse = lse.mut_view(), .shape = shape},
+      {.q = in.q.view(), .k = k, .v = v, .out = made.out.mut_view(), .lse = made.lse.mut_view(), .shape = shape},
       ctx.stream);
-  const Var attended = result(ctx, out, made);
+  return made;
+}
+
+void backward(const Ctx& ctx, const Forward& made, const Tensor& dout, const Columns& in, const Columns& grad,
+              GradMode mode, const AttentionOptions& o) {
+  AttentionShape shape = made.shape;
+  in.set_strides(shape);
+  // Read again: where parameters are gathered anew between forward and backward the value has another place.
+  if (o.sinks != nullptr) shape.sinks = o.sinks->read(ctx.stream).view();
+  if (o.t5_bias != nullptr) shape.t5_bias = o.t5_bias->read(ctx.stream).view();
+  ctx.backend.attention_backward({.dout = dout.view(),
+                                  .q = in.q.view(),
+                                  .k = in.k.view(),
+                                  .v = in.v.view(),
+                                  .out = made.out.view(),
+                                  .lse = made.lse.view(),
+                                  .delta = {},
+                                  .dq = grad.q.mut_view(),
+                                  .dk = grad.k.mut_view(),
+                                  .dv = grad.v.mut_view(),
+                                  .dsinks = o.sinks == nullptr ? MutView{} : mut_view_or_none(o.sinks->main_grad),
+                                  .dt5_bias = o.t5_bias == nullptr ? MutView{} : mut_view_or_none(o.t5_bias->main_grad),
+                                  .mode = mode,
+                                  .sinks_mode = o.sinks == nullptr ? GradMode::kSkip : o.sinks->next_mode(),
+                                  .t5_mode = o.t5_bias == nullptr ? GradMode::kSkip : o.t5_bias->next_mode(),
+                                  .shape = shape},
+                                 ctx.stream);
+}
+
+/// The gradient's rows may be a slice of a wider row, or not, independently of the value's; the kernel has one batch
+/// stride for both, so where layouts differ value and gradient go through buffers of their own.
+class Gradients {
+ public:
+  Gradients(const Ctx& ctx, Tape& tape, const std::vector<Var>& inputs) : ctx_(ctx) {
+    for (const Var& input : inputs) targets_.push_back(tape.target(input));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      wanted_ = wanted_ || targets_[i].wanted();
+      direct_ = direct_ && targets_[i].wanted() && targets_[i].mode == targets_[0].mode &&
+                targets_[i].grad.row_stride() == inputs[i].value.row_stride();
+    }
+    if (!wanted_) return;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      values_.push_back(direct_ ? inputs[i].value : ctx.empty(ctx.dtype, inputs[i].shape()));
+      grads_.push_back(direct_ ? targets_[i].grad : ctx.empty(ctx.dtype, inputs[i].shape()));
+      if (!direct_) ctx.backend.copy({.src = inputs[i].value.view(), .dst = values_[i].mut_view()}, ctx.stream);
+    }
+  }
+  bool wanted() const { return wanted_; }
+  GradMode mode() const { return direct_ ? targets_[0].mode : GradMode::kOverwrite; }
+  const Tensor& value(size_t i) const { return values_[i]; }
+  const Tensor& grad(size_t i) const { return grads_[i]; }
+  /// To where they belong.
+  void finish() const {
+    for (size_t i = 0; i < targets_.size() && !direct_; ++i) {
+      if (!targets_[i].wanted()) continue;
+      ctx_.backend.copy({.src = grads_[i].view(), .dst = targets_[i].view(), .mode = targets_[i].mode}, ctx_.stream);
+    }
+  }
+
+ private:
+  const Ctx& ctx_;
+  std::vector<GradTarget> targets_;
+  std::vector<Tensor> values_, grads_;
+  bool wanted_ = false, direct_ = true;
+};
+
+}  // namespace
+
+Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const AttentionCache* cache) {
+  ASHLAR_SHAPE(qkv, {o.B * o.T, (o.H + o.G) * o.D + o.G * o.v_dim()});
+  const Made made =
+      place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks, o.t5_bias});
+  const Forward result_of = forward(ctx, Columns::of(qkv.value, o), o, cache);
+  const Var attended = result(ctx, result_of.out, made);
   if (ctx.tape == nullptr) return attended;
 
-  ctx.tape->record(attended, [ctx, qkv, out, lse, shape, o, q_of, k_of, v_of](Tape& tape, const Tensor& dout) {
-    const GradTarget d = tape.target(qkv);
+  ctx.tape->record(attended, [ctx, qkv, result_of, o](Tape& tape, const Tensor& dout) {
+    const Gradients d(ctx, tape, {qkv});
     if (!d.wanted()) return;
-    AttentionShape back = shape;
-    // Read again: where parameters are gathered anew between forward and backward the value has another place.
-    if (o.sinks != nullptr) back.sinks = o.sinks->read(ctx.stream).view();
-    if (o.t5_bias != nullptr) back.t5_bias = o.t5_bias->read(ctx.stream).view();
-    // The gradient's rows may be a slice of a wider row, or not, independently of the value's; the
-    // kernel has one batch stride for both, so a differing layout goes through a buffer of its own.
-    const bool same = d.grad.row_stride() == qkv.value.row_stride();
-    const Tensor value = same ? qkv.value : ctx.empty(ctx.dtype, qkv.shape());
-    const Tensor grad = same ? d.grad : ctx.empty(ctx.dtype, qkv.shape());
-    if (!same) {
-      back.q_batch_stride = back.kv_batch_stride = o.T * value.row_stride();
-      ctx.backend.copy({.src = qkv.value.view(), .dst = value.mut_view()}, ctx.stream);
-    }
-    ctx.backend.attention_backward(
-        {.dout = dout.view(),
-         .q = q_of(value).view(),
-         .k = k_of(value).view(),
-         .v = v_of(value).view(),
-         .out = out.view(),
-         .lse = lse.view(),
-         .delta = {},
-         .dq = q_of(grad).mut_view(),
-         .dk = k_of(grad).mut_view(),
-         .dv = v_of(grad).mut_view(),
-         .dsinks = o.sinks == nullptr ? MutView{} : mut_view_or_none(o.sinks->main_grad),
-         .dt5_bias = o.t5_bias == nullptr ? MutView{} : mut_view_or_none(o.t5_bias->main_grad),
-         .mode = same ? d.mode : GradMode::kOverwrite,
-         .sinks_mode = o.sinks == nullptr ? GradMode::kSkip : o.sinks->next_mode(),
-         .t5_mode = o.t5_bias == nullptr ? GradMode::kSkip : o.t5_bias->next_mode(),
-         .shape = back},
-        ctx.stream);
-    if (!same) ctx.backend.copy({.src = grad.view(), .dst = d.view(), .mode = d.mode}, ctx.stream);
+    backward(ctx, result_of, dout, Columns::of(d.value(0), o), Columns::of(d.grad(0), o), d.mode(), o);
+    d.finish();
+  });
+  return attended;
+}
+
+Var attention(const Ctx& ctx, const AttentionRows& rows, const AttentionOptions& o, const AttentionCache* cache) {
+  const int64_t N = o.B * o.T;
+  ASHLAR_SHAPE(rows.q, {N, o.H * o.D});
+  ASHLAR_SHAPE(rows.k, {N, o.G * o.D});
+  ASHLAR_SHAPE(rows.v, {N, o.G * o.v_dim()});
+  const Made made =
+      place(ctx, "attention", rows.q, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks, o.t5_bias});
+  place_alike("attention", rows.q, rows.k);
+  place_alike("attention", rows.q, rows.v);
+  const Forward result_of = forward(ctx, {.q = rows.q.value, .k = rows.k.value, .v = rows.v.value}, o, cache);
+  const Var attended = result(ctx, result_of.out, made);
+  if (ctx.tape == nullptr) return attended;
+
+  ctx.tape->record(attended, [ctx, rows, result_of, o](Tape& tape, const Tensor& dout) {
+    const Gradients d(ctx, tape, {rows.q, rows.k, rows.v});
+    if (!d.wanted()) return;
+    backward(ctx, result_of, dout, {.q = d.value(0), .k = d.value(1), .v = d.value(2)},
+             {.q = d.grad(0), .k = d.grad(1), .v = d.grad(2)}, d.mode(), o);
+    d.finish();
   });
   return attended;
 }

@@ -56,15 +56,17 @@ LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Wei
   return begin(ctx, x, w, bias, made);
 }
 
-Var whole_linear(const Ctx& ctx, const Var& x, Weight& w) {
+Var whole_linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
   const Made made = place(ctx, "whole_linear", x,
                           {{Placement::kInvariant, Placement::kInvariant},
                            {Placement::kRowsSplit, Placement::kRowsSplit},
                            {Placement::kPartialSum, Placement::kPartialSum}},
-                          {&w});
-  const LinearCall call = begin(ctx, x, w, nullptr, made);
+                          {&w, bias});
+  ASHLAR_CHECK(bias == nullptr || made.placement != Placement::kPartialSum,
+               "whole_linear: a bias would be added by every rank");
+  const LinearCall call = begin(ctx, x, w, bias, made);
   ctx.backend.linear_forward(call.args, ctx.stream);
-  return record_linear(ctx, call, x, w, nullptr);
+  return record_linear(ctx, call, x, w, bias);
 }
 
 Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias) {

@@ -18,8 +18,9 @@ struct LinearCall {
 LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias);
 Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias);
 
-/// The same with the whole matrix on every tensor rank, x [N, K] as it is: rows in, rows out.
-Var whole_linear(const Ctx& ctx, const Var& x, Weight& w);
+/// The same with the whole matrix on every tensor rank, x [N, K] as it is: rows in, rows out. Partial sums take no
+/// bias.
+Var whole_linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias = nullptr);
 
 /// The same product without a gradient and with a result in the accumulate dtype: logits for evaluation and generation.
 Tensor logits(const Ctx& ctx, const Tensor& x, const Tensor& w, const Weight* bias);

@@ -16,13 +16,16 @@ struct NormCall {
   NormForward args;
 };
 
-NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVariant& variant) {
+Made placed(const Ctx& ctx, const Var& x, const NormWeights& w) {
+  return place(ctx, "norm", x,
+               {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}},
+               {w.gamma, w.beta});
+}
+
+NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVariant& variant, const Made& made) {
   const int64_t N = x.rows(), C = x.cols();
   if (w.gamma != nullptr) ASHLAR_SHAPE(*w.gamma, {C});
   if (w.beta != nullptr) ASHLAR_SHAPE(*w.beta, {C});
-  const Made made = place(
-      ctx, "norm", x, {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}},
-      {w.gamma, w.beta});
   const bool centred = variant.type == NormType::kLayerNorm;
   const Tensor mean = centred ? ctx.empty(ctx.accumulate(), {N}) : Tensor();
   const Tensor rstd = ctx.empty(ctx.accumulate(), {N});
@@ -81,7 +84,20 @@ Var record(const Ctx& ctx, const NormCall& call, const Var& x, const NormWeights
 }  // namespace
 
 Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant) {
-  const NormCall call = begin(ctx, x, weights, variant);
+  const NormCall call = begin(ctx, x, weights, variant, placed(ctx, x, weights));
+  ctx.backend.norm_forward(call.args, ctx.stream);
+  return record(ctx, call, x, weights);
+}
+
+Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant) {
+  const Made made = place(ctx, "replicated_norm", x, {{Placement::kReplicated, Placement::kReplicated}});
+  for (const Weight* weight : {weights.gamma, weights.beta}) {
+    ASHLAR_CHECK(ctx.tape == nullptr || weight == nullptr || (weight->grad_partial_axes & kPartialTensor) != 0,
+                 "replicated_norm: expected a weight whose gradient is summed over the tensor group, got ",
+                 "grad_partial_axes ", weight->grad_partial_axes,
+                 ": add kPartialTensor where its sharded tensor is made");
+  }
+  const NormCall call = begin(ctx, x, weights, variant, made);
   ctx.backend.norm_forward(call.args, ctx.stream);
   return record(ctx, call, x, weights);
 }
@@ -90,7 +106,7 @@ Normed residual_norm(const Ctx& ctx, const Var& x, const Branch& branch, const N
                      const NormVariant& variant) {
   const ResidualCall add = begin_residual(ctx, &x, branch, nullptr);
   const Var stream = record_residual(ctx, add, &x, branch, nullptr);
-  const NormCall call = begin(ctx, stream, weights, variant);
+  const NormCall call = begin(ctx, stream, weights, variant, placed(ctx, stream, weights));
   ctx.backend.residual_norm_forward({.residual = add.args, .norm = call.args}, ctx.stream);
   return {.stream = stream, .normed = record(ctx, call, stream, weights)};
 }

@@ -16,6 +16,10 @@ struct NormWeights {
 /// recomputation the output is not kept by its consumers but made again from x.
 Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
+/// The same of a row that every tensor rank has for its slice of what follows: replicated in, replicated out, each rank
+/// with a part of the gradients of row and weights.
+Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
+
 /// The residual stream x + dropout(branch), and its norm: the same values and gradients as by `residual` and `norm`, by
 /// one kernel forward.
 struct Normed {

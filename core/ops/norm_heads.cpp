@@ -209,9 +209,10 @@ Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const H
   std::vector<Slice> slices;
   int64_t width = 0;
   for (const HeadPart& part : parts) {
-    check_weights(ctx, part, head_dim);
-    slices.push_back({.part = part, .from = part.first * head_dim, .to = width, .width = part.heads * head_dim});
-    width += part.heads * head_dim;
+    const int64_t own_dim = part.head_dim > 0 ? part.head_dim : head_dim;
+    check_weights(ctx, part, own_dim);
+    slices.push_back({.part = part, .from = part.first * head_dim, .to = width, .width = part.heads * own_dim});
+    width += part.heads * own_dim;
   }
   const Tensor y = ctx.empty(ctx.dtype, {N, width});
   if (const std::vector<Slice*> cross = crossing(slices, ranks); !cross.empty())

@@ -19,13 +19,14 @@ struct HeadNorm {
   bool across = false;
 };
 
-/// Heads [first, first + heads) of x, normed or as they are.
+/// Heads [first, first + heads) of x, normed or as they are. Heads before `first` are as wide as the call says.
 struct HeadPart {
   int64_t first = 0, heads = 0;
   std::optional<HeadNorm> norm;
+  int64_t head_dim = 0;  ///< of these heads; 0: the call's
 };
 
-/// x [N, heads*head_dim] of this rank's heads -> the parts side by side. Parts may take the same heads. `ranks`, null
+/// x [N, columns of this rank's heads] -> the parts side by side. Parts may take the same heads. `ranks`, null
 /// on one, outlives the tape: statistics of norms across heads are summed over it, forward and backward, by one message
 /// each (two forward for layernorm). Where several ranks hold the same heads each has a part of their gradient: they
 /// count as often as they are held, in the mean and in its gradient, which is the mean over the heads that there are.

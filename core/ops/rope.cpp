@@ -41,12 +41,20 @@ RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, const std::vector
 }
 
 Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options) {
-  const int64_t N = x.rows();
-  ASHLAR_SHAPE(x, {N, options.heads * options.head_dim});
-  const Made made = place(ctx, "rope", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
-  const auto rotate = [ctx, positions, tables, options](ConstView in, MutView out, bool inverse, GradMode mode) {
-    Rope call{.x = in,
-              .y = out,
+  const int64_t width = options.heads * options.head_dim, rest_width = x.cols() - width;
+  ASHLAR_CHECK(rest_width >= 0, "rope: ", options.heads, " heads of ", options.head_dim, " in ", x.cols(), " columns");
+  const Made made =
+      place(ctx, "rope", x,
+            {{Placement::kColumnsSplit, Placement::kColumnsSplit}, {Placement::kReplicated, Placement::kReplicated}});
+  const auto rotate = [ctx, positions, tables, options, width, rest_width](ConstView in, MutView out, bool inverse,
+                                                                           GradMode mode) {
+    if (rest_width > 0 && in.data != out.data) {
+      ctx.backend.copy(
+          {.src = column_range(in, width, rest_width), .dst = column_range(out, width, rest_width), .mode = mode},
+          ctx.stream);
+    }
+    Rope call{.x = column_range(in, 0, width),
+              .y = column_range(out, 0, width),
               .positions = positions,
               .cos = tables.cos.view(),
               .sin = tables.sin.view(),

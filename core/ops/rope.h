@@ -22,8 +22,9 @@ struct RopeOptions {
   int64_t query_heads = 0;  ///< the first so many heads are queries: read where the tables have factors for them
 };
 
-/// Rotates the first `rotated_heads` of each row of x [N, heads*head_dim]; positions [N] kInt32 outlive the tape. In
-/// place, values and gradients, where x is moved in and nobody else holds its value; otherwise into a copy.
+/// Rotates the first `rotated_heads` of each row of x [N, heads*head_dim + more]; the columns behind the heads stay as
+/// they are. positions [N] kInt32 outlive the tape. In place, values and gradients, where x is moved in and nobody else
+/// holds its value; otherwise into a copy.
 Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options);
 
 }  // namespace ashlar::ops

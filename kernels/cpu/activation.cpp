@@ -11,11 +11,23 @@
 #include "kernels/cpu/simd_inl.h"
 #include "kernels/cpu/simd_math_inl.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "kernels/cpu/arena_allocator.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/row_ops.h"
+
+#ifndef ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
+#define ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
+namespace ashlar::cpu {
+/// Rows of one partial sum of xielu's scalars: a function of their width alone.
+inline int64_t xielu_rows(int64_t cols) { return rows_grain(cols, kExpensiveGrain); }
+inline int64_t xielu_blocks(const ConstView& x) { return (x.rows + xielu_rows(x.cols) - 1) / xielu_rows(x.cols); }
+}  // namespace ashlar::cpu
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
@@ -130,6 +142,7 @@ void with_kind(Activation kind, const F& f) {
     case Activation::kSilu: return f(Silu());
     case Activation::kSigmoid: return f(Sigmoid());
     case Activation::kIdentity: return f(Identity());
+    case Activation::kXielu: return;  // has learned scalars, so kernels of its own
   }
 }
 
@@ -202,6 +215,114 @@ void backward_row(const Act& act, const T* dy, const T* x, const T* up, T* dx, T
   });
 }
 
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons stand so that a NaN stays.
+template <typename A>
+struct Xielu {
+  A p, n;              ///< softplus(alpha_p), beta + softplus(alpha_n)
+  A p_slope, n_slope;  ///< of p and n, by alpha_p and alpha_n
+
+  static Xielu of(A alpha_p, A alpha_n) {
+    const auto softplus = [](A a) { return std::max(a, A{0}) + std::log1p(std::exp(-std::abs(a))); };
+    const auto logistic = [](A a) { return A{1} / (A{1} + std::exp(-a)); };
+    return {softplus(alpha_p), static_cast<A>(kXieluBeta) + softplus(alpha_n), logistic(alpha_p), logistic(alpha_n)};
+  }
+
+  /// expm1(min(x, eps)), for x above 0 of eps.
+  template <class D>
+  static HWY_INLINE VecOf<D> below(D d, VecOf<D> x) {
+    const auto eps = hn::Set(d, static_cast<A>(kXieluEps));
+    return hn::Expm1(d, hn::IfThenElse(hn::Lt(x, eps), x, eps));
+  }
+  template <class D>
+  HWY_INLINE VecOf<D> value(D d, VecOf<D> x) const {
+    const auto beta = hn::Set(d, static_cast<A>(kXieluBeta));
+    const auto above = hn::Mul(hn::Mul(hn::Set(d, p), x), x);
+    const auto under = hn::Mul(hn::Set(d, n), hn::Sub(below(d, x), x));
+    return hn::MulAdd(beta, x, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), above, under));
+  }
+  /// dy f'(x); adds dy's share of the sums that dalpha_p and dalpha_n are made of.
+  template <class D>
+  HWY_INLINE VecOf<D> backward(D d, VecOf<D> x, VecOf<D> dy, VecOf<D>& sum_p, VecOf<D>& sum_n) const {
+    const auto beta = hn::Set(d, static_cast<A>(kXieluBeta));
+    const auto positive = hn::Gt(x, hn::Zero(d));
+    const auto e = below(d, x);
+    sum_p = hn::Add(sum_p, hn::IfThenElseZero(positive, hn::Mul(dy, hn::Mul(x, x))));
+    sum_n = hn::Add(sum_n, hn::IfThenZeroElse(positive, hn::Mul(dy, hn::Sub(e, x))));
+    const auto above = hn::Mul(hn::Set(d, p + p), x);
+    // From eps on the exponential stands still.
+    const auto curve = hn::IfThenElse(hn::Lt(x, hn::Set(d, static_cast<A>(kXieluEps))), e, hn::Set(d, A{-1}));
+    return hn::Mul(dy, hn::Add(beta, hn::IfThenElse(positive, above, hn::Mul(hn::Set(d, n), curve))));
+  }
+};
+
+template <typename T, typename A = hn::TFromD<TagOf<T>>>
+Xielu<A> xielu_of(const ConstView& scalars) {
+  const T* alpha = static_cast<const T*>(scalars.data);
+  return Xielu<A>::of(static_cast<A>(widen(alpha[0])), static_cast<A>(widen(alpha[1])));
+}
+
+void xielu_forward_impl(const ActivationForward& a, int threads) {
+  with_storage("activation_forward", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const auto act = xielu_of<T>(a.scalars);
+    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.y.contiguous(), kExpensiveGrain,
+                   [&](int64_t n, int64_t c, int64_t count) {
+                     const T* x = row_of<T>(a.x, n) + c;
+                     T* y = row_of<T>(a.y, n) + c;
+                     const TagOf<T> d;
+                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
+                       store(d, act.value(d, load(d, x + i, part)), y + i, part);
+                     });
+                   });
+  });
+}
+
+/// `partials` [blocks of xielu_rows rows][2], accumulate dtype.
+void xielu_backward_impl(const ActivationBackward& a, int threads, void* partials) {
+  with_storage("activation_backward", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = hn::TFromD<TagOf<T>>;
+    const auto act = xielu_of<T>(a.scalars);
+    const bool accumulate = a.mode == GradMode::kAccumulate;
+    const int64_t block = xielu_rows(a.x.cols), blocks = xielu_blocks(a.x);
+    A* const sums = static_cast<A*>(partials);
+    // 1. rows, a block of them at a time
+    parallel_for(threads, blocks, 1, [&](int64_t first_block, int64_t last_block) {
+      for (int64_t b = first_block; b < last_block; ++b) {
+        A total_p = 0, total_n = 0;
+        for (int64_t row = b * block; row < std::min(a.x.rows, (b + 1) * block); ++row) {
+          const T* x = row_of<T>(a.x, row);
+          const T* dy = row_of<T>(a.dy, row);
+          T* dx = row_of<T>(a.dx, row);
+          const TagOf<T> d;
+          A sum_p, sum_n;
+          sum_lanes_twice(d, a.x.cols, sum_p, sum_n,
+                          [&](VecOf<TagOf<T>>& p, VecOf<TagOf<T>>& n, int64_t c, auto part) ASHLAR_SIMD {
+                            auto dx_v = act.backward(d, load(d, x + c, part), load(d, dy + c, part), p, n);
+                            if (accumulate) dx_v = hn::Add(load(d, dx + c, part), dx_v);
+                            store(d, dx_v, dx + c, part);
+                          });
+          total_p += sum_p;
+          total_n += sum_n;
+        }
+        sums[2 * b] = total_p;
+        sums[2 * b + 1] = total_n;
+      }
+    });
+    // 2. blocks, in order
+    if (!a.dscalars || a.scalars_mode == GradMode::kSkip) return;
+    double total_p = 0, total_n = 0;
+    for (int64_t b = 0; b < blocks; ++b) {
+      total_p += static_cast<double>(sums[2 * b]);
+      total_n += static_cast<double>(sums[2 * b + 1]);
+    }
+    A* const out = static_cast<A*>(a.dscalars.data);
+    const bool add = a.scalars_mode == GradMode::kAccumulate;
+    out[0] = (add ? out[0] : A{0}) + static_cast<A>(total_p) * act.p_slope;
+    out[1] = (add ? out[1] : A{0}) + static_cast<A>(total_n) * act.n_slope;
+  });
+}
+
 void activation_forward_impl(const ActivationForward& a, int threads) {
   with_storage("activation_forward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
@@ -244,10 +365,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 void CpuBackend::launch(const ActivationForward& args, Stream&) {
+  if (args.kind == Activation::kXielu) return ASHLAR_FOR_ISA(info_.isa, xielu_forward_impl)(args, threads_);
   ASHLAR_FOR_ISA(info_.isa, activation_forward_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const ActivationBackward& args, Stream&) {
+  if (args.kind == Activation::kXielu) {
+    const ScopedBlock partials(workspace(), xielu_blocks(args.x) * 2 * size_of(accumulate_dtype(args.x.dtype)));
+    return ASHLAR_FOR_ISA(info_.isa, xielu_backward_impl)(args, threads_, partials.data());
+  }
   ASHLAR_FOR_ISA(info_.isa, activation_backward_impl)(args, threads_);
 }
 

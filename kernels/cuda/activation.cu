@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/dev/math.h"
+#include "kernels/cuda/dev/reduce.h"
 #include "kernels/cuda/dispatch.h"
 
 namespace ashlar::ASHLAR_DEV {
@@ -121,6 +122,7 @@ __host__ __device__ __forceinline__ void with_kind(Activation kind, const F& f) 
     case Activation::kSilu: return f(Silu());
     case Activation::kSigmoid: return f(Sigmoid());
     case Activation::kIdentity: return f(Identity());
+    case Activation::kXielu: return;  // has learned scalars, so kernels of its own
   }
 }
 
@@ -204,6 +206,109 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   });
 }
 
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons stand so that a NaN stays.
+template <typename A>
+struct Xielu {
+  A p, n;  ///< softplus(alpha_p), beta + softplus(alpha_n)
+
+  template <typename T>
+  __device__ __forceinline__ explicit Xielu(const T* alpha)
+      : p(softplus(static_cast<A>(widen(alpha[0])))),
+        n(static_cast<A>(kXieluBeta) + softplus(static_cast<A>(widen(alpha[1])))) {}
+
+  /// log(1 + e) = log(u) e / (u - 1), u = 1 + e as rounded: no digits are lost where e is small.
+  __device__ __forceinline__ static A softplus(A a) {
+    const A e = exponential(-fabs(a)), u = A{1} + e;
+    return max(a, A{0}) + (u == A{1} ? e : logarithm(u) * e / (u - A{1}));
+  }
+  __device__ __forceinline__ static A below(A x) {
+    constexpr auto kEps = static_cast<A>(kXieluEps);
+    return exponential_minus_one(x < kEps ? x : kEps);
+  }
+  __device__ __forceinline__ A value(A x) const {
+    constexpr auto kBeta = static_cast<A>(kXieluBeta);
+    return fused(kBeta, x, x > A{0} ? p * x * x : n * (below(x) - x));
+  }
+  /// f'(x), and what dy is multiplied by in the sums that dalpha_p and dalpha_n are made of.
+  __device__ __forceinline__ void slopes(A x, A& slope, A& by_p, A& by_n) const {
+    constexpr auto kBeta = static_cast<A>(kXieluBeta);
+    constexpr auto kEps = static_cast<A>(kXieluEps);
+    const A e = below(x);
+    by_p = x > A{0} ? x * x : A{0};
+    by_n = x > A{0} ? A{0} : e - x;
+    // From eps on the exponential stands still.
+    slope = kBeta + (x > A{0} ? A{2} * p * x : n * (x < kEps ? e : A{-1}));
+  }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(Pieces::kThreads)
+    xielu_forward_kernel(Pieces pieces, const T* scalars, Rows<const T> x, Rows<T> y) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  const Xielu<A> act(scalars);
+  for_each_vector<W>(pieces, [&](int64_t row, int c, int count) {
+    const Vec<T, W> x_v = load_some<W>(x[row] + c, count, pieces.vector);
+    A out[W];
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) out[i] = act.value(x_v.wide(i));
+    store_some(y[row] + c, narrow<T>(out), count, pieces.vector);
+  });
+}
+
+/// 1. dx (+)= dy f'(x)  2. the block's shares of the sums, partials [blocks, 2].
+template <typename T>
+__global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
+    xielu_backward_kernel(Pieces pieces, const T* scalars, Rows<const T> dy, Rows<const T> x, Rows<T> dx,
+                          AccumulateOf<T>* partials, bool accumulate) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
+  const Xielu<A> act(scalars);
+  A sums[2] = {};
+  // 1. dx
+  for_each_vector<W>(pieces, [&](int64_t row, int c, int count) {
+    const Vec<T, W> dy_v = load_some<W>(dy[row] + c, count, pieces.vector);
+    const Vec<T, W> x_v = load_some<W>(x[row] + c, count, pieces.vector);
+    Vec<T, W> old_dx{};
+    if (accumulate) old_dx = load_some<W>(dx[row] + c, count, pieces.vector);
+    A out[W];
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) {
+      A slope, by_p, by_n;
+      act.slopes(x_v.wide(i), slope, by_p, by_n);
+      const A dy_i = dy_v.wide(i);  // 0 beyond the row
+      sums[0] = fused(dy_i, by_p, sums[0]);
+      sums[1] = fused(dy_i, by_n, sums[1]);
+      out[i] = dy_i * slope;
+      if (accumulate) out[i] += old_dx.wide(i);
+    }
+    store_some(dx[row] + c, narrow<T>(out), count, pieces.vector);
+  });
+  // 2. shares
+  RowGroup<A> block(Pieces::kThreads, shared);
+  block.reduce(sums, Add());
+  if (threadIdx.x != 0) return;
+  partials[2 * int64_t{blockIdx.x}] = sums[0];
+  partials[2 * int64_t{blockIdx.x} + 1] = sums[1];
+}
+
+/// One block of two warps, each for one scalar: the blocks' shares by lane in order, then the lanes.
+template <typename T>
+__global__ void __launch_bounds__(64)
+    xielu_scalars_kernel(const AccumulateOf<T>* partials, int blocks, const T* scalars, AccumulateOf<T>* dscalars,
+                         bool accumulate) {
+  using A = AccumulateOf<T>;
+  const auto which = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  A sum = 0;
+  for (int b = lane; b < blocks; b += 32) sum += partials[2 * b + which];
+  sum = warp_reduce(sum, Add());
+  if (lane != 0) return;
+  A s, r;
+  logistic<false>(static_cast<A>(widen(scalars[which])), s, r);
+  dscalars[which] = fused(sum, s, accumulate ? dscalars[which] : A{0});
+}
+
 /// f(what `args` ask for).
 template <class Args, typename F>
 void with_activation(const Args& args, const F& f) {
@@ -220,6 +325,12 @@ void CudaBackend::launch(const ActivationForward& args, Stream& stream) {
   if (args.x.size() == 0) return;
   with_storage("activation_forward", args.x.dtype, [&](auto t) {
     using T = decltype(t);
+    if (args.kind == Activation::kXielu) {
+      const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.y);
+      return run_kernel(stream, {.name = "xielu_forward", .grid = pieces.blocks(), .block = Pieces::kThreads},
+                        xielu_forward_kernel<T>, pieces, static_cast<const T*>(args.scalars.data), pieces.of<T>(args.x),
+                        pieces.of<T>(args.y));
+    }
     const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.up, args.y);
     with_activation(args, [&](const auto& act) {
       run_kernel(stream, {.name = "activation_forward", .grid = pieces.blocks(), .block = Pieces::kThreads},
@@ -230,6 +341,24 @@ void CudaBackend::launch(const ActivationForward& args, Stream& stream) {
 }
 
 void CudaBackend::launch(const ActivationBackward& args, Stream& stream) {
+  if (args.kind == Activation::kXielu) {
+    // Of an empty matrix the sums are zero all the same. Rows are kept apart: one order of addition for all strides.
+    return with_storage("activation_backward", args.x.dtype, [&](auto t) {
+      using T = decltype(t);
+      using A = AccumulateOf<T>;
+      const Pieces pieces = cut_pieces(true, kWidth<T>, args.x, args.dy, args.dx);
+      const unsigned blocks = pieces.blocks();
+      const auto* const scalars = static_cast<const T*>(args.scalars.data);
+      A* const partials = static_cast<A*>(scratch(stream, int64_t{blocks} * 2 * static_cast<int64_t>(sizeof(A))));
+      run_kernel(stream, {.name = "xielu_backward", .grid = blocks, .block = Pieces::kThreads},
+                 xielu_backward_kernel<T>, pieces, scalars, pieces.of<T>(args.dy), pieces.of<T>(args.x),
+                 pieces.of<T>(args.dx), partials, args.mode == GradMode::kAccumulate);
+      if (!args.dscalars || args.scalars_mode == GradMode::kSkip) return;
+      run_kernel(stream, {.name = "xielu_scalars", .grid = 1, .block = 64}, xielu_scalars_kernel<T>, partials,
+                 static_cast<int>(blocks), scalars, static_cast<A*>(args.dscalars.data),
+                 args.scalars_mode == GradMode::kAccumulate);
+    });
+  }
   if (args.x.size() == 0) return;
   with_storage("activation_backward", args.x.dtype, [&](auto t) {
     using T = decltype(t);

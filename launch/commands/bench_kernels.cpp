@@ -108,6 +108,7 @@ class Bench {
     norms();
     activations();
     rope();
+    share_head();
     embedding();
     loss();
     head_rows();
@@ -239,6 +240,21 @@ class Bench {
         backend_.activation_backward({.dy = dy, .x = x, .up = {}, .dx = dx, .dup = {}, .kind = k.kind}, *stream_);
       });
     }
+    const MutView scalars = matrix(1, 2), dscalars = matrix(acc_, 1, 2);
+    time("xielu_forward", {x, y}, [&] {
+      backend_.activation_forward({.x = x, .up = {}, .scalars = scalars, .y = y, .kind = Activation::kXielu}, *stream_);
+    });
+    time("xielu_backward", {dy, x, dx}, [&] {
+      backend_.activation_backward({.dy = dy,
+                                    .x = x,
+                                    .up = {},
+                                    .scalars = scalars,
+                                    .dx = dx,
+                                    .dup = {},
+                                    .dscalars = dscalars,
+                                    .kind = Activation::kXielu},
+                                   *stream_);
+    });
     time("swiglu_forward", {x, up, y}, [&] { backend_.activation_forward({.x = x, .up = up, .y = y}, *stream_); });
     time("swiglu_backward", {dy, x, up, dx, dup},
          [&] { backend_.activation_backward({.dy = dy, .x = x, .up = up, .dx = dx, .dup = dup}, *stream_); });
@@ -266,6 +282,17 @@ class Bench {
                       *stream_);
       });
     }
+  }
+
+  void share_head() {
+    // Half of a head's columns are those of all.
+    const int64_t half = s_.C / s_.heads / 2;
+    const MutView shared = matrix(s_.N, half), own = matrix(s_.N, s_.heads * half),
+                  y = matrix(s_.N, 2 * s_.heads * half);
+    time("share_head", {shared, own, y},
+         [&] { backend_.share_head({.shared = shared, .own = own, .y = y, .heads = s_.heads}, *stream_); });
+    time("share_head_backward", {y, shared, own},
+         [&] { backend_.share_head_backward({.dy = y, .dshared = shared, .down = own, .heads = s_.heads}, *stream_); });
   }
 
   void embedding() {

@@ -73,6 +73,31 @@ __device__ __forceinline__ double exponential(double x) {
   return internal::scaled(y, static_cast<int>(std::bit_cast<uint64_t>(shifted) - 0x4338000000000000ULL));
 }
 
+/// exp(x) - 1 of x <= 0, without cancellation: with exp(x) = 2^n (1 + p), p = r + r^2 q(r) as above, 2^n p + (2^n - 1).
+/// Within 2 ulp; -1 where that is what it rounds to.
+__device__ __forceinline__ float exponential_minus_one(float x) {
+  const float bounded = x < -80.0F ? -80.0F : x;  // in this order a NaN stays
+  const float shifted = fmaf(bounded, 1.44269504F, 0x1.8p23F);
+  const float n = shifted - 0x1.8p23F;
+  const float r = fmaf(n, 0x1.05c61p-29F, fmaf(n, -0x1.62e43p-1F, bounded));
+  const float q = internal::polynomial(r, 0x1.6db594p-10F, 0x1.123be0p-7F, 0x1.55545cp-5F, 0x1.55548ep-3F, 0.5F);
+  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) - 0x4b400000U + 127U) << 23);
+  return fmaf(fmaf(q, r * r, r), power, power - 1.0F);
+}
+__device__ __forceinline__ double exponential_minus_one(double x) {
+  const double bounded = x < -80.0 ? -80.0 : x;
+  const double shifted = fma(bounded, 1.4426950408889634074, 0x1.8p52);
+  const double n = shifted - 0x1.8p52;
+  const double r = fma(n, -0x1.abc9e3b39803fp-56, fma(n, -0x1.62e42fefa39efp-1, bounded));
+  const double q =
+      internal::polynomial(r, 0x1.1f9e336b0503dp-29, 0x1.af6d465ada6d3p-26, 0x1.27e4befdd4f6cp-22,
+                           0x1.71ddef4f52be2p-19, 0x1.a01a01b470aefp-16, 0x1.a01a01b3d5f9dp-13, 0x1.6c16c16c13528p-10,
+                           0x1.111111110eb6fp-7, 0x1.555555555555ep-5, 0x1.555555555555cp-3, 0.5);
+  const double power =
+      std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) - 0x4338000000000000ULL + 1023ULL) << 52);
+  return fma(fma(q, r * r, r), power, power - 1.0);
+}
+
 namespace internal {
 
 /// What the logarithm is where it is no number: of 0, of negative ones, of infinity and NaN.

@@ -1,0 +1,100 @@
+// Heads with leading columns in common, and the sum of their gradients.
+// Memory-bound: forward reads N (S + H P) elements and writes N H (S + P), backward the other way round with an
+// addition for each of the H S shared ones. Threads take contiguous rows; a row's sums add the heads in order.
+
+#include "kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/share_head.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd_inl.h"
+
+#include <cstring>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/row_ops.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+void copy_columns(const T* x, T* y, int64_t count) {
+  if (count > 0) std::memcpy(static_cast<void*>(y), x, static_cast<size_t>(count) * sizeof(T));
+}
+
+template <typename T>
+void join_rows(const ShareHead& a, int64_t begin, int64_t end) {
+  const int64_t shared = a.shared.cols, own = a.own.cols / a.heads;
+  for (int64_t n = begin; n < end; ++n) {
+    prefetch_row(a.own, n + 1);
+    const T* first = row_of<T>(a.shared, n);
+    const T* rest = row_of<T>(a.own, n);
+    T* y = row_of<T>(a.y, n);
+    for (int64_t h = 0; h < a.heads; ++h, rest += own, y += shared + own) {
+      copy_columns(first, y, shared);
+      copy_columns(rest, y + shared, own);
+    }
+  }
+}
+
+template <typename T>
+void add_rows(const ShareHeadBackward& a, int64_t begin, int64_t end) {
+  const TagOf<T> d;
+  const int64_t shared = a.dshared.cols, own = a.down.cols / a.heads, width = shared + own;
+  const bool accumulate = a.mode == GradMode::kAccumulate;
+  for (int64_t n = begin; n < end; ++n) {
+    prefetch_row(a.dy, n + 1);
+    const T* dy = row_of<T>(a.dy, n);
+    // 1. columns in common
+    T* dshared = row_of<T>(a.dshared, n);
+    for_lanes(d, shared, [&](int64_t c, auto part) ASHLAR_SIMD {
+      auto sum = load(d, dy + c, part);
+      for (int64_t h = 1; h < a.heads; ++h) sum = hn::Add(sum, load(d, dy + h * width + c, part));
+      if (accumulate) sum = hn::Add(load(d, dshared + c, part), sum);
+      store(d, sum, dshared + c, part);
+    });
+    // 2. each head's own
+    T* down = row_of<T>(a.down, n);
+    for (int64_t h = 0; h < a.heads; ++h, down += own) {
+      const T* from = dy + h * width + shared;
+      if (!accumulate) {
+        copy_columns(from, down, own);
+        continue;
+      }
+      for_lanes(d, own, [&](int64_t c, auto part) ASHLAR_SIMD {
+        store(d, hn::Add(load(d, down + c, part), load(d, from + c, part)), down + c, part);
+      });
+    }
+  }
+}
+
+void share_head_impl(const ShareHead& a, int threads) {
+  with_storage("share_head", a.y.dtype, [&](auto t) {
+    parallel_for(threads, a.y.rows, rows_grain(a.y.cols, kCheapGrain),
+                 [&](int64_t begin, int64_t end) { join_rows<decltype(t)>(a, begin, end); });
+  });
+}
+
+void share_head_backward_impl(const ShareHeadBackward& a, int threads) {
+  with_storage("share_head_backward", a.dy.dtype, [&](auto t) {
+    parallel_for(threads, a.dy.rows, rows_grain(a.dy.cols, kCheapGrain),
+                 [&](int64_t begin, int64_t end) { add_rows<decltype(t)>(a, begin, end); });
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu {
+void CpuBackend::launch(const ShareHead& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, share_head_impl)(args, threads_); }
+
+void CpuBackend::launch(const ShareHeadBackward& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, share_head_backward_impl)(args, threads_);
+}
+
+}  // namespace ashlar::cpu
+#endif  // HWY_ONCE
