@@ -123,7 +123,8 @@ void check_attention(Resolver& r) {
                                            .chunks = limited(model::WindowKind::kChunked),
                                            .alibi = c.model.pos.type == model::PosType::kAlibi,
                                            .sinks = c.model.attn.sinks,
-                                           .t5_bias = c.model.pos.type == model::PosType::kT5Bias});
+                                           .t5_bias = c.model.pos.type == model::PosType::kT5Bias,
+                                           .D_v = c.model.attn.v_head_dim});
   if (!reason.empty()) refuse(reason);
 }
 

@@ -25,6 +25,7 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   r.derive("model.head_dim", m.d_model / m.n_heads, {"model.d_model", "model.n_heads"},
            "model.d_model / model.n_heads");
   if (m.embed_dim == m.d_model) m.embed_dim.reset();  // no projections
+  if (m.attn.v_head_dim == m.head_dim) m.attn.v_head_dim = 0;
 
   r.only_when("ffn.multiple_of", m.ffn.gated && !r.given("model.d_ff"), {"ffn.gated", "model.d_ff"});
   const int64_t multiple_of = r.integer("ffn.multiple_of");
@@ -139,18 +140,19 @@ void resolve_init(Resolver& r, ModelConfig& m) {
 /// Keys besides its own that a constraint of the model rests on.
 bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (!r.valid({key})) return false;
-  if (key == "model.n_kv_heads") return r.valid({"model.n_heads"});
+  if (key == "model.n_kv_heads") return r.valid({"model.n_heads", "attn.kind"});
   if (key == "pos.t5_max_distance") return r.valid({"pos.type", "pos.t5_num_buckets"});
   if (key == "pos.learned_offset") return r.valid({"pos.type"});
   if (key == "model.d_model") return r.valid({"pos.type"});
   if (key == "head.masked_ids") return r.valid({"vocab.size"});
-  if (key == "rope.dims") return r.valid({"model.head_dim", "pos.type"});
+  if (key == "rope.dims") return r.valid({"model.head_dim", "pos.type", "attn.kind"});
   if (key == "block.parallel_norms") return r.valid({"block.topology"});
   if (key.starts_with("rope.")) return r.valid({"rope.scaling", "rope.factor", "rope.original_positions", "pos.type"});
   if (key == "attn.qk_norm_type" || key == "attn.qk_norm_bias") return r.valid({"attn.qk_norm"});
   if (key == "norm.placement") return r.valid({"block.topology"});
   if (key == "attn.temperature_positions") return r.valid({"pos.type", "rope.dims", "model.head_dim"});
   if (key == "attn.scale") return r.valid({"model.head_dim"});
+  if (key == "ffn.gated") return r.valid({"ffn.act"});
   if (key == "ffn.clamp" || key == "ffn.linear_offset") return r.valid({"ffn.gated"});
   return true;
 }

@@ -43,6 +43,9 @@ constexpr Condition kDynamic = {"rope.scaling = \"dynamic\"", scaling_is<model::
 constexpr Condition kQkNorm = {"attn.qk_norm is not none",
                                [](const RunConfig& c) { return c.model.qk_norm.kind != model::QkNorm::kNone; },
                                "attn.qk_norm"};
+constexpr Condition kMla = {
+    "attn.kind = \"mla\"",
+    [](const RunConfig& c) { return c.model.attn.kind == model::AttentionKind::kMla; }, "attn.kind"};
 constexpr Condition kAlibi = {
     "pos.type = \"alibi\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kAlibi; }, "pos.type"};
 constexpr Condition kT5Bias = {
@@ -159,7 +162,8 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "ffn", .key = "act", .member = MEMBER(model.ffn.act),
      .type = kWord, .fallback = "silu", .fixed = true,
      .doc = "Activation. gelu_erf is exact GELU, gelu_tanh its tanh form, quick_gelu x*sigmoid(1.702x): they are not "
-            "interchangeable. relu2 is relu squared; gated, identity is the bilinear layer and sigmoid GLU."},
+            "interchangeable. relu2 is relu squared; gated, identity is the bilinear layer and sigmoid GLU. xielu, "
+            "ungated: p x^2 + x/2 above 0, n (exp(x) - 1 - x) + x/2 below, p and n of a learned scalar a layer each (Apertus)."},
     {.section = "ffn", .key = "gated", .member = MEMBER(model.ffn.gated),
      .type = kBool, .fallback = "true", .fixed = true,
      .doc = "Wdown(act(Wgate x) * Wup x) with three matrices, else Wdown act(Wup x) with two. silu gated is SwiGLU."},
@@ -276,6 +280,23 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "false: layers with full attention do not rotate (Command A)."},
 
     // ---- attn
+    {.section = "attn", .key = "kind", .member = MEMBER(model.attn.kind),
+     .type = kWord, .fallback = "standard", .fixed = true,
+     .doc = "standard: queries, keys and values by a matrix each. mla: by matrices from latents of low rank; a head is "
+            "rope.dims columns that rotate, the keys' shared by all heads, and head_dim - rope.dims others (DeepSeek)."},
+    {.section = "attn", .key = "q_rank", .member = MEMBER(model.attn.q_rank),
+     .type = kInt, .fallback = "0", .low = 0, .high = kMega, .when = kMla, .unit = "columns", .fixed = true,
+     .doc = "Width of the queries' latent; 0: queries by one matrix (DeepSeek V2 Lite)."},
+    {.section = "attn", .key = "kv_rank", .member = MEMBER(model.attn.kv_rank),
+     .type = kInt, .fallback = "512", .low = 1, .high = kMega, .when = kMla, .unit = "columns", .fixed = true,
+     .doc = "Width of the latent of keys and values."},
+    {.section = "attn", .key = "latent_eps", .member = MEMBER(model.attn.latent_eps),
+     .type = kNumber, .fallback = "1e-6", .low = 0, .high = 1, .low_open = true, .when = kMla, .fixed = true,
+     .doc = "Added to the mean square of the latents, whatever norm.eps is."},
+    {.section = "attn", .key = "v_head_dim", .member = MEMBER(model.attn.v_head_dim),
+     .type = kInt, .fallback = "0", .low = 0, .high = 512, .unit = "columns", .fixed = true,
+     .doc = "Width of a head's values where it is not head_dim; 0 is head_dim. On a GPU such heads take kernels without "
+            "tensor cores."},
     {.section = "attn", .key = "scale", .member = MEMBER(model.attn.scale),
      .type = kNumberOrWord, .fallback = "head_dim^-0.5", .low = 0, .high = 1e6,
      .low_open = true, .words = "head_dim^-0.5|(d_model/n_heads)^-0.5|1/head_dim", .fixed = true,

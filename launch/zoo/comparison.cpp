@@ -25,7 +25,8 @@ constexpr double kRare = 0.1;
 bool is_size(std::string_view key) {
   static const std::set<std::string_view> sizes = {
       "model.d_model", "model.n_layers", "model.n_heads",     "model.n_kv_heads",        "model.head_dim",
-      "model.d_ff",    "vocab.size",     "pos.max_positions", "rope.original_positions", "rope.dims"};
+      "model.d_ff",    "vocab.size",     "pos.max_positions", "rope.original_positions", "rope.dims",
+      "attn.q_rank",   "attn.kv_rank",   "attn.v_head_dim"};
   return sizes.contains(key) || key.starts_with("vocab.") || key.starts_with("dropout.") || key.starts_with("init.") ||
          key.starts_with("loss.");
 }
@@ -62,6 +63,7 @@ std::map<std::string, std::string> axes_of(const ModelConfig& m) {
   for (auto& [key, value] : config::model_values(m))
     if (!is_size(key)) axes.emplace(std::move(key), std::move(value));
   axes["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as heads" : m.n_kv_heads == 1 ? "one" : "fewer than heads";
+  axes["values"] = m.attn.v_head_dim == 0 ? "as wide as keys" : "of another width than keys";
   axes["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
   if (m.embed_dim) axes["model.embed_dim"] = *m.embed_dim < m.d_model ? "less than d_model" : "more than d_model";
   axes["attn.window_cycle"] = shape_of_windows(m.attn.window_cycle);

@@ -71,6 +71,12 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   if (windows != m.attn.window_cycle) set("attn.window_cycle", str_cat("[", absl::StrJoin(windows, ","), "]"));
   if (m.attn.global_head_dim) set("attn.global_head_dim", 2 * head_dim);
   if (m.attn.global_n_kv_heads) set("attn.global_n_kv_heads", *m.attn.global_n_kv_heads < m.n_kv_heads ? 1 : kHeads);
+  if (m.attn.v_head_dim > 0) set("attn.v_head_dim", kHeadDim - 4);
+  if (m.attn.kind == model::AttentionKind::kMla) {
+    set("rope.dims", kHeadDim / 2);
+    set("attn.kv_rank", kWidth / 2);
+    if (m.attn.q_rank > 0) set("attn.q_rank", kWidth / 2 - 8);
+  }
   if (m.pos.type == model::PosType::kLearned) set("pos.max_positions", kLength);
   if (m.rope.original_positions > 0)
     set("rope.original_positions",

@@ -57,10 +57,12 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::Ten
       layer_(layer),
       name_(str_cat("blocks.", layer, ".attn.")),
       scores_site_(dropout_site(layer, "scores")),
-      variant_(attention_variant(config, layer)) {}
+      variant_(attention_variant(config, layer)),
+      v_head_dim_(layer_heads(config, layer).v_head_dim) {}
 
 std::vector<LinearPart> Attention::input_parts() const {
-  const nn::Extent q = slices_.heads.times(config_.head_dim), kv = slices_.kv_heads.times(config_.head_dim);
+  const nn::Extent q = slices_.heads.times(config_.head_dim), k = slices_.kv_heads.times(config_.head_dim);
+  const nn::Extent v = slices_.kv_heads.times(v_head_dim_);
   const auto part = [&](const char* name, const nn::Extent& rows, bool queries) {
     return LinearPart{.name = name_ + name,
                       .rows = rows,
@@ -72,7 +74,7 @@ std::vector<LinearPart> Attention::input_parts() const {
     p.main_replica = slices_.kv_main_replica;
     return p;
   };
-  return {part("q", q, true), shared(part("k", kv, false)), shared(part("v", kv, false))};
+  return {part("q", q, true), shared(part("k", k, false)), shared(part("v", v, false))};
 }
 
 void Attention::add_input(nn::ParameterStore& store) {
@@ -82,7 +84,7 @@ void Attention::add_input(nn::ParameterStore& store) {
 void Attention::add_output(nn::ParameterStore& store) {
   out_ = residual_output(store, config_,
                          {.name = name_ + "out",
-                          .cols = slices_.heads.times(config_.head_dim),
+                          .cols = slices_.heads.times(v_head_dim_),
                           .bias = config_.bias.attn_out,
                           .tensor_rank = tp_.rank(),
                           .layer = layer_});
@@ -102,7 +104,7 @@ void Attention::add_output(nn::ParameterStore& store) {
   const int64_t H = slices_.heads.size, G = slices_.kv_heads.size;
   add_head_norm(store, "q_norm", slices_.heads, 0);
   add_head_norm(store, "k_norm", slices_.kv_heads, H);
-  parts_.push_back({.first = H + G, .heads = G, .norm = {}});
+  parts_.push_back({.first = H + G, .heads = G, .norm = {}, .head_dim = v_head_dim_});
   if (config_.qk_norm.kind == QkNorm::kFull) over_all_heads_ = std::make_unique<tensor::GroupReduction>(*tp_.group);
 }
 
@@ -151,7 +153,7 @@ Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
   const ops::RopeTables* tables = rows.tables.of(layer_);
   if (tables == nullptr) return qkv;
   return ops::rope(ctx, std::move(qkv), rows.batch.positions, *tables,
-                   {.heads = slices_.qkv_heads(),
+                   {.heads = slices_.heads.size + slices_.kv_heads.size,
                     .rotated_heads = slices_.heads.size + slices_.kv_heads.size,
                     .head_dim = config_.head_dim,
                     .dims = turned_dims(config_),
@@ -172,6 +174,7 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
                                       .H = slices_.heads.size,
                                       .G = slices_.kv_heads.size,
                                       .D = config_.head_dim,
+                                      .D_v = v_head_dim_,
                                       .head0 = slices_.heads.begin,
                                       .global_heads = config_.n_heads,
                                       .variant = variant_,

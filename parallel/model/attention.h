@@ -57,15 +57,17 @@ class Attention {
   Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
 
   std::vector<LinearPart> input_parts() const;
-  int64_t qkv_width() const { return slices_.qkv_heads() * config_.head_dim; }
+  int64_t qkv_width() const {
+    return (slices_.heads.size + slices_.kv_heads.size) * config_.head_dim + slices_.kv_heads.size * v_head_dim_;
+  }
   void add_input(nn::ParameterStore& store);
   /// The output matrix, the norms of queries and keys, the sinks and this layer's biases where the model has them.
   void add_output(nn::ParameterStore& store);
 
   /// x [N, C] -> this rank's part of the sum over heads [N, C]
   Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const { return from_qkv(ctx, qkv_(ctx, x), rows); }
-  /// qkv [N, (H + 2G) D] of this rank's heads -> as above. Moved in, q and k are rotated in place where no norm comes
-  /// before.
+  /// qkv [N, (H + G) D + G D_v] of this rank's heads -> as above. Moved in, q and k are rotated in place where no norm
+  /// comes before.
   Var from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const;
 
  private:
@@ -80,6 +82,7 @@ class Attention {
   std::string name_;
   uint32_t scores_site_;  ///< dropout on the probabilities
   AttentionVariant variant_;
+  int64_t v_head_dim_;
   LinearLayer qkv_, out_;
   std::vector<ops::HeadPart> parts_;                        ///< q and k, normed, and v; none without these norms
   std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< of norms over all heads

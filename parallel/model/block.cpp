@@ -17,29 +17,35 @@ struct Block::Context {
 Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, const tensor::TensorParallel& tp)
     : config_(c),
       tp_(tp),
-      fused_(c.block.topology == Topology::kParallel && c.block.parallel_norms == 1),
+      fused_(c.block.topology == Topology::kParallel && c.block.parallel_norms == 1 &&
+             c.attn.kind == AttentionKind::kStandard),
       attn_site_(dropout_site(index, "attn")),
       ffn_site_(dropout_site(index, "ffn")),
-      attention_(c, index, tp),
       ffn_(c, index, tp) {
+  if (c.attn.kind == AttentionKind::kMla) {
+    latent_.emplace(c, index, tp);
+  } else {
+    attention_.emplace(c, index, tp);
+  }
   const std::string name = str_cat("blocks.", index);
   const auto norm = [&](const char* which) { return NormLayer(store, name + which, c, tp); };
   const bool output = c.norm.placement == NormPlacement::kOutput;
   if (!output) norm1_ = norm(".norm1");
   if (fused_) {
-    std::vector<LinearPart> parts = attention_.input_parts();
+    std::vector<LinearPart> parts = attention_->input_parts();
     for (LinearPart& part : ffn_.input_parts()) parts.push_back(std::move(part));
     fused_in_ = input_product(store, c, name + ".qkv_ffn_in", parts, tp.size());
   } else {
-    attention_.add_input(store);
-    if (!output) norm2_ = norm(".norm2");
+    latent_ ? latent_->add_input(store) : attention_->add_input(store);
+    const bool one_norm = c.block.topology == Topology::kParallel && c.block.parallel_norms == 1;
+    if (!output && !one_norm) norm2_ = norm(".norm2");
     ffn_.add_input(store);
   }
   if (output || c.norm.placement == NormPlacement::kSandwich) {
     norm1_out_ = norm(".norm1_out");
     norm2_out_ = norm(".norm2_out");
   }
-  attention_.add_output(store);
+  latent_ ? latent_->add_output(store) : attention_->add_output(store);
   ffn_.add_output(store);
 }
 
@@ -51,9 +57,12 @@ Var Block::operator()(const Ctx& ctx, const Var& x, const Rows& rows) const {
   return config_.norm.placement == NormPlacement::kPost ? serial_post(at, x) : serial(at, x);
 }
 
-Var Block::attend(const Context& at, const Var& x) const {
-  return tensor::exit(at.ctx, attention_(at.ctx, tensor::enter(at.ctx, x, at.tp), at.rows), at.tp);
+Var Block::attended_part(const Context& at, const Var& x) const {
+  if (latent_) return (*latent_)(at.ctx, x, at.rows, at.tp);
+  return (*attention_)(at.ctx, tensor::enter(at.ctx, x, at.tp), at.rows);
 }
+
+Var Block::attend(const Context& at, const Var& x) const { return tensor::exit(at.ctx, attended_part(at, x), at.tp); }
 
 Var Block::feed(const Context& at, const Var& x) const {
   return tensor::exit(at.ctx, ffn_(at.ctx, tensor::enter(at.ctx, x, at.tp)), at.tp);
@@ -82,17 +91,19 @@ Var Block::serial_post(const Context& at, const Var& x) const {
 
 Var Block::parallel(const Context& at, const Var& x) const {
   const Ctx& ctx = at.ctx;
-  const Var h = tensor::enter(ctx, norm1_(ctx, x), at.tp);
+  const Var normed = norm1_(ctx, x);
   Var a, f;
   if (fused_) {
+    const Var h = tensor::enter(ctx, normed, at.tp);
     std::vector<int64_t> widths = ffn_.part_widths();
-    widths.insert(widths.begin(), attention_.qkv_width());
+    widths.insert(widths.begin(), attention_->qkv_width());
     std::vector<Var> parts = split_columns(ctx, fused_in_(ctx, h), widths);
-    a = attention_.from_qkv(ctx, std::move(parts[0]), at.rows);
+    a = attention_->from_qkv(ctx, std::move(parts[0]), at.rows);
     f = ffn_.from_parts(ctx, std::span(parts).subspan(1));
   } else {
-    a = attention_(ctx, h, at.rows);
-    f = ffn_(ctx, tensor::enter(ctx, norm2_(ctx, x), at.tp));
+    a = attended_part(at, normed);
+    const Var second = config_.block.parallel_norms == 1 ? normed : norm2_(ctx, x);
+    f = ffn_(ctx, tensor::enter(ctx, second, at.tp));
   }
   if (at.tp.size() == 1) {  // nothing to sum: one pass for all three
     const ops::Branch whole = branch(tensor::exit(ctx, f, at.tp), ffn_site_);

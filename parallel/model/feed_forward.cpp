@@ -32,6 +32,22 @@ void FeedForward::add_input(nn::ParameterStore& store) {
 }
 
 void FeedForward::add_output(nn::ParameterStore& store) {
+  if (config_.ffn.act == Activation::kXielu) {
+    const auto scalar = [&](const char* name, int64_t at, const nn::InitRule& init) {
+      return nn::ShardedTensor{.name = name_ + name,
+                               .role = nn::Role::kBias,
+                               .global_shape = Shape{1},
+                               .rows = 1,
+                               .cols = 1,
+                               .storage_row = at,
+                               .init = init,
+                               .grad_partial_axes = tensor::kPartialTensor,
+                               .main_replica = tp_.rank() == 0};
+    };
+    scalars_ = &store.add(
+        name_ + "alphas", Shape{2},
+        {scalar("alpha_p", 0, xielu_init(kXieluStart)), scalar("alpha_n", 1, xielu_init(kXieluStart - kXieluBeta))});
+  }
   down_ = residual_output(store, config_,
                           {.name = name_ + "down",
                            .cols = slices_.ffn,
@@ -41,13 +57,16 @@ void FeedForward::add_output(nn::ParameterStore& store) {
 }
 
 Var FeedForward::operator()(const Ctx& ctx, const Var& x) const {
-  if (!config_.ffn.gated) return down_(ctx, in_.activated(ctx, x, config_.ffn.act));
+  if (!config_.ffn.gated && scalars_ == nullptr) return down_(ctx, in_.activated(ctx, x, config_.ffn.act));
   return from_parts(ctx, split_columns(ctx, in_(ctx, x), part_widths()));
 }
 
 Var FeedForward::from_parts(const Ctx& ctx, std::span<const Var> parts) const {
   const FfnConfig& f = config_.ffn;
-  const ops::ActivationOptions act = {.kind = f.act, .clamp = f.clamp.value_or(0), .linear_offset = f.linear_offset};
+  const ops::ActivationOptions act = {.kind = f.act,
+                                      .clamp = f.clamp.value_or(0),
+                                      .linear_offset = f.linear_offset,
+                                      .scalars = scalars_ == nullptr ? nullptr : &scalars_->weight};
   return down_(ctx, ops::activation(ctx, parts[0], f.gated ? &parts[1] : nullptr, act));
 }
 

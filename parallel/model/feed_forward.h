@@ -11,8 +11,9 @@
 namespace ashlar::model {
 
 /// down(act(gate x) * up x) with clamp and offset as ffn.clamp and ffn.linear_offset say, or down(act(up x)) ungated,
-/// over this rank's slice of d_ff. As with Attention, a parallel block with one norm keeps gate and up in its own
-/// product and calls `from_parts`.
+/// over this rank's slice of d_ff. The scalars of xielu are the same for all of d_ff, so ranks have parts of their
+/// gradient. As with Attention, a parallel block with one norm keeps gate and up in its own product and calls
+/// `from_parts`.
 class FeedForward {
  public:
   FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
@@ -34,6 +35,7 @@ class FeedForward {
   Slices slices_;
   std::string name_;
   LinearLayer in_, down_;
+  nn::Parameter* scalars_ = nullptr;  ///< {alpha_p, alpha_n} of xielu
 };
 
 }  // namespace ashlar::model

@@ -20,6 +20,12 @@ KeysPerQuery keys_per_query(int64_t window, WindowKind kind, int64_t sequence_le
   return {squares, 0.5 * squares};
 }
 
+/// Flops of a token for each key: scores and what values add, forward and backward.
+double flops_per_key(const ModelConfig& c, int64_t layer) {
+  const LayerHeads heads = layer_heads(c, layer);
+  return 6.0 * static_cast<double>(c.n_heads * (heads.head_dim + heads.v_head_dim));
+}
+
 }  // namespace
 
 int64_t matmul_parameters(const ModelConfig& c) {
@@ -31,7 +37,7 @@ std::vector<double> attention_flops_of_layers(const ModelConfig& c, int64_t sequ
   std::vector<double> flops;
   for (const int64_t window : layer_windows(c)) {
     const KeysPerQuery keys = keys_per_query(window, c.attn.window_kind, sequence_length);
-    flops.push_back(12.0 * static_cast<double>(c.q_width()) * keys.causal);
+    flops.push_back(flops_per_key(c, std::ssize(flops)) * keys.causal);
   }
   return flops;
 }
@@ -39,11 +45,12 @@ std::vector<double> attention_flops_of_layers(const ModelConfig& c, int64_t sequ
 FlopsPerToken flops_per_token(const ModelConfig& c, int64_t sequence_length) {
   FlopsPerToken f;
   f.matmul = 6.0 * static_cast<double>(matmul_parameters(c));
+  int64_t layer = 0;
   for (const int64_t window : layer_windows(c)) {
     const KeysPerQuery keys = keys_per_query(window, c.attn.window_kind, sequence_length);
-    f.attention_full += 12.0 * static_cast<double>(c.q_width()) * keys.full;
+    f.attention_full += flops_per_key(c, layer++) * keys.full;
   }
-  for (const double layer : attention_flops_of_layers(c, sequence_length)) f.attention_causal += layer;
+  for (const double flops : attention_flops_of_layers(c, sequence_length)) f.attention_causal += flops;
   return f;
 }
 

@@ -12,7 +12,8 @@ namespace ashlar::model {
 int64_t matmul_parameters(const ModelConfig& config);
 
 /// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted).
-/// attention_full: 12*L*H*D*T, the convention of PaLM, nanoGPT and torchtitan; attention_causal: half of it, since
+/// attention_full: 12*L*H*D*T (6*L*H*(D + D_v)*T where values have a width of their own), the convention of PaLM,
+/// nanoGPT and torchtitan; attention_causal: half of it, since
 /// on average half of the scores are masked (llm.c, Megatron). T is sequence_length. A layer with a window W < T counts
 /// its band, W keys a token, of which W - W^2 / 2T are seen; one with chunks their squares and triangles.
 struct FlopsPerToken {

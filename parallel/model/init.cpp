@@ -63,6 +63,10 @@ nn::InitRule matrix_init(const ModelConfig& config, const MatrixPlace& place) {
   return normal(config, std, std::move(rule));
 }
 
+nn::InitRule xielu_init(double value) {
+  return {.value = std::log(std::expm1(value)), .rule = str_cat("log(exp(", value, ") - 1)")};
+}
+
 nn::InitRule gain_init(const ModelConfig& config) {
   return config.norm.variant.unit_offset ? nn::InitRule{.rule = "0"} : nn::InitRule{.value = 1, .rule = "1"};
 }

@@ -41,6 +41,11 @@ nn::InitRule t5_bias_init(const ModelConfig& config);
 /// mitchell 1/sqrt(C), fan_in and t5 1. `rule` gets the formula.
 double default_table_std(const ModelConfig& config, std::string& rule);
 
+/// A scalar of xielu whose softplus is `value` at first.
+nn::InitRule xielu_init(double value);
+/// The curvature that both halves of xielu begin with (arXiv:2411.13010 section 4).
+inline constexpr double kXieluStart = 0.8;
+
 /// A norm's gain: it multiplies by 1 at first.
 nn::InitRule gain_init(const ModelConfig& config);
 

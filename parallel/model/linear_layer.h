@@ -38,6 +38,10 @@ class LinearLayer {
   Var operator()(const Ctx& ctx, const Var& x) const {
     return ops::linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
   }
+  /// The same of a matrix that every tensor rank holds whole: rows in, rows out.
+  Var whole(const Ctx& ctx, const Var& x) const {
+    return ops::whole_linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
+  }
   /// The same, and its activation in the same pass.
   Var activated(const Ctx& ctx, const Var& x, Activation kind) const {
     return ops::linear_activation(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight, kind);

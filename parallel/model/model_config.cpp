@@ -21,7 +21,64 @@ int64_t norm_vectors(NormAffine affine) {
   throw Bug("NormAffine out of range");
 }
 
-int64_t attention_matrices(const ModelConfig& c) { return 2 * c.d_model * c.q_width() + 2 * c.d_model * c.kv_width(); }
+int64_t v_head_dim(const ModelConfig& c) { return c.attn.v_head_dim > 0 ? c.attn.v_head_dim : c.head_dim; }
+
+bool latent(const ModelConfig& c) { return c.attn.kind == AttentionKind::kMla; }
+
+/// Rows of the matrices that make the latents.
+int64_t latent_rows(const ModelConfig& c) { return c.attn.q_rank + c.attn.kv_rank + c.rope.dims; }
+
+int64_t attention_matrices(const ModelConfig& c) {
+  const int64_t out = c.n_heads * v_head_dim(c) * c.d_model;
+  if (!latent(c)) return c.d_model * (c.q_width() + c.kv_width() + c.n_kv_heads * v_head_dim(c)) + out;
+  const int64_t q_in = c.attn.q_rank > 0 ? c.attn.q_rank : c.d_model;
+  const int64_t kv = c.attn.kv_rank * c.n_heads * (c.head_dim - c.rope.dims + v_head_dim(c));
+  return latent_rows(c) * c.d_model + q_in * c.q_width() + kv + out;
+}
+
+int64_t latent_norm_elements(const ModelConfig& c) { return latent(c) ? c.attn.q_rank + c.attn.kv_rank : 0; }
+
+/// Biases of what makes queries, keys and values.
+int64_t qkv_biases(const ModelConfig& c) {
+  if (!c.bias.qkv) return 0;
+  if (latent(c)) return latent_rows(c);
+  return c.q_width() + c.kv_width() + c.n_kv_heads * v_head_dim(c);
+}
+
+void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
+  const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
+  constexpr std::string_view kWith = " with attn.kind = \"mla\"";
+  if (c.attn.v_head_dim < 0 || c.attn.v_head_dim > 512)
+    add("attn.v_head_dim = ", c.attn.v_head_dim, ": expected 1 to 512, or 0 for head_dim");
+  if (!latent(c)) return;
+  if (c.attn.kv_rank < 1) add("attn.kv_rank = ", c.attn.kv_rank, ": expected 1 or more", kWith, "; DeepSeek has 512");
+  if (c.attn.q_rank < 0) add("attn.q_rank = ", c.attn.q_rank, ": expected 0 or more; 0 makes queries from one matrix");
+  if (!(c.attn.latent_eps > 0))
+    add("attn.latent_eps = ", c.attn.latent_eps, ": expected a number above 0; 1e-6 is usual");
+  if (c.pos.type != PosType::kRope)
+    add("pos.type = \"", name_of(c.pos.type), "\": expected \"rope\"", kWith,
+        ", whose keys have a rotated part of their own; change one of them");
+  if (c.pos.type == PosType::kRope && c.rope.dims >= c.head_dim)
+    add("rope.dims = ", c.rope.dims, ": expected less than model.head_dim = ", c.head_dim, kWith,
+        ": a head has rope.dims columns that rotate, the keys' shared by all heads, and others from the latent; e.g. ",
+        std::max<int64_t>(2, c.head_dim / 3 / 2 * 2));
+  if (c.rope.scaling == RopeScaling::kProportional)
+    add("rope.scaling = \"proportional\": expected another", kWith, ", whose heads rotate in part; change one of them");
+  if (c.n_kv_heads != c.n_heads)
+    add("model.n_kv_heads = ", c.n_kv_heads, ": expected model.n_heads = ", c.n_heads, kWith,
+        ": every head has keys and values of its own from the latent; remove it");
+  const auto refuse = [&](bool given, std::string_view key, const auto& value, std::string_view off) {
+    if (given)
+      add(key, " = ", value, ": expected ", off, kWith, ", of which no such model is known; change one of them");
+  };
+  refuse(c.qk_norm.kind != QkNorm::kNone, "attn.qk_norm", str_cat("\"", name_of(c.qk_norm.kind), "\""), "\"none\"");
+  refuse(c.attn.clip_qkv.has_value(), "attn.clip_qkv", c.attn.clip_qkv.value_or(0), "\"none\"");
+  refuse(c.attn.sinks, "attn.sinks", "true", "false");
+  refuse(c.attn.k_eq_v, "attn.k_eq_v", "true", "false");
+  refuse(c.attn.v_norm, "attn.v_norm", "true", "false");
+  refuse(c.attn.global_head_dim.has_value(), "attn.global_head_dim", c.attn.global_head_dim.value_or(0), "none");
+  refuse(c.attn.global_n_kv_heads.has_value(), "attn.global_n_kv_heads", c.attn.global_n_kv_heads.value_or(0), "none");
+}
 
 /// Gains and biases of the norms of queries and keys of a block.
 int64_t qk_norm_elements(const ModelConfig& c) {
@@ -185,11 +242,13 @@ ParameterCount count_parameters(const ModelConfig& c) {
   n.attention = c.n_layers * attention_matrices(c);
   n.ffn = c.n_layers * ffn_matrices(c);
   const int64_t norms = c.n_layers * norms_per_block(c) + (c.norm.final ? 1 : 0) + (c.norm.embed ? 1 : 0);
-  n.norms = norms * norm_vectors(c.norm.affine) * c.d_model + c.n_layers * qk_norm_elements(c);
-  int64_t bias = c.bias.qkv ? c.q_width() + 2 * c.kv_width() : 0;
+  n.norms =
+      norms * norm_vectors(c.norm.affine) * c.d_model + c.n_layers * (qk_norm_elements(c) + latent_norm_elements(c));
+  int64_t bias = qkv_biases(c);
   bias += c.bias.attn_out ? c.d_model : 0;
   bias += c.bias.ffn ? (c.ffn.gated ? 2 : 1) * c.d_ff + c.d_model : 0;
   bias += c.attn.sinks ? c.n_heads : 0;
+  bias += c.ffn.act == Activation::kXielu ? 2 : 0;
   n.biases = c.n_layers * bias;
   n.head = c.tied ? 0 : c.vocab_padded() * c.table_width();
   n.head_bias = c.bias.lm_head ? c.vocab_padded() : 0;
@@ -243,6 +302,9 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (c.ffn.linear_offset != 0 && !c.ffn.gated)
     add("ffn.linear_offset = ", c.ffn.linear_offset,
         ": expected 0 with ffn.gated = false, which has no up values; change one of them");
+  if (c.ffn.act == Activation::kXielu && c.ffn.gated)
+    add("ffn.gated = true: expected false with ffn.act = \"xielu\", of which no gated form is known; change one of "
+        "them");
   if (c.block.parallel_norms != 1 && c.block.parallel_norms != 2)
     add("block.parallel_norms = ", c.block.parallel_norms, ": expected 1 or 2; 1 shares the norm of attention and FFN");
   if (c.block.topology == Topology::kSerial && c.block.parallel_norms != 1)
@@ -258,6 +320,7 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
     add("attn.qk_norm_bias = true: expected false with attn.qk_norm = \"", name_of(c.qk_norm.kind),
         "\", which has no gain; change one of them");
   if (!(c.qk_norm.eps > 0)) add("attn.qk_norm_eps = ", c.qk_norm.eps, ": expected a number above 0; 1e-5 is usual");
+  add_latent_errors(c, errors);
   if (!(c.block.residual_multiplier > 0))
     add("block.residual_multiplier = ", c.block.residual_multiplier, ": expected a number above 0; 1 is usual");
   if (c.embed_dim) positive("model.embed_dim", *c.embed_dim);

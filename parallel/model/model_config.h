@@ -300,12 +300,12 @@ struct ParameterCount {
   int64_t embedding = 0;    ///< V*E
   int64_t projections = 0;  ///< 2*E*C with embed_dim
   int64_t positions = 0;    ///< learned table, or T5's: buckets*H, a layer or shared
-  int64_t attention = 0;    ///< L * (C*H*D + 2*C*G*D + H*D*C)
+  int64_t attention = 0;    ///< L * (C*H*D + C*G*(D + D_v) + H*D_v*C), or the matrices of latents (latent_attention.h)
   int64_t ffn = 0;          ///< L * (3 gated | 2) * C*F
-  int64_t norms = 0;        ///< of blocks, queries and keys, the embedding, and the final one: gains and biases
-  int64_t biases = 0;       ///< qkv, attention output, FFN, and attention sinks (L * H)
-  int64_t head = 0;         ///< V*E when untied
-  int64_t head_bias = 0;    ///< V when bias.lm_head
+  int64_t norms = 0;      ///< of blocks, queries and keys, latents, the embedding, and the final one: gains and biases
+  int64_t biases = 0;     ///< qkv, attention output, FFN, attention sinks (L * H), scalars of xielu (L * 2)
+  int64_t head = 0;       ///< V*E when untied
+  int64_t head_bias = 0;  ///< V when bias.lm_head
   int64_t total() const {
     return embedding + projections + positions + attention + ffn + norms + biases + head + head_bias;
   }

@@ -16,9 +16,6 @@ struct Slices {
   nn::Extent vocab;             ///< of the padded vocabulary
   bool kv_main_replica = true;  ///< this rank is the first that holds its KV heads
   uint32_t kv_grad_partial_axes = 0;
-
-  /// A row of the attention's input product: this rank's heads of q, k and v.
-  int64_t qkv_heads() const { return heads.size + 2 * kv_heads.size; }
 };
 
 /// Every mesh.tensor that divides the heads, ascending: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or

@@ -212,10 +212,15 @@ Tensor Stage::logits(const Ctx& ctx, const Tensor& x) const {
 
 KvCache Stage::make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const {
   KvCache cache{.B = batch, .capacity = max_tokens, .k = {}, .v = {}};
-  for (std::vector<Tensor>* of : {&cache.k, &cache.v}) {
-    of->resize(config_.n_layers);
-    for (int64_t i = range_.first_layer; i < range_.last_layer; ++i)
-      (*of)[i] = ctx.empty(ctx.dtype, {batch * max_tokens, slices_.kv_heads.size * config_.head_dim});
+  cache.k.resize(config_.n_layers);
+  cache.v.resize(config_.n_layers);
+  for (int64_t i = range_.first_layer; i < range_.last_layer; ++i) {
+    const LayerHeads heads = layer_heads(config_, i);
+    const auto rows = [&](int64_t width) {
+      return ctx.empty(ctx.dtype, {batch * max_tokens, slices_.kv_heads.size * width});
+    };
+    cache.k[i] = rows(heads.head_dim);
+    cache.v[i] = rows(heads.v_head_dim);
   }
   return cache;
 }

@@ -147,6 +147,9 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "rope.short_factor" || name == "rope.long_factor")
     return {"rope.scaling=longrope",    "rope.factor=8",          "rope.original_positions=64", "rope.dims=4",
             "rope.short_factor=[1, 1]", "rope.long_factor=[1, 1]"};
+  if (name == "attn.kind" || name == "attn.q_rank" || name == "attn.kv_rank" || name == "attn.latent_eps")
+    return {"attn.kind=mla", "rope.dims=4"};
+  if (name == "ffn.act") return {"ffn.gated=false"};
   if (name == "rope.alpha") return {"rope.scaling=dynamic"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};
   if (name == "pos.alibi_slopes" || name == "pos.alibi_scale") return {"pos.type=alibi"};

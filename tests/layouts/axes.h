@@ -32,6 +32,9 @@ struct Axes {
   bool head = false;           ///< head rows of length one, a softcap, the largest logit in the z-loss, masked ids
   int64_t table_width = 24;    ///< embed_dim
   int64_t offset = 0;          ///< of the table of positions
+  int64_t v_head_dim = 0;      ///< of a width of their own
+  int64_t latent = 0;          ///< keys and values from a latent so wide; heads are then two columns wider
+  int64_t q_latent = 0;        ///< and queries from one so wide
   bool bias_by_layer = false;  ///< T5's, else one for all layers
 };
 
@@ -128,6 +131,28 @@ inline const Axes kAxes[] = {
      .ffn = {.act = Activation::kRelu2},
      .table_width = 40,
      .offset = 2},
+    {.name = "Latent", .dropout = true, .documents = true, .v_head_dim = 3, .latent = 10, .q_latent = 7},
+    {.name = "LatentOneMatrix",
+     .biases = true,
+     .gated = false,
+     .recompute = Recompute::kSelective,
+     .placement = model::NormPlacement::kSandwich,
+     .ffn = {.act = Activation::kXielu},
+     .latent = 5},
+    {.name = "LatentParallel",
+     .topology = model::Topology::kParallel,
+     .tied = true,
+     .recompute = Recompute::kBlock,
+     .v_head_dim = 8,
+     .latent = 6,
+     .q_latent = 12},
+    {.name = "XieluValues",
+     .topology = model::Topology::kParallel,
+     .n_kv_heads = 2,
+     .gated = false,
+     .qk_norm = {.kind = model::QkNorm::kHead},
+     .ffn = {.act = Activation::kXielu},
+     .v_head_dim = 5},
     {.name = "HeavyHead", .biases = true, .vocab_size = 2401},  // as costly as layers: the last stage has it alone
 };
 
@@ -158,6 +183,13 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.rope = a.rope;
   c.rope.dims = a.pos == model::PosType::kRope ? 4 : 0;
   c.attn.scale = 0.5;
+  c.attn.v_head_dim = a.v_head_dim;
+  if (a.latent > 0) {
+    c.attn.kind = model::AttentionKind::kMla;
+    c.attn.kv_rank = a.latent;
+    c.attn.q_rank = a.q_latent;
+    c.head_dim += 2;
+  }
   if (a.dropout) c.dropout = {.embed = 0.1, .attn = 0.2, .resid = 0.1};
   c.tied = a.tied;
   if (a.factors) {

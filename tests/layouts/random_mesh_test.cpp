@@ -134,6 +134,19 @@ void draw_model(Draw& draw, LayoutCase& c) {
   m.init = {.scheme = model::InitScheme::kNormal, .std = 0.15, .residual_scale = draw.of({1.0, 0.5})};
 }
 
+/// Latents, and nothing that does not go with them.
+void draw_latent(Draw& draw, model::ModelConfig& m) {
+  m.attn.kind = model::AttentionKind::kMla;
+  m.attn.kv_rank = draw.from(3, 14);
+  m.attn.q_rank = draw.of<int64_t>({0, 5, 8});
+  m.n_kv_heads = m.n_heads;
+  m.attn.sinks = false;
+  m.qk_norm = {};
+  m.pos = {.type = model::PosType::kRope};
+  if (m.rope.dims == 0) m.rope = {.dims = 2};
+  m.head_dim = m.rope.dims + draw.from(1, 6);
+}
+
 LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   Draw draw(number);
   LayoutCase c{.seed = 1000 + number};
@@ -175,6 +188,9 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
                     .t5_max_distance = draw.from(4, 9),
                     .t5_shared = draw.once_in(2)};
   }
+  if (draw.once_in(4)) c.config.attn.v_head_dim = draw.from(1, 9);
+  if (draw.once_in(4)) c.config.ffn = {.act = Activation::kXielu, .gated = false};
+  if (draw.once_in(4)) draw_latent(draw, c.config);
   return c;
 }
 
@@ -192,7 +208,8 @@ std::string text_of(const LayoutCase& c) {
                  ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", m.tied ? ", tied" : "",
                  c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ",
                  m.dropout.embed, " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems,
-                 ", tables ", m.table_width(), " wide, soft cap of the logits ", m.softcap.value_or(0),
+                 ", tables ", m.table_width(), " wide, soft cap of the logits ", m.softcap.value_or(0), ", values ",
+                 m.attn.v_head_dim, " wide, latents ", m.attn.q_rank, " ", m.attn.kv_rank,
                  m.norm_rows ? ", norm rows" : "", ", ", m.masked_ids.size(), " masked, z ", name_of(m.loss.z_kind));
 }
 
@@ -245,9 +262,12 @@ TEST(RandomMeshes, MeetEveryAxis) {
         seen["soft cap of the logits"] += m.softcap.has_value();
     seen["norm rows"] += m.norm_rows, seen["masked ids"] += !m.masked_ids.empty();
     seen["largest logit"] += m.loss.z_kind == ZKind::kMaxLogit && m.loss.z_coef > 0;
+    seen["values of a width of their own"] += m.attn.v_head_dim > 0;
+    seen["latents"] += m.attn.kind == model::AttentionKind::kMla, seen["xielu"] += m.ffn.act == Activation::kXielu;
+    seen["latents over ranks"] += m.attn.kind == model::AttentionKind::kMla && tensor;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
   }
-  EXPECT_EQ(seen.size(), 74U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 78U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 

@@ -17,6 +17,16 @@ struct Axis {
 };
 std::ostream& operator<<(std::ostream& out, const Axis& axis) { return out << axis.name; }
 
+void make_latent(ModelConfig& c) {
+  c.attn.kind = model::AttentionKind::kMla;
+  c.attn.q_rank = 5;
+  c.attn.kv_rank = 6;
+  c.attn.latent_eps = 1e-3;
+  c.attn.v_head_dim = 3;
+  c.head_dim = 7;
+  c.rope.dims = 2;
+}
+
 const Axis kAxes[] = {
     {"Default", [](ModelConfig&) {}},
     {"LayerNormAllBiases",
@@ -295,6 +305,51 @@ const Axis kAxes[] = {
        c.attn.temperature_beta = 0.7;
        c.attn.temperature_positions = 2;
        c.n_kv_heads = 1;
+     }},
+    {"Xielu",
+     [](ModelConfig& c) {
+       c.ffn = {Activation::kXielu, false};
+     }},
+    {"XieluInParallelBlockWithBias",
+     [](ModelConfig& c) {
+       c.ffn = {Activation::kXielu, false};
+       c.bias.ffn = true;
+       c.block = {model::Topology::kParallel, 1};
+     }},
+    {"NarrowValues",
+     [](ModelConfig& c) {
+       c.attn.v_head_dim = 3;
+       c.n_kv_heads = 2;
+       c.bias.qkv = true;
+     }},
+    {"WideValuesNormedKeysParallel",
+     [](ModelConfig& c) {
+       c.attn.v_head_dim = 7;
+       c.qk_norm.kind = model::QkNorm::kHead;
+       c.block = {model::Topology::kParallel, 1};
+     }},
+    {"Latent", [](ModelConfig& c) { make_latent(c); }},
+    {"LatentOfOneQueryMatrix",
+     [](ModelConfig& c) {
+       make_latent(c);
+       c.attn.q_rank = 0;
+       c.rope.style = RopeStyle::kInterleaved;
+       c.attn.v_head_dim = 0;
+       c.bias = {true, true, true, true};
+     }},
+    {"LatentParallelOneNormDropout",
+     [](ModelConfig& c) {
+       make_latent(c);
+       c.block = {model::Topology::kParallel, 1};
+       c.dropout = {.embed = 0.2, .attn = 0.3, .resid = 0.25};
+     }},
+    {"LatentSandwichWindowsSoftcap",
+     [](ModelConfig& c) {
+       make_latent(c);
+       c.norm.placement = model::NormPlacement::kSandwich;
+       c.attn.window_cycle = {3, -1};
+       c.attn.softcap = 0.4;
+       c.rope.base_cycle = {100.0, 0.0};
      }},
     {"HeadsOfFive",
      [](ModelConfig& c) {

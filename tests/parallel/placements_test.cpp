@@ -46,13 +46,16 @@ struct Form {
   int norms = 1;
   model::NormPlacement placement = model::NormPlacement::kPre;
   model::QkNorm qk_norm = model::QkNorm::kNone;
+  int64_t latent = 0;  ///< width of the latents of keys and values; 0: none
 };
 constexpr Form kForms[] = {{},
                            {.placement = model::NormPlacement::kPost, .qk_norm = model::QkNorm::kHeadPer},
                            {.placement = model::NormPlacement::kSandwich, .qk_norm = model::QkNorm::kHead},
                            {.placement = model::NormPlacement::kOutput, .qk_norm = model::QkNorm::kFull},
                            {.topology = model::Topology::kParallel, .qk_norm = model::QkNorm::kL2},
-                           {.topology = model::Topology::kParallel, .norms = 2}};
+                           {.topology = model::Topology::kParallel, .norms = 2},
+                           {.latent = 5},
+                           {.topology = model::Topology::kParallel, .latent = 4}};
 
 model::ModelConfig config_of(const Form& form, int64_t n_kv_heads) {
   model::ModelConfig c = testing::tiny_config();
@@ -64,6 +67,15 @@ model::ModelConfig config_of(const Form& form, int64_t n_kv_heads) {
   c.norm.embed = form.placement == model::NormPlacement::kPost;
   c.qk_norm.kind = form.qk_norm;
   c.n_kv_heads = n_kv_heads;
+  if (form.latent > 0) {
+    c.n_kv_heads = c.n_heads;
+    c.attn.kind = model::AttentionKind::kMla;
+    c.attn.kv_rank = form.latent;
+    c.attn.q_rank = n_kv_heads > 1 ? 6 : 0;
+    c.attn.v_head_dim = 3;
+    c.rope.dims = 2;
+    c.ffn = {Activation::kXielu, false};
+  }
   c.bias = {true, true, true, true};
   c.norm.affine = model::NormAffine::kScaleBias;
   c.dropout = {.embed = 0.1, .attn = 0.1, .resid = 0.1};
@@ -158,6 +170,14 @@ TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
                     HasSubstr("add kPartialTensor")));
   EXPECT_THAT(bug_of([&] { ops::norm(recording, all, {.gamma = &summed}, {}); }),
               AllOf(HasSubstr("is not summed"), HasSubstr("remove kPartialTensor")));
+  // What each rank has for its own slice of the heads: its gradient is a part there too.
+  const Var slice = value("tp_enter", Placement::kReplicated);
+  EXPECT_EQ(bug_of([&] { ops::replicated_norm(recording, slice, {.gamma = &summed}, {}); }), "no error");
+  EXPECT_THAT(
+      bug_of([&] { ops::replicated_norm(recording, slice, {.gamma = &complete}, {}); }),
+      AllOf(HasSubstr("replicated_norm: expected a weight whose gradient is summed"), HasSubstr("add kPartialTensor")));
+  EXPECT_THAT(bug_of([&] { ops::norm(recording, slice, {.gamma = &summed}, {}); }),
+              HasSubstr("[norm] expected invariant or rows split, got a value that is replicated"));
 }
 
 }  // namespace

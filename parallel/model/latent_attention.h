@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+
+#include "parallel/model/attention.h"
+
+namespace ashlar::model {
+
+/// Multi-head latent attention (attn.kind = "mla"): queries, keys and values of this rank's heads from latents of low
+/// rank. R = rope.dims, P = head_dim - R, D_v = attn.v_head_dim; every norm is an RMSNorm with a gain and
+/// attn.latent_eps:
+///   c_q = norm(x Wqa),  q = c_q Wqb             q_rank 0: q = x Wq
+///   [c | r] = x Wkva,   c_kv = norm(c)          r [N, R]: the rotated part of the keys, one for all heads
+///   k_nope = c_kv Wkb,  v = c_kv Wvb
+/// A head of q and k is [R columns that rotate | P others]: k_h = [r | k_nope_h]. Values are as wide as attn.v_head_dim
+/// says. bias.qkv: Wqa and Wkva have one.
+/// The latents are narrow and the same for all heads, so each tensor rank makes them whole, of the rows of the stream
+/// that it has, and they enter the slices in one exchange that is narrower than the stream; Wqb, Wkb, Wvb and the
+/// output are cut by heads. The cache holds keys and values as heads read them. Source: DeepSeek-AI 2024
+/// (arXiv:2405.04434) section 2.1.
+class LatentAttention {
+ public:
+  LatentAttention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
+
+  void add_input(nn::ParameterStore& store);
+  void add_output(nn::ParameterStore& store);
+
+  /// x [N_loc, C], rows of the stream before they enter -> this rank's part of the sum over heads [N, C]. `tp` says how
+  /// rows lie in this call.
+  Var operator()(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const;
+
+ private:
+  int64_t rope_dims() const { return config_.rope.dims; }
+  int64_t nope_dims() const { return config_.head_dim - config_.rope.dims; }
+  LinearPart by_heads(const char* name, int64_t head_width, int64_t in, bool queries) const;
+  nn::Parameter* add_latent_norm(nn::ParameterStore& store, const char* name, int64_t width) const;
+  Var normed(const Ctx& ctx, const Var& latent, nn::Parameter* gain) const;
+  Var rotated(const Ctx& ctx, Var x, int64_t heads, int64_t head_dim, const Rows& rows) const;
+
+  const ModelConfig& config_;
+  tensor::TensorParallel tp_;
+  Slices slices_;
+  int64_t layer_;
+  std::string name_;
+  uint32_t scores_site_;  ///< dropout on the probabilities
+  AttentionVariant variant_;
+  int64_t v_head_dim_;
+  LinearLayer down_;          ///< [Wqa; Wkva], or Wkva alone
+  LinearLayer q_, kv_, out_;  ///< Wqb or Wq, [Wkb; Wvb], the output
+  nn::Parameter* q_norm_ = nullptr;
+  nn::Parameter* kv_norm_ = nullptr;
+};
+
+}  // namespace ashlar::model
