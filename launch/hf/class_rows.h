@@ -38,6 +38,11 @@ ClassTable chameleon();
 ClassTable qwen();
 ClassTable baichuan();
 
+// Latent attention and learned activations (latent_tables.cpp).
+ClassTable apertus();
+ClassTable minicpm3();
+ClassTable youtu();
+
 // GPT-2's and fairseq's descendants (gpt_kin.cpp).
 ClassTable openai_gpt();
 ClassTable bloom();

@@ -55,6 +55,9 @@ constexpr Names kNames[] = {
     {Family::kGptBigCode, "GPTBigCodeForCausalLM", "gpt_bigcode", "transformer."},
     {Family::kQwen, "QWenLMHeadModel", "qwen", "transformer."},
     {Family::kBaichuan, "BaichuanForCausalLM", "baichuan", "model."},
+    {Family::kApertus, "ApertusForCausalLM", "apertus", "model."},
+    {Family::kMiniCpm3, "MiniCPM3ForCausalLM", "minicpm3", "model."},
+    {Family::kYoutu, "YoutuForCausalLM", "youtu", "model."},
 };
 
 const Names& names_of(Family family) {

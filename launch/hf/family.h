@@ -53,6 +53,9 @@ enum class Family : uint8_t {
   kGptBigCode,
   kQwen,
   kBaichuan,
+  kApertus,
+  kMiniCpm3,
+  kYoutu,
 };
 
 /// In the order in which an export without a wanted class tries them: the plainest layout first.
@@ -65,7 +68,8 @@ inline constexpr std::array kFamilies = {
     Family::kGlm4,       Family::kCohere,   Family::kChameleon,  Family::kHunYuan,  Family::kHyperClovaX,
     Family::kStarcoder2, Family::kSmolLm3,  Family::kArcee,      Family::kNemotron, Family::kNanoChat,
     Family::kJais2,      Family::kGemma,    Family::kGptBigCode, Family::kOpt,      Family::kBioGpt,
-    Family::kXglm,       Family::kCodeGen,  Family::kQwen,       Family::kBaichuan,
+    Family::kXglm,       Family::kCodeGen,  Family::kQwen,       Family::kBaichuan, Family::kApertus,
+    Family::kYoutu,      Family::kMiniCpm3,
 };
 
 std::string_view class_name(Family family);  ///< "GPT2LMHeadModel", as in config.json `architectures`

@@ -257,6 +257,9 @@ ClassTable table_of(Family family) {
     case Family::kGptBigCode: return gpt_bigcode();
     case Family::kQwen: return qwen();
     case Family::kBaichuan: return baichuan();
+    case Family::kApertus: return apertus();
+    case Family::kMiniCpm3: return minicpm3();
+    case Family::kYoutu: return youtu();
   }
   throw Bug("hf::Family out of range");
 }
@@ -282,6 +285,8 @@ bool tied_by_default(Family family) {
     case Family::kXglm:
     case Family::kGptBigCode:
     case Family::kCohere:
+    case Family::kMiniCpm3:
+    case Family::kYoutu:
     case Family::kErnie45: return true;
     default: return false;
   }

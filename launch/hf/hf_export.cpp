@@ -34,6 +34,8 @@ std::string torch_name(io::FileDType dtype) {
 /// The dtype of a tensor in the file: the wanted one, or the one that all its parts have.
 io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source, std::optional<io::FileDType> wanted) {
   std::optional<io::FileDType> common = wanted;
+  // A constant has the type of what it stands beside.
+  if (mapping.parts.empty() && !wanted) common = source.find("embed.tokens.weight")->dtype;
   for (const TensorPart& part : mapping.parts) {
     const io::TensorSpec* spec = source.find(part.name);
     if (spec == nullptr) {
@@ -158,6 +160,13 @@ class RowAssembler {
 
 void write_tensor(const TensorMapping& mapping, io::FileDType dtype, const ExportArgs& args,
                   io::SafetensorsWriter& writer) {
+  if (mapping.parts.empty()) {
+    std::vector<double> values(1, mapping.constant);
+    for (const int64_t extent : mapping.hf_shape) values.resize(values.size() * extent, mapping.constant);
+    std::vector<std::byte> stored(values.size() * static_cast<size_t>(io::size_of(dtype)));
+    convert_elements(io::FileDType::kF64, std::as_bytes(std::span(values)), dtype, stored);
+    return writer.write(mapping.hf_name, stored);
+  }
   RowAssembler rows(mapping, dtype, args.source);
   const int64_t element = io::size_of(dtype);
   const int64_t rows_at_once = std::max<int64_t>(1, args.window_bytes / rows.row_bytes());

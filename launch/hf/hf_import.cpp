@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -63,6 +64,7 @@ void ImportedModel::bind(const std::string& directory) {
     const io::TensorEntry* entry = files_.find(name);
     expected.insert(name);
     file_names_.push_back(name);
+    if (entry == nullptr && mapping.parts.empty()) continue;  // the class has the constant all the same
     if (entry == nullptr) {
       missing.push_back(io::printable(mapping.hf_name));
       continue;
@@ -74,6 +76,7 @@ void ImportedModel::bind(const std::string& directory) {
       wrong.push_back(
           str_cat(io::printable(name), " is ", io::name_of(entry->dtype), ", expected F32, F16, BF16 or F64"));
     }
+    if (mapping.parts.empty() && wrong.empty()) check_constant(mapping, name, wrong);
     for (size_t p = 0; p < mapping.parts.size(); ++p) {
       const TensorPart& part = mapping.parts[p];
       io::TensorSpec spec;
@@ -111,6 +114,22 @@ void ImportedModel::bind(const std::string& directory) {
     config_.notes.push_back(
         str_cat(other_parts, " tensors of what reads images left out: this is the text model alone"));
   if (config_.model.tied) check_tied_head(directory);
+}
+
+void ImportedModel::check_constant(const TensorMapping& mapping, const std::string& name,
+                                   std::vector<std::string>& wrong) {
+  const io::TensorEntry& entry = files_.at(name);
+  std::vector<std::byte> stored(static_cast<size_t>(entry.num_bytes()));
+  files_.read(name, stored);
+  std::vector<double> values(static_cast<size_t>(entry.num_elems()));
+  convert_elements(entry.dtype, stored, io::FileDType::kF64, std::as_writable_bytes(std::span(values)));
+  constexpr double kBf16Rounding = 1.0 / 256;
+  for (const double value : values) {
+    if (std::abs(value - mapping.constant) <= kBf16Rounding * std::abs(mapping.constant)) continue;
+    wrong.push_back(str_cat(io::printable(name), " holds ", value, ", expected ", mapping.constant,
+                            ", the one value that is read"));
+    return;
+  }
 }
 
 void ImportedModel::check_tied_head(const std::string& directory) {

@@ -43,6 +43,7 @@ class ImportedModel {
   };
   void bind(const std::string& directory);
   void check_tied_head(const std::string& directory);
+  void check_constant(const TensorMapping& mapping, const std::string& name, std::vector<std::string>& wrong);
 
   io::SafetensorsModel files_;
   HfConfig config_;

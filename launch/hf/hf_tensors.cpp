@@ -161,6 +161,12 @@ const ModelNames& names_of(Family family) {
       {"h.", "ln_1", "ln_2", "attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj",
        "attn.attention.out_proj", "", "mlp.c_fc", "mlp.c_proj"},
       "wpe"};
+  static constexpr ModelNames kApertus = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "attention_layernorm", "feedforward_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "", "mlp.up_proj", "mlp.down_proj"}};
   static constexpr ModelNames kMpt = {"wte",
                                       "norm_f",
                                       "lm_head",
@@ -201,6 +207,7 @@ const ModelNames& names_of(Family family) {
       {"layers.", "input_layernorm", "post_attention_layernorm", "self_attn.W_pack", "self_attn.W_pack",
        "self_attn.W_pack", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}};
   switch (family) {
+    case Family::kApertus: return kApertus;
     case Family::kStarcoder2: return kStarcoder2;
     case Family::kGptNeo: return kGptNeo;
     case Family::kMpt: return kMpt;
@@ -232,6 +239,8 @@ const ModelNames& names_of(Family family) {
     case Family::kHelium:
     case Family::kSeedOss:
     case Family::kErnie45:
+    case Family::kMiniCpm3:
+    case Family::kYoutu:
     case Family::kSmolLm3: return kLlama;
     case Family::kBloom: return kBloom;
     case Family::kPersimmon: return kPersimmon;
@@ -363,8 +372,10 @@ class Builder {
     head_norm(hf + n.q_norm, ours + "attn.q_norm", m_.n_heads);
     head_norm(hf + n.k_norm, ours + "attn.k_norm", m_.n_kv_heads);
 
-    attention(hf, ours);
-    linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, m_.q_width(), m_.bias.attn_out);
+    const bool latent = m_.attn.kind == model::AttentionKind::kMla;
+    latent ? latent_attention(hf + "self_attn.", ours + "attn.") : attention(hf, ours);
+    const int64_t attended = m_.n_heads * model::layer_heads(m_, i).v_head_dim;
+    linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, attended, m_.bias.attn_out);
 
     if (m_.ffn.gated && std::string_view(n.gate) == n.up) {
       linear(hf + n.up,
@@ -375,6 +386,39 @@ class Builder {
       linear(hf + n.up, {one(ours + "ffn.up", m_.d_ff)}, m_.d_model, m_.bias.ffn);
     }
     linear(hf + n.down, {one(ours + "ffn.down", m_.d_model)}, m_.d_ff, m_.bias.ffn);
+    if (m_.ffn.act == Activation::kXielu) xielu(hf + "mlp.act_fn.", ours + "ffn.");
+  }
+
+  /// Two scalars, and the constants that the class keeps beside them.
+  void xielu(const std::string& hf, const std::string& ours) {
+    for (const char* scalar : {"alpha_p", "alpha_n"}) whole(hf + scalar, ours + scalar, {1});
+    list_.push_back({.hf_name = hf + "beta", .constant = kXieluBeta});
+    list_.push_back({.hf_name = hf + "eps", .constant = kXieluEps});
+  }
+
+  /// A head of the file has its rotated columns last, ours first; keys and values of a head lie side by side in the
+  /// file, of all heads here.
+  void latent_attention(const std::string& hf, const std::string& ours) {
+    const int64_t H = m_.n_heads, D = m_.head_dim, R = m_.rope.dims, P = D - R;
+    const int64_t V = model::layer_heads(m_, 0).v_head_dim, q_rank = m_.attn.q_rank, kv_rank = m_.attn.kv_rank;
+    std::vector<RowBlock> q, k, v;
+    for (int64_t h = 0; h < H; ++h) {
+      q.push_back({h * D, h * D + R, P});
+      q.push_back({h * D + P, h * D, R});
+      k.push_back({h * (P + V), h * P, P});
+      v.push_back({h * (P + V) + P, h * V, V});
+    }
+    if (q_rank > 0) {
+      linear(hf + "q_a_proj", {one(ours + "q_a", q_rank)}, m_.d_model, m_.bias.qkv);
+      whole(hf + "q_a_layernorm.weight", ours + "q_a_norm.weight", {q_rank});
+      linear(hf + "q_b_proj", {{ours + "q_b", H * D, std::move(q)}}, q_rank, false);
+    } else {
+      linear(hf + "q_proj", {{ours + "q", H * D, std::move(q)}}, m_.d_model, false);
+    }
+    linear(hf + "kv_a_proj_with_mqa", {one(ours + "kv_a", kv_rank + R)}, m_.d_model, m_.bias.qkv);
+    whole(hf + "kv_a_layernorm.weight", ours + "kv_a_norm.weight", {kv_rank});
+    linear(hf + "kv_b_proj", {{ours + "k_b", H * P, std::move(k)}, {ours + "v_b", H * V, std::move(v)}}, kv_rank,
+           false);
   }
 
   void attention(const std::string& hf, const std::string& ours) {

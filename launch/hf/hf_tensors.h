@@ -33,6 +33,9 @@ struct TensorMapping {
   bool transpose = false;              ///< stored [in, out] (Conv1D); rows are counted after transposing to [out, in]
   std::vector<TensorPart> parts = {};
   std::string hf_alias = {};  ///< another name that files use for it; read, never written
+  /// Of a tensor without parts, all of whose elements are the same number in every model: a file may leave it out,
+  /// has it to within the rounding of bf16, and gets it.
+  double constant = 0;
 };
 
 /// Every parameter of a model of a class, each of ours exactly once. Requires obstacles(family, config) to be empty

@@ -26,6 +26,7 @@ constexpr std::pair<const char*, Activation> kActivations[] = {
     {"swish", Activation::kSilu},
     {"sigmoid", Activation::kSigmoid},
     {"linear", Activation::kIdentity},
+    {"xielu", Activation::kXielu},
 };
 
 template <typename T>
@@ -97,7 +98,9 @@ Row activation(const char* key, const char* fallback) {
     const std::string name = r.text({key}, fallback);
     const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations),
                                    [&](const auto& spelling) { return spelling.first == name; });
-    if (row != std::end(kActivations)) {
+    // One with parameters is none that a class just names.
+    const bool learned = row != std::end(kActivations) && row->second == Activation::kXielu;
+    if (row != std::end(kActivations) && (!learned || name == fallback)) {
       c.model.ffn.act = row->second;
     } else {
       c.model.ffn.act = Activation::kSilu;
