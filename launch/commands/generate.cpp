@@ -9,6 +9,7 @@
 #include "launch/commands/arguments.h"
 #include "launch/inference/generator.h"
 #include "launch/inference/model_loading.h"
+#include "launch/inference/text_stream.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
@@ -19,6 +20,7 @@ const char* const kGenerateHelp =
     "Continues a text with the model of a checkpoint, or of a run directory's newest checkpoint.\n"
     "\n"
     "  --prompt TEXT       the text to continue (default: a document's beginning)\n"
+    "  --no-template       without what the tokenizer puts around a text, such as <s> (only imported tokenizers do)\n"
     "  --ids 1,2,3         the same as token ids, for a model without a tokenizer; ids are printed then\n"
     "  --tokens N          how many tokens to draw (default 200)\n"
     "  --temperature X     0 = the likeliest token always (default 0.8)\n"
@@ -54,6 +56,7 @@ struct GenerateArguments {
   inference::GenerateOptions generate;
   std::optional<std::string> prompt, ids;
   bool through_documents = false;
+  bool without_template = false;
 };
 
 GenerateArguments parse(std::span<const std::string> words) {
@@ -63,6 +66,7 @@ GenerateArguments parse(std::span<const std::string> words) {
   a.ids = arguments.option("--ids");
   a.load.dtype = arguments.option("--dtype");
   a.through_documents = arguments.flag("--through-documents");
+  a.without_template = arguments.flag("--no-template");
   a.generate = {.new_tokens = arguments.integer("--tokens", 200, 1, int64_t{1} << 30),
                 .use_cache = !arguments.flag("--no-cache"),
                 .sampling = {.temperature = arguments.number("--temperature", 0.8, 0, 1000),
@@ -79,8 +83,9 @@ GenerateArguments parse(std::span<const std::string> words) {
                       "; usage: ashlar generate CHECKPOINT [options]");
   if (a.prompt && a.ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
   a.load.path = paths[0];
-  // Rotary tables must reach the end of the text; the prompt has at most as many tokens as bytes.
-  const size_t prompt_tokens = (a.prompt ? a.prompt->size() : a.ids ? a.ids->size() : 0) + 1;
+  // Rotary tables must reach the end of the text; the prompt has at most as many tokens as bytes, and its template's.
+  constexpr size_t kTemplateTokens = 8;
+  const size_t prompt_tokens = (a.prompt ? a.prompt->size() : a.ids ? a.ids->size() : 0) + kTemplateTokens;
   a.load.positions = static_cast<int64_t>(prompt_tokens) + a.generate.new_tokens;
   return a;
 }
@@ -95,7 +100,12 @@ std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::Lo
     prompt = parse_ids(*a.ids);
   } else {
     try {
-      prompt = m.tokenizer->encode(a.prompt.value_or(""));
+      const std::string text = a.prompt.value_or("");
+      if (a.without_template || text.empty()) {
+        prompt = m.tokenizer->encode(text);
+      } else {
+        m.tokenizer->encode_with_template(text, prompt);
+      }
     } catch (const data::TextError& error) {
       throw input_error("generate", "--prompt, byte offset ", error.offset, ": ", error.reason, "; the ",
                         m.tokenizer->identity(), " tokenizer of ", m.checkpoint.string(), " cannot encode it");
@@ -137,29 +147,14 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
     return 0;
   }
   out << a.prompt.value_or("");
-  // Tokens are written as they come; a character cut in the middle waits for its rest.
-  std::vector<int32_t> waiting;
-  const auto flush_text = [&](bool all) {
-    const std::string text = m.tokenizer->decode(waiting);
-    const auto incomplete = [&] {
-      size_t tail = 0;
-      while (tail < 3 && tail < text.size() && (text[text.size() - 1 - tail] & 0xC0) == 0x80) ++tail;
-      if (tail >= text.size()) return false;
-      const auto lead = static_cast<unsigned char>(text[text.size() - 1 - tail]);
-      const size_t needed = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-      return needed > tail;
-    };
-    if (!all && waiting.size() < 4 && incomplete()) return;
-    out << text << std::flush;
-    waiting.clear();
-  };
+  // Tokens are written as they come.
+  inference::TextStream text(*m.tokenizer, options.prompt);
   inference::generate(*m.engine, options, [&](int32_t id) {
     if (id == options.stop_id) return;
-    waiting.push_back(id);
-    flush_text(false);
+    out << text.add(id) << std::flush;
     enter(session, watch::Phase::kGenerating, ++token);
   });
-  flush_text(true);
+  out << text.rest();
   out << '\n';
   return 0;
 }
