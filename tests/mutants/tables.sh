@@ -1,8 +1,8 @@
 # The tables of mutants (sourced by mutants.sh and today.sh). Expects common.sh, `root`, `work`.
 # shellcheck shell=bash
 
-# read_tables FILE...: a folder $work/table/NAME for each mutant with what its table says of it: old, new, runs; lines
-# `NAME FILE` on standard output, in order.
+# read_tables FILE...: a folder $work/table/NAME for each mutant with what its table says of it: old, new, runs, and sources,
+# the file itself or, of a header, those beside it; lines `NAME FILE` on standard output, in order.
 read_tables() {
   rm -rf "$work/table"
   awk -v dir="$work/table" '
@@ -18,11 +18,17 @@ read_tables() {
         for (i = 1; i <= split(ranks, counts, " "); ++i) text = text run[1] " " counts[i] " " run[3] "\n"
       }
       say("runs", text)
+      say("sources", sources)
       print name, file
       name = ""
     }
     FNR == 1 { finish(); common = "" }
-    /^@ / { finish(); file = $2 }
+    /^@ / {
+      finish()
+      file = $2
+      sources = file ~ /\.(cpp|cu)$/ ? file "\n" : ""
+      for (i = 3; i <= NF; ++i) sources = sources $i "\n"
+    }
     /^% / { if (name == "") { if (!listing) common = ""; common = common substr($0, 3) "\n" } else own = own substr($0, 3) "\n" }
     { listing = /^% / && name == "" }
     /^= / { finish(); name = $2; $1 = $2 = ""; gsub(/^ +/, ""); ranks = $0; old = new = own = ""; olds = news = 0 }

@@ -71,7 +71,7 @@ TEST_F(Mutants, OfTodayNeedATableThatCanBePlanted) {
   const std::string today = shell_quote(ASHLAR_SOURCE_DIR "/tests/mutants/today.sh");
   std::ofstream(scratch_.file("some.txt"))
       << "@ core/base/log.cpp\n% core - *\n= one\n- #include \"core/base/log.h\"\n@ core/base/log.h\n= of_a_header\n"
-         "- #pragma once\n";
+         "- #pragma once\n@ core/base/log.h core/base/log.cpp\n= of_a_source_of_a_header\n- #pragma once\n";
   const std::string place = "export ASHLAR_BUILD_DIR=" + shell_quote(scratch_.path().string()) +
                             " ASHLAR_MUTANTS=" + shell_quote(scratch_.path().string()) + "\n";
   EXPECT_EQ(run_shell(place + today).code, 2);
@@ -80,8 +80,15 @@ TEST_F(Mutants, OfTodayNeedATableThatCanBePlanted) {
   // A build without the programs: nothing is known, and that is said for each.
   const ShellResult result = run_shell(place + today + " some --count 3");
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("0 of 1 mutants caught (of 1 that take turns)"));
-  EXPECT_THAT(result.out, HasSubstr("1 skipped"));
+  EXPECT_THAT(result.out, HasSubstr("0 of 2 mutants caught (of 2 that take turns; "));
+  EXPECT_THAT(result.out, HasSubstr("2 skipped"));
+  const ShellResult all = run_shell(place + today + " --all some");
+  EXPECT_EQ(all.code, 1) << "one of a header is left";
+  EXPECT_THAT(all.out, HasSubstr("left to mutants.sh: of_a_header \n"));
+  const ShellResult only = run_shell(place + today + " some --only of_a_source_of_a_header");
+  EXPECT_THAT(only.out, ::testing::StartsWith("skipped of_a_source_of_a_header "));
+  EXPECT_EQ(run_shell(place + today + " some --only of_a_header").code, 2);
+  EXPECT_EQ(run_shell(place + today + " some --only none_such").code, 2);
 }
 
 TEST_F(Mutants, AreFoundByName) {

@@ -233,6 +233,13 @@ TEST_P(AttentionOn, OddHeadWidths) {
   check_each<BF16>(odd_widths());
   check_each<float>(odd_widths());
 }
+// Every backend gets them: a tile of queries of which the first one misses a block's last key, one whose second half
+// alone does not see a block's keys, and one whose first query alone sees a block's last key.
+TEST_P(AttentionOn, MasksMayBeginAndEndInsideATile) {
+  check_against_reference<BF16>({.T_q = 70, .T_kv = 132, .H = 2, .G = 1, .D = 16, .q_start = 62}, GetParam());
+  check_against_reference<BF16>({.T_q = 200, .T_kv = 200, .H = 1, .G = 1, .D = 16, .chunk = 160}, GetParam());
+  check_against_reference<BF16>({.T_q = 200, .T_kv = 200, .H = 1, .G = 1, .D = 16, .window = 66}, GetParam());
+}
 INSTANTIATE_TEST_SUITE_P(Every, AttentionOn, ::testing::ValuesIn(test::backends_under_test()),
                          [](const auto& at) { return at.param.name; });
 

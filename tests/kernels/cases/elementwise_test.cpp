@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 
 #include "tests/support/every_backend.h"
@@ -301,6 +302,17 @@ TEST_F(ElementwiseTest, FillSetsEveryElementOfEveryDType) {
   EXPECT_THAT(ids, ::testing::Each(-3));
   EXPECT_THROW(backends_.one().fill({.dst = {ids.data(), DType::kInt32, 1, 7, 7}, .value = 0.5}, backends_.stream()),
                Bug);
+}
+
+TEST_F(ElementwiseTest, SetStructWritesItsBytesAlone) {
+  const ClipState value{.norm = 3, .clip_scale = 0.5, .skip = 7};
+  const ClipState untouched{.norm = 1.1, .clip_scale = 1.1, .skip = -1};  // no byte is 0
+  DeviceVector<ClipState> places(3, untouched);
+  backends_.one().set_struct(SetStruct::of(value, {&places[1], DType::kUInt8, 1, sizeof(ClipState), sizeof(ClipState)}),
+                             backends_.stream());
+  backends_.finish();
+  EXPECT_EQ(std::memcmp(&places[1], &value, sizeof(value)), 0);
+  for (const size_t i : {0U, 2U}) EXPECT_EQ(std::memcmp(&places[i], &untouched, sizeof(untouched)), 0) << i;
 }
 
 TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {

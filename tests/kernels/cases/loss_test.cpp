@@ -255,11 +255,12 @@ TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
 
 void LossTest::expect_two_slices(const Case& k, DType acc) {
   {
+    constexpr int64_t kCut = 101;
     const HostMatrix logits = make_logits(acc, k);
-    const Integers targets = make_targets(k);
+    Integers targets = make_targets(k);
+    targets[0] = kCut, targets[1] = kCut - 1;
     Backend& backend = backends_.one();
     const Result whole = forward(backend, logits, targets, k);
-    constexpr int64_t kCut = 101;
     const auto slice = [&](const HostMatrix& m, int part) {
       ConstView v = m.view();
       v.data = static_cast<const char*>(v.data) + (part == 0 ? 0 : kCut) * size_of(acc);
@@ -366,7 +367,7 @@ TEST_F(LossTest, BackwardIsTheDerivativeOfTheLoss) {
 
 // A masked id is as one that the vocabulary does not have, in either slice, capped or not.
 TEST_F(LossTest, MaskedIdsCountForNothing) {
-  const Integers ids = {0, 3, 17, 39, 300};
+  const Integers ids = {0, 3, 17, 30, 39, 300};  // 30 is the column behind the last
   for (const DType dtype : kStorageDTypes) {
     for (const double softcap : {0.0, 7.0}) {
       const Case k{5, 40, 38, 0.5, 1e-2, softcap};

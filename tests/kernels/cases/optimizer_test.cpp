@@ -10,14 +10,15 @@
 namespace ashlar::test {
 namespace {
 
-constexpr int64_t kSize = 70001;    // of the flat buffers
-constexpr int64_t kPacked = 69200;  // of the packed state
-/// A gap before the first, between, and after the last, in both places; sizes around the parts that threads take.
+constexpr int64_t kSize = 73701;    // of the flat buffers
+constexpr int64_t kPacked = 73729;  // of the packed state: 9 parts of the CUDA kernel's, and one element
+/// A gap before the first and after the last of the flat buffers, and between them in both places; sizes around the
+/// parts that threads take, begins and ends inside of vectors.
 const std::array<UpdateSegment, 4> kSegments = {
     {{.flat_begin = 3, .packed_begin = 0, .size = 4093, .lr_multiplier = 1, .weight_decay = 0.1},
      {.flat_begin = 4096, .packed_begin = 4093, .size = 1, .lr_multiplier = 0.5, .weight_decay = 0},
-     {.flat_begin = 4100, .packed_begin = 4160, .size = 60000, .lr_multiplier = 2, .weight_decay = 0.3},
-     {.flat_begin = 64100, .packed_begin = 64192, .size = 5000, .lr_multiplier = 0, .weight_decay = 0.3}}};
+     {.flat_begin = 4101, .packed_begin = 4161, .size = 59997, .lr_multiplier = 2, .weight_decay = 0.3},
+     {.flat_begin = 64101, .packed_begin = 64193, .size = 9536, .lr_multiplier = 0, .weight_decay = 0.3}}};
 
 StepScalars scalars_at(int step) {
   return {.lr = 1e-2 / step, .beta1_correction = 1 - std::pow(0.9, step), .beta2_correction = 1 - std::pow(0.95, step)};
@@ -221,7 +222,7 @@ TEST_F(OptimizerTest, LionFollowsTheAlgorithm) {
               decayed *= 1 - scalars_at(step).lr * segment.lr_multiplier * segment.weight_decay;
           ASSERT_NEAR(out[0].at(t.separate ? packed : flat), decayed, 50 * u);
           // What lies in no segment is as it was.
-          for (const int64_t outside : {int64_t{0}, int64_t{2}, int64_t{4097}, int64_t{64100 + 5000}, kSize - 1})
+          for (const int64_t outside : {int64_t{0}, int64_t{2}, int64_t{4097}, int64_t{64101 + 9536}, kSize - 1})
             ASSERT_EQ(t.separate ? out[2].at(outside) : out[0].at(outside), t.separate ? 7 : start.master.at(outside))
                 << outside;
           for (int64_t i = 0; i < 4093 && t.separate; ++i)
@@ -320,6 +321,23 @@ TEST_F(OptimizerTest, ChunksStayWhereTheTensorHasThem) {
   EXPECT_EQ(cut.at(4), whole.at(3));
 }
 
+// More chunks than a warp has lanes, and no number behind the last.
+TEST_F(OptimizerTest, ManyChunksAreAddedInOrder) {
+  constexpr int64_t kChunks = 33;
+  const HostMatrix x = random_matrix(DType::kFloat32, 1, kChunks * SumSquares::kChunk, 4);
+  const DeviceStruct<SquaresSegment> table({.size = x.view().size()});
+  HostMatrix partials(DType::kFloat64, 1, kChunks), sums(DType::kFloat64, 1, 1);
+  backends_.one().sum_squares({.x = x.view(), .segments = table.view(), .partials = partials.mut(), .sums = sums.mut()},
+                              backends_.stream());
+  backends_.finish();
+  double sum = 0;
+  for (int64_t i = 0; i < kChunks; ++i) sum += partials.at(i);
+  EXPECT_EQ(sums.at(0), sum);
+  double squares = 0;
+  for (int64_t i = 0; i < x.view().size(); ++i) squares += x.at(i) * x.at(i);
+  EXPECT_NEAR(sum, squares, 1e-10 * squares);
+}
+
 TEST_F(OptimizerTest, ClippingFollowsTheNormAndSkipsForGood) {
   const double kInf = std::numeric_limits<double>::infinity();
   HostMatrix squares(DType::kFloat64, 1, 3), losses(DType::kFloat64, 1, 2), kept(DType::kFloat64, 1, 3);
@@ -335,8 +353,9 @@ TEST_F(OptimizerTest, ClippingFollowsTheNormAndSkipsForGood) {
                                    backends_.stream());
     backends_.finish();
   };
-  run({9, 16, 0}, {2, 0}, 10);
+  run({9, 0, 16}, {2, 0}, 10);
   EXPECT_EQ(state->norm, 5);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(kept.at(i), squares.at(i));
   EXPECT_EQ(state->clip_scale, 1);
   run({9, 16, 0}, {2, 0}, 2);
   EXPECT_EQ(state->clip_scale, 2.0 / 5);

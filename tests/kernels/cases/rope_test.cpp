@@ -11,9 +11,9 @@ struct Layout {
   int64_t rows, heads, rotated_heads, head_dim, dims;
 };
 
-constexpr std::array<Layout, 7> kLayouts = {Layout{1, 1, 1, 2, 2}, {3, 2, 1, 4, 4},    {5, 3, 2, 8, 6},
+constexpr std::array<Layout, 8> kLayouts = {Layout{1, 1, 1, 2, 2}, {3, 2, 1, 4, 4},    {5, 3, 2, 8, 6},
                                             {33, 4, 3, 64, 64},    {31, 5, 5, 36, 18}, {7, 2, 0, 8, 8},
-                                            {70, 9, 6, 80, 32}};
+                                            {70, 9, 6, 80, 32},    {9, 3, 2, 8, 0}};
 
 class RopeTest : public ::testing::Test {
  protected:
