@@ -37,6 +37,7 @@ template <typename F>
 __device__ __forceinline__ void for_each_row(int64_t rows, int lanes, const F& f) {
   const int groups = kThreads / lanes;
   const int group = static_cast<int>(threadIdx.x) / lanes, rank = static_cast<int>(threadIdx.x) % lanes;
+  if (group >= groups) return;  // lanes are whole warps, which need not divide a block
   for (int64_t n = int64_t{blockIdx.x} * groups + group; n < rows; n += int64_t{gridDim.x} * groups) f(n, rank);
 }
 
