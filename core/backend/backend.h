@@ -9,6 +9,7 @@
 #include "core/backend/elementwise.h"
 #include "core/backend/embedding.h"
 #include "core/backend/grad_clip.h"
+#include "core/backend/learned_scale.h"
 #include "core/backend/linear.h"
 #include "core/backend/linear_activation.h"
 #include "core/backend/loss.h"
@@ -54,6 +55,8 @@
   KERNEL(residual_forward, ResidualForward)              \
   KERNEL(residual_norm_forward, ResidualNormForward)     \
   KERNEL(dropout_backward, DropoutBackward)              \
+  KERNEL(learned_scale, LearnedScale)                    \
+  KERNEL(learned_scale_backward, LearnedScaleBackward)   \
   KERNEL(clamp, Clamp)                                   \
   KERNEL(clamp_backward, ClampBackward)                  \
   KERNEL(copy, Copy)                                     \

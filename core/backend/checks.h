@@ -8,6 +8,7 @@
 #include "core/backend/elementwise.h"
 #include "core/backend/embedding.h"
 #include "core/backend/grad_clip.h"
+#include "core/backend/learned_scale.h"
 #include "core/backend/linear.h"
 #include "core/backend/linear_activation.h"
 #include "core/backend/loss.h"
@@ -55,6 +56,8 @@ void check(const LossBackward& args);
 void check(const ResidualForward& args);
 void check(const ResidualNormForward& args);
 void check(const DropoutBackward& args);
+void check(const LearnedScale& args);
+void check(const LearnedScaleBackward& args);
 void check(const Clamp& args);
 void check(const ClampBackward& args);
 void check(const Copy& args);

@@ -398,6 +398,11 @@ class Bench {
     });
     time("dropout_backward", {delta, y},
          [&] { backend_.dropout_backward({.dy = delta, .ddelta = y, .dropout = dropout}, *stream_); });
+    const MutView factor = matrix(1, 1), dfactor = matrix(acc_, 1, 1);
+    time("learned_scale", {x, y}, [&] { backend_.learned_scale({.x = x, .s = factor, .y = y}, *stream_); });
+    time("learned_scale_backward", {delta, x, y}, [&] {
+      backend_.learned_scale_backward({.dy = delta, .x = x, .s = factor, .dx = y, .ds = dfactor}, *stream_);
+    });
     time("copy_from_accumulate", {wide, y}, [&] { backend_.copy({.src = wide, .dst = y}, *stream_); });
     time("copy_accumulate", {x, wide, wide},
          [&] { backend_.copy({.src = x, .dst = wide, .mode = GradMode::kAccumulate}, *stream_); });

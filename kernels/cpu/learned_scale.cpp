@@ -1,0 +1,98 @@
+// A matrix times one learned number, and the gradients of both.
+// Memory-bound: forward moves 2 storage elements an element for 1 flop, backward 3 for 3. Threads take whole rows. ds:
+// a sum for each row, added in row order in double, so that the thread count does not change a bit.
+
+#include "kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/learned_scale.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd_inl.h"
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/row_ops.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ashlar::cpu {
+namespace HWY_NAMESPACE {
+
+/// The number as it multiplies.
+template <typename T>
+HWY_INLINE VecOf<TagOf<T>> factor_of(const ConstView& s) {
+  const TagOf<T> d;
+  return hn::Set(d, static_cast<hn::TFromD<TagOf<T>>>(widen(*static_cast<const T*>(s.data))));
+}
+
+void learned_scale_impl(const LearnedScale& a, int threads) {
+  with_storage("learned_scale", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const TagOf<T> d;
+    const auto s = factor_of<T>(a.s);
+    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.y.contiguous(), kCheapGrain,
+                   [&](int64_t n, int64_t c, int64_t count) {
+                     const T* x = row_of<T>(a.x, n) + c;
+                     T* y = row_of<T>(a.y, n) + c;
+                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
+                       store(d, hn::Mul(load(d, x + i, part), s), y + i, part);
+                     });
+                   });
+  });
+}
+
+/// `row_sums` has room for a number in the accumulate type a row when ds is wanted.
+void learned_scale_backward_impl(const LearnedScaleBackward& a, int threads, void* row_sums) {
+  with_storage("learned_scale_backward", a.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = hn::TFromD<TagOf<T>>;
+    const TagOf<T> d;
+    const auto s = factor_of<T>(a.s);
+    const bool accumulate = a.dx_mode == GradMode::kAccumulate;
+    A* const sums = static_cast<A*>(row_sums);
+    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        const T* dy = row_of<T>(a.dy, n);
+        const T* x = row_of<T>(a.x, n);
+        // 1. this row's share of ds, before dx may overwrite dy
+        if (sums != nullptr) {
+          sums[n] = sum_lanes(d, a.x.cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
+            return hn::MulAdd(load(d, dy + c, part), load(d, x + c, part), acc);
+          });
+        }
+        // 2. dx
+        if (a.dx_mode == GradMode::kSkip) continue;
+        T* dx = row_of<T>(a.dx, n);
+        for_lanes(d, a.x.cols, [&](int64_t c, auto part) ASHLAR_SIMD {
+          const auto v = load(d, dy + c, part);
+          store(d, accumulate ? hn::MulAdd(v, s, load(d, dx + c, part)) : hn::Mul(v, s), dx + c, part);
+        });
+      }
+    });
+    // 3. rows, in order
+    if (sums == nullptr) return;
+    double total = 0;
+    for (int64_t n = 0; n < a.x.rows; ++n) total += sums[n];
+    A& ds = *static_cast<A*>(a.ds.data);
+    ds = static_cast<A>(a.param_mode == GradMode::kAccumulate ? ds + total : total);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ashlar::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ashlar::cpu {
+
+void CpuBackend::launch(const LearnedScale& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, learned_scale_impl)(args, threads_);
+}
+
+void CpuBackend::launch(const LearnedScaleBackward& args, Stream&) {
+  const bool sums = args.param_mode != GradMode::kSkip;
+  const ScopedBlock row_sums(workspace(), sums ? args.x.rows * size_of(accumulate_dtype(args.x.dtype)) : 0);
+  ASHLAR_FOR_ISA(info_.isa, learned_scale_backward_impl)(args, threads_, sums ? row_sums.data() : nullptr);
+}
+
+}  // namespace ashlar::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,121 @@
+// A matrix times one learned number, and the gradients of both.
+// Memory-bound: forward moves 2 storage elements an element for 1 flop, backward 3 for 3. Rows are cut into vectors; a
+// thread takes some of them. ds: a block adds its threads' shares, a second kernel of one block adds the blocks'.
+
+#include "core/backend/learned_scale.h"
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/dev/math.h"
+#include "kernels/cuda/dev/reduce.h"
+#include "kernels/cuda/dispatch.h"
+
+namespace ashlar::ASHLAR_DEV {
+namespace {
+
+/// y = s * x.
+template <typename T>
+__global__ void __launch_bounds__(Pieces::kThreads)
+    learned_scale_kernel(Pieces pieces, Rows<const T> x, const T* s, Rows<T> y) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  const A factor = widen(*s);
+  for_each_vector<W>(pieces, [&](int64_t row, int c, int count) {
+    A values[W];
+    widen(load_some<W>(x[row] + c, count, pieces.vector), values);
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) values[i] *= factor;
+    store_some(y[row] + c, narrow<T>(values), count, pieces.vector);
+  });
+}
+
+template <typename T>
+struct BackwardRows {
+  Rows<const T> dy, x;
+  const T* s;
+  Rows<T> dx;
+  AccumulateOf<T>* partials;  ///< a number a block, or null
+  bool writes = false, accumulate = false;
+};
+
+/// 1. the shares of ds, before dx may overwrite dy  2. dx  3. the block's threads added
+template <typename T>
+__global__ void __launch_bounds__(Pieces::kThreads) learned_scale_backward_kernel(Pieces pieces, BackwardRows<T> a) {
+  using A = AccumulateOf<T>;
+  constexpr int W = kWidth<T>;
+  ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
+  const A factor = widen(*a.s);
+  A sum = 0;
+  for_each_vector<W>(pieces, [&](int64_t row, int c, int count) {
+    A values[W];
+    widen(load_some<W>(a.dy[row] + c, count, pieces.vector), values);
+    if (a.partials != nullptr) {
+      const Vec<T, W> of = load_some<W>(a.x[row] + c, count, pieces.vector);
+      ASHLAR_UNROLL
+      for (int i = 0; i < W; ++i) sum = i < count ? fused(values[i], static_cast<A>(of.wide(i)), sum) : sum;
+    }
+    if (!a.writes) return;
+    Vec<T, W> old{};
+    if (a.accumulate) old = load_some<W>(a.dx[row] + c, count, pieces.vector);
+    ASHLAR_UNROLL
+    for (int i = 0; i < W; ++i) values[i] = fused(values[i], factor, static_cast<A>(old.wide(i)));
+    store_some(a.dx[row] + c, narrow<T>(values), count, pieces.vector);
+  });
+  if (a.partials == nullptr) return;
+  RowGroup<A> group(Pieces::kThreads, shared);
+  sum = group.reduce(sum, Add());
+  if (group.rank == 0) a.partials[blockIdx.x] = sum;
+}
+
+/// One block: each thread adds every 256th of the blocks' sums in double, then the threads are added.
+template <typename A>
+__global__ void __launch_bounds__(Pieces::kThreads)
+    learned_scale_add_kernel(const A* partials, int blocks, A* ds, bool accumulate) {
+  ASHLAR_SHARED(double, shared, [RowGroup<double>::kShared]);
+  RowGroup<double> group(Pieces::kThreads, shared);
+  double sum = 0;
+  for (int b = group.rank; b < blocks; b += Pieces::kThreads) sum += static_cast<double>(partials[b]);
+  sum = group.reduce(sum, Add());
+  if (group.rank == 0) *ds = static_cast<A>(accumulate ? static_cast<double>(*ds) + sum : sum);
+}
+
+}  // namespace
+
+void CudaBackend::launch(const LearnedScale& args, Stream& stream) {
+  if (args.x.size() == 0) return;
+  with_storage("learned_scale", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.y);
+    run_kernel(stream, {.name = "learned_scale", .grid = pieces.blocks(), .block = Pieces::kThreads},
+               learned_scale_kernel<T>, pieces, pieces.of<T>(args.x), static_cast<const T*>(args.s.data),
+               pieces.of<T>(args.y));
+  });
+}
+
+void CudaBackend::launch(const LearnedScaleBackward& args, Stream& stream) {
+  with_storage("learned_scale_backward", args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulateOf<T>;
+    const bool sums = args.param_mode != GradMode::kSkip, writes = args.dx_mode != GradMode::kSkip;
+    // By rows whatever the strides are: the order of the sum follows from the shape.
+    const Pieces pieces = cut_pieces(true, kWidth<T>, args.dy, args.x, args.dx);
+    const unsigned blocks = args.x.size() == 0 ? 0 : pieces.blocks();
+    auto* const partials = sums ? static_cast<A*>(scratch(stream, int64_t{blocks} * int64_t{sizeof(A)})) : nullptr;
+    if (blocks > 0) {
+      run_kernel(stream, {.name = "learned_scale_backward", .grid = blocks, .block = Pieces::kThreads},
+                 learned_scale_backward_kernel<T>, pieces,
+                 BackwardRows<T>{.dy = pieces.of<T>(args.dy),
+                                 .x = pieces.of<T>(args.x),
+                                 .s = static_cast<const T*>(args.s.data),
+                                 .dx = pieces.of<T>(args.dx),
+                                 .partials = partials,
+                                 .writes = writes,
+                                 .accumulate = args.dx_mode == GradMode::kAccumulate});
+    }
+    if (!sums) return;
+    run_kernel(stream, {.name = "learned_scale_add", .grid = 1, .block = Pieces::kThreads}, learned_scale_add_kernel<A>,
+               partials, static_cast<int>(blocks), static_cast<A*>(args.ds.data),
+               args.param_mode == GradMode::kAccumulate);
+  });
+}
+
+}  // namespace ashlar::ASHLAR_DEV
