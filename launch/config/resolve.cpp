@@ -74,7 +74,8 @@ void resolve_train(Resolver& r) {
 void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
   const RunConfig& c = r.config();
-  if (r.valid({"mesh.tensor", "model.n_heads", "model.n_kv_heads", "model.d_ff", "vocab.size", "vocab.pad_to"})) {
+  if (r.valid({"mesh.tensor", "model.n_heads", "model.n_kv_heads", "attn.global_n_kv_heads", "model.d_ff", "vocab.size",
+               "vocab.pad_to"})) {
     for (const std::string& problem : model::slicing_problems(c.model, c.mesh.tensor)) r.error(problem);
   }
   const int64_t chunks = c.mesh.pipeline * c.mesh.virtual_stages;
@@ -99,7 +100,8 @@ void check_attention(Resolver& r) {
   if (r.valid({"run.device"}) && name_of(c.run.device) != "cuda")
     refuse("expected run.device = \"cuda\", got \"", name_of(c.run.device), "\"");
   if (!r.valid({"run.dtype", "train.sequence_length", "train.micro_batch", "model.n_heads", "model.n_kv_heads",
-                "model.head_dim", "dropout.attn", "data.document_mask"}) ||
+                "model.head_dim", "attn.global_head_dim", "attn.global_n_kv_heads", "dropout.attn",
+                "data.document_mask"}) ||
       c.train.sequence_length <= 0)
     return;
   // Every layer must be served.
@@ -108,24 +110,32 @@ void check_attention(Resolver& r) {
     return c.model.attn.window_kind == kind &&
            std::any_of(cycle.begin(), cycle.end(), [](int64_t window) { return window >= 0; });
   };
-  const std::string reason =
-      cudnn::refusal(cudnn::AttentionFacts{.storage = c.run.dtype,
-                                           .B = c.train.micro_batch,
-                                           .T_q = c.train.sequence_length,
-                                           .T_kv = c.train.sequence_length,
-                                           .H = c.model.n_heads,
-                                           .G = c.model.n_kv_heads,
-                                           .D = c.model.head_dim,
-                                           .document_mask = c.data.document_mask,
-                                           .dropout = c.model.dropout.attn > 0,
-                                           .softcap = c.model.attn.softcap.has_value(),
-                                           .window = limited(model::WindowKind::kSliding),
-                                           .chunks = limited(model::WindowKind::kChunked),
-                                           .alibi = c.model.pos.type == model::PosType::kAlibi,
-                                           .sinks = c.model.attn.sinks,
-                                           .t5_bias = c.model.pos.type == model::PosType::kT5Bias,
-                                           .D_v = c.model.attn.v_head_dim});
-  if (!reason.empty()) refuse(reason);
+  const model::AttentionConfig& attn = c.model.attn;
+  const std::pair<int64_t, int64_t> kinds[] = {
+      {c.model.n_kv_heads, c.model.head_dim},
+      {attn.global_n_kv_heads.value_or(c.model.n_kv_heads), attn.global_head_dim.value_or(c.model.head_dim)}};
+  for (const auto& [kv_heads, head_dim] : kinds) {
+    const std::string reason =
+        cudnn::refusal(cudnn::AttentionFacts{.storage = c.run.dtype,
+                                             .B = c.train.micro_batch,
+                                             .T_q = c.train.sequence_length,
+                                             .T_kv = c.train.sequence_length,
+                                             .H = c.model.n_heads,
+                                             .G = kv_heads,
+                                             .D = head_dim,
+                                             .document_mask = c.data.document_mask,
+                                             .dropout = c.model.dropout.attn > 0,
+                                             .softcap = attn.softcap.has_value(),
+                                             .window = limited(model::WindowKind::kSliding),
+                                             .chunks = limited(model::WindowKind::kChunked),
+                                             .alibi = c.model.pos.type == model::PosType::kAlibi,
+                                             .sinks = attn.sinks,
+                                             .t5_bias = c.model.pos.type == model::PosType::kT5Bias,
+                                             .D_v = attn.v_head_dim});
+    if (reason.empty()) continue;
+    refuse(reason);
+    break;
+  }
 }
 
 void resolve_optimizer(Resolver& r) {

@@ -146,11 +146,16 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (key == "model.d_model") return r.valid({"pos.type"});
   if (key == "head.masked_ids") return r.valid({"vocab.size"});
   if (key == "rope.dims") return r.valid({"model.head_dim", "pos.type", "attn.kind"});
+  if (key == "rope.local_base" || key == "rope.global_enabled") return r.valid({"rope.base_cycle", "pos.type"});
+  if (key == "rope.global_dims" && !r.valid({"rope.dims", "model.head_dim", "attn.global_head_dim"})) return false;
   if (key == "block.parallel_norms") return r.valid({"block.topology"});
   if (key.starts_with("rope.")) return r.valid({"rope.scaling", "rope.factor", "rope.original_positions", "pos.type"});
   if (key == "attn.qk_norm_type" || key == "attn.qk_norm_bias") return r.valid({"attn.qk_norm"});
   if (key == "norm.placement") return r.valid({"block.topology"});
-  if (key == "attn.temperature_positions") return r.valid({"pos.type", "rope.dims", "model.head_dim"});
+  if (key == "attn.temperature_positions")
+    return r.valid({"pos.type", "rope.dims", "rope.global_dims", "model.head_dim", "attn.global_head_dim"});
+  if (key == "attn.global_n_kv_heads") return r.valid({"model.n_heads"});
+  if (key == "attn.k_eq_v") return r.valid({"model.head_dim", "attn.global_head_dim"});
   if (key == "attn.scale") return r.valid({"model.head_dim"});
   if (key == "ffn.gated") return r.valid({"ffn.act"});
   if (key == "ffn.clamp" || key == "ffn.linear_offset") return r.valid({"ffn.gated"});

@@ -28,6 +28,12 @@ bool scaling_is(const RunConfig& c) {
 }
 constexpr auto kLinearScaling = model::RopeScaling::kLinear, kLlama3Scaling = model::RopeScaling::kLlama3,
                kYarnScaling = model::RopeScaling::kYarn, kLongScaling = model::RopeScaling::kLongrope;
+constexpr Condition kScaled = {"rope.scaling is not none",
+                               [](const RunConfig& c) {
+                                 return c.model.pos.type == model::PosType::kRope &&
+                                        c.model.rope.scaling != model::RopeScaling::kNone;
+                               },
+                               "rope.scaling|pos.type"};
 constexpr Condition kHasFactor = {"rope.scaling is linear, llama3, yarn or longrope",
                                   scaling_is<kLinearScaling, kLlama3Scaling, kYarnScaling, kLongScaling>,
                                   "rope.scaling|pos.type"};
@@ -43,14 +49,14 @@ constexpr Condition kDynamic = {"rope.scaling = \"dynamic\"", scaling_is<model::
 constexpr Condition kQkNorm = {"attn.qk_norm is not none",
                                [](const RunConfig& c) { return c.model.qk_norm.kind != model::QkNorm::kNone; },
                                "attn.qk_norm"};
-constexpr Condition kMla = {
-    "attn.kind = \"mla\"",
-    [](const RunConfig& c) { return c.model.attn.kind == model::AttentionKind::kMla; }, "attn.kind"};
+constexpr Condition kMla = {"attn.kind = \"mla\"",
+                            [](const RunConfig& c) { return c.model.attn.kind == model::AttentionKind::kMla; },
+                            "attn.kind"};
 constexpr Condition kAlibi = {
     "pos.type = \"alibi\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kAlibi; }, "pos.type"};
-constexpr Condition kT5Bias = {
-    "pos.type = \"t5_bias\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kT5Bias; },
-    "pos.type"};
+constexpr Condition kT5Bias = {"pos.type = \"t5_bias\"",
+                               [](const RunConfig& c) { return c.model.pos.type == model::PosType::kT5Bias; },
+                               "pos.type"};
 // false may always stand in this one; true asks for a gain.
 constexpr Condition kHasGain = {"norm.affine is scale or scale_bias",
                                 [](const RunConfig& c) {
@@ -143,6 +149,9 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "block", .key = "residual_multiplier", .member = MEMBER(model.block.residual_multiplier),
      .type = kNumber, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .fixed = true,
      .doc = "Factor on each branch output, after its norm and dropout, before it joins the residual stream (Granite)."},
+    {.section = "block", .key = "out_scalar", .member = MEMBER(model.block.out_scalar),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "A learned number a block by which all that it makes is multiplied, 1 at first (Gemma 4)."},
 
     // ---- bias
     {.section = "bias", .key = "qkv", .member = MEMBER(model.bias.qkv),
@@ -234,6 +243,9 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "Frequencies for long context. linear: divided. llama3: low ones divided. yarn: a ramp between, and a factor "
             "on the rotation. longrope: a divisor a pair. proportional: pairs of the whole head, the first rope.dims / 2 "
             "turn (Gemma 4). dynamic: of the base times alpha^(dims/(dims-2)) (HunYuan)."},
+    {.section = "rope", .key = "scaled_layers", .member = MEMBER(model.rope.scaled_layers),
+     .type = kWord, .fallback = "all", .when = kScaled, .fixed = true,
+     .doc = "full: only layers with full attention have scaled frequencies (Gemma 3, OLMo 3)."},
     {.section = "rope", .key = "factor", .member = MEMBER(model.rope.factor),
      .type = kNumber, .need = kDerived, .rule = "must be given with a scaling that has one", .low = 1, .high = 1e6,
      .when = kHasFactor, .example = "8.0", .fixed = true,
@@ -272,12 +284,18 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "rope", .key = "alpha", .member = MEMBER(model.rope.alpha),
      .type = kNumber, .fallback = "1", .low = 1, .high = 1e6, .when = kDynamic, .fixed = true,
      .doc = "Of dynamic scaling, at every length."},
-    {.section = "rope", .key = "local_base", .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e12,
-     .low_open = true, .words = "none", .supported = kOnly, .when = kRope, .fixed = true,
-     .doc = "Another base for layers with a window (Gemma 3)."},
-    {.section = "rope", .key = "global_enabled", .type = kBool, .fallback = "true", .supported = kOnly,
-     .when = kRope, .fixed = true,
-     .doc = "false: layers with full attention do not rotate (Command A)."},
+    {.section = "rope", .key = "local_base", .member = MEMBER(model.rope.local_base),
+     .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e12,
+     .low_open = true, .words = "none", .when = kRope, .fixed = true,
+     .doc = "Base of layers with a window, instead of rope.base (Gemma 3); not with rope.base_cycle."},
+    {.section = "rope", .key = "global_enabled", .member = MEMBER(model.rope.global_enabled),
+     .type = kBool, .fallback = "true", .when = kRope, .fixed = true,
+     .doc = "false: layers with full attention do not rotate (Command A); not with rope.base_cycle."},
+    {.section = "rope", .key = "global_dims", .member = MEMBER(model.rope.global_dims),
+     .type = kInt, .need = kOptional, .low = 2, .high = 512, .when = kRope, .example = "128", .unit = "columns",
+     .fixed = true,
+     .doc = "Of layers with full attention the first so many columns of a head rotate; an even number (Gemma 4). Absent: "
+            "the same share of a head as rope.dims."},
 
     // ---- attn
     {.section = "attn", .key = "kind", .member = MEMBER(model.attn.kind),
@@ -301,6 +319,18 @@ constexpr KeySpec kModelKeys[] = {
      .type = kNumberOrWord, .fallback = "head_dim^-0.5", .low = 0, .high = 1e6,
      .low_open = true, .words = "head_dim^-0.5|(d_model/n_heads)^-0.5|1/head_dim", .fixed = true,
      .doc = "Factor on q.k before the softmax."},
+    {.section = "attn", .key = "global_head_dim", .member = MEMBER(model.attn.global_head_dim),
+     .type = kInt, .need = kOptional, .low = 1, .high = 512, .example = "512", .unit = "columns", .fixed = true,
+     .doc = "Width of a head in layers with full attention, instead of model.head_dim (Gemma 4)."},
+    {.section = "attn", .key = "global_n_kv_heads", .member = MEMBER(model.attn.global_n_kv_heads),
+     .type = kInt, .need = kOptional, .low = 1, .high = 16384, .example = "4", .unit = "heads", .fixed = true,
+     .doc = "Key and value heads of layers with full attention, instead of model.n_kv_heads (Gemma 4); divides n_heads."},
+    {.section = "attn", .key = "k_eq_v", .member = MEMBER(model.attn.k_eq_v),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "Layers with full attention have no value matrix: values are the keys before their norm and rotation (Gemma 4)."},
+    {.section = "attn", .key = "v_norm", .member = MEMBER(model.attn.v_norm),
+     .type = kBool, .fallback = "false", .fixed = true,
+     .doc = "Values of each head are divided by their root mean square, with norm.eps and without a gain (Gemma 4)."},
     {.section = "attn", .key = "qk_norm", .member = MEMBER(model.qk_norm.kind),
      .type = kWord, .fallback = "none", .fixed = true,
      .doc = "Norm on queries and keys. head: of each head, one gain for all (Qwen 3). head_per: of each head, with its own "

@@ -125,8 +125,34 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
   return config;
 }
 
+namespace {
+
+/// The same model said in one way: attn.global_* only where they differ from the heads of layers that there are.
+ModelConfig with_canonical_heads(ModelConfig m) {
+  const std::vector<int64_t> windows = model::layer_windows(m);
+  const auto full = [](int64_t window) { return window < 0; };
+  const bool none = std::none_of(windows.begin(), windows.end(), full);
+  const bool all = std::all_of(windows.begin(), windows.end(), full);
+  const int64_t width = m.attn.global_head_dim.value_or(m.head_dim);
+  const int64_t kv_heads = m.attn.global_n_kv_heads.value_or(m.n_kv_heads), dims = model::global_rope_dims(m);
+  if (all) {
+    m.head_dim = width;
+    m.n_kv_heads = kv_heads;
+    m.rope.dims = dims;
+  }
+  if (none) m.attn.k_eq_v = false;
+  if (none || width == m.head_dim) m.attn.global_head_dim.reset();
+  if (none || kv_heads == m.n_kv_heads) m.attn.global_n_kv_heads.reset();
+  m.rope.global_dims.reset();
+  if (!none && model::global_rope_dims(m) != dims) m.rope.global_dims = dims;
+  return m;
+}
+
+}  // namespace
+
 ModelConfig with_shortest_cycle(ModelConfig m) {
-  m = model::with_shortest_base_cycle(std::move(m));
+  m = with_canonical_heads(std::move(m));
+  m = model::with_canonical_rope(std::move(m));
   m.attn.window_cycle = model::shortest_cycle(model::layer_windows(m));
   m.attn.last_layer_full = false;
   if (m.attn.window_cycle == std::vector<int64_t>{-1}) m.attn.window_kind = model::WindowKind::kSliding;

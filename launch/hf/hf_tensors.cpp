@@ -28,6 +28,8 @@ struct BlockNames {
   const char* norm2_out = "";
   const char* q_norm = "self_attn.q_norm";
   const char* k_norm = "self_attn.k_norm";
+  const char* sinks = "self_attn.sinks";
+  const char* out_scalar = "layer_scalar";
 };
 
 struct ModelNames {
@@ -323,9 +325,9 @@ class Builder {
   }
 
   /// Of the queries or keys of `heads` heads.
-  void head_norm(const std::string& hf, const std::string& ours, int64_t heads) {
+  void head_norm(const std::string& hf, const std::string& ours, int64_t heads, int64_t head_dim) {
     if (!model::qk_norm_has_gain(m_)) return;
-    const std::vector<int64_t> shape = model::qk_norm_shape(m_, heads);
+    const std::vector<int64_t> shape = model::qk_norm_shape(m_, heads, head_dim);
     whole(hf + ".weight", ours + ".weight", shape);
     if (m_.qk_norm.bias) whole(hf + ".bias", ours + ".bias", shape);
   }
@@ -369,13 +371,15 @@ class Builder {
       norm(hf + n.norm1_out, ours + "norm1_out");
       norm(hf + n.norm2_out, ours + "norm2_out");
     }
-    head_norm(hf + n.q_norm, ours + "attn.q_norm", m_.n_heads);
-    head_norm(hf + n.k_norm, ours + "attn.k_norm", m_.n_kv_heads);
+    const model::LayerHeads heads = model::layer_heads(m_, i);
+    head_norm(hf + n.q_norm, ours + "attn.q_norm", m_.n_heads, heads.head_dim);
+    head_norm(hf + n.k_norm, ours + "attn.k_norm", heads.n_kv_heads, heads.head_dim);
+    if (m_.block.out_scalar) whole(hf + n.out_scalar, ours + "out_scalar", {1});
 
+    if (m_.attn.sinks) whole(hf + n.sinks, ours + "attn.sinks", {m_.n_heads});
     const bool latent = m_.attn.kind == model::AttentionKind::kMla;
-    latent ? latent_attention(hf + "self_attn.", ours + "attn.") : attention(hf, ours);
-    const int64_t attended = m_.n_heads * model::layer_heads(m_, i).v_head_dim;
-    linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, attended, m_.bias.attn_out);
+    latent ? latent_attention(hf + "self_attn.", ours + "attn.") : attention(hf, ours, heads);
+    linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, m_.n_heads * heads.v_head_dim, m_.bias.attn_out);
 
     if (m_.ffn.gated && std::string_view(n.gate) == n.up) {
       linear(hf + n.up,
@@ -421,13 +425,14 @@ class Builder {
            false);
   }
 
-  void attention(const std::string& hf, const std::string& ours) {
+  void attention(const std::string& hf, const std::string& ours, const model::LayerHeads& heads) {
     const BlockNames& n = names_.block;
     const std::array<std::string, 3> our_names = {ours + "attn.q", ours + "attn.k", ours + "attn.v"};
-    const std::array<int64_t, 3> rows = {m_.q_width(), m_.kv_width(), m_.kv_width()};
+    const std::array<int64_t, 3> rows = {m_.n_heads * heads.head_dim, heads.k_width(), heads.v_width()};
     if (std::string_view(n.q) != n.k) {
       const std::array<const char*, 3> hf_names = {n.q, n.k, n.v};
-      for (size_t p = 0; p < 3; ++p) linear(hf + hf_names[p], {one(our_names[p], rows[p])}, m_.d_model, m_.bias.qkv);
+      for (size_t p = 0; p < (heads.values ? 3 : 2); ++p)
+        linear(hf + hf_names[p], {one(our_names[p], rows[p])}, m_.d_model, m_.bias.qkv);
       return;
     }
     auto blocks = fused_rows(m_, fused_layout());

@@ -76,13 +76,14 @@ void append_table(const std::vector<Row>& rows, std::vector<std::string>& lines)
 }  // namespace
 
 pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options) {
-  const model::FlopsPerToken flops = model::flops_per_token(model, options.sequence_length);
+  const double projection = model.embed_dim ? 6.0 * static_cast<double>(*model.embed_dim * model.d_model) : 0;
   const double head = 6.0 * static_cast<double>(model.vocab_padded() * model.table_width());
   std::vector<double> layers = model::attention_flops_of_layers(model, options.sequence_length);
-  for (double& layer : layers) layer += (flops.matmul - head) / static_cast<double>(model.n_layers);
+  const std::vector<double> products = model::matmul_flops_of_layers(model);
+  for (size_t i = 0; i < layers.size(); ++i) layers[i] += products[i];
   return pipeline::partition({.layer_flops = std::move(layers),
-                              .embedding_flops = 0,
-                              .head_flops = head,
+                              .embedding_flops = projection,
+                              .head_flops = head + projection,
                               .stages = options.stages,
                               .virtual_stages = options.virtual_stages,
                               .allow_empty = true});

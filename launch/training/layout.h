@@ -18,7 +18,7 @@ struct CutOptions {
   int64_t virtual_stages = 1;
 };
 
-/// The chunks of a model on a pipeline, by the flops of its layers and its head. Input error when there are fewer
+/// The chunks of a model on a pipeline, by the flops of its layers and its ends. Input error when there are fewer
 /// layers than chunks.
 pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options);
 

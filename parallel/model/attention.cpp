@@ -53,16 +53,16 @@ const ops::RopeTables* LayerTables::of(int64_t layer) const {
 Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
     : config_(config),
       tp_(tp),
-      slices_(slices_of(config, tp.size(), tp.rank())),
+      slices_(slices_of(config, tp.size(), tp.rank(), layer)),
+      heads_(layer_heads(config, layer)),
       layer_(layer),
       name_(str_cat("blocks.", layer, ".attn.")),
       scores_site_(dropout_site(layer, "scores")),
-      variant_(attention_variant(config, layer)),
-      v_head_dim_(layer_heads(config, layer).v_head_dim) {}
+      variant_(attention_variant(config, layer)) {}
 
 std::vector<LinearPart> Attention::input_parts() const {
-  const nn::Extent q = slices_.heads.times(config_.head_dim), k = slices_.kv_heads.times(config_.head_dim);
-  const nn::Extent v = slices_.kv_heads.times(v_head_dim_);
+  const nn::Extent q = slices_.heads.times(heads_.head_dim), k = slices_.kv_heads.times(heads_.head_dim);
+  const nn::Extent v = slices_.kv_heads.times(heads_.v_head_dim);
   const auto part = [&](const char* name, const nn::Extent& rows, bool queries) {
     return LinearPart{.name = name_ + name,
                       .rows = rows,
@@ -74,7 +74,9 @@ std::vector<LinearPart> Attention::input_parts() const {
     p.main_replica = slices_.kv_main_replica;
     return p;
   };
-  return {part("q", q, true), shared(part("k", k, false)), shared(part("v", v, false))};
+  std::vector<LinearPart> parts = {part("q", q, true), shared(part("k", k, false))};
+  if (heads_.values) parts.push_back(shared(part("v", v, false)));
+  return parts;
 }
 
 void Attention::add_input(nn::ParameterStore& store) {
@@ -84,7 +86,7 @@ void Attention::add_input(nn::ParameterStore& store) {
 void Attention::add_output(nn::ParameterStore& store) {
   out_ = residual_output(store, config_,
                          {.name = name_ + "out",
-                          .cols = slices_.heads.times(v_head_dim_),
+                          .cols = slices_.heads.times(heads_.v_head_dim),
                           .bias = config_.bias.attn_out,
                           .tensor_rank = tp_.rank(),
                           .layer = layer_});
@@ -100,26 +102,42 @@ void Attention::add_output(nn::ParameterStore& store) {
   }
   if (config_.pos.type == PosType::kT5Bias && !config_.pos.t5_shared)
     t5_bias_ = t5_bias_table(store, config_, {.name = name_ + "t5_bias.weight"}, slices_.heads);
-  if (config_.qk_norm.kind == QkNorm::kNone) return;
-  const int64_t H = slices_.heads.size, G = slices_.kv_heads.size;
-  add_head_norm(store, "q_norm", slices_.heads, 0);
-  add_head_norm(store, "k_norm", slices_.kv_heads, H);
-  parts_.push_back({.first = H + G, .heads = G, .norm = {}, .head_dim = v_head_dim_});
-  if (config_.qk_norm.kind == QkNorm::kFull) over_all_heads_ = std::make_unique<tensor::GroupReduction>(*tp_.group);
+  make_parts(store);
 }
 
-void Attention::add_head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads,
-                              int64_t first_head) {
+void Attention::make_parts(nn::ParameterStore& store) {
+  const QkNormConfig& c = config_.qk_norm;
+  const int64_t H = slices_.heads.size, G = slices_.kv_heads.size;
+  const bool norms = c.kind != QkNorm::kNone, last = norms && c.order == QkNormOrder::kAfterRope;
+  ops::HeadPart q{.first = 0, .heads = H, .norm = {}}, k{.first = H, .heads = G, .norm = {}}, v{k};
+  if (heads_.values) v.first = H + G;
+  v.head_dim = heads_.v_head_dim;
+  if (config_.attn.v_norm)
+    v.norm = ops::HeadNorm{.variant = {.type = NormType::kRmsNorm, .eps = config_.norm.variant.eps}};
+  const bool makes_values = !heads_.values || config_.attn.v_norm;
+  if (last && makes_values) before_ = {q, k, v};
+  if (norms) {
+    q.norm = head_norm(store, "q_norm", slices_.heads, false);
+    k.norm = head_norm(store, "k_norm", slices_.kv_heads, true);
+    if (c.kind == QkNorm::kFull) over_all_heads_ = std::make_unique<tensor::GroupReduction>(*tp_.group);
+  }
+  if (last) {
+    after_ = {q, k, {.first = H + G, .heads = G, .norm = {}, .head_dim = heads_.v_head_dim}};
+  } else if (norms || makes_values) {
+    before_ = {q, k, v};
+  }
+}
+
+ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads, bool keys) {
   const QkNormConfig& c = config_.qk_norm;
   NormVariant variant = config_.norm.variant;
   variant.type = c.type;
   variant.eps = c.eps;
   // A gain of all heads has its gradient from those of every rank; the others are cut as heads are.
   const bool shared = c.kind == QkNorm::kHead || c.kind == QkNorm::kL2, matrix = c.kind == QkNorm::kHeadPer;
-  const bool keys = first_head > 0;
   ops::HeadNorm norm{.variant = variant, .shared_weights = shared, .across = c.kind == QkNorm::kFull};
-  const nn::Extent whole = nn::Extent::whole(config_.head_dim);
-  const nn::Extent columns = shared || matrix ? whole : heads.times(config_.head_dim);
+  const nn::Extent whole = nn::Extent::whole(heads_.head_dim);
+  const nn::Extent columns = shared || matrix ? whole : heads.times(heads_.head_dim);
   const auto weight = [&](const char* which, const nn::InitRule& init) {
     nn::ShardedTensor tensor{
         .name = name_ + name + which,
@@ -142,11 +160,11 @@ void Attention::add_head_norm(nn::ParameterStore& store, const char* name, const
   };
   if (qk_norm_has_gain(config_)) norm.weights.gamma = weight(".weight", gain_init(config_));
   if (c.bias) norm.weights.beta = weight(".bias", {.rule = "0"});
-  parts_.push_back({.first = first_head, .heads = heads.size, .norm = norm});
+  return norm;
 }
 
-Var Attention::normed(const Ctx& ctx, const Var& qkv) const {
-  return ops::norm_heads(ctx, qkv, config_.head_dim, parts_, over_all_heads_.get());
+Var Attention::arranged(const Ctx& ctx, const Var& qkv, const std::vector<ops::HeadPart>& parts) const {
+  return ops::norm_heads(ctx, qkv, heads_.head_dim, parts, over_all_heads_.get());
 }
 
 Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
@@ -155,8 +173,8 @@ Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
   return ops::rope(ctx, std::move(qkv), rows.batch.positions, *tables,
                    {.heads = slices_.heads.size + slices_.kv_heads.size,
                     .rotated_heads = slices_.heads.size + slices_.kv_heads.size,
-                    .head_dim = config_.head_dim,
-                    .dims = turned_dims(config_),
+                    .head_dim = heads_.head_dim,
+                    .dims = rope_of(config_, layer_).turned,
                     .style = config_.rope.style,
                     .query_heads = slices_.heads.size});
 }
@@ -173,8 +191,8 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
                                       .T = rows.batch.T,
                                       .H = slices_.heads.size,
                                       .G = slices_.kv_heads.size,
-                                      .D = config_.head_dim,
-                                      .D_v = v_head_dim_,
+                                      .D = heads_.head_dim,
+                                      .D_v = heads_.v_head_dim,
                                       .head0 = slices_.heads.begin,
                                       .global_heads = config_.n_heads,
                                       .variant = variant_,
@@ -185,12 +203,10 @@ Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
                                       .t5_buckets = rows.t5_buckets,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
-  const bool norms = config_.qk_norm.kind != QkNorm::kNone;
-  const bool last = norms && config_.qk_norm.order == QkNormOrder::kAfterRope;
-  if (norms && !last) qkv = normed(ctx, qkv);
+  if (!before_.empty()) qkv = arranged(ctx, qkv, before_);
   if (config_.attn.clip_qkv) qkv = ops::clamp(ctx, qkv, *config_.attn.clip_qkv);
   qkv = rotate(ctx, std::move(qkv), rows);
-  if (last) qkv = normed(ctx, qkv);
+  if (!after_.empty()) qkv = arranged(ctx, qkv, after_);
   return out_(ctx, ops::attention(ctx, qkv, options, cache == nullptr ? nullptr : &held));
 }
 

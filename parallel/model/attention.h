@@ -49,7 +49,9 @@ struct Rows {
 };
 
 /// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, q and k normed, all three clipped, q and k rotated
-/// (or all clipped, q and k rotated and normed), attended, times the output matrix.
+/// (or all clipped, q and k rotated and normed), attended, times the output matrix. Where attention is full and
+/// attn.k_eq_v: qk = x [q; k]^T, and v is k before anything is done to it. With attn.v_norm each head of v is divided
+/// by its root mean square before q and k rotate.
 /// The parallel block with one norm keeps q, k and v in a product with the FFN's: it takes `input_parts` and calls
 /// `from_qkv`; otherwise `add_input` makes their own.
 class Attention {
@@ -58,7 +60,8 @@ class Attention {
 
   std::vector<LinearPart> input_parts() const;
   int64_t qkv_width() const {
-    return (slices_.heads.size + slices_.kv_heads.size) * config_.head_dim + slices_.kv_heads.size * v_head_dim_;
+    const int64_t G = slices_.kv_heads.size;
+    return (slices_.heads.size + G) * heads_.head_dim + (heads_.values ? G * heads_.v_head_dim : 0);
   }
   void add_input(nn::ParameterStore& store);
   /// The output matrix, the norms of queries and keys, the sinks and this layer's biases where the model has them.
@@ -66,25 +69,27 @@ class Attention {
 
   /// x [N, C] -> this rank's part of the sum over heads [N, C]
   Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const { return from_qkv(ctx, qkv_(ctx, x), rows); }
-  /// qkv [N, (H + G) D + G D_v] of this rank's heads -> as above. Moved in, q and k are rotated in place where no norm
-  /// comes before.
+  /// qkv [N, qkv_width] of this rank's heads -> as above. Moved in, q and k are rotated in place where no norm comes
+  /// before.
   Var from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const;
 
  private:
-  void add_head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads, int64_t first_head);
-  Var normed(const Ctx& ctx, const Var& qkv) const;
+  ops::HeadNorm head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads, bool keys);
+  void make_parts(nn::ParameterStore& store);
+  Var arranged(const Ctx& ctx, const Var& qkv, const std::vector<ops::HeadPart>& parts) const;
   Var rotate(const Ctx& ctx, Var qkv, const Rows& rows) const;
 
   const ModelConfig& config_;
   tensor::TensorParallel tp_;
   Slices slices_;
+  LayerHeads heads_;
   int64_t layer_;
   std::string name_;
   uint32_t scores_site_;  ///< dropout on the probabilities
   AttentionVariant variant_;
-  int64_t v_head_dim_;
   LinearLayer qkv_, out_;
-  std::vector<ops::HeadPart> parts_;                        ///< q and k, normed, and v; none without these norms
+  /// q, k and v as they are made before q and k rotate, and after: normed, or values from keys; none: nothing to do.
+  std::vector<ops::HeadPart> before_, after_;
   std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< of norms over all heads
   nn::Parameter* sinks_ = nullptr;
   nn::Parameter* t5_bias_ = nullptr;  ///< this layer's own table

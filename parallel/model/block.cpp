@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/ops/learned_scale.h"
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
@@ -47,12 +48,18 @@ Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, con
   }
   latent_ ? latent_->add_output(store) : attention_->add_output(store);
   ffn_.add_output(store);
+  if (c.block.out_scalar) out_scalar_ = stream_vector(store, name + ".out_scalar", 1, {.value = 1, .rule = "1"}, tp);
 }
 
 Var Block::operator()(const Ctx& ctx, const Var& x, const Rows& rows) const {
   const tensor::TensorParallel tp = rows.cache == nullptr ? tp_ : tp_.with_whole_rows();
   ASHLAR_SHAPE(x, {tp.local_rows(rows.batch.rows()), config_.d_model});
   const Context at{.ctx = ctx, .local = tensor::with_local_rows(ctx, x.rows(), tp), .tp = tp, .rows = rows};
+  const Var out = composed(at, x);
+  return out_scalar_ == nullptr ? out : ops::learned_scale(ctx, out, out_scalar_->weight);
+}
+
+Var Block::composed(const Context& at, const Var& x) const {
   if (config_.block.topology == Topology::kParallel) return parallel(at, x);
   return config_.norm.placement == NormPlacement::kPost ? serial_post(at, x) : serial(at, x);
 }

@@ -16,6 +16,7 @@ namespace ashlar::model {
 ///             sandwich  x += m drop(n1'(attn(n1(x))));   x += m drop(n2'(ffn(n2(x))))
 ///             output    x += m drop(n1'(attn(x)));       x += m drop(n2'(ffn(x)))
 ///   parallel            x += m drop(attn(n1(x))) + m drop(ffn(n(x))), n = n1 (one norm) or n2 (two), of the same x
+/// With block.out_scalar all that a block makes is multiplied by one learned number at last: x = s x (Gemma 4).
 /// With one norm q, k, v, gate and up are one matrix product (not of latents: attn.kind = "mla"). Sources: Wang &
 /// Komatsuzaki 2021 (GPT-J), Chowdhery et al. 2022 (arXiv:2204.02311) section 2: parallel; Xiong et al. 2020
 /// (arXiv:2002.04745): pre and post; Gemma Team 2024 (arXiv:2408.00118): sandwich; OLMo Team 2025 (arXiv:2501.00656)
@@ -32,6 +33,7 @@ class Block {
 
  private:
   struct Context;
+  Var composed(const Context& at, const Var& x) const;
   Var serial(const Context& at, const Var& x) const;
   Var serial_post(const Context& at, const Var& x) const;
   Var parallel(const Context& at, const Var& x) const;
@@ -53,6 +55,7 @@ class Block {
   FeedForward ffn_;
   NormLayer norm1_, norm2_, norm1_out_, norm2_out_;  ///< those that norm.placement has
   LinearLayer fused_in_;
+  nn::Parameter* out_scalar_ = nullptr;  ///< with block.out_scalar
 };
 
 }  // namespace ashlar::model

@@ -20,10 +20,18 @@ KeysPerQuery keys_per_query(int64_t window, WindowKind kind, int64_t sequence_le
   return {squares, 0.5 * squares};
 }
 
-/// Flops of a token for each key: scores and what values add, forward and backward.
-double flops_per_key(const ModelConfig& c, int64_t layer) {
-  const LayerHeads heads = layer_heads(c, layer);
-  return 6.0 * static_cast<double>(c.n_heads * (heads.head_dim + heads.v_head_dim));
+struct AttendingLayer {
+  KeysPerQuery keys;
+  double flops_a_key;  ///< of the products with keys and with values, forward and backward
+};
+std::vector<AttendingLayer> attending_layers(const ModelConfig& c, int64_t sequence_length) {
+  std::vector<AttendingLayer> layers;
+  for (const int64_t window : layer_windows(c)) {
+    const LayerHeads heads = layer_heads(c, std::ssize(layers));
+    layers.push_back({keys_per_query(window, c.attn.window_kind, sequence_length),
+                      6.0 * static_cast<double>(c.n_heads * (heads.head_dim + heads.v_head_dim))});
+  }
+  return layers;
 }
 
 }  // namespace
@@ -33,24 +41,26 @@ int64_t matmul_parameters(const ModelConfig& c) {
   return n.attention + n.ffn + n.projections + c.vocab_padded() * c.table_width();
 }
 
+std::vector<double> matmul_flops_of_layers(const ModelConfig& c) {
+  std::vector<double> flops;
+  for (int64_t layer = 0; layer < c.n_layers; ++layer)
+    flops.push_back(6.0 * static_cast<double>(attention_matrices(c, layer) + ffn_matrices(c)));
+  return flops;
+}
+
 std::vector<double> attention_flops_of_layers(const ModelConfig& c, int64_t sequence_length) {
   std::vector<double> flops;
-  for (const int64_t window : layer_windows(c)) {
-    const KeysPerQuery keys = keys_per_query(window, c.attn.window_kind, sequence_length);
-    flops.push_back(flops_per_key(c, std::ssize(flops)) * keys.causal);
-  }
+  for (const AttendingLayer& layer : attending_layers(c, sequence_length))
+    flops.push_back(layer.flops_a_key * layer.keys.causal);
   return flops;
 }
 
 FlopsPerToken flops_per_token(const ModelConfig& c, int64_t sequence_length) {
   FlopsPerToken f;
   f.matmul = 6.0 * static_cast<double>(matmul_parameters(c));
-  int64_t layer = 0;
-  for (const int64_t window : layer_windows(c)) {
-    const KeysPerQuery keys = keys_per_query(window, c.attn.window_kind, sequence_length);
-    f.attention_full += flops_per_key(c, layer++) * keys.full;
-  }
-  for (const double flops : attention_flops_of_layers(c, sequence_length)) f.attention_causal += flops;
+  for (const AttendingLayer& layer : attending_layers(c, sequence_length))
+    f.attention_full += layer.flops_a_key * layer.keys.full;
+  for (const double layer : attention_flops_of_layers(c, sequence_length)) f.attention_causal += layer;
   return f;
 }
 

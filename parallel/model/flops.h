@@ -12,10 +12,10 @@ namespace ashlar::model {
 int64_t matmul_parameters(const ModelConfig& config);
 
 /// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted).
-/// attention_full: 12*L*H*D*T (6*L*H*(D + D_v)*T where values have a width of their own), the convention of PaLM,
-/// nanoGPT and torchtitan; attention_causal: half of it, since
-/// on average half of the scores are masked (llm.c, Megatron). T is sequence_length. A layer with a window W < T counts
-/// its band, W keys a token, of which W - W^2 / 2T are seen; one with chunks their squares and triangles.
+/// attention_full: 12*L*H*D*T (with values of their own width 6*L*H*(D+Dv)*T), D of each layer, the convention of PaLM,
+/// nanoGPT and torchtitan; attention_causal: half of it, since on average half of the scores are masked (llm.c,
+/// Megatron). T is sequence_length. A layer with a window W < T counts its band, W keys a token, of which W - W^2 / 2T
+/// are seen; one with chunks their squares and triangles.
 struct FlopsPerToken {
   double matmul = 0;  ///< 6 N
   double attention_full = 0;
@@ -24,6 +24,8 @@ struct FlopsPerToken {
   double total_causal() const { return matmul + attention_causal; }
 };
 FlopsPerToken flops_per_token(const ModelConfig& config, int64_t sequence_length);
+/// Of the matrices of each layer.
+std::vector<double> matmul_flops_of_layers(const ModelConfig& config);
 /// attention_causal by layer: a window costs less.
 std::vector<double> attention_flops_of_layers(const ModelConfig& config, int64_t sequence_length);
 

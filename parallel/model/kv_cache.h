@@ -11,8 +11,8 @@ struct KvCache {
   int64_t B = 0;
   int64_t capacity = 0;
   int64_t length = 0;        ///< tokens held of each sample; advanced once per forward by the stage
-  std::vector<Tensor> k, v;  ///< [B*capacity, G*D], [B*capacity, G*D_v] in storage dtype of each layer of the model;
-                             ///< absent on other stages
+  std::vector<Tensor> k, v;  ///< [B*capacity, G*D], [B*capacity, G*D_v], of the layer, in storage dtype; absent on
+                             ///< other stages
 };
 
 }  // namespace ashlar::model

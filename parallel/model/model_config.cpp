@@ -21,29 +21,12 @@ int64_t norm_vectors(NormAffine affine) {
   throw Bug("NormAffine out of range");
 }
 
-int64_t v_head_dim(const ModelConfig& c) { return c.attn.v_head_dim > 0 ? c.attn.v_head_dim : c.head_dim; }
-
 bool latent(const ModelConfig& c) { return c.attn.kind == AttentionKind::kMla; }
 
 /// Rows of the matrices that make the latents.
 int64_t latent_rows(const ModelConfig& c) { return c.attn.q_rank + c.attn.kv_rank + c.rope.dims; }
 
-int64_t attention_matrices(const ModelConfig& c) {
-  const int64_t out = c.n_heads * v_head_dim(c) * c.d_model;
-  if (!latent(c)) return c.d_model * (c.q_width() + c.kv_width() + c.n_kv_heads * v_head_dim(c)) + out;
-  const int64_t q_in = c.attn.q_rank > 0 ? c.attn.q_rank : c.d_model;
-  const int64_t kv = c.attn.kv_rank * c.n_heads * (c.head_dim - c.rope.dims + v_head_dim(c));
-  return latent_rows(c) * c.d_model + q_in * c.q_width() + kv + out;
-}
-
 int64_t latent_norm_elements(const ModelConfig& c) { return latent(c) ? c.attn.q_rank + c.attn.kv_rank : 0; }
-
-/// Biases of what makes queries, keys and values.
-int64_t qkv_biases(const ModelConfig& c) {
-  if (!c.bias.qkv) return 0;
-  if (latent(c)) return latent_rows(c);
-  return c.q_width() + c.kv_width() + c.n_kv_heads * v_head_dim(c);
-}
 
 void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
@@ -78,13 +61,49 @@ void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   refuse(c.attn.v_norm, "attn.v_norm", "true", "false");
   refuse(c.attn.global_head_dim.has_value(), "attn.global_head_dim", c.attn.global_head_dim.value_or(0), "none");
   refuse(c.attn.global_n_kv_heads.has_value(), "attn.global_n_kv_heads", c.attn.global_n_kv_heads.value_or(0), "none");
+  refuse(c.rope.global_dims.has_value(), "rope.global_dims", c.rope.global_dims.value_or(0), "none");
 }
 
 /// Gains and biases of the norms of queries and keys of a block.
-int64_t qk_norm_elements(const ModelConfig& c) {
+int64_t qk_norm_elements(const ModelConfig& c, const LayerHeads& heads) {
   if (!qk_norm_has_gain(c)) return 0;
-  const int64_t gains = c.qk_norm.kind == QkNorm::kHead ? 2 * c.head_dim : c.q_width() + c.kv_width();
+  const int64_t D = heads.head_dim;
+  const int64_t gains = c.qk_norm.kind == QkNorm::kHead ? 2 * D : c.n_heads * D + heads.k_width();
   return (c.qk_norm.bias ? 2 : 1) * gains;
+}
+
+/// Of bases and columns that differ by the kind of a layer.
+void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors) {
+  const RopeConfig& r = c.rope;
+  const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
+  constexpr const char* kOneOfThem = " with rope.base_cycle, which gives the base of every layer; remove one of them";
+  if (r.local_base && !(*r.local_base > 0))
+    add("rope.local_base = ", *r.local_base, ": expected a number above 0, or \"none\"; Gemma 3 has 10000");
+  if (r.local_base && !r.base_cycle.empty())
+    add("rope.local_base = ", *r.local_base, ": expected \"none\"", kOneOfThem);
+  if (!r.global_enabled && !r.base_cycle.empty()) add("rope.global_enabled = false: expected true", kOneOfThem);
+  if (c.head_dim < 1 || (!r.global_dims && !c.attn.global_head_dim)) return;
+  const int64_t dims = global_rope_dims(c), width = c.attn.global_head_dim.value_or(c.head_dim);
+  if (dims < 2 || dims % 2 != 0 || dims > width)
+    add("rope.global_dims = ", dims, ": expected an even number from 2 to ", width,
+        ", the width of a head in layers with full attention; give another one");
+  if (r.scaling == RopeScaling::kLongrope && dims != r.dims)
+    add("rope.global_dims = ", dims, ": expected rope.dims = ", r.dims,
+        " with rope.scaling = \"longrope\", which has one list of factors for all layers; change one of them");
+}
+
+/// Of heads that differ by the kind of a layer.
+void add_head_kind_errors(const ModelConfig& c, std::vector<std::string>& errors) {
+  const AttentionConfig& a = c.attn;
+  const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
+  if (a.global_head_dim && (*a.global_head_dim < 1 || *a.global_head_dim > 512))
+    add("attn.global_head_dim = ", *a.global_head_dim, ": expected 1 to 512; Gemma 4 has 512");
+  if (a.global_n_kv_heads && (*a.global_n_kv_heads < 1 || (c.n_heads > 0 && c.n_heads % *a.global_n_kv_heads != 0)))
+    add("attn.global_n_kv_heads = ", *a.global_n_kv_heads, ": expected a divisor of model.n_heads = ", c.n_heads,
+        "; every KV head serves the same number of query heads");
+  if (a.k_eq_v && a.v_head_dim > 0 && a.v_head_dim != a.global_head_dim.value_or(c.head_dim))
+    add("attn.k_eq_v = true: expected attn.v_head_dim = ", a.global_head_dim.value_or(c.head_dim),
+        ", the width of the keys that are the values, got ", a.v_head_dim, "; remove one of them");
 }
 
 void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) {
@@ -130,8 +149,6 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   }
 }
 
-int64_t ffn_matrices(const ModelConfig& c) { return (c.ffn.gated ? 3 : 2) * c.d_model * c.d_ff; }
-
 std::string masked_ids_problem(const ModelConfig& c) {
   for (size_t i = 0; i < c.masked_ids.size(); ++i) {
     const int64_t id = c.masked_ids[i];
@@ -147,11 +164,25 @@ std::string masked_ids_problem(const ModelConfig& c) {
 
 bool qk_norm_has_gain(const ModelConfig& c) { return c.qk_norm.kind != QkNorm::kNone && c.qk_norm.kind != QkNorm::kL2; }
 
-std::vector<int64_t> qk_norm_shape(const ModelConfig& c, int64_t heads) {
-  if (c.qk_norm.kind == QkNorm::kHead) return {c.head_dim};
-  if (c.qk_norm.kind == QkNorm::kHeadPer) return {heads, c.head_dim};
-  return {heads * c.head_dim};
+std::vector<int64_t> qk_norm_shape(const ModelConfig& c, int64_t heads, int64_t head_dim) {
+  if (c.qk_norm.kind == QkNorm::kHead) return {head_dim};
+  if (c.qk_norm.kind == QkNorm::kHeadPer) return {heads, head_dim};
+  return {heads * head_dim};
 }
+
+int64_t attention_matrices(const ModelConfig& c, int64_t layer) {
+  const LayerHeads heads = layer_heads(c, layer);
+  const int64_t out = c.n_heads * heads.v_head_dim * c.d_model;
+  if (latent(c)) {
+    const int64_t q_in = c.attn.q_rank > 0 ? c.attn.q_rank : c.d_model;
+    const int64_t kv = c.attn.kv_rank * c.n_heads * (c.head_dim - c.rope.dims + heads.v_head_dim);
+    return latent_rows(c) * c.d_model + q_in * c.q_width() + kv + out;
+  }
+  const int64_t values = heads.values ? heads.v_width() : 0;
+  return c.d_model * (c.n_heads * heads.head_dim + heads.k_width() + values) + out;
+}
+
+int64_t ffn_matrices(const ModelConfig& c) { return (c.ffn.gated ? 3 : 2) * c.d_model * c.d_ff; }
 
 std::vector<int64_t> layer_windows(const ModelConfig& c) {
   std::vector<int64_t> windows;
@@ -172,6 +203,12 @@ LayerHeads layer_heads(const ModelConfig& c, int64_t layer) {
   }
   heads.v_head_dim = c.attn.v_head_dim > 0 ? c.attn.v_head_dim : heads.head_dim;
   return heads;
+}
+
+int64_t global_rope_dims(const ModelConfig& c) {
+  if (c.rope.global_dims) return *c.rope.global_dims;
+  const int64_t width = c.attn.global_head_dim.value_or(c.head_dim);
+  return width == c.head_dim || c.head_dim < 1 ? c.rope.dims : c.rope.dims * width / c.head_dim;
 }
 
 AttentionVariant attention_variant(const ModelConfig& c, int64_t layer) {
@@ -239,17 +276,23 @@ ParameterCount count_parameters(const ModelConfig& c) {
   n.positions = c.pos.type == PosType::kLearned ? (c.pos.max_positions + c.pos.learned_offset) * c.d_model : 0;
   if (c.pos.type == PosType::kT5Bias)
     n.positions = (c.pos.t5_shared ? 1 : c.n_layers) * c.pos.t5_num_buckets * c.n_heads;
-  n.attention = c.n_layers * attention_matrices(c);
   n.ffn = c.n_layers * ffn_matrices(c);
   const int64_t norms = c.n_layers * norms_per_block(c) + (c.norm.final ? 1 : 0) + (c.norm.embed ? 1 : 0);
-  n.norms =
-      norms * norm_vectors(c.norm.affine) * c.d_model + c.n_layers * (qk_norm_elements(c) + latent_norm_elements(c));
-  int64_t bias = qkv_biases(c);
-  bias += c.bias.attn_out ? c.d_model : 0;
+  n.norms = norms * norm_vectors(c.norm.affine) * c.d_model +
+            c.n_layers * (latent_norm_elements(c) + (c.block.out_scalar ? 1 : 0));
+  int64_t bias = c.bias.attn_out ? c.d_model : 0;
   bias += c.bias.ffn ? (c.ffn.gated ? 2 : 1) * c.d_ff + c.d_model : 0;
   bias += c.attn.sinks ? c.n_heads : 0;
   bias += c.ffn.act == Activation::kXielu ? 2 : 0;
   n.biases = c.n_layers * bias;
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    const LayerHeads heads = layer_heads(c, layer);
+    n.attention += attention_matrices(c, layer);
+    n.norms += qk_norm_elements(c, heads);
+    if (c.bias.qkv && latent(c)) n.biases += latent_rows(c);
+    if (c.bias.qkv && !latent(c))
+      n.biases += c.n_heads * heads.head_dim + heads.k_width() + (heads.values ? heads.v_width() : 0);
+  }
   n.head = c.tied ? 0 : c.vocab_padded() * c.table_width();
   n.head_bias = c.bias.lm_head ? c.vocab_padded() : 0;
   return n;
@@ -292,6 +335,7 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
         "; every KV head serves the same number of query heads");
   if (c.head_dim < 1 || c.head_dim > 512)
     add("model.head_dim = ", c.head_dim, ": expected 1 to 512; change model.head_dim or model.n_heads");
+  add_head_kind_errors(c, errors);
   if (!(c.norm.variant.eps > 0)) add("norm.eps = ", c.norm.variant.eps, ": expected a number above 0; 1e-5 is usual");
   if (c.norm.variant.unit_offset && c.norm.affine == NormAffine::kNone)
     add("norm.unit_offset = true: expected false with norm.affine = \"none\", which has no gain; change one of them");
@@ -346,6 +390,7 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
           "; change rope.dims or rope.fraction");
     if (!(c.rope.base > 0)) add("rope.base = ", c.rope.base, ": expected a number above 0; 10000 is usual");
     add_scaling_errors(c, errors);
+    add_rope_kind_errors(c, errors);
   }
   const auto probability = [&](std::string_view key, double p) {
     if (!(p >= 0 && p < 1)) add(key, " = ", p, ": expected 0 <= p < 1; 0 switches it off");
@@ -366,7 +411,9 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (c.attn.temperature_positions < 0 || !(c.attn.temperature_beta >= 0))
     add("attn.temperature_positions = ", c.attn.temperature_positions,
         ", attn.temperature_beta = ", c.attn.temperature_beta, ": expected 0 or more; 0 positions switch it off");
-  if (c.attn.temperature_positions > 0 && (c.pos.type != PosType::kRope || c.rope.dims != c.head_dim))
+  const bool whole_heads =
+      c.rope.dims == c.head_dim && global_rope_dims(c) == c.attn.global_head_dim.value_or(c.head_dim);
+  if (c.attn.temperature_positions > 0 && (c.pos.type != PosType::kRope || !whole_heads))
     add("attn.temperature_positions = ", c.attn.temperature_positions,
         ": expected rotary positions over the whole head, whose tables hold the factor; set it to 0");
   if (!(c.embed_scale > 0)) add("embed.scale = ", c.embed_scale, ": expected a number above 0; 1 is usual");

@@ -144,7 +144,8 @@ struct PosConfig {
 /// that its kind does not read keeps its default.
 struct RopeConfig {
   double base = 10000.0;
-  int64_t dims = 0;  ///< the first `dims` of head_dim rotate; even
+  int64_t dims = 0;                         ///< the first `dims` of head_dim rotate; even
+  std::optional<int64_t> global_dims = {};  ///< of layers with full attention (global_rope_dims)
   RopeStyle style = RopeStyle::kHalf;
   bool reversed = false;                  ///< by minus the angle
   std::vector<double> base_cycle;         ///< by layer, repeated, instead of base; 0: the layer does not rotate
@@ -269,7 +270,8 @@ std::vector<T> shortest_cycle(const std::vector<T>& by_layer) {
       return {by_layer.begin(), by_layer.begin() + static_cast<std::ptrdiff_t>(length)};
   return by_layer;
 }
-/// The heads of one layer: those of model.* or, where attention is full, attn.global_* instead.
+/// The KV heads of one layer and the width of its heads: those of model.* or, where attention is full, attn.global_*
+/// instead. Every layer has n_heads query heads.
 struct LayerHeads {
   int64_t n_kv_heads = 0, head_dim = 0, v_head_dim = 0;
   bool values = true;  ///< it has a value matrix
@@ -278,6 +280,9 @@ struct LayerHeads {
   bool operator==(const LayerHeads&) const = default;
 };
 LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
+/// Columns of a head that rotate in layers with full attention: rope.global_dims, or the share of their heads that
+/// rope.dims is of model.head_dim.
+int64_t global_rope_dims(const ModelConfig& config);
 /// What the kernels are told of a layer.
 AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
 /// Of all query heads, with pos.alibi_scale; empty without ALiBi. n = the largest power of two <= H: 2^(-8k/n),
@@ -295,14 +300,17 @@ bool shares_t5_bias(const ModelConfig& config);
 std::vector<double> query_temperatures(const ModelConfig& config, int64_t positions);
 
 /// Elements by component, whole model, padded vocabulary. The fields before `total()` partition the parameters.
-/// V*E + P*C + L*(attention + FFN + biases + norms) + final norm + head, E = C but for embed_dim.
+/// V*E + P*C + L*(attention + FFN + biases + norms) + final norm + head, E = C but for embed_dim. G and D are those of
+/// each layer.
 struct ParameterCount {
   int64_t embedding = 0;    ///< V*E
   int64_t projections = 0;  ///< 2*E*C with embed_dim
   int64_t positions = 0;    ///< learned table, or T5's: buckets*H, a layer or shared
-  int64_t attention = 0;    ///< L * (C*H*D + C*G*(D + D_v) + H*D_v*C), or the matrices of latents (latent_attention.h)
+  int64_t attention = 0;    ///< L * (C*H*D + C*G*(D + D_v) + H*D_v*C), or the matrices of latents (latent_attention.h);
+                            ///< C*G*D_v less where k_eq_v leaves out the values' matrix
   int64_t ffn = 0;          ///< L * (3 gated | 2) * C*F
-  int64_t norms = 0;      ///< of blocks, queries and keys, latents, the embedding, and the final one: gains and biases
+  int64_t norms = 0;      ///< of blocks, queries and keys, latents, the embedding, and the final one: gains and biases;
+                          ///< and the factors on blocks' outputs (L)
   int64_t biases = 0;     ///< qkv, attention output, FFN, attention sinks (L * H), scalars of xielu (L * 2)
   int64_t head = 0;       ///< V*E when untied
   int64_t head_bias = 0;  ///< V when bias.lm_head
@@ -312,12 +320,16 @@ struct ParameterCount {
   bool operator==(const ParameterCount&) const = default;
 };
 ParameterCount count_parameters(const ModelConfig& config);
+/// Elements of the matrices of one layer.
+int64_t attention_matrices(const ModelConfig& config, int64_t layer);
+int64_t ffn_matrices(const ModelConfig& config);
 
 /// Whether the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);
 
-/// Of the gain and the bias of the norm over so many heads of queries or keys: [D], [heads, D] or [heads*D].
-std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads);
+/// Of the gain and the bias of the norm over so many heads of D columns of queries or keys: [D], [heads, D] or
+/// [heads*D].
+std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads, int64_t head_dim);
 
 /// Norm vectors' owners of one block: 2 serial (4 sandwich), parallel_norms parallel.
 int64_t norms_per_block(const ModelConfig& config);

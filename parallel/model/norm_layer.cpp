@@ -4,10 +4,8 @@
 
 namespace ashlar::model {
 
-namespace {
-
-nn::Parameter* vector_parameter(nn::ParameterStore& store, const std::string& name, int64_t width,
-                                const nn::InitRule& init, const tensor::TensorParallel& tp) {
+nn::Parameter* stream_vector(nn::ParameterStore& store, const std::string& name, int64_t width,
+                             const nn::InitRule& init, const tensor::TensorParallel& tp) {
   const nn::ShardedTensor tensor{.name = name,
                                  .role = nn::Role::kNorm,
                                  .global_shape = Shape{width},
@@ -19,15 +17,13 @@ nn::Parameter* vector_parameter(nn::ParameterStore& store, const std::string& na
   return &store.add(name, Shape{width}, {tensor});
 }
 
-}  // namespace
-
 NormLayer::NormLayer(nn::ParameterStore& store, const std::string& name, const ModelConfig& config,
                      const tensor::TensorParallel& tp)
     : variant_(config.norm.variant) {
   if (config.norm.affine == NormAffine::kNone) return;
-  gamma_ = vector_parameter(store, name + ".weight", config.d_model, gain_init(config), tp);
+  gamma_ = stream_vector(store, name + ".weight", config.d_model, gain_init(config), tp);
   if (config.norm.affine == NormAffine::kScaleBias)
-    beta_ = vector_parameter(store, name + ".bias", config.d_model, {.rule = "0"}, tp);
+    beta_ = stream_vector(store, name + ".bias", config.d_model, {.rule = "0"}, tp);
 }
 
 }  // namespace ashlar::model

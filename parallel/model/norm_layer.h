@@ -9,6 +9,11 @@
 
 namespace ashlar::model {
 
+/// A vector of a block that every tensor rank holds whole and that acts on rows of the stream; where rows are sharded
+/// (sequence parallel) its gradient is a part of a sum over the group.
+nn::Parameter* stream_vector(nn::ParameterStore& store, const std::string& name, int64_t width,
+                             const nn::InitRule& init, const tensor::TensorParallel& tp);
+
 /// A row norm with the gain and bias that norm.affine asks for. Every tensor rank holds both; where rows are sharded
 /// (sequence parallel) their gradients are parts of a sum over the group.
 class NormLayer {

@@ -20,8 +20,8 @@ double llama3(const RopeConfig& c, double f) {
 /// Which share of pair m is interpolated.
 class YarnRamp {
  public:
-  YarnRamp(const RopeConfig& c, double base) {
-    const auto dims = static_cast<double>(c.dims), original = static_cast<double>(c.original_positions);
+  YarnRamp(const RopeConfig& c, double dims, double base) {
+    const auto original = static_cast<double>(c.original_positions);
     const auto pair_of = [&](double turns) {
       return dims * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
     };
@@ -40,38 +40,61 @@ class YarnRamp {
 
 LayerRope rope_of(const ModelConfig& c, int64_t layer) {
   if (c.pos.type != PosType::kRope) return {};
-  const std::vector<double>& cycle = c.rope.base_cycle;
-  const double base = cycle.empty() ? c.rope.base : cycle[static_cast<size_t>(layer) % cycle.size()];
-  return {.base = base, .scaled = base > 0 && c.rope.scaling != RopeScaling::kNone};
+  const RopeConfig& r = c.rope;
+  const bool full = layer_windows(c).at(static_cast<size_t>(layer)) < 0;
+  double base = r.base_cycle.empty() ? r.base : r.base_cycle[static_cast<size_t>(layer) % r.base_cycle.size()];
+  if (!full && r.local_base) base = *r.local_base;
+  if (full && !r.global_enabled) base = 0;
+  LayerRope rope{.base = base, .dims = full ? global_rope_dims(c) : r.dims, .head_dim = layer_heads(c, layer).head_dim};
+  rope.scaled = base > 0 && r.scaling != RopeScaling::kNone && (full || r.scaled_layers == ScaledLayers::kAll);
+  rope.turned = rope.scaled && r.scaling == RopeScaling::kProportional ? rope.head_dim : rope.dims;
+  return rope;
 }
 
-ModelConfig with_shortest_base_cycle(ModelConfig c) {
-  if (c.pos.type != PosType::kRope || c.rope.base_cycle.empty()) return c;
+ModelConfig with_canonical_rope(ModelConfig c) {
+  if (c.pos.type != PosType::kRope) return c;
   std::vector<double> bases;
-  for (int64_t layer = 0; layer < c.n_layers; ++layer) bases.push_back(rope_of(c, layer).base);
-  c.rope.base_cycle = shortest_cycle(bases);
+  bool any_scaled = false, any_plain = false, any_full = false;  // of layers that rotate
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    const LayerRope rope = rope_of(c, layer);
+    bases.push_back(rope.base);
+    if (rope.base == 0) continue;
+    (rope.scaled ? any_scaled : any_plain) = true;
+    any_full = any_full || layer_windows(c)[static_cast<size_t>(layer)] < 0;
+  }
+  RopeConfig& r = c.rope;
+  r.local_base.reset();
+  r.global_enabled = true;
+  r.base_cycle = shortest_cycle(bases);
   const auto turns = std::find_if(bases.begin(), bases.end(), [](double base) { return base > 0; });
-  if (turns != bases.end()) c.rope.base = *turns;
-  if (c.rope.base_cycle == std::vector<double>{c.rope.base}) c.rope.base_cycle.clear();
+  if (turns != bases.end()) r.base = *turns;
+  if (r.base_cycle == std::vector<double>{r.base}) r.base_cycle.clear();
+  if (!any_plain) r.scaled_layers = ScaledLayers::kAll;
+  const int64_t global_dims = global_rope_dims(c);
+  r.global_dims.reset();
+  if (any_full && global_rope_dims(c) != global_dims) r.global_dims = global_dims;
+  if (any_scaled) return c;
+  r = {.base = r.base,
+       .dims = r.dims,
+       .global_dims = r.global_dims,
+       .style = r.style,
+       .reversed = r.reversed,
+       .base_cycle = r.base_cycle};
   return c;
-}
-
-int64_t turned_dims(const ModelConfig& c) {
-  return c.rope.scaling == RopeScaling::kProportional ? c.head_dim : c.rope.dims;
 }
 
 std::vector<double> rope_frequencies(const ModelConfig& config, const LayerRope& layer, int64_t positions) {
   const RopeConfig& c = config.rope;
   const RopeScaling scaling = layer.scaled ? c.scaling : RopeScaling::kNone;
-  std::vector<double> frequencies(static_cast<size_t>(turned_dims(config) / 2), 0.0);
+  std::vector<double> frequencies(static_cast<size_t>(layer.turned / 2), 0.0);
   if (layer.base == 0) return frequencies;
-  const auto dims = static_cast<double>(c.dims);
+  const auto dims = static_cast<double>(layer.dims);
   double base = layer.base, exponent_dims = dims;
   if (scaling == RopeScaling::kDynamic) base *= std::pow(c.alpha, dims / (dims - 2));
-  if (scaling == RopeScaling::kProportional) exponent_dims = static_cast<double>(config.head_dim);
-  const YarnRamp ramp(c, base);
+  if (scaling == RopeScaling::kProportional) exponent_dims = static_cast<double>(layer.head_dim);
+  const YarnRamp ramp(c, dims, base);
   const std::vector<double>& factors = positions > c.original_positions ? c.long_factor : c.short_factor;
-  for (int64_t m = 0; m < c.dims / 2; ++m) {
+  for (int64_t m = 0; m < layer.dims / 2; ++m) {
     const double f = std::pow(base, -2.0 * static_cast<double>(m) / exponent_dims);
     double& out = frequencies[static_cast<size_t>(m)];
     switch (scaling) {

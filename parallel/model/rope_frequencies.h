@@ -9,19 +9,22 @@ namespace ashlar::model {
 
 /// How a layer rotates.
 struct LayerRope {
-  double base = 0;      ///< 0: not at all
-  bool scaled = false;  ///< its frequencies are those of rope.scaling
+  double base = 0;       ///< 0: not at all
+  bool scaled = false;   ///< its frequencies are those of rope.scaling
+  int64_t dims = 0;      ///< columns of a head that rotate: rope.dims or rope.global_dims
+  int64_t head_dim = 0;  ///< of this layer
+  /// Columns that the kernels turn: dims; of proportional scaling the whole head, the rest of it by no angle.
+  int64_t turned = 0;
   bool operator==(const LayerRope&) const = default;
 };
 LayerRope rope_of(const ModelConfig& config, int64_t layer);
 
-/// The same model with the shortest rope.base_cycle, or with none where all layers rotate alike.
-ModelConfig with_shortest_base_cycle(ModelConfig config);
+/// The same model said in one way: two that rotate alike in every layer have equal sections [rope]. Bases by layer are
+/// the shortest rope.base_cycle, or rope.base where all layers have one, never rope.local_base or rope.global_enabled;
+/// rope.scaled_layers is "all" where all that rotate are scaled, and a scaling of no layer is none.
+ModelConfig with_canonical_rope(ModelConfig config);
 
-/// Columns of a head that the kernels turn: rope.dims; of proportional scaling the whole head, most of it by no angle.
-int64_t turned_dims(const ModelConfig& config);
-
-/// Angle a position of each of the turned_dims / 2 pairs. f_m = base^(-2m/r), r = rope.dims, m < r/2, then by scaling:
+/// Angle a position of each of the turned / 2 pairs. f_m = base^(-2m/r), r = dims, m < r/2, then by scaling:
 ///   linear        f / factor
 ///   llama3        w = 2 pi / f: w < original/high: f; w > original/low: f / factor; else (1-s) f / factor + s f,
 ///                 s = (original/w - low) / (high - low)

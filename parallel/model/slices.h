@@ -19,18 +19,22 @@ struct Slices {
 };
 
 /// Every mesh.tensor that divides the heads, ascending: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or
-/// tensor % n_kv_heads == 0.
+/// tensor % n_kv_heads == 0, of each kind of layer; and where layers of both kinds have fewer KV heads than there are
+/// ranks, equally many ranks hold the same head: a mesh has one group for them.
 std::vector<int64_t> possible_tensor_sizes(const ModelConfig& config);
 
-/// How many consecutive tensor ranks hold the same KV head: tensor / n_kv_heads, or 1 when there are enough heads. The
-/// sub-group of the tensor axis that a mesh for this model needs.
+/// How many consecutive tensor ranks hold the same KV head: tensor / n_kv_heads, or 1 when there are enough heads; of
+/// the kind of layer that shares. The sub-group of the tensor axis that a mesh for this model needs.
 int64_t kv_sharing_ranks(const ModelConfig& config, int64_t tensor);
 
 /// Why a model cannot be cut into `size` slices: one text for each thing in the way, with its values and what would do.
 /// Empty when it can: `size` is one of possible_tensor_sizes, and d_ff and the padded vocabulary divide by it.
 std::vector<std::string> slicing_problems(const ModelConfig& config, int64_t size);
 
-/// Splits heads, KV heads, d_ff and the padded vocabulary over `size` ranks; Bug when there are slicing_problems.
+/// Splits heads, the KV heads of model.n_kv_heads, d_ff and the padded vocabulary over `size` ranks; Bug when there are
+/// slicing_problems.
 Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank);
+/// The same with the KV heads of one layer.
+Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank, int64_t layer);
 
 }  // namespace ashlar::model

@@ -215,12 +215,10 @@ KvCache Stage::make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) con
   cache.k.resize(config_.n_layers);
   cache.v.resize(config_.n_layers);
   for (int64_t i = range_.first_layer; i < range_.last_layer; ++i) {
+    const int64_t G = slices_of(config_, tp_.size(), tp_.rank(), i).kv_heads.size;
     const LayerHeads heads = layer_heads(config_, i);
-    const auto rows = [&](int64_t width) {
-      return ctx.empty(ctx.dtype, {batch * max_tokens, slices_.kv_heads.size * width});
-    };
-    cache.k[i] = rows(heads.head_dim);
-    cache.v[i] = rows(heads.v_head_dim);
+    cache.k[i] = ctx.empty(ctx.dtype, {batch * max_tokens, G * heads.head_dim});
+    cache.v[i] = ctx.empty(ctx.dtype, {batch * max_tokens, G * heads.v_head_dim});
   }
   return cache;
 }

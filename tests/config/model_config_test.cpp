@@ -156,6 +156,66 @@ TEST(ParameterCount, ProjectionsAndOffsetRows) {
   EXPECT_EQ(matmul_parameters(c), 24 * 12 * 1024 * 1024 + 50272 * 512 + 2 * 512 * 1024);
 }
 
+/// Gemma 4 31B as published: every sixth layer has full attention, fewer and wider KV heads, and no value matrix.
+ModelConfig gemma4_31b() {
+  ModelConfig c{.d_model = 5376,
+                .n_layers = 60,
+                .n_heads = 32,
+                .n_kv_heads = 16,
+                .head_dim = 256,
+                .d_ff = 21504,
+                .vocab_size = 262144,
+                .tied = true};
+  c.norm.placement = NormPlacement::kSandwich;
+  c.block.out_scalar = true;
+  c.qk_norm.kind = QkNorm::kHead;
+  c.attn.window_cycle = {1024, 1024, 1024, 1024, 1024, -1};
+  c.attn.global_head_dim = 512;
+  c.attn.global_n_kv_heads = 4;
+  c.attn.k_eq_v = c.attn.v_norm = true;
+  c.attn.scale = 1;
+  c.rope = {.base = 1e6,
+            .dims = 256,
+            .global_dims = 128,
+            .local_base = 1e4,
+            .scaling = RopeScaling::kProportional,
+            .scaled_layers = ScaledLayers::kFull};
+  return c;
+}
+
+TEST(ParameterCount, LayersOfTwoKinds) {
+  const ModelConfig c = gemma4_31b();
+  EXPECT_TRUE(constraint_errors(c).empty()) << ::testing::PrintToString(constraint_errors(c));
+  const ParameterCount n = count_parameters(c);
+  EXPECT_EQ(n.total(), 30697345340);
+  EXPECT_EQ(n.attention, int64_t{5376} * (50 * (2 * 8192 + 2 * 4096) + 10 * (2 * 16384 + 2048)));
+  EXPECT_EQ(n.norms, (4 * 60 + 1) * 5376 + 50 * 2 * 256 + 10 * 2 * 512 + 60);
+}
+
+TEST(Flops, OfLayersOfTwoKinds) {
+  const ModelConfig c = gemma4_31b();
+  const std::vector<double> products = matmul_flops_of_layers(c), attention = attention_flops_of_layers(c, 512);
+  ASSERT_EQ(products.size(), 60U);
+  EXPECT_EQ(products[0], 6.0 * 5376 * (2 * 8192 + 2 * 4096 + 3 * 21504));
+  EXPECT_EQ(products[5], 6.0 * 5376 * (2 * 16384 + 2048 + 3 * 21504));
+  EXPECT_EQ(attention[0], 12.0 * 8192 * 256);  // below the window
+  EXPECT_EQ(attention[5], 12.0 * 16384 * 256);
+  double sum = 6.0 * 262144 * 5376;
+  for (const double layer : products) sum += layer;
+  EXPECT_DOUBLE_EQ(flops_per_token(c, 512).matmul, sum);
+}
+
+TEST(LayerHeads, AreThoseOfTheKind) {
+  ModelConfig c = gemma4_31b();
+  EXPECT_EQ(layer_heads(c, 4), (LayerHeads{.n_kv_heads = 16, .head_dim = 256, .v_head_dim = 256}));
+  EXPECT_EQ(layer_heads(c, 5), (LayerHeads{.n_kv_heads = 4, .head_dim = 512, .v_head_dim = 512, .values = false}));
+  EXPECT_EQ(global_rope_dims(c), 128);
+  c.rope.global_dims.reset();
+  EXPECT_EQ(global_rope_dims(c), 512);  // whole heads, as the others
+  c.rope.dims = 64;
+  EXPECT_EQ(global_rope_dims(c), 128);
+}
+
 TEST(FinishLogits, FactorThenCapThenMasks) {
   ModelConfig c;
   c.logit_scale = 2;
@@ -349,6 +409,40 @@ TEST(Constraints, EachIsNamed) {
   expect("attn.temperature_positions", [](ModelConfig& c) {
     c.attn.temperature_positions = 16;
     c.rope.dims = c.head_dim / 2;  // its tables cannot hold a factor for the columns that do not rotate
+  });
+  expect("rope.local_base", [](ModelConfig& c) { c.rope.local_base = 0; });
+  expect("rope.local_base", [](ModelConfig& c) {
+    c.rope.local_base = 1e4;
+    c.rope.base_cycle = {1e4, 0};
+  });
+  expect("rope.global_enabled", [](ModelConfig& c) {
+    c.rope.global_enabled = false;
+    c.rope.base_cycle = {1e4, 0};
+  });
+  expect("rope.global_dims", [](ModelConfig& c) { c.rope.global_dims = c.head_dim + 2; });
+  expect("rope.global_dims", [](ModelConfig& c) { c.rope.global_dims = 5; });
+  expect("rope.global_dims", [](ModelConfig& c) {
+    c.attn.global_head_dim = 51;  // the same share of these heads is an odd number
+  });
+  expect("rope.global_dims", [](ModelConfig& c) {
+    c.rope.scaling = RopeScaling::kLongrope;
+    c.rope.factor = 2;
+    c.rope.original_positions = 64;
+    c.rope.short_factor = c.rope.long_factor = std::vector<double>(static_cast<size_t>(c.rope.dims / 2), 1.0);
+    c.rope.global_dims = 2;
+  });
+  expect("attn.temperature_positions", [](ModelConfig& c) {
+    c.attn.temperature_positions = 16;
+    c.rope.global_dims = c.head_dim / 2;
+  });
+  expect("attn.global_head_dim", [](ModelConfig& c) {
+    c.attn.global_head_dim = 513;
+    c.rope.global_dims = 2;
+  });
+  expect("attn.global_n_kv_heads", [](ModelConfig& c) { c.attn.global_n_kv_heads = 5; });
+  expect("attn.k_eq_v", [](ModelConfig& c) {
+    c.attn.k_eq_v = true;
+    c.attn.v_head_dim = c.head_dim / 2;
   });
   expect("norm.eps", [](ModelConfig& c) { c.norm.variant.eps = 0; });
   expect("norm.unit_offset",

@@ -36,6 +36,7 @@ struct Axes {
   int64_t latent = 0;          ///< keys and values from a latent so wide; heads are then two columns wider
   int64_t q_latent = 0;        ///< and queries from one so wide
   bool bias_by_layer = false;  ///< T5's, else one for all layers
+  int64_t full_kv_heads = 0;   ///< not 0: every second layer is full, with heads of its own whose keys are its values
 };
 
 /// Three times the spread of gate and up values: some lie beyond, and next to none so near that rounding puts them on
@@ -154,6 +155,20 @@ inline const Axes kAxes[] = {
      .ffn = {.act = Activation::kXielu},
      .v_head_dim = 5},
     {.name = "HeavyHead", .biases = true, .vocab_size = 2401},  // as costly as layers: the last stage has it alone
+    {.name = "LayersOfTwoKinds",
+     .biases = true,
+     .factors = true,
+     .placement = model::NormPlacement::kSandwich,
+     .qk_norm = {.kind = model::QkNorm::kHead},
+     .full_kv_heads = 2},
+    {.name = "FusedOfTwoKinds",
+     .topology = model::Topology::kParallel,
+     .n_kv_heads = 2,
+     .dropout = true,
+     .recompute = Recompute::kBlock,
+     .factors = true,
+     .qk_norm = {.kind = model::QkNorm::kFull, .order = model::QkNormOrder::kAfterRope},
+     .full_kv_heads = 8},
 };
 
 inline model::ModelConfig config_of(const Axes& a) {
@@ -201,6 +216,22 @@ inline model::ModelConfig config_of(const Axes& a) {
   if (a.windows) {
     c.attn.window_cycle = {3, -1};
     c.attn.softcap = 0.5;
+  }
+  if (a.full_kv_heads > 0) {
+    c.attn.window_cycle = {3, -1};
+    c.attn.global_n_kv_heads = a.full_kv_heads;
+    c.attn.global_head_dim = 6;
+    c.attn.k_eq_v = c.attn.v_norm = true;
+    // In front of a last norm the size of the stream counts for nothing: the gradient of its factor is zero.
+    c.block.out_scalar = !c.norm.final;
+  }
+  if (a.full_kv_heads > 0 && a.pos == model::PosType::kRope) {
+    c.rope.local_base = 100;
+    if (!a.sinks) {  // whose temperatures need whole heads
+      c.rope.scaling = model::RopeScaling::kProportional;
+      c.rope.scaled_layers = model::ScaledLayers::kFull;
+      c.rope.global_dims = 2;
+    }
   }
   if (a.sinks) {
     c.attn.sinks = true;

@@ -116,7 +116,11 @@ LayoutCase case_of(const Row& row) {
                   .ffn = act_of(value_of(row, "act"), is("gated", "yes")),
                   .head = is("ends", "head"),
                   .table_width = is("ends", "tables") ? 20 : 24,
-                  .offset = is("ends", "tables") && !is("positions", "rope") ? 2 : 0};
+                  .offset = is("ends", "tables") && !is("positions", "rope") ? 2 : 0,
+                  // As many ranks to a KV head in both kinds of layers, or all apart in one of them.
+                  .full_kv_heads = is("kinds", "one")    ? 0
+                                   : is("kv_heads", "8") ? 2
+                                                         : 4};
   LayoutCase c{.config = config_of(axes),
                .documents = is("documents", "yes"),
                .dtype = is("dtype", "fp64") ? DType::kFloat64 : DType::kFloat32,

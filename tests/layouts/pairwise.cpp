@@ -248,6 +248,7 @@ const std::vector<EmulatedAxis>& emulated_axes() {
       {"dtype", {"fp64", "fp32"}},
       {"act", {"silu", "relu2", "limited"}},
       {"ends", {"plain", "head", "tables"}},
+      {"kinds", {"one", "two"}},
   };
   return axes;
 }

@@ -147,6 +147,31 @@ void draw_latent(Draw& draw, model::ModelConfig& m) {
   m.head_dim = m.rope.dims + draw.from(1, 6);
 }
 
+/// Layers with full attention have heads, bases and matrices of their own.
+void draw_kinds(Draw& draw, LayoutCase& c) {
+  model::ModelConfig& m = c.config;
+  m.attn.window_cycle = draw.of<std::vector<int64_t>>({{3, -1}, {-1, 4}, {2, 2, -1}});
+  std::vector<int64_t> kv_heads;
+  for (const int64_t n : divisors(m.n_heads)) {
+    m.attn.global_n_kv_heads = n;
+    if (model::slicing_problems(m, c.mesh.tensor).empty()) kv_heads.push_back(n);
+  }
+  m.attn.global_n_kv_heads = kv_heads[draw.from(0, static_cast<int64_t>(kv_heads.size()) - 1)];
+  m.attn.global_head_dim = draw.of<int64_t>({4, 6, 8});
+  m.attn.k_eq_v = draw.once_in(2) && m.attn.v_head_dim == 0;
+  m.attn.v_norm = draw.once_in(2);
+  // In front of a last norm the size of the stream counts for nothing: the gradient of its factor is zero.
+  m.block.out_scalar = !m.norm.final && draw.once_in(2);
+  if (m.pos.type != model::PosType::kRope) return;
+  m.rope.global_dims = 2 * draw.from(1, *m.attn.global_head_dim / 2);
+  m.rope.global_enabled = !draw.once_in(3) || m.qk_norm.bias;  // whose gradient is zero where nothing rotates
+  if (draw.once_in(2)) m.rope.local_base = 50;
+  if (draw.once_in(2)) return;
+  m.rope.scaling = draw.of({model::RopeScaling::kLinear, model::RopeScaling::kProportional});
+  m.rope.factor = 2;
+  m.rope.scaled_layers = draw.of({model::ScaledLayers::kAll, model::ScaledLayers::kFull});
+}
+
 LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   Draw draw(number);
   LayoutCase c{.seed = 1000 + number};
@@ -190,27 +215,33 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   }
   if (draw.once_in(4)) c.config.attn.v_head_dim = draw.from(1, 9);
   if (draw.once_in(4)) c.config.ffn = {.act = Activation::kXielu, .gated = false};
-  if (draw.once_in(4)) draw_latent(draw, c.config);
+  if (draw.once_in(4)) {
+    draw_latent(draw, c.config);
+  } else if (draw.once_in(3)) {
+    draw_kinds(draw, c);
+  }
   return c;
 }
 
 std::string text_of(const LayoutCase& c) {
   const model::ModelConfig& m = c.config;
-  return str_cat(name_of(c.mesh), c.sequence_parallel ? ", sequence parallel" : "", ", ", pipeline::name_of(c.schedule),
-                 " with ", c.virtual_stages, " chunks a stage, ", c.micro_batches, " micro-batches of ", c.B, " x ",
-                 c.T, ", ", name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads,
-                 " of ", m.head_dim, ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated " : " ",
-                 name_of(m.ffn.act), ", vocabulary ", m.vocab_size, " padded to ", m.vocab_padded(), ", ",
-                 name_of(m.block.topology), " ", m.block.parallel_norms, ", norms ", name_of(m.norm.placement),
-                 m.norm.embed ? " and of the embedding" : "", ", norm of q and k ", name_of(m.qk_norm.kind), " ",
-                 name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ", name_of(m.pos.type),
-                 ", windows ", absl::StrJoin(model::layer_windows(m), " "), " ", name_of(m.attn.window_kind),
-                 ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", m.tied ? ", tied" : "",
-                 c.documents ? ", documents" : "", ", recompute ", static_cast<int>(c.recompute), ", dropout ",
-                 m.dropout.embed, " ", m.dropout.attn, " ", m.dropout.resid, ", buckets of ", c.bucket_elems,
-                 ", tables ", m.table_width(), " wide, soft cap of the logits ", m.softcap.value_or(0), ", values ",
-                 m.attn.v_head_dim, " wide, latents ", m.attn.q_rank, " ", m.attn.kv_rank,
-                 m.norm_rows ? ", norm rows" : "", ", ", m.masked_ids.size(), " masked, z ", name_of(m.loss.z_kind));
+  return str_cat(
+      name_of(c.mesh), c.sequence_parallel ? ", sequence parallel" : "", ", ", pipeline::name_of(c.schedule), " with ",
+      c.virtual_stages, " chunks a stage, ", c.micro_batches, " micro-batches of ", c.B, " x ", c.T, ", ",
+      name_of(c.dtype), ", layers ", m.n_layers, ", width ", m.d_model, ", heads ", m.n_heads, " of ", m.head_dim,
+      ", KV heads ", m.n_kv_heads, ", FFN ", m.d_ff, m.ffn.gated ? " gated " : " ", name_of(m.ffn.act), ", vocabulary ",
+      m.vocab_size, " padded to ", m.vocab_padded(), ", ", name_of(m.block.topology), " ", m.block.parallel_norms,
+      ", norms ", name_of(m.norm.placement), m.norm.embed ? " and of the embedding" : "", ", norm of q and k ",
+      name_of(m.qk_norm.kind), " ", name_of(m.qk_norm.type), " ", name_of(m.qk_norm.order), ", positions ",
+      name_of(m.pos.type), ", windows ", absl::StrJoin(model::layer_windows(m), " "), " ", name_of(m.attn.window_kind),
+      ", soft cap ", m.attn.softcap.value_or(0), m.attn.sinks ? ", sinks" : "", ", of full layers KV heads ",
+      m.attn.global_n_kv_heads.value_or(m.n_kv_heads), " of ", m.attn.global_head_dim.value_or(m.head_dim),
+      m.attn.k_eq_v ? ", values are keys" : "", m.attn.v_norm ? ", values normed" : "",
+      m.block.out_scalar ? ", scalars of blocks" : "", m.tied ? ", tied" : "", c.documents ? ", documents" : "",
+      ", recompute ", static_cast<int>(c.recompute), ", dropout ", m.dropout.embed, " ", m.dropout.attn, " ",
+      m.dropout.resid, ", buckets of ", c.bucket_elems, ", tables ", m.table_width(), " wide, soft cap of the logits ",
+      m.softcap.value_or(0), ", values ", m.attn.v_head_dim, " wide, latents ", m.attn.q_rank, " ", m.attn.kv_rank,
+      m.norm_rows ? ", norm rows" : "", ", ", m.masked_ids.size(), " masked, z ", name_of(m.loss.z_kind));
 }
 
 /// The numbers of this run: one that is named, 200 in the long form, else a few.
@@ -265,9 +296,14 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["values of a width of their own"] += m.attn.v_head_dim > 0;
     seen["latents"] += m.attn.kind == model::AttentionKind::kMla, seen["xielu"] += m.ffn.act == Activation::kXielu;
     seen["latents over ranks"] += m.attn.kind == model::AttentionKind::kMla && tensor;
+    const bool kinds = m.attn.global_n_kv_heads.has_value();
+    seen["layers of two kinds"] += kinds, seen["layers of two kinds over ranks"] += kinds && tensor;
+    seen["values that are keys"] += m.attn.k_eq_v, seen["norm of values"] += m.attn.v_norm;
+    seen["scalars of blocks"] += m.block.out_scalar;
+    seen["rotation by kind"] += m.rope.local_base || !m.rope.global_enabled;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
   }
-  EXPECT_EQ(seen.size(), 78U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 84U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 

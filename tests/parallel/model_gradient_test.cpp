@@ -8,6 +8,7 @@ namespace ashlar {
 namespace {
 
 using model::ModelConfig;
+using model::RopeScaling;
 using testing::tiny_config;
 using testing::TinyModel;
 
@@ -350,6 +351,47 @@ const Axis kAxes[] = {
        c.attn.window_cycle = {3, -1};
        c.attn.softcap = 0.4;
        c.rope.base_cycle = {100.0, 0.0};
+     }},
+    {"BasesAndScalingByKind",
+     [](ModelConfig& c) {
+       c.attn.window_cycle = {3, -1};
+       c.rope.local_base = 100;
+       c.rope.scaling = RopeScaling::kLinear;
+       c.rope.factor = 3;
+       c.rope.scaled_layers = model::ScaledLayers::kFull;
+     }},
+    {"FullLayersDoNotRotate",
+     [](ModelConfig& c) {
+       c.attn.window_cycle = {-1, 3};
+       c.rope.global_enabled = false;
+     }},
+    {"HeadsByKindValuesAreKeys",
+     [](ModelConfig& c) {
+       c.attn.window_cycle = {3, -1};
+       c.attn.global_head_dim = 6;
+       c.attn.global_n_kv_heads = 2;
+       c.attn.k_eq_v = c.attn.v_norm = true;
+       c.qk_norm.kind = model::QkNorm::kHead;
+       c.rope.scaling = RopeScaling::kProportional;
+       c.rope.scaled_layers = model::ScaledLayers::kFull;
+       c.rope.global_dims = 2;
+       c.block.out_scalar = true;
+       c.norm.final = false;
+       c.bias.qkv = true;
+     }},
+    {"ValuesAreKeysNormedAfterRopeInAFusedBlock",
+     [](ModelConfig& c) {
+       c.block = {.topology = model::Topology::kParallel, .out_scalar = true};
+       c.attn.window_cycle = {-1, 3};
+       c.attn.k_eq_v = true;
+       c.attn.clip_qkv = 0.5;
+       c.n_kv_heads = 2;
+       c.qk_norm = {.kind = model::QkNorm::kFull, .order = model::QkNormOrder::kAfterRope};
+     }},
+    {"ValueNormAlone",
+     [](ModelConfig& c) {
+       c.attn.v_norm = true;
+       c.n_kv_heads = 1;
      }},
     {"HeadsOfFive",
      [](ModelConfig& c) {
