@@ -80,4 +80,17 @@ Row embedding_scale(const char* key, bool fallback) {
           .write = [=](Json& j, const HfConfig& c) { j[key] = c.model.embed_scale != 1.0; }};
 }
 
+Row embedding_times_root_of_width() {
+  return {
+      .read = [](JsonReader&, HfConfig& c) { c.model.embed_scale = std::sqrt(static_cast<double>(c.model.d_model)); }};
+}
+
+Row causal_attention_alone() {
+  return {.read = [](JsonReader& r, HfConfig&) {
+    constexpr const char* kKey = "use_bidirectional_attention";
+    if (r.raw(kKey) != nullptr && r.boolean({kKey}, false))
+      r.refuse(kKey, "attention is causal always; expected false or null");
+  }};
+}
+
 }  // namespace ashlar::hf

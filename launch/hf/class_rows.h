@@ -27,6 +27,24 @@ Row embedding_scale(const char* key, bool fallback);
 /// The class refuses a number of heads that does not divide the width, though head_dim is of its own.
 Row heads_divide_width();
 
+/// The embedding times sqrt(width), always.
+Row embedding_times_root_of_width();
+/// use_bidirectional_attention: false or null.
+Row causal_attention_alone();
+/// The factors and rotary keys of Granite.
+Rows granite_factors();
+
+// Layers of two kinds (kind_tables.cpp).
+ClassTable gemma2();
+ClassTable gemma3();
+ClassTable gemma4();
+ClassTable vaultgemma();
+ClassTable cohere2();
+ClassTable olmo3();
+ClassTable exaone4();
+ClassTable granite_swa();
+ClassTable cwm();
+
 // Llama's block but for an axis or two (llama_kin.cpp).
 ClassTable gemma();
 ClassTable nemotron();

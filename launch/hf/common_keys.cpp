@@ -41,9 +41,10 @@ void read_common_keys(JsonReader& reader, HfConfig& out) {
     if (reader.boolean({key}, false)) reader.refuse(key, "cross-attention is not an axis; expected false");
   }
   if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "attention is causal always; expected true");
-  for (const char* key : {"quantization_config", "per_layer_config"}) {
-    if (reader.raw(key) != nullptr) reader.refuse(key, "not supported; expected plain weights and equal layers");
-  }
+  if (reader.raw("quantization_config") != nullptr)
+    reader.refuse("quantization_config", "not supported; expected plain weights");
+  if (out.family != Family::kGemma4 && reader.raw("per_layer_config") != nullptr)
+    reader.refuse("per_layer_config", "not known of this class; expected equal layers");
   if (const nlohmann::json* pruned = reader.raw("pruned_heads"); pruned != nullptr && !pruned->empty()) {
     reader.refuse("pruned_heads", "every layer has all heads; expected none");
   }

@@ -227,12 +227,15 @@ ClassTable table_of(Family family) {
     case Family::kBloom: return bloom();
     case Family::kQwen3: return qwen3();
     case Family::kOlmo2: return olmo2();
+    case Family::kOlmo3: return olmo3();
     case Family::kGlm: return glm();
     case Family::kGlm4: return glm4();
     case Family::kGranite: return granite();
+    case Family::kGraniteSwa: return granite_swa();
     case Family::kHyperClovaX: return hyperclovax();
     case Family::kCohere: return cohere();
     case Family::kChameleon: return chameleon();
+    case Family::kCohere2: return cohere2();
     case Family::kHelium: return helium();
     case Family::kHunYuan: return hunyuan();
     case Family::kSeedOss: return seed_oss();
@@ -246,6 +249,12 @@ ClassTable table_of(Family family) {
     case Family::kOlmo: return olmo();
     case Family::kSmolLm3: return smollm3();
     case Family::kGemma: return gemma();
+    case Family::kGemma2: return gemma2();
+    case Family::kGemma3: return gemma3();
+    case Family::kGemma4: return gemma4();
+    case Family::kVaultGemma: return vaultgemma();
+    case Family::kExaone4: return exaone4();
+    case Family::kCwm: return cwm();
     case Family::kNemotron: return nemotron();
     case Family::kNanoChat: return nanochat();
     case Family::kArcee: return arcee();
@@ -280,6 +289,12 @@ bool tied_by_default(Family family) {
     case Family::kMpt:
     case Family::kSmolLm3:
     case Family::kGemma:
+    case Family::kGemma2:
+    case Family::kGemma3:
+    case Family::kGemma4:
+    case Family::kVaultGemma:
+    case Family::kCohere2:
+    case Family::kGraniteSwa:
     case Family::kOpt:
     case Family::kBioGpt:
     case Family::kXglm:

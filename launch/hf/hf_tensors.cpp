@@ -129,6 +129,13 @@ const ModelNames& names_of(Family family) {
       "lm_head",
       {"layers.", "", "", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
        "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_attention_layernorm", "post_feedforward_layernorm"}};
+  static constexpr ModelNames kGemma2 = {
+      "embed_tokens",
+      "norm",
+      "lm_head",
+      {"layers.", "input_layernorm", "pre_feedforward_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+       "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
+       "post_attention_layernorm", "post_feedforward_layernorm"}};
   static constexpr ModelNames kGlm = {
       "embed_tokens",
       "norm",
@@ -237,6 +244,9 @@ const ModelNames& names_of(Family family) {
     case Family::kMinistral3:
     case Family::kOlmo:
     case Family::kGranite:
+    case Family::kGraniteSwa:
+    case Family::kCohere2:
+    case Family::kCwm:
     case Family::kCohere:
     case Family::kHelium:
     case Family::kSeedOss:
@@ -248,6 +258,12 @@ const ModelNames& names_of(Family family) {
     case Family::kPersimmon: return kPersimmon;
     case Family::kChameleon: return kChameleon;
     case Family::kNanoChat: return kNanoChat;
+    case Family::kGemma2:
+    case Family::kGemma3:
+    case Family::kGemma4:
+    case Family::kVaultGemma: return kGemma2;
+    case Family::kOlmo3:
+    case Family::kExaone4:
     case Family::kOlmo2: return kOlmo2;
     case Family::kGlm:
     case Family::kGlm4: return kGlm;

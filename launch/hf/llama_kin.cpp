@@ -18,12 +18,6 @@ Rows bias_rows(bool fallback) {
           flag("mlp_bias", {AXIS(bias.ffn)}, fallback)};
 }
 
-/// The embedding times sqrt(width), always.
-Row embedding_times_root_of_width() {
-  return {
-      .read = [](JsonReader&, HfConfig& c) { c.model.embed_scale = std::sqrt(static_cast<double>(c.model.d_model)); }};
-}
-
 /// The first published files say hidden_act = "gelu", and meant its tanh form; hidden_activation was added to say so.
 Row gemma_activation() {
   const auto read = [](JsonReader& r, HfConfig& c) {
@@ -52,16 +46,11 @@ Row gemma_activation() {
 
 ClassTable gemma() {
   // sqrt(width) times the embedding, and gains as 1 + g, whatever the file says.
-  const Row bidirectional = {.read = [](JsonReader& r, HfConfig&) {
-    constexpr const char* kKey = "use_bidirectional_attention";
-    if (r.raw(kKey) != nullptr && r.boolean({kKey}, false))
-      r.refuse(kKey, "attention is causal always; expected false or null");
-  }};
   return {.base = {.norm = {.variant = {.type = NormType::kRmsNorm, .unit_offset = true}}},
           .rows = joined(usual_rows({256000, 8192, 3072, 28, 16, 24576}, gemma_activation(), "rms_norm_eps", 1e-6),
                          {embedding_times_root_of_width(), kv_heads(16), size({"head_dim"}, {AXIS(head_dim)}, 256),
                           flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false),
-                          rope({.whole_heads = true}), bidirectional})};
+                          rope({.whole_heads = true}), causal_attention_alone()})};
 }
 
 ClassTable nemotron() {

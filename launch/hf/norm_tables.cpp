@@ -71,21 +71,26 @@ ClassTable glm4() { return glm_with(NormPlacement::kSandwich); }
 
 namespace {
 
-/// What Granite and HyperCLOVA X share.
+/// What the Granites and HyperCLOVA X share.
+Rows granite_kin() {
+  return {flag("mlp_bias", {AXIS(bias.ffn)}, false), number("embedding_multiplier", {AXIS(embed_scale)}, 1.0),
+          number("residual_multiplier", {AXIS(block.residual_multiplier)}, 1.0), rope({.whole_heads = true})};
+}
+
+/// Granite and HyperCLOVA X.
 Rows granite_rows() {
   return joined(usual_rows({32000, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
-                {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias("attention_bias", false),
-                 flag("mlp_bias", {AXIS(bias.ffn)}, false), number("embedding_multiplier", {AXIS(embed_scale)}, 1.0),
-                 number("residual_multiplier", {AXIS(block.residual_multiplier)}, 1.0), rope({.whole_heads = true})});
+                {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias("attention_bias", false)});
 }
 
 }  // namespace
 
-ClassTable granite() {
-  return {.base = {.norm = kRmsNorm},
-          .rows = joined(granite_rows(), {number("attention_multiplier", {AXIS(attn.scale)}, 1.0),
-                                          logit_divisor("logits_scaling", 1.0)})};
+Rows granite_factors() {
+  return joined(granite_kin(),
+                {number("attention_multiplier", {AXIS(attn.scale)}, 1.0), logit_divisor("logits_scaling", 1.0)});
 }
+
+ClassTable granite() { return {.base = {.norm = kRmsNorm}, .rows = joined(granite_rows(), granite_factors())}; }
 
 ClassTable hyperclovax() {
   const Row scale = {.read =
@@ -103,7 +108,8 @@ ClassTable hyperclovax() {
       .write = [](Json& j,
                   const HfConfig& c) { j["use_post_norm"] = c.model.norm.placement == NormPlacement::kSandwich; }};
   return {.base = {.norm = kRmsNorm},
-          .rows = joined(granite_rows(), {scale, post, number("logits_scaling", {AXIS(logit_scale)}, 1.0)})};
+          .rows = joined(joined(granite_rows(), granite_kin()),
+                         {scale, post, number("logits_scaling", {AXIS(logit_scale)}, 1.0)})};
 }
 
 ClassTable cohere() {

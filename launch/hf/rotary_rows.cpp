@@ -14,6 +14,10 @@ using model::ModelConfig;
 using model::RopeConfig;
 using model::RopeScaling;
 
+/// How config.json calls the kinds of layers.
+constexpr const char* kFullKind = "full_attention";
+constexpr const char* kLocalKind = "sliding_attention";
+
 /// The fraction that int(head_dim * fraction) turns back into dims: the quotient may round to just below.
 double fraction_of(const ModelConfig& m) {
   double fraction = static_cast<double>(m.rope.dims) / static_cast<double>(m.head_dim);
@@ -58,8 +62,9 @@ std::optional<double> factor_of_mscales(JsonReader& d, double factor) {
   return grown(*one) / grown(*all);
 }
 
-/// The keys of a scaling that is not "default", from the dictionary `d` of the config `r`.
-void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, HfConfig& c) {
+/// The keys of a scaling that is not "default", from the dictionary `d` of the config `r`. `proportional`: the class
+/// knows it.
+void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool proportional, HfConfig& c) {
   RopeConfig& rope = c.model.rope;
   const auto original = [&] {
     std::optional<int64_t> given = d.optional_size({"original_max_position_embeddings"});
@@ -95,6 +100,9 @@ void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, HfConfi
     rope.short_factor = numbers(d, "short_factor");
     rope.long_factor = numbers(d, "long_factor");
     rope.attention_factor = d.optional_number({"attention_factor"}).value_or(model::default_attention_factor(rope));
+  } else if (type == "proportional" && proportional) {
+    rope.scaling = RopeScaling::kProportional;
+    if (d.number({"factor"}, 1.0) != 1.0) d.refuse("factor", "frequencies are divided by nothing; expected 1");
   } else if (type == "dynamic" && d.has_value("alpha")) {
     rope.scaling = RopeScaling::kDynamic;
     rope.alpha = required(d, "alpha");
@@ -144,6 +152,30 @@ nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters)
   return scaling == parameters ? parameters : nlohmann::json();
 }
 
+/// What a class reads from a rotary dictionary beside the usual scalings.
+struct DictionaryKinds {
+  bool proportional = false;
+  bool temperature = false;  ///< of queries
+};
+
+/// Of the dictionary `d` of the config `r`; its scaling goes to the model.
+RotaryDictionary read_dictionary(JsonReader& r, JsonReader d, HfConfig& c, const DictionaryKinds& kinds = {}) {
+  const std::string type = d.text({"rope_type", "type"}, "default");
+  const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
+                                 .fraction = d.optional_number({"partial_rotary_factor"})};
+  if (kinds.temperature) read_temperature(d, c);
+  if (type == "default") {
+    d.ignore({"original_max_position_embeddings"});
+  } else {
+    const size_t errors = d.num_errors();
+    read_scaling(r, d, type, kinds.proportional, c);
+    if (d.num_errors() > errors) return said;
+  }
+  for (const std::string& key : d.unread_keys())
+    d.refuse(key.c_str(), "rope_type \"", type, "\" is not known to read it; remove it");
+  return said;
+}
+
 RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool temperature) {
   const nlohmann::json* scaling = r.object("rope_scaling");
   const nlohmann::json* parameters = r.object("rope_parameters");
@@ -160,21 +192,58 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
     dict = &usual;
   }
   if (dict == nullptr) return {};
-  JsonReader d = r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters.");
-  const std::string type = d.text({"rope_type", "type"}, "default");
-  const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
-                                 .fraction = d.optional_number({"partial_rotary_factor"})};
-  if (temperature) read_temperature(d, c);
-  if (type == "default") {
-    d.ignore({"original_max_position_embeddings"});
-  } else {
-    const size_t errors = d.num_errors();
-    read_scaling(r, d, type, c);
-    if (d.num_errors() > errors) return said;
+  return read_dictionary(r, r.nested(*dict, scaling != nullptr ? "rope_scaling." : "rope_parameters."), c,
+                         {.temperature = temperature});
+}
+
+/// The dictionary of one kind of layer, of those in rope_parameters; null where there is none.
+const nlohmann::json* dictionary_of_kind(JsonReader& r, const nlohmann::json* parameters, const char* kind) {
+  if (parameters == nullptr || !parameters->contains(kind) || (*parameters)[kind].is_null()) return nullptr;
+  if ((*parameters)[kind].is_object()) return &(*parameters)[kind];
+  r.refuse("rope_parameters", kind, " is no object");
+  return nullptr;
+}
+
+void refuse_other_kinds(JsonReader& r, const nlohmann::json& parameters, Family family) {
+  for (const auto& [key, value] : parameters.items()) {
+    if (key == kFullKind || key == kLocalKind) continue;
+    r.add_error(str_cat("rope_parameters.", key, ": ", class_name(family), " has an object for ", kFullKind,
+                        " and one for ", kLocalKind, "; expected nothing else"));
   }
-  for (const std::string& key : d.unread_keys())
-    d.refuse(key.c_str(), "rope_type \"", type, "\" is not known to read it; remove it");
-  return said;
+}
+
+bool is_part_of(const nlohmann::json& some, const nlohmann::json& all) {
+  for (const auto& [key, value] : some.items())
+    if (!all.contains(key) || all[key] != value) return false;
+  return true;
+}
+
+/// How layers of one kind rotate, as the model with these layers alone has it.
+struct KindRope {
+  RotaryDictionary said;
+  RopeConfig rope;
+};
+
+KindRope read_kind(JsonReader& r, const nlohmann::json* dict, const std::string& where, const HfConfig& c,
+                   bool proportional) {
+  HfConfig one = c;
+  KindRope kind;
+  if (dict != nullptr) kind.said = read_dictionary(r, r.nested(*dict, where), one, {.proportional = proportional});
+  kind.rope = one.model.rope;
+  return kind;
+}
+
+/// Columns that turn of a head of so many: whole pairs.
+int64_t proportional_dims(double fraction, int64_t width) {
+  return 2 * static_cast<int64_t>(fraction * static_cast<double>(width) / 2);
+}
+
+/// The fraction that proportional_dims turns back into dims.
+double proportional_fraction(int64_t dims, int64_t width) {
+  double fraction = static_cast<double>(dims) / static_cast<double>(width);
+  while (proportional_dims(fraction, width) < dims)
+    fraction = std::nextafter(fraction, std::numeric_limits<double>::infinity());
+  return fraction;
 }
 
 /// The dictionary of a model, rope_theta aside.
@@ -247,6 +316,72 @@ Row rope(const Rotary& keys) {
     j[keys.base_key] = m.rope.base;     // transformers 4
     if (!keys.whole_heads) j[keys.fraction_key] = fraction_of(m);
     j["rope_scaling"] = scaled ? parameters : Json(nullptr);
+  };
+  return {.read = read, .write = write};
+}
+
+Row rope_by_kind(const RotaryKinds& keys) {
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    ModelConfig& m = c.model;
+    m.rope.dims = m.head_dim;
+    const nlohmann::json* parameters = r.object("rope_parameters");
+    const nlohmann::json* scaling = r.object("rope_scaling");
+    const nlohmann::json* full_dict = dictionary_of_kind(r, parameters, kFullKind);
+    const nlohmann::json* local_dict = dictionary_of_kind(r, parameters, kLocalKind);
+    if (parameters != nullptr) refuse_other_kinds(r, *parameters, c.family);
+    // Version 4 knows the scaling of full layers alone, under its own name; version 5 takes it for them too.
+    if (scaling != nullptr && full_dict != nullptr && !is_part_of(*scaling, *full_dict))
+      r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; keep one of them"));
+    const bool proportional = keys.proportional.has_value();
+    KindRope full = read_kind(r, full_dict != nullptr ? full_dict : scaling,
+                              full_dict != nullptr ? str_cat("rope_parameters.", kFullKind, ".") : "rope_scaling.", c,
+                              proportional);
+    const KindRope local = read_kind(r, local_dict, str_cat("rope_parameters.", kLocalKind, "."), c, false);
+    if (proportional && parameters == nullptr && scaling == nullptr) {
+      full.rope.scaling = RopeScaling::kProportional;
+      full.said.fraction = keys.proportional;
+    }
+    if (full.rope.scaling == RopeScaling::kProportional) {
+      const int64_t width = m.attn.global_head_dim.value_or(m.head_dim);
+      full.rope.global_dims = proportional_dims(full.said.fraction.value_or(1.0), width);
+      full.said.fraction.reset();
+    }
+    m.rope = full.rope;
+    m.rope.base = agreed(r, full.said.base, "rope_theta").value_or(keys.base);
+    std::optional<double> local_base = local.said.base;
+    if (keys.local_key != nullptr) local_base = agreed(r, local_base, keys.local_key);
+    if (local_base.value_or(keys.local_base) != m.rope.base) m.rope.local_base = local_base.value_or(keys.local_base);
+    if (m.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
+      m.rope.scaled_layers = model::ScaledLayers::kFull;
+    if (local.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
+      r.add_error(str_cat("rope_parameters.", kLocalKind, ": expected rope_type \"default\", or the scaling of ",
+                          kFullKind, "; the frequencies of layers with a window alone are never scaled here"));
+    for (const std::optional<double>& fraction : {full.said.fraction, local.said.fraction}) {
+      if (fraction.value_or(1.0) != 1.0)
+        r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", class_name(c.family)));
+    }
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    // Of each kind what its first layer has: read back, a model in which others differ is another one.
+    const std::vector<int64_t> windows = model::layer_windows(c.model);
+    const auto of_kind = [&](bool full) {
+      const auto layer = std::find_if(windows.begin(), windows.end(), [=](int64_t w) { return (w < 0) == full; });
+      model::LayerRope rope = {.base = full ? keys.base : keys.local_base};
+      if (layer != windows.end()) rope = model::rope_of(c.model, layer - windows.begin());
+      Json dict = rope.scaled ? scaling_of(c.model.rope) : Json{{"rope_type", "default"}};
+      if (keys.proportional && rope.scaled && c.model.rope.scaling == RopeScaling::kProportional) {
+        dict = {{"rope_type", "proportional"},
+                {"partial_rotary_factor", proportional_fraction(rope.dims, rope.head_dim)}};
+      }
+      dict["rope_theta"] = rope.base > 0 ? rope.base : c.model.rope.base;
+      return dict;
+    };
+    const Json full = of_kind(true), local = of_kind(false);
+    j["rope_parameters"] = {{kFullKind, full}, {kLocalKind, local}};  // transformers 5
+    if (keys.proportional) return;                                    // no older version has the class
+    j["rope_theta"] = full["rope_theta"];                             // transformers 4
+    if (keys.local_key != nullptr) j[keys.local_key] = local["rope_theta"];
+    j["rope_scaling"] = full["rope_type"] == "default" ? Json(nullptr) : full;
   };
   return {.read = read, .write = write};
 }

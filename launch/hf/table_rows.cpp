@@ -232,7 +232,26 @@ Row windows(const WindowKeys& keys) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
     const std::optional<int64_t> window = r.has(kKey) ? r.optional_size({kKey}) : keys.absent;
     if (!r.has(kKey) && keys.absent) r.add_note(str_cat(kKey, " is absent: ", *window, ", the default of the class"));
-    read_layer_types(r, c.model, window, [](int64_t) { return true; });
+    int64_t every = keys.full_every;
+    const nlohmann::json* said = keys.every_key == nullptr ? nullptr : r.raw(keys.every_key);
+    const bool number = said != nullptr && !said->is_string();
+    if (number) every = r.size({keys.every_key}, every);
+    const auto slides = [&](int64_t layer) {
+      return every == 0 || (keys.first_is_full ? layer : layer + 1) % every != 0;
+    };
+    const size_t errors = r.num_errors();
+    read_layer_types(r, c.model, window, slides);
+    const bool types = r.raw("layer_types") != nullptr;
+    // Exaone's files may spell the pattern in letters, beside layer_types.
+    if (said != nullptr && !number && !types) r.refuse(keys.every_key, "expected a number, or layer_types beside it");
+    if (number && types && window && r.num_errors() == errors) {
+      const std::vector<int64_t> layers = model::layer_windows(c.model);
+      for (int64_t layer = 0; layer < std::ssize(layers); ++layer) {
+        if (slides(layer) == (layers[layer] > 0)) continue;
+        r.refuse(keys.every_key, "layer_types says otherwise of layer ", layer, "; remove one of them");
+        break;
+      }
+    }
     // Where the class does not read layer_types it must say what the class does.
     if (!keys.types && c.model.attn.window_cycle != std::vector<int64_t>{window.value_or(-1)}) {
       r.refuse("layer_types", class_name(c.family), " does not read it; remove it");

@@ -68,6 +68,18 @@ struct Rotary {
 };
 /// The rotary keys of transformers 4 (top level, rope_scaling) and 5 (rope_parameters); both are written.
 Row rope(const Rotary& keys);
+/// Of a class whose layers with and without a window rotate in their own way, always whole heads.
+struct RotaryKinds {
+  double base = 0, local_base = 0;  ///< when the file says none
+  /// The base of layers with a window in files of transformers 4; null: no word for it.
+  const char* local_key = nullptr;
+  /// The class knows proportional scaling on layers with full attention: of this fraction when the file has no
+  /// rope_parameters. Read behind the heads of both kinds.
+  std::optional<double> proportional = std::nullopt;
+};
+/// The rotary keys of transformers 4 (top level, rope_scaling for layers with full attention) and 5 (rope_parameters,
+/// an object for each kind); both are written.
+Row rope_by_kind(const RotaryKinds& keys);
 /// Rotary names that this class does not read, though its neighbours do: they must say what it does.
 Row unread_rope_keys(const char* base_key, const char* fraction_key);
 
@@ -82,6 +94,10 @@ Row always_zero(const char* key, const char* why);
 struct WindowKeys {
   std::optional<int64_t> absent = std::nullopt;  ///< sliding_window where the file has no such key; null is none
   bool types = true;                             ///< layer_types says which layers slide; else all do
+  /// Without layer_types the last of so many layers is full, or the first of them; 0: none is.
+  int64_t full_every = 0;
+  bool first_is_full = false;
+  const char* every_key = nullptr;  ///< says full_every
 };
 Row windows(const WindowKeys& keys);
 /// attn.window_cycle from layer_types ("sliding_attention" or "full_attention", one a layer), or where there is none

@@ -1,6 +1,7 @@
 // Every folder of reference vectors: logits, loss and all gradients in fp64, fp32 and bf16, and the export.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -27,6 +28,7 @@ class Family : public ::testing::TestWithParam<Setting> {
     hf::Family family;
     model::ModelConfig config;
     NamedValues weights, gradients;
+    std::vector<std::string> buffers;  ///< of the class, without a gradient
     std::vector<int32_t> ids, targets;
     int64_t B, T;
     std::vector<double> logits;
@@ -40,6 +42,7 @@ class Family : public ::testing::TestWithParam<Setting> {
            .config = model.config().model,
            .weights = read_model(model),
            .gradients = read_as_model(dir_, reference, "grad."),
+           .buffers = absent_tensors(dir_, reference, "grad."),
            .ids = read_integers(reference, "input_ids"),
            .targets = {},
            .B = reference.at("input_ids").shape[0],
@@ -104,7 +107,9 @@ class Family : public ::testing::TestWithParam<Setting> {
       double error = 0, size = 0;
     };
     std::map<std::string, Compared> parameters;
+    for (const std::string& name : c.buffers) EXPECT_TRUE(name.ends_with(".layer_scalar")) << name;
     for (const hf::TensorMapping& parameter : hf::tensor_mappings(c.family, c.config)) {
+      if (std::find(c.buffers.begin(), c.buffers.end(), parameter.hf_name) != c.buffers.end()) continue;
       for (const hf::TensorPart& part : parameter.parts) {
         ASSERT_TRUE(r.gradients.contains(part.name) && c.gradients.contains(part.name)) << part.name;
         const size_t attn = part.name.find(".attn.");

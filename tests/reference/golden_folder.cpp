@@ -90,6 +90,15 @@ NamedValues read_model(hf::ImportedModel& model) {
   return values;
 }
 
+std::vector<std::string> absent_tensors(const fs::path& config_dir, const io::SafetensorsReader& file,
+                                        const std::string& prefix) {
+  std::vector<std::string> names;
+  const io::SafetensorsReader weights(config_dir / "model.safetensors");
+  for (const io::TensorEntry& entry : weights.tensors())
+    if (file.find(prefix + entry.name) == nullptr) names.push_back(entry.name);
+  return names;
+}
+
 NamedValues read_as_model(const fs::path& config_dir, const io::SafetensorsReader& file, const std::string& prefix) {
   const ScratchDir scratch;
   fs::copy_file(config_dir / "config.json", scratch.path() / "config.json");
@@ -98,8 +107,15 @@ NamedValues read_as_model(const fs::path& config_dir, const io::SafetensorsReade
     if (entry.name.compare(0, prefix.size(), prefix) != 0) continue;
     specs.push_back({.name = entry.name.substr(prefix.size()), .dtype = entry.dtype, .shape = entry.shape});
   }
+  const std::vector<std::string> absent = absent_tensors(config_dir, file, prefix);
+  const io::SafetensorsReader weights(config_dir / "model.safetensors");
+  for (const std::string& name : absent)
+    specs.push_back({.name = name, .dtype = io::FileDType::kF32, .shape = weights.at(name).shape});
   io::SafetensorsWriter writer(scratch.path() / "model.safetensors", specs);
-  for (const io::TensorSpec& spec : specs) writer.write(spec.name, read_raw(file, prefix + spec.name));
+  for (const io::TensorSpec& spec : specs) {
+    const bool zeros = std::find(absent.begin(), absent.end(), spec.name) != absent.end();
+    writer.write(spec.name, zeros ? std::vector<std::byte>(spec.num_bytes()) : read_raw(file, prefix + spec.name));
+  }
   writer.finish();
   hf::ImportedModel model = hf::import_hf(scratch.path());
   return read_model(model);

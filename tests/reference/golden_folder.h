@@ -27,7 +27,12 @@ std::vector<int32_t> read_integers(const io::SafetensorsReader& file, const std:
 /// All tensors of an import by our names.
 NamedValues read_model(hf::ImportedModel& model);
 
+/// Names of the tensors of config_dir's model of which `file` has none with `prefix`: buffers of a class have no
+/// gradient.
+std::vector<std::string> absent_tensors(const std::filesystem::path& config_dir, const io::SafetensorsReader& file,
+                                        const std::string& prefix);
 /// Reads tensors named as in a model's file (with `prefix` before each name) as ours: `config_dir` says which class.
+/// Absent ones are zeros.
 NamedValues read_as_model(const std::filesystem::path& config_dir, const io::SafetensorsReader& file,
                           const std::string& prefix);
 
