@@ -150,7 +150,8 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "attn.kind" || name == "attn.q_rank" || name == "attn.kv_rank" || name == "attn.latent_eps")
     return {"attn.kind=mla", "rope.dims=4"};
   if (name == "ffn.act") return {"ffn.gated=false"};
-  if (name == "rope.alpha") return {"rope.scaling=dynamic"};
+  if (name == "rope.alpha" || name == "rope.scaled_layers") return {"rope.scaling=dynamic"};
+  if (name == "rope.global_dims") return {"attn.global_head_dim=512"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};
   if (name == "pos.alibi_slopes" || name == "pos.alibi_scale") return {"pos.type=alibi"};
   if (name.starts_with("pos.t5_")) return {"pos.type=t5_bias"};
