@@ -66,6 +66,8 @@ std::map<std::string, std::string> axes_of(const ModelConfig& m) {
   axes["values"] = m.attn.v_head_dim == 0 ? "as wide as keys" : "of another width than keys";
   axes["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
   if (m.embed_dim) axes["model.embed_dim"] = *m.embed_dim < m.d_model ? "less than d_model" : "more than d_model";
+  for (const char* key : {"attn.global_head_dim", "attn.global_n_kv_heads", "rope.global_dims"})
+    if (axes.contains(key)) axes[key] = "another number";
   axes["attn.window_cycle"] = shape_of_windows(m.attn.window_cycle);
   // Factors that follow from sizes are written as numbers.
   for (const auto& [key, factor] : {std::pair("attn.scale", m.attn.scale),

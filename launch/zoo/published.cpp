@@ -69,7 +69,11 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   for (const int64_t window : m.attn.window_cycle)
     windows.push_back(window < 0 ? window : shrunk(window, std::max(length, window), kLength, 4));
   if (windows != m.attn.window_cycle) set("attn.window_cycle", str_cat("[", absl::StrJoin(windows, ","), "]"));
-  if (m.attn.global_head_dim) set("attn.global_head_dim", 2 * head_dim);
+  const int64_t global_head_dim = 2 * head_dim;
+  if (m.attn.global_head_dim) set("attn.global_head_dim", global_head_dim);
+  if (m.rope.global_dims)
+    set("rope.global_dims", 2 * shrunk(*m.rope.global_dims / 2, m.attn.global_head_dim.value_or(m.head_dim),
+                                       m.attn.global_head_dim ? global_head_dim : head_dim, 1));
   if (m.attn.global_n_kv_heads) set("attn.global_n_kv_heads", *m.attn.global_n_kv_heads < m.n_kv_heads ? 1 : kHeads);
   if (m.attn.v_head_dim > 0) set("attn.v_head_dim", kHeadDim - 4);
   if (m.attn.kind == model::AttentionKind::kMla) {
