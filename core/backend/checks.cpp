@@ -515,41 +515,6 @@ void check(const DropoutBackward& a) {
   check_view(kWhere, "ddelta", a.ddelta, a.dy.rows, a.dy.cols, a.dy.dtype);
 }
 
-void check(const LearnedScale& a) {
-  constexpr std::string_view kWhere = "learned_scale";
-  check_storage(kWhere, a.x.dtype);
-  check_self(kWhere, "x", a.x);
-  check_vector(kWhere, "s", a.s, 1, a.x.dtype);
-  check_view(kWhere, "y", a.y, a.x.rows, a.x.cols, a.x.dtype);
-}
-
-void check(const LearnedScaleBackward& a) {
-  constexpr std::string_view kWhere = "learned_scale_backward";
-  check_storage(kWhere, a.x.dtype);
-  check_self(kWhere, "x", a.x);
-  check_vector(kWhere, "s", a.s, 1, a.x.dtype);
-  check_view(kWhere, "dy", a.dy, a.x.rows, a.x.cols, a.x.dtype);
-  if (a.dx_mode != GradMode::kSkip) check_view(kWhere, "dx", a.dx, a.x.rows, a.x.cols, a.x.dtype);
-  if (a.param_mode != GradMode::kSkip) check_vector(kWhere, "ds", a.ds, 1, accumulate_dtype(a.x.dtype));
-}
-
-void check(const Clamp& a) {
-  constexpr std::string_view kWhere = "clamp";
-  check_storage(kWhere, a.x.dtype);
-  check_self(kWhere, "x", a.x);
-  check_view(kWhere, "y", a.y, a.x.rows, a.x.cols, a.x.dtype);
-  ASHLAR_CHECK(a.limit > 0, kWhere, ": limit = ", a.limit, ", expected more than 0");
-}
-
-void check(const ClampBackward& a) {
-  constexpr std::string_view kWhere = "clamp_backward";
-  check_storage(kWhere, a.x.dtype);
-  check_self(kWhere, "x", a.x);
-  check_view(kWhere, "dy", a.dy, a.x.rows, a.x.cols, a.x.dtype);
-  check_view(kWhere, "dx", a.dx, a.x.rows, a.x.cols, a.x.dtype);
-  ASHLAR_CHECK(a.limit > 0, kWhere, ": limit = ", a.limit, ", expected more than 0");
-}
-
 void check(const Copy& a) {
   constexpr std::string_view kWhere = "copy";
   check_self(kWhere, "src", a.src);

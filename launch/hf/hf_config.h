@@ -37,8 +37,8 @@ struct HfConfig {
 HfConfig parse_hf_config(const std::string& json, const std::string& name,
                          const std::vector<std::string>& ignored_keys = {});
 
-/// The same model with the shortest cycles of windows and of rotary bases, what layers of one kind have said in one way,
-/// and no temperature of queries where it is one: two models that are the same by layer compare as equal.
+/// The same model with the shortest cycles of windows and of rotary bases, what layers of one kind have said in one
+/// way, and no temperature of queries where it is one: two models that are the same by layer compare as equal.
 model::ModelConfig with_shortest_cycle(model::ModelConfig config);
 
 /// Why a class cannot express a model: one text for each axis that stands in the way, e.g. `norm.type = rmsnorm:
