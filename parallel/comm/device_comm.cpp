@@ -26,7 +26,8 @@ DeviceComm make_device_comm(const DeviceCommArgs& args) {
       return {.all = std::move(nccl), .abort = std::move(abort)};
     } catch (const Error& error) {
       // The same on all ranks.
-      if (error.code() != ExitCode::kInput || std::getenv("ASHLAR_NCCL") != nullptr) throw;
+      const char* const named = std::getenv("ASHLAR_NCCL");
+      if (error.code() != ExitCode::kInput || (named != nullptr && *named != '\0')) throw;
       if (args.host.rank() == 0)
         args.log.warn(str_cat(error.what(), ". Ranks exchange through host memory, which is much slower"));
     }

@@ -1,7 +1,10 @@
-// One binary: what NVIDIA ships is not needed to start it.
+// One binary: what NVIDIA ships is not needed to start it, nor to train on the CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "tests/launch/run_fixture.h"
 #include "tests/support/shell.h"
 
 namespace ashlar::testing {
@@ -18,6 +21,17 @@ TEST(CudaProgram, NeedsNoLibraryOfNvidias) {
     for (const char* library : {"libcuda", "libcublas", "libnccl", "libcudnn", "libnvidia", "libnvrtc", "stand_in"})
       EXPECT_THAT(needed.out, Not(HasSubstr(library)));
   }
+}
+
+TEST(CudaProgram, TrainsWhereThereIsNoLibraryOfNvidias) {
+  const RunFixture run;
+  const std::string nothing = "LD_PRELOAD=" + shell_quote(ASHLAR_NO_NVIDIA_LIBRARY);
+  const ShellResult cpu = run.ashlar("train tiny.toml train.steps=2 schedule.warmup_steps=1", nothing);
+  EXPECT_EQ(cpu.code, 0) << cpu.out << cpu.err;
+  EXPECT_EQ(run.metric("run", "loss").size(), 2u);
+  const ShellResult cuda = run.ashlar("train tiny.toml run.device=cuda run.dir=gpu", nothing);
+  EXPECT_EQ(cuda.code, 2) << cuda.out << cuda.err;
+  EXPECT_EQ(std::count(cuda.err.begin(), cuda.err.end(), '\n'), 1) << cuda.err;
 }
 
 }  // namespace

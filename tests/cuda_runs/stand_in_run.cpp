@@ -43,9 +43,10 @@ ShellResult StandInRun::train(const std::string& words, const std::string& machi
   return run_.ashlar("train gpu.toml " + words, environment(machine) + variables);
 }
 
-ShellResult StandInRun::train_on_ranks(int ranks, const std::string& words, const std::string& machine) const {
-  return run_shell(str_cat("cd ", shell_quote(run_.dir().string()), " && exec env ", environment(machine),
-                           shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh"), " ", ranks, " ",
+ShellResult StandInRun::train_on_ranks(int ranks, const std::string& words, const std::string& machine,
+                                       const std::string& variables) const {
+  return run_shell(str_cat("cd ", shell_quote(run_.dir().string()), " && exec env ", environment(machine), variables,
+                           " ", shell_quote(ASHLAR_SOURCE_DIR "/launch/scripts/with_ranks.sh"), " ", ranks, " ",
                            shell_quote(ASHLAR_ON_STAND_INS), " train gpu.toml ", words));
 }
 

@@ -19,7 +19,8 @@ class StandInRun {
   /// more of the environment (`A=b C=d`).
   ShellResult train(const std::string& words, const std::string& machine = "", const std::string& variables = "") const;
   /// The same on several ranks.
-  ShellResult train_on_ranks(int ranks, const std::string& words, const std::string& machine) const;
+  ShellResult train_on_ranks(int ranks, const std::string& words, const std::string& machine,
+                             const std::string& variables = "") const;
   /// Whether there is a stand-in for NCCL: it needs the vendor's header.
   static bool has_nccl();
   const RunFixture& run() const { return run_; }

@@ -73,6 +73,20 @@ TEST(CudaTraining, OnTwoRanksHasTheLossesOfOne) {
   }
 }
 
+/// On a machine without the library, which nobody has named: the same numbers, slowly, and one line that says why.
+TEST(CudaTraining, OnTwoRanksWithoutNcclGoesThroughHostMemory) {
+  const StandInRun runs;
+  ASSERT_EQ(runs.train("run.dir=one").code, 0);
+  const ShellResult r = runs.train_on_ranks(2, "mesh.data=2 run.dir=two", "devices=2",
+                                            "ASHLAR_NCCL= LD_PRELOAD=" + shell_quote(ASHLAR_NO_NVIDIA_LIBRARY));
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_THAT(r.out + r.err,
+              AllOf(HasSubstr("expected the library NCCL, found none"), HasSubstr("install NVIDIA's NCCL 2"),
+                    HasSubstr("Ranks exchange through host memory, which is much slower")));
+  EXPECT_THAT(r.out, Not(HasSubstr("ranks exchange over NCCL")));
+  runs.run().expect_same_metrics("two", "one", kBound);
+}
+
 TEST(CudaTraining, TellsClockPowerAndThrottlingBesideTheRates) {
   const StandInRun runs;
   const ShellResult r =

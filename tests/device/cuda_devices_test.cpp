@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "kernels/cuda/dev/cuda_state.h"
 #include "kernels/cuda/dev/gemm_finish.h"
 #include "kernels/cuda/dev/host.h"
@@ -206,6 +207,66 @@ TEST_F(CudaDevices, RunTheKernelsThatNvccMade) {
   }
   EXPECT_EQ(std::bit_cast<uint32_t>(count[0]), expected);
   EXPECT_EQ(ashlar_stand_in_calls("cudaLaunchKernelExC"), 2);
+}
+
+/// A block that one stream fills from pinned memory and another one reads, with the device's own events between them.
+TEST_F(CudaDevices, OrderTheirStreamsByEvents) {
+  for (const bool waits : {true, false}) {
+    for (int seed = 1; seed <= 8; ++seed) {
+      ashlar_stand_in_reset(str_cat("seed=", seed).c_str());
+      Device device({});
+      const std::unique_ptr<Stream> fills = device.make_stream(), reads = device.make_stream();
+      const std::unique_ptr<Event> filled = device.make_event();
+      auto* const from = static_cast<int64_t*>(device.allocator(MemoryKind::kPinned).allocate(sizeof(int64_t)));
+      auto* const to = static_cast<int64_t*>(device.allocator(MemoryKind::kPinned).allocate(sizeof(int64_t)));
+      void* const block = device.allocator(MemoryKind::kActivations).allocate(sizeof(int64_t));
+      *from = 7, *to = 0;
+      device.copy(block, from, sizeof(int64_t), *fills);
+      fills->record(*filled);
+      if (waits) reads->wait_for(*filled);
+      if (!waits) {
+        EXPECT_THROW(
+            {
+              device.copy(to, block, sizeof(int64_t), *reads);
+              reads->synchronize();
+            },
+            Bug);
+        EXPECT_THAT(ashlar_stand_in_fault(), HasSubstr("orders them"));
+        continue;
+      }
+      device.copy(to, block, sizeof(int64_t), *reads);
+      const std::unique_ptr<Event> read = device.make_event();
+      reads->record(*read);
+      read->synchronize();
+      EXPECT_EQ(*to, 7);
+      EXPECT_TRUE(filled->reached());
+      EXPECT_STREQ(ashlar_stand_in_fault(), "");
+    }
+  }
+}
+
+TEST_F(CudaDevices, KeepAStreamsScratchUntilItsWorkIsDone) {
+  ashlar_stand_in_reset("");
+  Device device({});
+  std::unique_ptr<Stream> one = device.make_stream();
+  const std::unique_ptr<Stream> other = device.make_stream(), last = device.make_stream();
+  void* const from = device.allocator(MemoryKind::kPinned).allocate(256);
+  void* const first = device.scratch(*one, 256);
+  EXPECT_EQ(device.scratch(*one, 100), first);
+  device.copy(first, from, 256, *one);
+  EXPECT_NE(device.scratch(*one, int64_t{40} << 20), first);  // of another slab
+  void* const again = device.scratch(*other, 256);
+  EXPECT_EQ(again, first);
+  device.copy(again, from, 256, *other);
+  other->synchronize();
+  // Nor does it go to others while the work of a stream that is gone uses it.
+  void* const large = device.scratch(*one, 1);
+  device.copy(large, from, 256, *one);
+  one.reset();
+  EXPECT_EQ(device.scratch(*last, int64_t{40} << 20), large);
+  device.copy(large, from, 256, *last);
+  last->synchronize();
+  EXPECT_STREQ(ashlar_stand_in_fault(), "");
 }
 
 TEST_F(CudaDevices, FailWhereAKernelTouchesWhatIsNotTheDevices) {
