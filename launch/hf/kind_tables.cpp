@@ -238,7 +238,7 @@ ClassTable gemma4() {
                       rope_by_kind({.base = 1e6, .local_base = 1e4, .proportional = 0.25}),
                       none_of("hidden_size_per_layer_input", 256, "inputs of each layer are not an axis; expected 0"),
                       none_of("num_kv_shared_layers", 0, "every layer has keys of its own; expected 0"),
-                      always_false("enable_moe_block", "experts are not an axis; expected false"),
+                      always_false("enable_moe_block", "Gemma4ForCausalLM is read without experts; expected false"),
                       // Of layers that share keys, of layers' own inputs, and of experts.
                       ignored({"use_double_wide_mlp", "vocab_size_per_layer_input", "num_experts", "top_k_experts",
                                "moe_intermediate_size"})})};

@@ -505,7 +505,7 @@ double residual_mean_square(int64_t layers, bool depth_scaled) {
   c.vocab_size = 97;
   c.init = {.scheme = depth_scaled ? model::InitScheme::kGpt2 : model::InitScheme::kNormal,
             .std = 0.02,
-            .residual_scale = 1 / std::sqrt(2.0 * static_cast<double>(layers))};
+            .residual_scale = depth_scaled ? 1 / std::sqrt(2.0 * static_cast<double>(layers)) : 1.0};
   TinyModel m(c, DType::kFloat32, 2, 32, 2);
   const Ctx ctx = m.ctx();
   const std::vector<double> x = m.host(m.stage().blocks(ctx, m.stage().embed(ctx, m.batch()), m.batch()).value);

@@ -110,11 +110,11 @@ NamedValues read_as_model(const fs::path& config_dir, const io::SafetensorsReade
   const std::vector<std::string> absent = absent_tensors(config_dir, file, prefix);
   const io::SafetensorsReader weights(config_dir / "model.safetensors");
   for (const std::string& name : absent)
-    specs.push_back({.name = name, .dtype = io::FileDType::kF32, .shape = weights.at(name).shape});
+    specs.push_back({.name = name, .dtype = weights.at(name).dtype, .shape = weights.at(name).shape});
   io::SafetensorsWriter writer(scratch.path() / "model.safetensors", specs);
   for (const io::TensorSpec& spec : specs) {
-    const bool zeros = std::find(absent.begin(), absent.end(), spec.name) != absent.end();
-    writer.write(spec.name, zeros ? std::vector<std::byte>(spec.num_bytes()) : read_raw(file, prefix + spec.name));
+    const bool stored = std::find(absent.begin(), absent.end(), spec.name) == absent.end();
+    writer.write(spec.name, stored ? read_raw(file, prefix + spec.name) : read_raw(weights, spec.name));
   }
   writer.finish();
   hf::ImportedModel model = hf::import_hf(scratch.path());

@@ -70,13 +70,14 @@ bool has_dictionary(const json& config) {
 }
 
 /// Empty where there is one spelling: nothing rotates, or by a key of its own; or layers of several kinds, each with a
-/// dictionary of its own.
+/// dictionary of its own (tests/hf/kind_classes_test.cpp has their spellings).
 std::optional<json> respelt(const json& config) {
   json other = config;
+  const std::string type = config.value("model_type", "");
+  if (type == "olmo3" || type == "gemma3_text" || type == "gemma4_text") return std::nullopt;
   if (has_dictionary(config)) {
-    if (config["rope_parameters"].contains("full_attention")) return std::nullopt;
     to_version_4(other);
-  } else if (config.contains(rotary_names(config).base) && !config.contains("rope_local_base_freq")) {
+  } else if (config.contains(rotary_names(config).base)) {
     to_version_5(other);
   } else {
     return std::nullopt;
