@@ -107,7 +107,9 @@ class Family : public ::testing::TestWithParam<Setting> {
       double error = 0, size = 0;
     };
     std::map<std::string, Compared> parameters;
-    for (const std::string& name : c.buffers) EXPECT_TRUE(name.ends_with(".layer_scalar")) << name;
+    for (const std::string& name : c.buffers)
+      EXPECT_TRUE(name.ends_with(".layer_scalar") || name.ends_with(".act_fn.beta") || name.ends_with(".act_fn.eps"))
+          << name;
     for (const hf::TensorMapping& parameter : hf::tensor_mappings(c.family, c.config)) {
       if (std::find(c.buffers.begin(), c.buffers.end(), parameter.hf_name) != c.buffers.end()) continue;
       for (const hf::TensorPart& part : parameter.parts) {
@@ -196,7 +198,8 @@ TEST_P(Family, Bf16) {
   }
   EXPECT_LE(gradient_error, 1.4 * gradient_bound + of_kinks);
   std::cout << GetParam().name() << " bf16: share of the reference's own error: logits " << logits_error / logits_bound
-            << ", gradients " << gradient_error / gradient_bound << "\n";
+            << ", gradients " << gradient_error / gradient_bound << ", loss "
+            << std::abs(bf16.loss - exact.loss) / logits_bound << "\n";
 }
 
 // What an import read, given out again.
