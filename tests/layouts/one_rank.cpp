@@ -245,7 +245,7 @@ double share_of_rounding(const LayoutCase& c) {
   for (const auto& [name, values] : gradients) {
     std::vector<double> error = got.at(name);
     for (size_t i = 0; i < error.size(); ++i) error[i] -= values[i];
-    share = std::max(share, norm_of(error) / std::max(terms_of(gradients, name), 1e-4 * all));
+    share = std::max(share, norm_of(error) / std::max(terms_of(gradients, name), least_size(name, all)));
   }
   return share;
 }
@@ -365,7 +365,7 @@ class Comparison {
     std::map<std::string, std::vector<double>> bounds;
     for (const auto& [name, values] : updated) {
       const std::vector<double>& gradient = gradients_.at(name);
-      const double error = gradient_bound(name) * std::max(terms_of(gradients_, name), 1e-4 * all_);
+      const double error = gradient_bound(name) * std::max(terms_of(gradients_, name), least_size(name, all_));
       for (size_t i = 0; i < values.size(); ++i) {
         const bool unread = gradient[i] == 0 && is_table(name);
         bounds[name].push_back(bound.of(values[i], gradient[i], unread ? 0 : error));
