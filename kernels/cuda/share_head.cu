@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, 4) share_head_backward_kernel(ShareH
   });
 }
 
-/// Threads of a row of so many columns: a power of two up to a block.
+/// Threads of a row of so many columns: a power of two up to a warp, whole warps beyond, at most a block.
 int row_lanes(int64_t cols, int64_t width) { return row_layout(div_up(cols, width), 1, kThreads, 1).lanes; }
 
 }  // namespace
