@@ -287,6 +287,11 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"pos.learned_offset=2"}), "pos.learned_offset = 2", "learned or sinusoidal");
   expect_one(errors_of({"ffn.gated=false", "ffn.clamp=20"}), "ffn.clamp = 20", "ffn.gated = false");
   expect_one(errors_of({"head.masked_ids=[5, 3]"}), "head.masked_ids = 3", "ascending");
+  expect_one(errors_of({"head.masked_ids=[5, 65]"}), "head.masked_ids = 65", "from 0 to 64");
+  expect_one(errors_of({"attn.temperature_beta=0.1"}), "attn.temperature_beta = 0.1", "attn.temperature_positions");
+  expect_one(errors_of({"attn.temperature_positions=8"}), "attn.temperature_positions = 8",
+             "attn.temperature_beta = 0");
+  expect_one(errors_of({"attn.global_head_dim=7"}), "rope.global_dims = 7", "rope.dims in attn.global_head_dim");
   EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
   EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
   EXPECT_EQ(resolved({"schedule.kind=inv_sqrt"}).config.schedule.min_ratio, 0.1);
