@@ -419,7 +419,8 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
       c.rope.dims == c.head_dim && global_rope_dims(c) == c.attn.global_head_dim.value_or(c.head_dim);
   if (c.attn.temperature_positions > 0 && (c.pos.type != PosType::kRope || !whole_heads))
     add("attn.temperature_positions = ", c.attn.temperature_positions,
-        ": expected rotary positions over the whole head, whose tables hold the factor; set it to 0");
+        ": expected rotary positions over the whole head, whose tables hold the factor; remove it and ",
+        "attn.temperature_beta");
   if (c.attn.temperature_positions > 0 && c.attn.temperature_beta == 0)
     add("attn.temperature_positions = ", c.attn.temperature_positions,
         ": expected 0 with attn.temperature_beta = 0, which leaves queries as they are; give both, or none");

@@ -457,10 +457,24 @@ TEST(Resolve, NearestKey) {
   EXPECT_EQ(nearest_key("model", "dmodel"), "model.d_model");
   EXPECT_EQ(nearest_key("modl", "d_model"), "model.d_model");
   EXPECT_EQ(nearest_key("train", "lr"), "optimizer.lr");
-  EXPECT_EQ(nearest_key("optimizer", "wd"), "optimizer.lr");
+  EXPECT_EQ(nearest_key("optimizer", "wd"), "optimizer.weight_decay");
   EXPECT_EQ(nearest_key("optim", "weight_decay"), "optimizer.weight_decay");
   EXPECT_EQ(nearest_key("data", "doc_mask"), "data.document_mask");
   EXPECT_EQ(nearest_key("", "warmup"), "schedule.warmup_steps");
+  // What other programs call it, in whatever section it was looked for.
+  for (const auto& [other, name] : other_names()) {
+    EXPECT_NO_THROW(key_index(name)) << other;
+    for (const KeySpec& spec : schema()) EXPECT_NE(spec.key, other) << "has that meaning here";
+  }
+  EXPECT_EQ(nearest_key("attn", "sliding_window"), "attn.window_cycle");
+  EXPECT_EQ(nearest_key("model", "rope_theta"), "rope.base");
+  EXPECT_EQ(nearest_key("ffn", "intermediate_size"), "model.d_ff");
+  EXPECT_EQ(nearest_key("config", "hidden_size"), "model.d_model");
+  EXPECT_EQ(nearest_key("norm", "epsilon"), "norm.eps");
+  EXPECT_EQ(nearest_key("pos", "offset"), "pos.learned_offset");
+  EXPECT_EQ(nearest_key("attn", "dropout"), "dropout.attn");
+  EXPECT_EQ(nearest_key("attn", "multiplier"), "");
+  expect_one(errors_of({"attn.multiplier=0.1"}), "attn.multiplier: unknown key", "ashlar explain attn");
 }
 
 TEST(Resolve, BrokenFiles) {
