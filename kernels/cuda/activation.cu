@@ -218,7 +218,7 @@ struct Xielu {
 
   /// log(1 + e) = log(u) e / (u - 1), u = 1 + e as rounded: no digits are lost where e is small.
   __device__ __forceinline__ static A softplus(A a) {
-    const A e = exponential(a < A{0} ? a : -a), u = A{1} + e;
+    const A e = exponential(-fabs(a)), u = A{1} + e;
     return max(a, A{0}) + (u == A{1} ? e : logarithm(u) * e / (u - A{1}));
   }
   __device__ __forceinline__ static A below(A x) {

@@ -273,6 +273,10 @@ constexpr T larger(T a, T b) {
 
 }  // namespace internal
 
+// Alone a host has C's, of double: what is made of a float's would be double as well, other bits than a GPU's.
+inline float fabs(float x) { return std::fabs(x); }
+inline double fabs(double x) { return std::fabs(x); }
+
 inline float fminf(float a, float b) { return internal::smaller(a, b); }
 inline float fmaxf(float a, float b) { return internal::larger(a, b); }
 inline double fmin(double a, double b) { return internal::smaller(a, b); }

@@ -234,11 +234,47 @@ TEST_P(AttentionOn, OddHeadWidths) {
   check_each<float>(odd_widths());
 }
 // Every backend gets them: a tile of queries of which the first one misses a block's last key, one whose second half
-// alone does not see a block's keys, and one whose first query alone sees a block's last key.
+// alone does not see a block's keys, one whose first query alone sees a block's last key, and a window whose last query
+// is alone in its tile.
 TEST_P(AttentionOn, MasksMayBeginAndEndInsideATile) {
   check_against_reference<BF16>({.T_q = 70, .T_kv = 132, .H = 2, .G = 1, .D = 16, .q_start = 62}, GetParam());
   check_against_reference<BF16>({.T_q = 200, .T_kv = 200, .H = 1, .G = 1, .D = 16, .chunk = 160}, GetParam());
   check_against_reference<BF16>({.T_q = 200, .T_kv = 200, .H = 1, .G = 1, .D = 16, .window = 66}, GetParam());
+  check_against_reference<BF16>({.T_q = 65, .T_kv = 65, .H = 2, .G = 1, .D = 16, .window = 40}, GetParam());
+}
+// As many queries as a block of threads adds at a time: each has its share of the sink's gradient.
+TEST_P(AttentionOn, SinksGetTheirShareOfEachQuery) {
+  check_against_reference<float>({.B = 8, .T_q = 32, .T_kv = 32, .H = 2, .G = 1, .D = 4, .sinks = true}, GetParam());
+}
+// Rows of which the last ends with its memory: nothing behind it is read.
+TEST_P(AttentionOn, RowsMayEndWithTheirMemory) {
+  Call<float> loose({.T_q = 9, .T_kv = 75, .H = 2, .G = 1, .D = 20, .q_start = 66});
+  loose.under_test = GetParam();
+  loose.forward();
+  loose.backward();
+  const auto packed = [](const MutView& x) {
+    test::DeviceVector<float> y(x.rows * x.cols);  // no more memory than that
+    for (int64_t i = 0; i < std::ssize(y); ++i)
+      y[i] = static_cast<const float*>(x.data)[i / x.cols * x.stride + i % x.cols];
+    return y;
+  };
+  auto q = packed(loose.q_view(loose.qs)), k = packed(loose.k_view(loose.kvs)), v = packed(loose.v_view(loose.kvs)),
+       dout = packed(loose.out_view(loose.dout));
+  const auto out = loose.out, dq = loose.dqs, dkv = loose.dkvs;
+  AttentionForward forward = loose.forward_args();
+  forward.q = loose.view(q, 0, 9, 40, 40);
+  forward.k = loose.view(k, 0, 75, 20, 20);
+  forward.v = loose.view(v, 0, 75, 20, 20);
+  loose.forward(forward);
+  AttentionBackward backward = loose.backward_args(GradMode::kOverwrite);
+  backward.q = forward.q;
+  backward.k = forward.k;
+  backward.v = forward.v;
+  backward.dout = loose.view(dout, 0, 9, 40, 40);
+  loose.backward(backward);
+  EXPECT_EQ(loose.out, out);
+  EXPECT_EQ(loose.dqs, dq);
+  EXPECT_EQ(loose.dkvs, dkv);
 }
 INSTANTIATE_TEST_SUITE_P(Every, AttentionOn, ::testing::ValuesIn(test::backends_under_test()),
                          [](const auto& at) { return at.param.name; });
