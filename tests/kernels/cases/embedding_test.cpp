@@ -163,10 +163,13 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
           ConstView slice = table.view();
           slice.data = static_cast<const float*>(slice.data) + first * slice.stride;
           slice.rows = rows;
-          out.emplace_back(DType::kFloat32, k.rows, k.cols, 3);  // overwritten
-          out.emplace_back(DType::kFloat32, k.rows, k.cols);     // added to ones
-          out.emplace_back(DType::kFloat32, rows, k.cols, 5);    // gradient
+          out.emplace_back(DType::kFloat32, k.rows, k.cols, 3);    // overwritten
+          out.emplace_back(DType::kFloat32, k.rows, k.cols);       // added to ones
+          out.emplace_back(DType::kFloat32, rows + 1, k.cols, 5);  // gradient, and a row that is not its own
           const size_t at = out.size() - 3;
+          MutView dtable = out[at + 2].mut();
+          dtable.rows = rows;
+          for (int64_t c = 0; c < k.cols; ++c) out[at + 2].set(rows, c, 7);
           backend.embedding_forward({.ids = view_of(ids), .table = slice, .out = out[at].mut(), .first_id = first},
                                     backends_.stream());
           out[at + 1].fill(1);
@@ -179,7 +182,7 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
           backend.embedding_backward({.ids = view_of(ids),
                                       .order = view_of(order),
                                       .dy = dy.view(),
-                                      .dtable = out[at + 2].mut(),
+                                      .dtable = dtable,
                                       .mode = GradMode::kOverwrite,
                                       .first_id = first},
                                      backends_.stream());
@@ -199,6 +202,7 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
           }
           for (int64_t v = cuts[part]; v < cuts[part + 1]; ++v)
             for (int64_t c = 0; c < k.cols; ++c) ASSERT_EQ(out[at + 2].at(v - cuts[part], c), whole.at(v, c));
+          for (int64_t c = 0; c < k.cols; ++c) ASSERT_EQ(out[at + 2].at(cuts[part + 1] - cuts[part], c), 7) << part;
         }
       });
 }
