@@ -149,18 +149,20 @@ void set_value(RawValues& raw, const KeySpec& spec, const toml::node& node, std:
   raw.bad[index] = 0;
 }
 
-void unknown_key(RawValues& raw, std::string_view section, std::string_view key, std::string_view place) {
-  const std::string name = section.empty() ? std::string(key) : str_cat(section, ".", key);
-  const std::string nearest = nearest_key(section, key);
-  raw.errors.push_back(nearest.empty()
-                           ? str_cat(name, ": unknown section; expected one of ", section_list(), " (", place, ")")
-                           : str_cat(name, ": unknown key; did you mean ", nearest, "? (", place, ")"));
-}
-
 bool known_section(std::string_view name) {
   for (const SectionDoc& s : sections())
     if (s.section == name) return true;
   return false;
+}
+
+void unknown_key(RawValues& raw, std::string_view section, std::string_view key, std::string_view place) {
+  const std::string name = section.empty() ? std::string(key) : str_cat(section, ".", key);
+  const std::string nearest = nearest_key(section, key);
+  const std::string what = !nearest.empty() ? str_cat("unknown key; did you mean ", nearest, "?")
+                           : known_section(section)
+                               ? str_cat("unknown key; ashlar explain ", section, " tells those of its section")
+                               : str_cat("unknown section; expected one of ", section_list());
+  raw.errors.push_back(str_cat(name, ": ", what, " (", place, ")"));
 }
 
 /// What a line that is not TOML was about: `section.key` when it looks like one.

@@ -152,8 +152,11 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (key.starts_with("rope.")) return r.valid({"rope.scaling", "rope.factor", "rope.original_positions", "pos.type"});
   if (key == "attn.qk_norm_type" || key == "attn.qk_norm_bias") return r.valid({"attn.qk_norm"});
   if (key == "norm.placement") return r.valid({"block.topology"});
-  if (key == "attn.temperature_positions")
-    return r.valid({"pos.type", "rope.dims", "rope.global_dims", "model.head_dim", "attn.global_head_dim"});
+  if (key == "attn.temperature_positions") {
+    return r.valid({"pos.type", "rope.dims", "rope.global_dims", "model.head_dim", "attn.global_head_dim",
+                    "attn.temperature_beta"});
+  }
+  if (key == "attn.temperature_beta") return r.valid({"attn.temperature_positions"});
   if (key == "attn.global_n_kv_heads") return r.valid({"model.n_heads"});
   if (key == "attn.k_eq_v") return r.valid({"model.head_dim", "attn.global_head_dim"});
   if (key == "attn.scale") return r.valid({"model.head_dim"});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/strings.h"
@@ -119,7 +120,63 @@ std::string section_guess(std::string_view name) {
   return near.empty() ? str_cat("expected one of ", section_list()) : str_cat("did you mean the section ", near, "?");
 }
 
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"activation_function", "ffn.act"},
+    {"attention_multiplier", "attn.scale"},
+    {"attn_logit_softcapping", "attn.softcap"},
+    {"embedding_multiplier", "embed.scale"},
+    {"ffn_dim", "model.d_ff"},
+    {"ffn_hidden_size", "model.d_ff"},
+    {"final_logit_softcapping", "head.softcap"},
+    {"heads", "model.n_heads"},
+    {"hidden_act", "ffn.act"},
+    {"hidden_dim", "model.d_model"},
+    {"hidden_size", "model.d_model"},
+    {"intermediate_size", "model.d_ff"},
+    {"layer_norm_epsilon", "norm.eps"},
+    {"layer_norm_eps", "norm.eps"},
+    {"logits_scaling", "head.logit_scale"},
+    {"max_position_embeddings", "pos.max_positions"},
+    {"n_embd", "model.d_model"},
+    {"n_head", "model.n_heads"},
+    {"n_inner", "model.d_ff"},
+    {"n_layer", "model.n_layers"},
+    {"n_positions", "pos.max_positions"},
+    {"no_rope_layers", "rope.base_cycle"},
+    {"num_attention_heads", "model.n_heads"},
+    {"num_heads", "model.n_heads"},
+    {"num_hidden_layers", "model.n_layers"},
+    {"num_key_value_heads", "model.n_kv_heads"},
+    {"original_max_position_embeddings", "rope.original_positions"},
+    {"partial_rotary_factor", "rope.fraction"},
+    {"qk_layernorm", "attn.qk_norm"},
+    {"query_pre_attn_scalar", "attn.scale"},
+    {"rms_norm_eps", "norm.eps"},
+    {"rope_local_base_freq", "rope.local_base"},
+    {"rope_scaling", "rope.scaling"},
+    {"rope_theta", "rope.base"},
+    {"rope_type", "rope.scaling"},
+    {"rotary_dim", "rope.dims"},
+    {"rotary_pct", "rope.fraction"},
+    {"sliding_window", "attn.window_cycle"},
+    {"theta", "rope.base"},
+    {"tie_word_embeddings", "head.tie"},
+    {"tie_embeddings", "head.tie"},
+    {"wd", "optimizer.weight_decay"},
+    {"windows", "attn.window_cycle"},
+    {"z_loss", "loss.z_coef"},
+};
+
+}  // namespace
+
+std::span<const std::pair<std::string_view, std::string_view>> other_names() { return kOtherNames; }
+
 std::string nearest_key(std::string_view section, std::string_view key) {
+  for (const auto& [other, name] : kOtherNames)
+    if (key == other) return std::string(name);
+  if (const KeySpec* turned = find_key(key, section)) return turned->name();
   if (!section.empty() && nearest_section(section).empty()) {
     bool known_key = false;
     for (const KeySpec& spec : schema()) known_key = known_key || spec.key == key;
@@ -134,9 +191,12 @@ std::string nearest_key(std::string_view section, std::string_view key) {
     // The right key in the wrong section, or the beginning of a long key, is a likelier slip than many wrong letters.
     if (known == key) distance = std::min<size_t>(distance, 1);
     if (key.size() >= 4 && known.starts_with(key)) distance = std::min<size_t>(distance, 2);
+    const bool one_holds_other = known.size() >= 3 && (key.find(known) != key.npos || known.find(key) != known.npos);
+    if (spec.section == section && key.size() >= 3 && one_holds_other) distance = std::min<size_t>(distance, 2);
     if (best == nullptr || distance < best_distance) best = &spec, best_distance = distance;
   }
-  return best->name();
+  const size_t half = std::max(key.size(), std::string_view(best->key).size()) / 2;
+  return !section.empty() && best_distance > std::max<size_t>(2, half) ? "" : best->name();
 }
 
 std::string expectation(const KeySpec& s) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launch/config/member.h"
@@ -104,8 +105,11 @@ size_t index_of(const KeySpec& spec);  ///< its place in schema()
 /// For names written in this program: throws Bug when the schema lacks it.
 size_t key_index(std::string_view name);
 
-/// The known key that a misspelt one most likely means: the same key of another section, else the least edits. Empty
-/// for a section that is none and is not like one either, unless the key is known: any guess would be a wild one.
+/// What keys are called in config.json of Hugging Face models and in papers, where that is far from their names here.
+std::span<const std::pair<std::string_view, std::string_view>> other_names();
+/// The known key that a misspelt one most likely means: the one that other programs call so, the same key of another
+/// section, else the least edits. Empty where any guess would be a wild one: for a section that is none and is not like
+/// one either, unless the key is known; in a section, for a key that is half another.
 std::string nearest_key(std::string_view section, std::string_view key);
 /// The section that a misspelt name means; empty when none is near.
 std::string nearest_section(std::string_view name);

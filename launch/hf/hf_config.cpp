@@ -184,12 +184,15 @@ ModelConfig completed(Family family, const ModelConfig& config) {
             .attn_out = m.bias.attn_out || has.bias.attn_out,
             .ffn = m.bias.ffn || has.bias.ffn,
             .lm_head = m.bias.lm_head || has.bias.lm_head};
+  if (model::qk_norm_has_gain(m) && m.qk_norm.kind == has.qk_norm.kind)
+    m.qk_norm.bias = m.qk_norm.bias || has.qk_norm.bias;
   return m;
 }
 
 bool is_completion(const ModelConfig& config, std::string_view name) {
   const bool norm = name.find("norm") != std::string_view::npos;
-  if (norm && name.find(".attn.") != std::string_view::npos) return false;  // of queries and keys: none is ever added
+  if (norm && name.find(".attn.") != std::string_view::npos)  // of queries and keys: gains are never added
+    return name.ends_with(".bias") && !config.qk_norm.bias;
   if (norm && name.ends_with(".weight")) return config.norm.affine == NormAffine::kNone;
   if (!name.ends_with(".bias")) return false;
   if (norm) return config.norm.affine != NormAffine::kScaleBias;

@@ -85,7 +85,8 @@ void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
   if (c.head_dim < 1 || (!r.global_dims && !c.attn.global_head_dim)) return;
   const int64_t dims = global_rope_dims(c), width = c.attn.global_head_dim.value_or(c.head_dim);
   if (dims < 2 || dims % 2 != 0 || dims > width)
-    add("rope.global_dims = ", dims, ": expected an even number from 2 to ", width,
+    add("rope.global_dims = ", dims, r.global_dims ? "" : " (the share of rope.dims in attn.global_head_dim)",
+        ": expected an even number from 2 to ", width,
         ", the width of a head in layers with full attention; give another one");
   if (r.scaling == RopeScaling::kLongrope && dims != r.dims)
     add("rope.global_dims = ", dims, ": expected rope.dims = ", r.dims,
@@ -152,9 +153,12 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
 std::string masked_ids_problem(const ModelConfig& c) {
   for (size_t i = 0; i < c.masked_ids.size(); ++i) {
     const int64_t id = c.masked_ids[i];
-    if (id < 0 || id >= c.vocab_size || (i > 0 && id <= c.masked_ids[i - 1]))
-      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ": expected ids below vocab.size = ", c.vocab_size,
-                     ", ascending, each once; sort them");
+    if (id < 0 || id >= c.vocab_size)
+      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ": expected ids from 0 to ", c.vocab_size - 1,
+                     ", below vocab.size; leave it out");
+    if (i > 0 && id <= c.masked_ids[i - 1])
+      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ", behind ", c.masked_ids[i - 1],
+                     ": expected ids ascending, each once; sort them");
   }
   if (c.masked_ids.empty() || static_cast<int64_t>(c.masked_ids.size()) < c.vocab_size) return "";
   return str_cat("head.masked_ids = all ", c.vocab_size, " ids: expected one that is not masked; remove some");
@@ -415,7 +419,15 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
       c.rope.dims == c.head_dim && global_rope_dims(c) == c.attn.global_head_dim.value_or(c.head_dim);
   if (c.attn.temperature_positions > 0 && (c.pos.type != PosType::kRope || !whole_heads))
     add("attn.temperature_positions = ", c.attn.temperature_positions,
-        ": expected rotary positions over the whole head, whose tables hold the factor; set it to 0");
+        ": expected rotary positions over the whole head, whose tables hold the factor; remove it and ",
+        "attn.temperature_beta");
+  if (c.attn.temperature_positions > 0 && c.attn.temperature_beta == 0)
+    add("attn.temperature_positions = ", c.attn.temperature_positions,
+        ": expected 0 with attn.temperature_beta = 0, which leaves queries as they are; give both, or none");
+  if (c.attn.temperature_positions == 0 && c.attn.temperature_beta > 0)
+    add("attn.temperature_beta = ", c.attn.temperature_beta,
+        ": expected attn.temperature_positions beside it, the positions from one temperature to the next; give both, ",
+        "or none");
   if (!(c.embed_scale > 0)) add("embed.scale = ", c.embed_scale, ": expected a number above 0; 1 is usual");
   if (!(c.logit_scale > 0)) add("head.logit_scale = ", c.logit_scale, ": expected a number above 0; 1 is usual");
   if (c.softcap && !(*c.softcap > 0))

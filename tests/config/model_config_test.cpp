@@ -406,7 +406,10 @@ TEST(Constraints, EachIsNamed) {
   });
   expect("pos.alibi_scale", [](ModelConfig& c) { c.pos.alibi_scale = 0; });
   expect("attn.temperature_positions", [](ModelConfig& c) { c.attn.temperature_positions = -1; });
+  expect("attn.temperature_positions", [](ModelConfig& c) { c.attn.temperature_positions = 16; });
+  expect("attn.temperature_beta", [](ModelConfig& c) { c.attn.temperature_beta = 0.1; });
   expect("attn.temperature_positions", [](ModelConfig& c) {
+    c.attn.temperature_beta = 0.1;
     c.attn.temperature_positions = 16;
     c.rope.dims = c.head_dim / 2;  // its tables cannot hold a factor for the columns that do not rotate
   });
@@ -432,6 +435,7 @@ TEST(Constraints, EachIsNamed) {
     c.rope.global_dims = 2;
   });
   expect("attn.temperature_positions", [](ModelConfig& c) {
+    c.attn.temperature_beta = 0.1;
     c.attn.temperature_positions = 16;
     c.rope.global_dims = c.head_dim / 2;
   });

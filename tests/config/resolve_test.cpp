@@ -287,6 +287,11 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"pos.learned_offset=2"}), "pos.learned_offset = 2", "learned or sinusoidal");
   expect_one(errors_of({"ffn.gated=false", "ffn.clamp=20"}), "ffn.clamp = 20", "ffn.gated = false");
   expect_one(errors_of({"head.masked_ids=[5, 3]"}), "head.masked_ids = 3", "ascending");
+  expect_one(errors_of({"head.masked_ids=[5, 65]"}), "head.masked_ids = 65", "from 0 to 64");
+  expect_one(errors_of({"attn.temperature_beta=0.1"}), "attn.temperature_beta = 0.1", "attn.temperature_positions");
+  expect_one(errors_of({"attn.temperature_positions=8"}), "attn.temperature_positions = 8",
+             "attn.temperature_beta = 0");
+  expect_one(errors_of({"attn.global_head_dim=7"}), "rope.global_dims = 7", "rope.dims in attn.global_head_dim");
   EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
   EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
   EXPECT_EQ(resolved({"schedule.kind=inv_sqrt"}).config.schedule.min_ratio, 0.1);
@@ -452,10 +457,24 @@ TEST(Resolve, NearestKey) {
   EXPECT_EQ(nearest_key("model", "dmodel"), "model.d_model");
   EXPECT_EQ(nearest_key("modl", "d_model"), "model.d_model");
   EXPECT_EQ(nearest_key("train", "lr"), "optimizer.lr");
-  EXPECT_EQ(nearest_key("optimizer", "wd"), "optimizer.lr");
+  EXPECT_EQ(nearest_key("optimizer", "wd"), "optimizer.weight_decay");
   EXPECT_EQ(nearest_key("optim", "weight_decay"), "optimizer.weight_decay");
   EXPECT_EQ(nearest_key("data", "doc_mask"), "data.document_mask");
   EXPECT_EQ(nearest_key("", "warmup"), "schedule.warmup_steps");
+  // What other programs call it, in whatever section it was looked for.
+  for (const auto& [other, name] : other_names()) {
+    EXPECT_NO_THROW(key_index(name)) << other;
+    for (const KeySpec& spec : schema()) EXPECT_NE(spec.key, other) << "has that meaning here";
+  }
+  EXPECT_EQ(nearest_key("attn", "sliding_window"), "attn.window_cycle");
+  EXPECT_EQ(nearest_key("model", "rope_theta"), "rope.base");
+  EXPECT_EQ(nearest_key("ffn", "intermediate_size"), "model.d_ff");
+  EXPECT_EQ(nearest_key("config", "hidden_size"), "model.d_model");
+  EXPECT_EQ(nearest_key("norm", "epsilon"), "norm.eps");
+  EXPECT_EQ(nearest_key("pos", "offset"), "pos.learned_offset");
+  EXPECT_EQ(nearest_key("attn", "dropout"), "dropout.attn");
+  EXPECT_EQ(nearest_key("attn", "multiplier"), "");
+  expect_one(errors_of({"attn.multiplier=0.1"}), "attn.multiplier: unknown key", "ashlar explain attn");
 }
 
 TEST(Resolve, BrokenFiles) {

@@ -25,7 +25,7 @@ TEST(CudaProgram, NeedsNoLibraryOfNvidias) {
 
 TEST(CudaProgram, TrainsWhereThereIsNoLibraryOfNvidias) {
   const RunFixture run;
-  const std::string nothing = "LD_PRELOAD=" + shell_quote(ASHLAR_NO_NVIDIA_LIBRARY);
+  const std::string nothing = preloading(ASHLAR_NO_NVIDIA_LIBRARY);
   const ShellResult cpu = run.ashlar("train tiny.toml train.steps=2 schedule.warmup_steps=1", nothing);
   EXPECT_EQ(cpu.code, 0) << cpu.out << cpu.err;
   EXPECT_EQ(run.metric("run", "loss").size(), 2u);

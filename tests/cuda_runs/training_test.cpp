@@ -78,7 +78,7 @@ TEST(CudaTraining, OnTwoRanksWithoutNcclGoesThroughHostMemory) {
   const StandInRun runs;
   ASSERT_EQ(runs.train("run.dir=one").code, 0);
   const ShellResult r = runs.train_on_ranks(2, "mesh.data=2 run.dir=two", "devices=2",
-                                            "ASHLAR_NCCL= LD_PRELOAD=" + shell_quote(ASHLAR_NO_NVIDIA_LIBRARY));
+                                            "ASHLAR_NCCL= " + preloading(ASHLAR_NO_NVIDIA_LIBRARY));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_THAT(r.out + r.err,
               AllOf(HasSubstr("expected the library NCCL, found none"), HasSubstr("install NVIDIA's NCCL 2"),

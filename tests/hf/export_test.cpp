@@ -313,6 +313,34 @@ TEST(HfExport, VectorsThatOnlyTheClassHasAreNoObstacle) {
   EXPECT_EQ(choose_family(plain, std::nullopt), Family::kLlama) << "the class without biases";
 }
 
+// A norm of queries and keys that has gains gets zeros for the biases of its class; one of another kind stays in the
+// way.
+TEST(HfExport, BiasesOfTheNormsOfQueriesAndKeysAreAdded) {
+  for (const char* folder : {"chameleon", "persimmon"}) {
+    SCOPED_TRACE(folder);
+    const HfConfig config = golden_config(folder);
+    model::ModelConfig m = config.model;
+    ASSERT_TRUE(m.qk_norm.bias);
+    m.qk_norm.bias = false;
+    EXPECT_FALSE(obstacles(config.family, m).empty());
+    EXPECT_EQ(choose_family(m, std::nullopt), config.family);
+    EXPECT_EQ(completed(config.family, m), config.model);
+    int64_t added = 0;
+    for (const TensorMapping& mapping : tensor_mappings(config.family, config.model)) {
+      for (const TensorPart& part : mapping.parts) {
+        const bool bias = part.name.ends_with("q_norm.bias") || part.name.ends_with("k_norm.bias");
+        EXPECT_EQ(is_completion(m, part.name), bias) << part.name;
+        EXPECT_FALSE(is_completion(config.model, part.name)) << part.name;
+        added += bias;
+      }
+    }
+    EXPECT_EQ(added, 2 * m.n_layers);
+    m.qk_norm = {.kind = model::QkNorm::kFull, .type = NormType::kLayerNorm, .eps = m.qk_norm.eps};
+    EXPECT_FALSE(completed(config.family, m).qk_norm.bias);
+    EXPECT_THAT(testing::error_of([&] { choose_family(m, config.family); }).what(), HasSubstr("attn.qk_norm = full"));
+  }
+}
+
 TEST(HfExport, EveryFractionComesBackToItsDimensions) {
   HfConfig config = golden_config("phi");
   for (int64_t head_dim = 4; head_dim <= 256; head_dim += 4) {

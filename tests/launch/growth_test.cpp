@@ -134,7 +134,7 @@ class Growth : public ::testing::Test {
 #ifdef __SANITIZE_ADDRESS__
     const std::string preload;  // the address sanitizer wants to be loaded first
 #else
-    const std::string preload = str_cat("LD_PRELOAD=" ASHLAR_OPENS_LIBRARY " OPENS_IN=", folder);
+    const std::string preload = str_cat(preloading(ASHLAR_OPENS_LIBRARY), " OPENS_IN=", folder);
 #endif
     const auto start = Clock::now();
     const pid_t pid =

@@ -36,7 +36,7 @@ struct Stall {
   int skip = 0;
 };
 std::string variables(const Stall& stall) {
-  std::string words = "ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=" ASHLAR_STALL_LIBRARY;
+  std::string words = preloading(ASHLAR_STALL_LIBRARY);
   words += str_cat(" STALL_CALL=", stall.call, " STALL_PATH=", stall.path, " STALL_DO=", stall.what);
   if (stall.rank >= 0) words += str_cat(" STALL_RANK=", stall.rank);
   if (!stall.thread.empty()) words += " STALL_THREAD=" + stall.thread;

@@ -127,8 +127,8 @@ TEST_F(Saving, FailuresOfManyRanksAreToldAndEndTheRunAtTheThird) {
 // One rank of two cannot write: its file is in the way of nothing but itself.
 TEST_F(Saving, AFailureOfOneRankIsOneOfAllAndASaveThatWorksBetweenStartsTheCountAnew) {
   const std::string words = "launch -np 2 train tiny.toml run.dir=a mesh.data=2 train.eval_every=0 ";
-  const std::string broken = "LD_PRELOAD=" ASHLAR_STALL_LIBRARY
-                             " ASAN_OPTIONS=verify_asan_link_order=0 STALL_CALL=sync STALL_DO=fail STALL_RANK=1 "
+  const std::string broken = preloading(ASHLAR_STALL_LIBRARY) +
+                             " STALL_CALL=sync STALL_DO=fail STALL_RANK=1 "
                              "STALL_PATH=step-0 STALL_ONCE=once ";
   const ShellResult once = run_shell("cd " + shell_quote(run_.dir().string()) + "; export " + broken + "; " +
                                      shell_quote(ASHLAR_BINARY) + " " + words + "train.steps=60");
@@ -142,11 +142,11 @@ TEST_F(Saving, AFailureOfOneRankIsOneOfAllAndASaveThatWorksBetweenStartsTheCount
 
 TEST_F(Saving, ACheckpointWhoseNameIsNotDurableStaysAndSaysSo) {
   ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a train.steps=6").code, 0);
-  const ShellResult r = run_shell("cd " + shell_quote(run_.dir().string()) +
-                                  "; export LD_PRELOAD=" ASHLAR_STALL_LIBRARY
-                                  " ASAN_OPTIONS=verify_asan_link_order=0 STALL_CALL=sync STALL_DO=fail "
-                                  "STALL_PATH=/checkpoints STALL_END=1; " +
-                                  shell_quote(ASHLAR_BINARY) + " train tiny.toml run.dir=a");
+  const ShellResult r =
+      run_shell("cd " + shell_quote(run_.dir().string()) + "; export " + preloading(ASHLAR_STALL_LIBRARY) +
+                " STALL_CALL=sync STALL_DO=fail "
+                "STALL_PATH=/checkpoints STALL_END=1; " +
+                shell_quote(ASHLAR_BINARY) + " train tiny.toml run.dir=a");
   const std::string said = r.out + r.err;
   EXPECT_EQ(r.code, 6) << said;
   EXPECT_THAT(said, AllOf(HasSubstr("(1 of 3 in a row): [checkpoint] '"),

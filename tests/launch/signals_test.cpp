@@ -147,10 +147,9 @@ class SignalsInASave : public Signals {
   }
   // A signal in the middle of an endless run, and its last save has begun.
   pid_t stop_with_a_save(const std::string& stall) {
-    const pid_t pid =
-        run_.start(kTrain + "train.steps=100000000", "log",
-                   "LD_PRELOAD=" ASHLAR_STALL_LIBRARY " STALL_CALL=sync STALL_PATH=.partial/ STALL_DO=" + stall +
-                       " STALL_ONCE=once");
+    const pid_t pid = run_.start(kTrain + "train.steps=100000000", "log",
+                                 preloading(ASHLAR_STALL_LIBRARY) +
+                                     " STALL_CALL=sync STALL_PATH=.partial/ STALL_DO=" + stall + " STALL_ONCE=once");
     started_ = pid;
     EXPECT_LT(wait_for("step        10/", 30), 30) << run_.read("log");
     kill(pid, SIGUSR1);
@@ -183,9 +182,9 @@ TEST_F(SignalsInASave, TheSecondLeavesWithItsCodeAndTheCheckpointOfBefore) {
 }
 
 TEST_F(SignalsInASave, TheFirstWaitsForIt) {
-  const pid_t pid = run_.start(kTrain + "train.steps=8", "log",
-                               "LD_PRELOAD=" ASHLAR_STALL_LIBRARY
-                               " STALL_CALL=sync STALL_PATH=.partial/ STALL_DO=sleep:3 STALL_ONCE=once");
+  const pid_t pid = run_.start(
+      kTrain + "train.steps=8", "log",
+      preloading(ASHLAR_STALL_LIBRARY) + " STALL_CALL=sync STALL_PATH=.partial/ STALL_DO=sleep:3 STALL_ONCE=once");
   started_ = pid;
   for (int i = 0; i < 2000 && !fs::exists(run_.dir() / "once"); ++i) usleep(5000);
   kill(pid, SIGTERM);

@@ -19,6 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::tiny_config;
 using testing::TinyModel;
+using testing::worst_difference;
 
 constexpr int64_t B = 2, T = 7;
 
@@ -31,13 +32,6 @@ ModelConfig latent_config() {
   c.head_dim = 7;
   c.rope.dims = 2;
   return c;
-}
-
-double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
-  return worst;
 }
 
 /// Rows [begin, begin + count) of a matrix.

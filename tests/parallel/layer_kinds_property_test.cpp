@@ -14,30 +14,19 @@ using model::ModelConfig;
 using model::QkNorm;
 using model::QkNormOrder;
 using model::RopeScaling;
+using testing::copy_weights;
+using testing::logits_of;
 using testing::tiny_config;
 using testing::TinyModel;
+using testing::worst_difference;
 
 constexpr int64_t B = 2, T = 7;
-
-double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
-  return worst;
-}
-
-std::vector<double> logits_of(const ModelConfig& c) { return TinyModel(c, DType::kFloat64, B, T).logits(); }
 
 /// A window in the first layer, full attention in the second.
 ModelConfig two_kinds() {
   ModelConfig c = tiny_config();
   c.attn.window_cycle = {3, -1};
   return c;
-}
-
-void copy_weights(const TinyModel& from, TinyModel& to) {
-  for (const auto& ref : from.store().sharded_tensors())
-    if (to.store().find(ref.tensor->name) != nullptr) to.set(ref.tensor->name, from.values(ref.tensor->name));
 }
 
 TEST(LayerKinds, BasesFollowTheKind) {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/nn/parameter.h"
@@ -180,6 +184,41 @@ inline model::ModelConfig tiny_config() {
   c.attn.scale = 0.5;
   c.init = {.scheme = model::InitScheme::kNormal, .std = 0.3, .residual_scale = 1};
   return c;
+}
+
+/// The weights that both have.
+inline void copy_weights(const TinyModel& from, TinyModel& to) {
+  for (const auto& ref : from.store().sharded_tensors())
+    if (to.store().find(ref.tensor->name) != nullptr) to.set(ref.tensor->name, from.values(ref.tensor->name));
+}
+
+/// Multiplies elements [begin, end) of a tensor, or all.
+inline void scale(TinyModel& m, const std::string& name, double factor, size_t begin = 0, size_t end = SIZE_MAX) {
+  std::vector<double> w = m.values(name);
+  for (size_t i = begin; i < std::min(end, w.size()); ++i) w[i] *= factor;
+  m.set(name, w);
+}
+
+/// The residual stream behind the embedding and behind each block.
+inline std::vector<std::vector<double>> streams(const TinyModel& m, const Ctx& ctx) {
+  const model::BatchView rows = m.batch();
+  const Var x = m.stage().embed(ctx, rows);
+  std::vector<std::vector<double>> all = {m.host(x.value)};
+  m.stage().blocks(ctx, x, rows, [&](int64_t, const Tensor& h) { all.push_back(m.host(h)); });
+  return all;
+}
+inline std::vector<std::vector<double>> streams(const TinyModel& m) { return streams(m, m.ctx()); }
+
+/// In fp64, of the tokens that all models of a vocabulary begin with.
+inline std::vector<double> logits_of(const model::ModelConfig& c) {
+  return TinyModel(c, DType::kFloat64, 2, 7).logits();
+}
+
+inline double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double worst = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
+  return worst;
 }
 
 }  // namespace ashlar::testing

@@ -222,6 +222,31 @@ const Axis kAxes[] = {
        c.rope.base_cycle = {100.0, 0.0};
        c.rope.reversed = true;
      }},
+    {"Llama3Rope",
+     [](ModelConfig& c) {
+       c.rope.scaling = RopeScaling::kLlama3;
+       c.rope.factor = 8;
+       c.rope.original_positions = 1000;  // between the wavelengths 6.3 and 628: the second pair is blended
+       c.rope.low_freq_factor = 1;
+     }},
+    {"LongropeWithItsFactor",
+     [](ModelConfig& c) {
+       c.rope.scaling = RopeScaling::kLongrope;
+       c.rope.factor = 2;
+       c.rope.original_positions = 8;
+       c.rope.short_factor = {1, 2};
+       c.rope.long_factor = {1.5, 3};
+       c.rope.attention_factor = 1.2;
+       c.n_kv_heads = 2;
+     }},
+    {"DynamicRopeOfSomeDims",
+     [](ModelConfig& c) {
+       c.head_dim = 6;
+       c.rope.dims = 4;
+       c.rope.style = RopeStyle::kInterleaved;
+       c.rope.scaling = RopeScaling::kDynamic;
+       c.rope.alpha = 10;
+     }},
     {"ProportionalRope",
      [](ModelConfig& c) {
        c.rope.scaling = model::RopeScaling::kProportional;

@@ -11,21 +11,10 @@ namespace ashlar {
 namespace {
 
 using model::ModelConfig;
+using testing::copy_weights;
 using testing::tiny_config;
 using testing::TinyModel;
-
-double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
-  return worst;
-}
-
-void copy_weights(const TinyModel& from, TinyModel& to) {
-  for (const auto& ref : from.store().sharded_tensors()) {
-    if (to.store().find(ref.tensor->name) != nullptr) to.set(ref.tensor->name, from.values(ref.tensor->name));
-  }
-}
+using testing::worst_difference;
 
 /// All but the tables of tokens.
 void copy_weights_of_blocks(const TinyModel& from, TinyModel& to) {

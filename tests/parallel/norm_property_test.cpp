@@ -12,39 +12,14 @@ using model::ModelConfig;
 using model::NormPlacement;
 using model::QkNorm;
 using model::QkNormOrder;
+using testing::copy_weights;
+using testing::scale;
+using testing::streams;
 using testing::tiny_config;
 using testing::TinyModel;
+using testing::worst_difference;
 
 constexpr int64_t B = 2, T = 7;
-
-double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
-  return worst;
-}
-
-void copy_weights(const TinyModel& from, TinyModel& to) {
-  for (const auto& ref : from.store().sharded_tensors())
-    if (to.store().find(ref.tensor->name) != nullptr) to.set(ref.tensor->name, from.values(ref.tensor->name));
-}
-
-/// Multiplies elements [begin, end) of a tensor, or all.
-void scale(TinyModel& m, const std::string& name, double factor, size_t begin = 0, size_t end = SIZE_MAX) {
-  std::vector<double> w = m.values(name);
-  for (size_t i = begin; i < std::min(end, w.size()); ++i) w[i] *= factor;
-  m.set(name, w);
-}
-
-/// The residual stream behind the embedding and behind each block.
-std::vector<std::vector<double>> streams(const TinyModel& m) {
-  const Ctx ctx = m.ctx();
-  const model::BatchView rows = m.batch();
-  const Var x = m.stage().embed(ctx, rows);
-  std::vector<std::vector<double>> all = {m.host(x.value)};
-  m.stage().blocks(ctx, x, rows, [&](int64_t, const Tensor& h) { all.push_back(m.host(h)); });
-  return all;
-}
 
 double worst_mean_square_from_one(const std::vector<double>& rows, int64_t cols) {
   double worst = 0;

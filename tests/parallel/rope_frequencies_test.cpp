@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "tests/parallel/model_fixture.h"
 
@@ -13,19 +14,12 @@ namespace {
 
 using model::ModelConfig;
 using model::RopeScaling;
+using testing::logits_of;
 using testing::tiny_config;
 using testing::TinyModel;
+using testing::worst_difference;
 
 constexpr int64_t B = 2, T = 7;
-
-double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
-  return worst;
-}
-
-std::vector<double> logits_of(const ModelConfig& c) { return TinyModel(c, DType::kFloat64, B, T).logits(); }
 
 /// Frequencies of 16 dims, base 10000.
 std::vector<double> frequencies(const model::RopeConfig& rope, int64_t positions = 32) {
@@ -98,6 +92,49 @@ TEST(RopeProperty, DynamicScalingIsAnotherBase) {
   EXPECT_GT(worst_difference(logits_of(c), dynamic), 1e-6);
   c.rope.base *= 100;  // 10^(4/2)
   EXPECT_LT(worst_difference(logits_of(c), dynamic), 1e-12);
+}
+
+// Of two pairs, whose frequencies are 1 and base^(-1/2), a scaling that keeps the first is another base.
+TEST(RopeProperty, Llama3AndYarnKeepTheFirstPair) {
+  ModelConfig c = tiny_config();
+  c.rope.factor = 4;
+  ModelConfig other = tiny_config();
+  const auto expect_second = [&](double frequency) {
+    other.rope.base = 1 / (frequency * frequency);
+    EXPECT_LT(worst_difference(logits_of(c), logits_of(other)), 1e-12) << name_of(c.rope.scaling) << " " << frequency;
+    EXPECT_GT(worst_difference(logits_of(c), logits_of(tiny_config())), 1e-6);
+  };
+  c.rope.scaling = RopeScaling::kLlama3;
+  c.rope.original_positions = 100;  // a wavelength of 628 is beyond it, one of 6.28 within a quarter
+  expect_second(0.01 / 4);
+  c.rope.original_positions = 1000;  // 628 lies between 1000 / 4 and 1000 / 1
+  const double turns = 1000 / (200 * std::numbers::pi), share = (turns - 1) / (4 - 1);
+  expect_second(0.01 * share + 0.01 / 4 * (1 - share));
+  c.rope.scaling = RopeScaling::kYarn;
+  c.rope.original_positions = 2048;  // 32 turns at pair 0.50, one at pair 1.26: truncated 0 and 2, the second half way
+  expect_second(0.01 / 2 + 0.01 / 4 / 2);
+  c.rope.truncate = false;
+  const auto pair = [](double n) { return 2 * std::log(2048 / (2 * std::numbers::pi * n)) / std::log(1e4); };
+  const double scaled = (1 - pair(32)) / (pair(1) - pair(32));
+  expect_second(0.01 * (1 - scaled) + 0.01 / 4 * scaled);
+}
+
+// Of one factor for all pairs longrope is linear scaling: the short one's to the original length, the long one's
+// beyond.
+TEST(RopeProperty, LongropeOfEqualFactorsIsLinear) {
+  ModelConfig c = tiny_config(), linear = tiny_config();
+  c.rope.scaling = RopeScaling::kLongrope;
+  c.rope.factor = 4;
+  c.rope.short_factor = {2, 2};
+  c.rope.long_factor = {3, 3};
+  linear.rope.scaling = RopeScaling::kLinear;
+  for (const bool longer : {false, true}) {
+    c.rope.original_positions = longer ? 63 : 64;  // tables are for 64
+    linear.rope.factor = longer ? 3 : 2;
+    EXPECT_LT(worst_difference(logits_of(c), logits_of(linear)), 1e-12) << linear.rope.factor;
+    linear.rope.factor = longer ? 2 : 3;
+    EXPECT_GT(worst_difference(logits_of(c), logits_of(linear)), 1e-6);
+  }
 }
 
 TEST(RopeProperty, TheAttentionFactorMultipliesScoresTwice) {

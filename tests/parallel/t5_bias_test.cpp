@@ -10,6 +10,7 @@ namespace {
 
 using model::ModelConfig;
 using model::PosType;
+using testing::copy_weights;
 using testing::TinyModel;
 
 constexpr const char* kTable = "embed.t5_bias.weight";
@@ -75,11 +76,6 @@ ModelConfig config_with(int64_t buckets, int64_t max_distance, bool shared = tru
   c.rope.dims = 0;
   c.n_kv_heads = 2;
   return c;
-}
-
-void copy_weights(const TinyModel& from, TinyModel& to) {
-  for (const auto& ref : from.store().sharded_tensors())
-    if (to.store().find(ref.tensor->name) != nullptr) to.set(ref.tensor->name, from.values(ref.tensor->name));
 }
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& want, double bound) {

@@ -29,6 +29,10 @@ std::string shell_quote(const std::string& text) {
   return quoted + "'";
 }
 
+std::string preloading(const std::string& library) {
+  return "LD_PRELOAD=" + shell_quote(library) + " ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0";
+}
+
 void write_program(const std::string& path, const std::string& body) {
   std::ofstream(path) << "#!/usr/bin/env bash\n" << body << "\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
