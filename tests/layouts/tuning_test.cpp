@@ -186,6 +186,20 @@ TEST_F(TuningTest, WhatOneRankRefusesNoRankUses) {
   }
 }
 
+// Where all answers were saved nothing is measured: the refusal alone is new, and kept.
+TEST_F(TuningTest, ARefusalOfWhatWasSavedIsKept) {
+  CountingTuner first, second;
+  const std::string saved = part(first, "");
+  if (ranks_.rank() == ranks_.size() - 1) second.refused = {{"question of all", "something else"}};
+  const std::string text = part(second, saved);
+  EXPECT_TRUE(second.measured.empty());
+  EXPECT_EQ(second.used.at("question of all"), "something else");
+  if (ranks_.rank() == 0) {
+    std::ifstream in(file());
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+  }
+}
+
 TEST_F(TuningTest, WhatIsDemandedAndNotToBeHadIsAnErrorOfAllRanks) {
   CountingTuner tuner;
   tuner.fails = ranks_.rank() == ranks_.size() - 1;
