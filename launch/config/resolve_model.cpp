@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "launch/config/resolver.h"
@@ -76,6 +77,16 @@ void resolve_scaling(Resolver& r, ModelConfig& m) {
                                                        : "sqrt(1 + ln factor / ln original_positions)");
 }
 
+/// A base beside a cycle that does not have it is no layer's. The default stands: stored configurations have it.
+void check_base(Resolver& r, const model::RopeConfig& rope) {
+  const std::vector<double>& cycle = rope.base_cycle;
+  const bool turns = std::ranges::any_of(cycle, [](double base) { return base > 0; });
+  if (!turns || !r.valid({"rope.base", "rope.base_cycle"}) || rope.base == model::RopeConfig{}.base) return;
+  if (std::ranges::find(cycle, rope.base) == cycle.end())
+    r.error("rope.base = ", value_text(rope.base), ": expected one of rope.base_cycle = ", value_text(cycle),
+            ", which gives the base of every layer; remove one of the two");
+}
+
 void resolve_positions(Resolver& r, ModelConfig& m) {
   const bool learned = m.pos.type == PosType::kLearned, rope = m.pos.type == PosType::kRope;
   const int64_t sequence_length = r.config().train.sequence_length;
@@ -93,6 +104,7 @@ void resolve_positions(Resolver& r, ModelConfig& m) {
   }
   r.only_when("rope.fraction", rope && !r.given("rope.dims"), {"pos.type", "rope.dims"});
   if (!rope) return;
+  check_base(r, m.rope);
   const double fraction = r.number("rope.fraction");
   r.derive("rope.dims", model::rope_dims_of(m.head_dim, fraction), {"model.head_dim", "rope.fraction"},
            str_cat("integer part of head_dim * rope.fraction ", fraction));

@@ -19,7 +19,10 @@ Resolver::Resolver(const RawValues& raw, const Facts& facts)
     if (applies(spec, as_given)) continue;
     bool known = true;
     for (const std::string_view key : split_words(spec.when.reads)) known = known && valid({key});
-    if (known && raw.given[index_of(spec)]) not_applicable(spec);
+    const std::optional<Value>& given = raw.given[index_of(spec)];
+    const bool stands =
+        spec.when.default_stands && given && spec.need == Need::kDefault && *given == fallback_value(spec);
+    if (known && given && !stands) not_applicable(spec);
     if (spec.member.set == nullptr) continue;
     if (const std::optional<Value> untouched = spec.member.get(RunConfig{})) spec.member.set(config_, *untouched);
   }

@@ -130,6 +130,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"ffn_dim", "model.d_ff"},
     {"ffn_hidden_size", "model.d_ff"},
     {"final_logit_softcapping", "head.softcap"},
+    {"head.scale", "head.logit_scale"},
     {"heads", "model.n_heads"},
     {"hidden_act", "ffn.act"},
     {"hidden_dim", "model.d_model"},
@@ -175,7 +176,7 @@ std::span<const std::pair<std::string_view, std::string_view>> other_names() { r
 
 std::string nearest_key(std::string_view section, std::string_view key) {
   for (const auto& [other, name] : kOtherNames)
-    if (key == other) return std::string(name);
+    if (key == other || str_cat(section, ".", key) == other) return std::string(name);
   if (const KeySpec* turned = find_key(key, section)) return turned->name();
   if (!section.empty() && nearest_section(section).empty()) {
     bool known_key = false;

@@ -46,6 +46,7 @@ struct Condition {
   const char* text = "";                      ///< "": always
   bool (*holds)(const RunConfig&) = nullptr;  ///< null: the rule that reads the key tests it
   const char* reads = "";                     ///< the keys that `holds` looks at, separated by |
+  bool default_stands = false;                ///< the default may be written where it does not hold, too
 };
 
 struct KeySpec {

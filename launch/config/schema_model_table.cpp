@@ -1,5 +1,7 @@
 #include "launch/config/schema_model_table.h"
 
+#include <algorithm>
+
 #include "launch/config/schema_words.h"
 
 namespace ashlar::config {
@@ -22,6 +24,26 @@ constexpr Condition kHasTable = {"pos.type is learned or sinusoidal",
                                  "pos.type"};
 constexpr Condition kRope = {"pos.type = \"rope\"",
                              [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope; }, "pos.type"};
+// Whether some layer has a window, or full attention. A cycle may be longer than the model is deep: a shallow copy of a
+// model keeps its keys. Defaults stand, since stored configurations of earlier versions have them.
+bool is_window(int64_t window) { return window >= 0; }
+bool has_windows(const model::ModelConfig& m) { return std::ranges::any_of(m.attn.window_cycle, is_window); }
+bool has_full_layers(const model::ModelConfig& m) {
+  return m.attn.last_layer_full || !std::ranges::all_of(m.attn.window_cycle, is_window);
+}
+constexpr Condition kWindows = {"some layer has a window (attn.window_cycle)",
+                                [](const RunConfig& c) { return has_windows(c.model); }, "attn.window_cycle", true};
+constexpr Condition kFullLayers = {"some layer has full attention (attn.window_cycle, attn.last_layer_full)",
+                                   [](const RunConfig& c) { return has_full_layers(c.model); },
+                                   "attn.window_cycle|attn.last_layer_full", true};
+constexpr Condition kRopeAndWindows = {
+    "pos.type = \"rope\" and some layer has a window (attn.window_cycle)",
+    [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope && has_windows(c.model); },
+    "pos.type|attn.window_cycle", true};
+constexpr Condition kRopeAndFullLayers = {
+    "pos.type = \"rope\" and some layer has full attention (attn.window_cycle, attn.last_layer_full)",
+    [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope && has_full_layers(c.model); },
+    "pos.type|attn.window_cycle|attn.last_layer_full", true};
 template <model::RopeScaling... kKinds>
 bool scaling_is(const RunConfig& c) {
   return c.model.pos.type == model::PosType::kRope && ((c.model.rope.scaling == kKinds) || ...);
@@ -286,14 +308,14 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "Of dynamic scaling, at every length."},
     {.section = "rope", .key = "local_base", .member = MEMBER(model.rope.local_base),
      .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e12,
-     .low_open = true, .words = "none", .when = kRope, .fixed = true,
+     .low_open = true, .words = "none", .when = kRopeAndWindows, .fixed = true,
      .doc = "Base of layers with a window, instead of rope.base (Gemma 3); not with rope.base_cycle."},
     {.section = "rope", .key = "global_enabled", .member = MEMBER(model.rope.global_enabled),
-     .type = kBool, .fallback = "true", .when = kRope, .fixed = true,
+     .type = kBool, .fallback = "true", .when = kRopeAndFullLayers, .fixed = true,
      .doc = "false: layers with full attention do not rotate (Command A); not with rope.base_cycle."},
     {.section = "rope", .key = "global_dims", .member = MEMBER(model.rope.global_dims),
-     .type = kInt, .need = kOptional, .low = 2, .high = 512, .when = kRope, .example = "128", .unit = "columns",
-     .fixed = true,
+     .type = kInt, .need = kOptional, .low = 2, .high = 512, .when = kRopeAndFullLayers,
+     .example = "128", .unit = "columns", .fixed = true,
      .doc = "Of layers with full attention the first so many columns of a head rotate; an even number (Gemma 4). Absent: "
             "the same share of a head as rope.dims."},
 
@@ -320,13 +342,15 @@ constexpr KeySpec kModelKeys[] = {
      .low_open = true, .words = "head_dim^-0.5|(d_model/n_heads)^-0.5|1/head_dim", .fixed = true,
      .doc = "Factor on q.k before the softmax."},
     {.section = "attn", .key = "global_head_dim", .member = MEMBER(model.attn.global_head_dim),
-     .type = kInt, .need = kOptional, .low = 1, .high = 512, .example = "512", .unit = "columns", .fixed = true,
+     .type = kInt, .need = kOptional, .low = 1, .high = 512, .when = kFullLayers, .example = "512",
+     .unit = "columns", .fixed = true,
      .doc = "Width of a head in layers with full attention, instead of model.head_dim (Gemma 4)."},
     {.section = "attn", .key = "global_n_kv_heads", .member = MEMBER(model.attn.global_n_kv_heads),
-     .type = kInt, .need = kOptional, .low = 1, .high = 16384, .example = "4", .unit = "heads", .fixed = true,
+     .type = kInt, .need = kOptional, .low = 1, .high = 16384, .when = kFullLayers, .example = "4",
+     .unit = "heads", .fixed = true,
      .doc = "Key and value heads of layers with full attention, instead of model.n_kv_heads (Gemma 4); divides n_heads."},
     {.section = "attn", .key = "k_eq_v", .member = MEMBER(model.attn.k_eq_v),
-     .type = kBool, .fallback = "false", .fixed = true,
+     .type = kBool, .fallback = "false", .when = kFullLayers, .fixed = true,
      .doc = "Layers with full attention have no value matrix: values are the keys before their norm and rotation (Gemma 4)."},
     {.section = "attn", .key = "v_norm", .member = MEMBER(model.attn.v_norm),
      .type = kBool, .fallback = "false", .fixed = true,
@@ -358,11 +382,11 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "Attention windows, repeated over the layers: a query sees so many keys, itself counted; -1 is full "
             "attention. [4096] in Mistral, [4096, -1] in Gemma 2."},
     {.section = "attn", .key = "window_kind", .member = MEMBER(model.attn.window_kind),
-     .type = kWord, .fallback = "sliding", .fixed = true,
+     .type = kWord, .fallback = "sliding", .when = kWindows, .fixed = true,
      .doc = "sliding: a window ends at its query. chunked: positions are cut into chunks of so many, and a query sees "
             "its own (Llama 4)."},
     {.section = "attn", .key = "last_layer_full", .member = MEMBER(model.attn.last_layer_full),
-     .type = kBool, .fallback = "false", .fixed = true,
+     .type = kBool, .fallback = "false", .when = kWindows, .fixed = true,
      .doc = "Full attention in the last layer whatever the cycle says."},
     {.section = "attn", .key = "sinks", .member = MEMBER(model.attn.sinks),
      .type = kBool, .fallback = "false", .fixed = true,

@@ -473,6 +473,8 @@ TEST(Resolve, NearestKey) {
   EXPECT_EQ(nearest_key("norm", "epsilon"), "norm.eps");
   EXPECT_EQ(nearest_key("pos", "offset"), "pos.learned_offset");
   EXPECT_EQ(nearest_key("attn", "dropout"), "dropout.attn");
+  EXPECT_EQ(nearest_key("head", "scale"), "head.logit_scale");
+  EXPECT_EQ(nearest_key("", "head.scale"), "head.logit_scale");
   EXPECT_EQ(nearest_key("attn", "multiplier"), "");
   expect_one(errors_of({"attn.multiplier=0.1"}), "attn.multiplier: unknown key", "ashlar explain attn");
 }

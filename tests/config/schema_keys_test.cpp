@@ -151,6 +151,8 @@ std::vector<std::string> setting_for(const KeySpec& s) {
     return {"attn.kind=mla", "rope.dims=4"};
   if (name == "ffn.act") return {"ffn.gated=false"};
   if (name == "rope.alpha" || name == "rope.scaled_layers") return {"rope.scaling=dynamic"};
+  if (name == "rope.local_base" || name == "attn.window_kind" || name == "attn.last_layer_full")
+    return {"attn.window_cycle=[16, -1]"};
   if (name == "rope.global_dims") return {"attn.global_head_dim=512"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};
   if (name == "pos.alibi_slopes" || name == "pos.alibi_scale") return {"pos.type=alibi"};

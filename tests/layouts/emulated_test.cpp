@@ -75,7 +75,11 @@ std::vector<Row> committed() {
 
 model::FfnConfig act_of(std::string_view act, bool gated) {
   if (act == "limited" && gated) return {.act = Activation::kQuickGelu, .clamp = kClamp, .linear_offset = 1};
-  return {.act = act == "silu" ? Activation::kSilu : act == "relu2" ? Activation::kRelu2 : Activation::kQuickGelu};
+  if (act == "xielu" && gated) return {.act = Activation::kIdentity};  // xIELU's scalars are of ungated layers
+  return {.act = act == "silu"    ? Activation::kSilu
+                 : act == "relu2" ? Activation::kRelu2
+                 : act == "xielu" ? Activation::kXielu
+                                  : Activation::kQuickGelu};
 }
 
 LayoutCase case_of(const Row& row) {
@@ -93,34 +97,41 @@ LayoutCase case_of(const Row& row) {
   if (norms == "pre+head_per") {
     qk_norm = {.kind = model::QkNorm::kHeadPer, .type = NormType::kLayerNorm, .order = model::QkNormOrder::kAfterRope};
   }
-  const Axes axes{.name = "row",
-                  .topology = is("block", "serial") ? model::Topology::kSerial : model::Topology::kParallel,
-                  .parallel_norms = is("block", "parallel2") ? 2 : 1,
-                  .n_kv_heads = count("kv_heads"),
-                  .tied = is("tied", "yes"),
-                  .pos = is("positions", "rope")      ? model::PosType::kRope
-                         : is("positions", "learned") ? model::PosType::kLearned
-                                                      : model::PosType::kSinusoidal,
-                  .dropout = is("dropout", "yes"),
-                  .biases = is("biases", "yes"),
-                  .gated = is("gated", "yes"),
-                  .norm = is("norm", "rmsnorm") ? NormType::kRmsNorm : NormType::kLayerNorm,
-                  .factors = is("factors", "yes"),
-                  .placement = placement,
-                  .embed_norm = placement == kPost,
-                  .residual_multiplier = placement == kSandwich ? 0.5 : 1,
-                  .qk_norm = qk_norm,
-                  // The axes inside attention go with two of the table: windows and a soft cap, sinks and clipping.
-                  .windows = is("positions", "learned"),
-                  .sinks = is("factors", "yes"),
-                  .ffn = act_of(value_of(row, "act"), is("gated", "yes")),
-                  .head = is("ends", "head"),
-                  .table_width = is("ends", "tables") ? 20 : 24,
-                  .offset = is("ends", "tables") && !is("positions", "rope") ? 2 : 0,
-                  // As many ranks to a KV head in both kinds of layers, or all apart in one of them.
-                  .full_kv_heads = is("kinds", "one")    ? 0
-                                   : is("kv_heads", "8") ? 2
-                                                         : 4};
+  const bool latents = is("kinds", "latents");
+  const Axes axes{
+      .name = "row",
+      .topology = is("block", "serial") ? model::Topology::kSerial : model::Topology::kParallel,
+      .parallel_norms = is("block", "parallel2") ? 2 : 1,
+      .n_kv_heads = count("kv_heads"),
+      .tied = is("tied", "yes"),
+      .pos = is("positions", "rope")      ? model::PosType::kRope
+             : is("positions", "learned") ? model::PosType::kLearned
+             : is("positions", "t5_bias") ? model::PosType::kT5Bias
+                                          : model::PosType::kSinusoidal,
+      .dropout = is("dropout", "yes"),
+      .biases = is("biases", "yes"),
+      .gated = is("gated", "yes"),
+      .norm = is("norm", "rmsnorm") ? NormType::kRmsNorm : NormType::kLayerNorm,
+      .factors = is("factors", "yes"),
+      .placement = placement,
+      .embed_norm = placement == kPost,
+      .residual_multiplier = placement == kSandwich ? 0.5 : 1,
+      .qk_norm = qk_norm,
+      // The axes inside attention go with two of the table: windows and a soft cap, sinks and clipping.
+      .windows = is("positions", "learned"),
+      .sinks = is("factors", "yes") && !latents,
+      .ffn = act_of(value_of(row, "act"), is("gated", "yes")),
+      .head = is("ends", "head"),
+      .table_width = is("ends", "tables") ? 20 : 24,
+      .offset = is("ends", "tables") && (is("positions", "learned") || is("positions", "sinusoidal")) ? 2 : 0,
+      .v_head_dim = latents && is("gated", "yes") ? 3 : 0,
+      .latent = latents ? 10 : 0,
+      .q_latent = latents && is("biases", "no") ? 7 : 0,
+      .bias_by_layer = is("biases", "yes"),
+      // As many ranks to a KV head in both kinds of layers, or all apart in one of them.
+      .full_kv_heads = !is("kinds", "two")   ? 0
+                       : is("kv_heads", "8") ? 2
+                                             : 4};
   LayoutCase c{.config = config_of(axes),
                .documents = is("documents", "yes"),
                .dtype = is("dtype", "fp64") ? DType::kFloat64 : DType::kFloat32,
@@ -170,6 +181,11 @@ TEST(Emulated, EveryTwoChoicesMeetInTheTable) {
     if (ranks(a, x) * ranks(b, y) > 8) return true;
     if ((is("block", "parallel") || is("block", "parallel2")) &&
         (is("norms", "post") || is("norms", "sandwich+head") || is("norms", "output+full")))
+      return true;
+    if (is("kinds", "latents") &&
+        (is("positions", "learned") || is("positions", "sinusoidal") || is("positions", "t5_bias") ||
+         is("kv_heads", "2") || is("kv_heads", "1") || is("norms", "sandwich+head") || is("norms", "output+full") ||
+         is("norms", "pre+head_per")))
       return true;
     if (is("sequence", "yes") && (is("tensor", "1") || is("stages", "8"))) return true;
     return is("schedule", "interleaved") && (is("stages", "1") || is("stages", "8") || is("data", "8"));

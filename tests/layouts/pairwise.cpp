@@ -235,7 +235,7 @@ const std::vector<EmulatedAxis>& emulated_axes() {
       {"schedule", {"1f1b", "interleaved", "zb-h1"}},
       {"block", {"serial", "parallel", "parallel2"}},
       {"kv_heads", {"8", "2", "1"}},
-      {"positions", {"rope", "learned", "sinusoidal"}},
+      {"positions", {"rope", "learned", "sinusoidal", "t5_bias"}},
       {"norm", {"rmsnorm", "layernorm"}},
       {"norms", {"pre", "post", "sandwich+head", "output+full", "pre+head_per"}},
       {"tied", {"no", "yes"}},
@@ -246,9 +246,9 @@ const std::vector<EmulatedAxis>& emulated_axes() {
       {"recompute", {"none", "selective", "block"}},
       {"factors", {"no", "yes"}},
       {"dtype", {"fp64", "fp32"}},
-      {"act", {"silu", "relu2", "limited"}},
+      {"act", {"silu", "relu2", "limited", "xielu"}},
       {"ends", {"plain", "head", "tables"}},
-      {"kinds", {"one", "two"}},
+      {"kinds", {"one", "two", "latents"}},
   };
   return axes;
 }
@@ -266,6 +266,10 @@ bool emulated_row_allowed(const Row& row) {
   if (stages * count("data") * count("tensor") > 8) return false;
   if (value_of(row, "sequence") == "yes" && count("tensor") == 1) return false;
   if (value_of(row, "block") != "serial" && !value_of(row, "norms").starts_with("pre")) return false;
+  if (value_of(row, "kinds") == "latents") {
+    const bool qk_norm = value_of(row, "norms").find('+') != std::string_view::npos;
+    if (value_of(row, "positions") != "rope" || value_of(row, "kv_heads") != "8" || qk_norm) return false;
+  }
   return value_of(row, "schedule") != "interleaved" || stages == 2 || stages == 4;  // of eight it needs 16 layers
 }
 
