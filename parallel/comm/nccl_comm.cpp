@@ -194,8 +194,10 @@ void NcclComm::Shared::end() noexcept {
       } else {
         part_in_peace(ending);
       }
-    } catch (const std::exception&) {
+    } catch (const std::exception& e) {
       library().abort(ending);
+      if (Log* const log = rank->options.log)
+        log->info(str_cat("NCCL's communicator ", name, " was aborted, since it could not end in peace: ", e.what()));
     }
     std::erase_if(rank->under_way, [this](const auto& launch) { return launch->belongs_to(*this); });
     if (rank->comms.empty()) rank->free_events.clear();  // the last one: the backend may go

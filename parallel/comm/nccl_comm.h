@@ -25,7 +25,7 @@ Sums sums_of(const Communicator& communicator);
 struct NcclOptions {
   bool deterministic = true;   ///< one algorithm and protocol for all sums (set_nccl_environment), and no windows
   double setup_seconds = 300;  ///< how long ranks may take to meet
-  Log* log = nullptr;          ///< rank 0 says there why buffers have no windows; null: nobody does. Outlives it.
+  Log* log = nullptr;          ///< why buffers have no windows, or an end not in peace; null: unsaid. Outlives it.
 };
 
 /// A communicator over NCCL for buffers of a CUDA device, on streams of its own: nothing leaves the devices. Equal bits

@@ -81,6 +81,14 @@ class NcclWindows : public NcclFixture {
   Log log_{[this](std::string_view line) { lines_.emplace_back(line); }};
 };
 
+TEST_F(NcclWindows, AreGivenUpBeforeTheEnd) {
+  auto comm = make_windowed();
+  EXPECT_TRUE(comm::make_window(*comm, view(take(*comm, kElements * 4))));
+  EXPECT_TRUE(comm::make_window(*comm, view(take(*comm, kElements * 4))));
+  comm.reset();
+  EXPECT_THAT(lines_, IsEmpty()) << "NCCL ended in peace";
+}
+
 TEST_F(NcclWindows, HoldBuffersOfAllRanks) {
   const auto comm = make_windowed();
   void *const a = take(*comm, 2 * kPage * 4), *const b = take(*comm, kElements * 4);
