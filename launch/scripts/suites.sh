@@ -194,9 +194,28 @@ list_section() {
   sed 's/^/   /' "$2"
 }
 
+# by_reason FILE: of lines `SUITE TEST: REASON` one for each reason, in the order in which they came: a machine without
+# some library would hide what else was skipped behind hundreds of them.
+by_reason() {
+  awk '
+    {
+      at = index($0, ": ")
+      who = substr($0, 1, at - 1); reason = substr($0, at + 2)
+      if (!(reason in count)) { order[++reasons] = reason; first[reason] = who }
+      ++count[reason]
+    }
+    END {
+      for (i = 1; i <= reasons; ++i) {
+        reason = order[i]
+        print first[reason] (count[reason] > 1 ? " and " count[reason] - 1 " more: " : ": ") reason
+      }
+    }' "$1"
+}
+
 # suites_end: what was skipped, warned of and failed, by name, then the closing line; status 1 when anything failed.
 suites_end() {
-  list_section 'Skipped' "$suites_dir/skipped"
+  by_reason "$suites_dir/skipped" >"$suites_dir/skipped.reasons"
+  list_section "Skipped (by name: $suites_dir/skipped)" "$suites_dir/skipped.reasons"
   list_section 'Warnings' "$suites_dir/warnings"
   list_section 'Failed' "$suites_dir/failed"
   printf '\n%d passed, %d failed, %d skipped\n' "$total_passed" "$total_failed" "$total_skipped"

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "tests/support/scratch_dir.h"
 #include "tests/support/shell.h"
@@ -59,6 +60,22 @@ TEST_F(Suites, FailuresAndSkipsAreCountedAndNamed) {
   EXPECT_THAT(result.out, HasSubstr("one C.C: no file \"x\" & y\n"));
   EXPECT_THAT(result.out, HasSubstr("one C.D: switched off\n"));
   EXPECT_THAT(result.out, ::testing::EndsWith("\n1 passed, 1 failed, 2 skipped\n"));
+}
+
+TEST_F(Suites, SkipsOfOneReasonAreOneLine) {
+  const auto skipped = [](const std::string& name, const std::string& reason) {
+    return testcase(name, "skipped", "<skipped message=\"f:1&#x0A;" + reason + "\">");
+  };
+  suite("one", skipped("A", "no nccl.h: x") + skipped("B", "one rank") + skipped("C", "no nccl.h: x"));
+  suite("two", skipped("A", "no nccl.h: x"));
+  const ShellResult result = run();
+  const std::string names = scratch_.file("results") + "/skipped";
+  EXPECT_THAT(result.out, HasSubstr("\n== Skipped (by name: " + names +
+                                    ")\n   one C.A and 2 more: no nccl.h: x\n   one C.B: one rank\n\n"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n0 passed, 0 failed, 4 skipped\n"));
+  std::ifstream file(names);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(all, "one C.A: no nccl.h: x\none C.B: one rank\none C.C: no nccl.h: x\ntwo C.A: no nccl.h: x\n");
 }
 
 TEST_F(Suites, OutputOfTheFailingTestIsShownAndOfOthersNot) {
