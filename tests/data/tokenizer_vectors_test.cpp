@@ -26,7 +26,7 @@ std::vector<Vectors> all_vectors() {
   const char* const golden = std::getenv("ASHLAR_GOLDEN");
   if (golden != nullptr && fs::is_directory(fs::path(golden) / "tokenizers")) {
     for (const auto& entry : fs::directory_iterator(fs::path(golden) / "tokenizers")) {
-      for (const char* name : {"tokenizer.json", "vocab.json", "ranks.tiktoken"}) {
+      for (const char* name : {"tokenizer.json", "vocab.json", "ranks.tiktoken", "model.model"}) {
         if (fs::exists(entry.path() / name)) all.push_back({entry.path() / name, entry.path() / "vectors.jsonl"});
       }
     }
@@ -73,7 +73,9 @@ TEST(TokenizerVectors, EveryIdIsThatOfTheReferenceLibrary) {
   for (const Vectors& v : all) {
     const auto tokenizer = open_tokenizer(v.tokenizer);
     expect_rows(*tokenizer, v.rows);
-    // And as the tokenizer.json that other programs read.
+    // And as the tokenizer.json that other programs read; where it differs from SentencePiece's own, sentencepiece_test
+    // has what is known of it.
+    if (v.tokenizer.extension() == ".model") continue;
     TokenizerFiles written{.shown = "written", .bytes = {{"tokenizer.json", tokenizer->tokenizer_json_text()}}};
     if (tokenizer->form() != "tokenizer.json") expect_rows(*tokenizer_from_files(std::move(written)), v.rows);
   }
