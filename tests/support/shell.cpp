@@ -41,8 +41,11 @@ void write_program(const std::string& path, const std::string& body) {
 ShellResult run_shell(const std::string& script) {
   const ScratchDir scratch;
   std::ofstream(scratch.file("script")) << script;
-  const std::string command = "bash " + shell_quote(scratch.file("script")) + " </dev/null >" +
-                              shell_quote(scratch.file("out")) + " 2>" + shell_quote(scratch.file("err"));
+  // Scripts start programs that are told to end by SIGINT. A test that was started in the background of a script was
+  // told to ignore it, which bash can't take back.
+  const std::string command = "env --default-signal=INT,QUIT bash " + shell_quote(scratch.file("script")) +
+                              " </dev/null >" + shell_quote(scratch.file("out")) + " 2>" +
+                              shell_quote(scratch.file("err"));
   const int status = std::system(command.c_str());
   if (status == -1) throw std::runtime_error("cannot start bash");
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),

@@ -109,7 +109,7 @@ __device__ __forceinline__ A special_logarithm(A x) {
 }  // namespace internal
 
 /// The natural logarithm. x = 2^e m, sqrt(1/2) <= m < sqrt(2), f = m - 1. fp32: log m = f + f^2 (f p(f) - 1/2), p of
-/// degree 8 (7.6e-10), within 0.9 ulp. fp64: with s = f/(2 + f), log m = f - (f^2/2 - s (f^2/2 + s^2 p(s^2))), p of
+/// degree 8 (7.6e-10), within 0.901 ulp. fp64: with s = f/(2 + f), log m = f - (f^2/2 - s (f^2/2 + s^2 p(s^2))), p of
 /// degree 6 (1.3e-18), within 0.9 ulp.
 __device__ __forceinline__ float logarithm(float x) {
   if (!(x > 0.0F && x < std::numeric_limits<float>::infinity())) return internal::special_logarithm(x);
