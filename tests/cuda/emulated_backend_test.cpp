@@ -37,6 +37,8 @@ TEST(EmulatedBackend, SaysWhatItIs) {
   EXPECT_THAT(f.backend.description(),
               AllOf(HasSubstr("emulated device 0"), HasSubstr("random order"), HasSubstr("seed 3")));
   EXPECT_FALSE(f.a->synchronous());
+  EXPECT_NE(f.a->native(), f.b->native());
+  EXPECT_NE(f.event->native(), nullptr);
   EXPECT_EQ(f.backend.logits_dtype(DType::kBFloat16), DType::kBFloat16);
   EXPECT_EQ(f.backend.loss_chunk_rows(100, 1000, DType::kFloat32), 100);
   EXPECT_EQ(f.backend.loss_chunk_rows(1 << 20, 50304, DType::kBFloat16), 10624);
@@ -104,6 +106,23 @@ TEST(EmulatedBackend, WaitsBeforeItGivesScratchAway) {
     EXPECT_NO_THROW(f.backend.fill({.dst = again.mut_view(), .value = 1}, *f.b));
     f.b->synchronize();
   }
+}
+
+void ends_before_a_barrier(unsigned thread) {
+  if (threadIdx.x == thread) return;
+  __syncthreads();
+}
+
+// A stream that goes has nobody who could catch it.
+TEST(EmulatedBackend, PrintsAnErrorThatTheEndOfAStreamFinds) {
+  Fixture f;
+  f.backend.device().scratch(*f.a, 1000);  // without, it need not wait for its work
+  run_kernel(*f.a, {.name = "ends_before_a_barrier", .grid = 1, .block = 64}, ends_before_a_barrier, 37U);
+  ::testing::internal::CaptureStderr();
+  f.a.reset();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("ends_before_a_barrier"), HasSubstr("thread (37,0,0)")));
+  EXPECT_EQ(f.backend.allocator(MemoryKind::kWorkspace).used_bytes(), 0);
 }
 
 TEST(EmulatedBackend, KnowsThatACallUsesItsScratch) {

@@ -99,8 +99,11 @@ TEST_F(CudaDevices, TakeMemoryInFewCallsAndLeaveLittleUnused) {
   Device device({});
   Allocator& memory = device.allocator(MemoryKind::kActivations);
   for (int64_t taken = 0; taken < int64_t{100} << 20; taken += 1 << 20) memory.allocate(1 << 20);
+  EXPECT_EQ(memory.used_bytes(), int64_t{100} << 20);
   EXPECT_EQ(ashlar_stand_in_calls("cudaMalloc"), 7) << "2 + 2 + 4 + 8 + 16 + 32 + 64 MiB";
   EXPECT_EQ(memory.high_water_bytes(), int64_t{128} << 20);
+  memory.release(memory.allocate(1 << 20));
+  EXPECT_EQ(memory.used_bytes(), int64_t{100} << 20) << "what is given back is not used";
 }
 
 TEST_F(CudaDevices, TakeNoMoreThanTheyMay) {

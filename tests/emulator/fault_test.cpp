@@ -252,6 +252,25 @@ TEST_F(Faults, MbarrierThatExpectsTooManyBytes) {
   EXPECT_THAT(fault({.block = 32}, expect_too_much), AllOf(HasSubstr("deadlock"), HasSubstr("32 wait in a wait")));
 }
 
+template <int kAtInit, int kThreads>
+void arrive_at_a_barrier_for() {
+  ASHLAR_SHARED(uint64_t, barrier, [1]);
+  const uint32_t done = shared_address(barrier);
+  if (threadIdx.x == 0) mbarrier_init(done, kAtInit);
+  __syncthreads();
+  if (threadIdx.x < kThreads) emulator::mbarrier_arrive_expect_tx(done, 16, emulator::Loc::here());
+}
+TEST_F(Faults, MbarrierForNobodyOrForMoreThanItHolds) {
+  EXPECT_THAT(fault({}, arrive_at_a_barrier_for<0, 0>),
+              HasSubstr("mbarrier.init with 0 arrivals: expected 1 to 1048575"));
+  EXPECT_THAT(fault({}, arrive_at_a_barrier_for<1 << 20, 0>), HasSubstr("mbarrier.init with 1048576 arrivals"));
+}
+// Their bytes have not come, so the phase goes on when its arrivals are spent.
+TEST_F(Faults, MbarrierWithMoreArrivalsThanItsPhase) {
+  EXPECT_THAT(fault({}, arrive_at_a_barrier_for<3, 4>),
+              HasSubstr("more arrivals at an mbarrier than the 3 of its phase"));
+}
+
 void arrive_uninitialised() {
   ASHLAR_SHARED(uint64_t, barrier, [1]);
   mbarrier_arrive(shared_address(barrier));

@@ -34,10 +34,13 @@ failed=0
 
 # link SUITE: its program, of the ordinary build's objects and of instrumented libraries, which are built first.
 link() {
-  local command
+  local command counted
   command=$(ninja -C "$build_dir" -t commands "tests/test_$1" | tail -n 1)
   grep -o 'kernels/lib[a-z_]*\.a' <<<"$command" | sort -u | xargs cmake --build "$build" -j "$(nproc)" --target || return 1
+  counted=$(grep -oE 'kernels/libashlar_(kernels|emulated|emulator)\.a' <<<"$command" | sort -u | sed "s|^|$build/|")
   command=${command// kernels\/lib/ --coverage $build/kernels/lib}
+  # Of a function that is defined in a header the linker keeps the first copy, and those of tests have no counters.
+  command=${command/ tests\/CMakeFiles/ -Wl,--whole-archive ${counted//$'\n'/ } -Wl,--no-whole-archive tests/CMakeFiles}
   (cd "$build_dir" && eval "${command/-o tests\/test_/-o $build/tests/test_}")
 }
 

@@ -1,6 +1,10 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "core/base/error.h"
@@ -121,6 +125,52 @@ TEST(Arena, MoreThanTheMachineHasIsRefusedBeforeItIsTouched) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kResource);
   }
+}
+
+/// Lets this process take `bytes` of addresses beyond those that it has, and all of them again at its end.
+class LimitedAddresses {
+ public:
+  explicit LimitedAddresses(int64_t bytes) {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit limited = before_;
+    limited.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + bytes);
+    set_ = setrlimit(RLIMIT_AS, &limited) == 0;
+  }
+  ~LimitedAddresses() { setrlimit(RLIMIT_AS, &before_); }
+  LimitedAddresses(const LimitedAddresses&) = delete;
+  bool set() const { return set_; }
+
+ private:
+  rlimit before_{};
+  bool set_ = false;
+};
+
+TEST(Arena, ReservesWhatTheLimitOfAddressesAllows) {
+  if (__asan_address_is_poisoned != nullptr) GTEST_SKIP() << "the address sanitizer needs addresses of its own";
+  std::string text;
+  int64_t calls = 0;
+  {
+    const LimitedAddresses limited(int64_t{48} << 20);
+    ASSERT_TRUE(limited.set());
+    try {
+      ArenaAllocator arena(MemoryKind::kOptimizer);
+    } catch (const Error& error) {
+      text = error.what();
+      EXPECT_EQ(error.code(), ExitCode::kResource);
+    }
+  }
+  EXPECT_THAT(text, ::testing::HasSubstr("cannot reserve 64 MiB of addresses for optimizer"));
+  EXPECT_THAT(text, ::testing::HasSubstr("ulimit -v"));
+  {
+    const LimitedAddresses limited(int64_t{200} << 20);
+    ArenaAllocator arena(MemoryKind::kOptimizer);  // the largest half of a half that fits: 128 MiB
+    calls = arena.num_system_calls();
+    EXPECT_THROW(arena.allocate(int64_t{129} << 20), Error);
+    arena.release(arena.allocate(1000));
+  }
+  EXPECT_GT(calls, 11) << "256 GiB, and eleven times half of it";
 }
 
 TEST(Arena, ReleasingTwiceIsABug) {

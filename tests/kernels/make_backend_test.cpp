@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/tuner.h"
+#include "kernels/cpu/cpu_info.h"
 #include "tests/support/kernel_grid.h"
 
 namespace ashlar::test {
@@ -38,10 +40,24 @@ TEST(MakeBackend, InstructionSetsOfOneProcessDoNotDisturbEachOther) {
   EXPECT_FALSE(of_best == of_baseline);
 }
 
+TEST(MakeBackend, CountsTheCoresThatItWouldUse) {
+  EXPECT_GE(kernels::usable_cores(), 1);
+  EXPECT_EQ(kernels::usable_cores(), cpu::detect_cpu().cores);
+}
+
 TEST(MakeBackend, MakesTheEmulatedDevice) {
   const auto backend = kernels::make_backend({.device = "emulated", .max_memory_bytes = 1 << 20});
   EXPECT_THAT(backend->description(), ::testing::StartsWith("emulated device"));
-  EXPECT_FALSE(backend->make_stream()->synchronous());
+  const std::unique_ptr<Stream> stream = backend->make_stream();
+  EXPECT_FALSE(stream->synchronous());
+  const std::unique_ptr<Event> event = backend->make_event();
+  stream->record(*event);
+  event->synchronize();
+  EXPECT_TRUE(event->reached());
+  EXPECT_EQ(backend->num_gemms(), 0);
+  auto* const tunable = dynamic_cast<Tunable*>(backend.get());
+  ASSERT_NE(tunable, nullptr);
+  EXPECT_EQ(tunable->tuner(), nullptr) << "its products have one algorithm";
   EXPECT_THROW(backend->allocator(MemoryKind::kParameters).allocate(2 << 20), Error);
 }
 

@@ -26,6 +26,7 @@ BackendUnderTest emulated_device(const std::string& name, const std::string& bit
           .long_one_in = one_in,
           .bf16_probabilities = true,
           .properties = false,
+          .short_tests = false,
           .make = [kernels] {
             emulated::DeviceOptions options{.schedule = "fifo", .stream_order = "at_once"};
             if (kernels) {

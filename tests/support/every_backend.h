@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "core/base/philox.h"
 #include "tests/support/kernel_grid.h"
 #include "tests/support/long_form.h"
 
@@ -25,10 +27,19 @@ struct BackendUnderTest {
   int64_t long_one_in = 1;          ///< and of the long form's
   bool bf16_probabilities = false;  ///< bf16 attention multiplies them as tensor cores do: rounded to bf16
   bool properties = true;           ///< false: has the bits of one whose suite asks for them, and takes long
+  bool short_tests = true;          ///< gets something of a test that has fewer problems than `one_in`, too
   std::function<std::unique_ptr<Backend>()> make;
 
   /// Of the problems of the form that is asked for.
   int64_t gets_one_in() const { return ashlar::testing::long_form() ? long_one_in : one_in; }
+  /// Whether it gets the problem of this number, from zero on, of a test: the first, which may be the only one, and
+  /// then one of each group of `gets_one_in()`, drawn, so that no loop over three modes keeps two of them from it.
+  bool gets(int64_t problem) const {
+    const int64_t size = gets_one_in(), group = problem / size;
+    if (!short_tests) return problem % size == size - 1;
+    const uint32_t drawn = group == 0 ? 0 : Philox::block(10, 0, static_cast<uint64_t>(group))[0];
+    return problem % size == drawn % size;
+  }
 };
 inline void PrintTo(const BackendUnderTest& b, std::ostream* out) { *out << b.name; }
 
@@ -44,8 +55,7 @@ class EveryBackend {
       if (under_test.products_only) continue;
       std::unique_ptr<Backend> backend = under_test.make();
       std::unique_ptr<Stream> stream = backend->make_stream();
-      cases_.push_back(
-          {under_test.name, under_test.bits, under_test.gets_one_in(), std::move(backend), std::move(stream)});
+      cases_.push_back({under_test, std::move(backend), std::move(stream)});
     }
   }
 
@@ -60,16 +70,17 @@ class EveryBackend {
   template <typename Run, typename Verify>
   void each(const Run& run, const Verify& verify) {
     std::vector<Outputs> results(cases_.size());
-    ++problems_;
+    const int64_t problem = problems_++;
     for (size_t i = 0; i < cases_.size(); ++i) {
-      if (problems_ % cases_[i].one_in != 0) continue;
-      SCOPED_TRACE(cases_[i].name);
+      const BackendUnderTest& under_test = cases_[i].under_test;
+      if (!under_test.gets(problem)) continue;
+      SCOPED_TRACE(under_test.name);
       results[i] = run(use(i));
       finish();
       size_t reference = 0;
-      while (cases_[reference].bits != cases_[i].bits) ++reference;
+      while (cases_[reference].under_test.bits != under_test.bits) ++reference;
       const bool same = results[i] == results[reference];
-      EXPECT_TRUE(same) << cases_[i].name << " and " << cases_[reference].name << " differ in their bits";
+      EXPECT_TRUE(same) << under_test.name << " and " << cases_[reference].under_test.name << " differ in their bits";
       if (same && i != reference) continue;
       for (const HostMatrix& m : results[i]) EXPECT_TRUE(m.padding_untouched());
       verify(results[i]);
@@ -78,8 +89,7 @@ class EveryBackend {
 
  private:
   struct Case {
-    std::string name, bits;
-    int64_t one_in;
+    BackendUnderTest under_test;
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Stream> stream;
   };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -41,7 +42,8 @@ inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
 }
 
 /// The arrays of one call in storage dtype S: q, k, v (and their gradients) lie in one fused row when the queries are
-/// the keys' own tokens, else apart; rows are longer than what is used, and the rest must stay as it is.
+/// the keys' own tokens, else apart; rows are longer than what is used and samples longer than their rows. What lies
+/// between holds NaN where a kernel reads, to show in any result that it goes into, and must stay as it is.
 template <typename S>
 struct AttentionCall {
   using A = std::conditional_t<std::is_same_v<S, double>, double, float>;
@@ -66,8 +68,8 @@ struct AttentionCall {
     fused = c.T_q == c.T_kv && c.q_start == c.kv_start;
     q_stride = aligned(c.H * c.D + (fused ? c.G * (c.D + c.width()) + 5 : 3));
     kv_stride = fused ? q_stride : aligned(c.G * (c.D + c.width()) + 1);
-    s.q_batch_stride = (c.T_q + 2) * q_stride;
-    s.kv_batch_stride = fused ? s.q_batch_stride : (c.T_kv + 3) * kv_stride;
+    s.q_batch_stride = q_layout().sample * q_stride;
+    s.kv_batch_stride = fused ? s.q_batch_stride : kv_layout().sample * kv_stride;
     if (c.p > 0) {
       scalars->philox_step = 9;
       s.dropout = {
@@ -101,6 +103,11 @@ struct AttentionCall {
     fill(qs, c.B * s.q_batch_stride);
     fill(kvs, fused ? 0 : c.B * s.kv_batch_stride);
     fill(dout, c.B * c.T_q * out_stride());
+    const auto hide = [](S& x) { x = S(std::numeric_limits<float>::quiet_NaN()); };
+    each_gap(qs, q_layout(), hide);
+    each_gap(kvs, kv_layout(), hide);
+    each_gap(dout, out_layout(), hide);
+    each_gap(t5_bias, {.stride = t5_stride(), .rows = c.t5_buckets, .used = c.H}, hide);
     out.assign(dout.size(), S(kUntouched));
     lse.assign(static_cast<size_t>(c.B * c.H * c.T_q), A(0));
     dqs.assign(qs.size(), S(kUntouched));
@@ -247,13 +254,33 @@ struct AttentionCall {
     return same(out, other.out) && same(lse, other.lse) && same(dqs, other.dqs) && same(dkvs, other.dkvs) &&
            same(dsinks, other.dsinks) && same(dt5_bias, other.dt5_bias);
   }
-  /// Everything between the rows is as it was.
-  void expect_gaps_untouched(const test::DeviceVector<S>& x, int64_t stride, int64_t used) const {
-    for (int64_t n = 0; n * stride < std::ssize(x); ++n) {
-      for (int64_t c = used; c < stride; ++c) {
-        ASSERT_EQ(static_cast<A>(x[n * stride + c]), A(kUntouched)) << "row " << n << " column " << c;
-      }
-    }
+  /// Where the rows of a store lie: `used` elements of every `stride`, in the first `rows` of a sample.
+  struct Layout {
+    int64_t stride, rows, used;
+    int64_t sample = rows;  ///< rows and what is left free behind them
+  };
+  Layout q_layout() const {
+    const int64_t keys = fused ? config.G * (config.D + config.width()) : 0;
+    return {.stride = q_stride, .rows = config.T_q, .used = config.H * config.D + keys, .sample = config.T_q + 2};
+  }
+  Layout kv_layout() const {
+    return {.stride = kv_stride,
+            .rows = config.T_kv,
+            .used = config.G * (config.D + config.width()),
+            .sample = config.T_kv + 3};
+  }
+  Layout out_layout() const { return {.stride = out_stride(), .rows = config.T_q, .used = config.H * config.width()}; }
+  /// `use` on every element that belongs to no row.
+  template <typename Store, typename Use>
+  static void each_gap(Store& x, const Layout& at, const Use& use) {
+    for (int64_t i = 0; i < std::ssize(x); ++i)
+      if (i / at.stride % at.sample >= at.rows || i % at.stride >= at.used) use(x[i]);
+  }
+  /// Everything between the rows and between the samples is as it was.
+  static void expect_gaps_untouched(const test::DeviceVector<S>& x, const Layout& at) {
+    int64_t touched = 0;
+    each_gap(x, at, [&](const S& value) { touched += static_cast<A>(value) == A(kUntouched) ? 0 : 1; });
+    ASSERT_EQ(touched, 0) << "elements of no row";
   }
 
   AttentionCase config;

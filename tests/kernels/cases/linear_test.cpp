@@ -173,6 +173,22 @@ TEST_P(LinearOn, ModesAndAbsentViewsAreObeyed) {
   EXPECT_NE(dbias.bytes, dbias_before.bytes);
 }
 
+TEST_P(LinearOn, SumsOfNoRowsAreZero) {
+  const DType sums = accumulate_dtype(storage_);
+  for (const GradMode mode : {GradMode::kAccumulate, GradMode::kOverwrite}) {
+    Stored dy(storage_, 0, 7, 1), x(storage_, 0, 6, 2), dw(sums, 7, 6, 3), dbias(sums, 1, 7, 4);
+    const Stored dw_before = dw, dbias_before = dbias;
+    backend_->linear_backward_weight(
+        {.dy = dy.view(), .x = x.view(), .dw = dw.view(), .dbias = dbias.view(), .mode = mode}, *stream_);
+    stream_->synchronize();
+    const bool kept = mode == GradMode::kAccumulate;
+    for (int64_t i = 0; i < 7; ++i) {
+      EXPECT_EQ(dbias.at(0, i), kept ? dbias_before.at(0, i) : 0);
+      for (int64_t j = 0; j < 6; ++j) EXPECT_EQ(dw.at(i, j), kept ? dw_before.at(i, j) : 0);
+    }
+  }
+}
+
 /// A row's result does not depend on how many rows are computed with it: generation with a KV cache sees the numbers
 /// of the whole sequence.
 TEST_P(LinearOn, OneRowGivesTheBitsOfManyRows) {
