@@ -144,15 +144,16 @@ class UpdateBound {
         eps_(c.optimizer.eps),
         clip_scale_(clip_scale),
         clip_error_(clip_error),
-        roundoff_(c.dtype == DType::kFloat64 ? 0x1p-53 : 0x1p-24) {}
+        roundoff_(c.dtype == DType::kFloat64 ? 0x1p-53 : 0x1p-24),
+        of_weight_(c.device == "emulated" && c.dtype == DType::kFloat64 ? 16 : 4) {}
 
   /// `weight` after the update; a gradient that may be off by `error`.
   double of(double weight, double gradient, double error) const {
     const double x = clip_scale_ * gradient;
     const double off = clip_scale_ * error + std::abs(x) * clip_error_;
     const double change = std::max(u(x + off) - u(x), u(x) - u(x - off));
-    // A dozen roundings between gradient and update on either side, and two of the weight.
-    return change + roundoff_ * (24 * (std::abs(u(x)) + change) + 4 * std::abs(weight));
+    // A dozen roundings between gradient and update on either side, and those of the weight.
+    return change + roundoff_ * (24 * (std::abs(u(x)) + change) + of_weight_ * std::abs(weight));
   }
 
  private:
@@ -163,6 +164,9 @@ class UpdateBound {
 
   bool lion_;
   double a_, s_, eps_, clip_scale_, clip_error_, roundoff_;
+  /// Two roundings on either side. The normal numbers that fp64 weights begin as have sqrt(log) and cos of the device,
+  /// within 1 and 1.5 ulp (kernels/cuda/dev/math.h), or of the host, within 1 and 1, and two products: six ulp more.
+  double of_weight_;
 };
 
 void expect_within(const std::string& name, const std::vector<double>& got, const std::vector<double>& expected,
