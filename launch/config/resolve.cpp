@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "launch/config/resolver.h"
+#include "launch/config/schema_model_table.h"
 #include "parallel/model/slices.h"
 
 namespace ashlar::config {
@@ -106,9 +107,7 @@ void check_attention(Resolver& r) {
     return;
   // Every layer must be served.
   const auto limited = [&](model::WindowKind kind) {
-    const std::vector<int64_t>& cycle = c.model.attn.window_cycle;
-    return c.model.attn.window_kind == kind &&
-           std::any_of(cycle.begin(), cycle.end(), [](int64_t window) { return window >= 0; });
+    return c.model.attn.window_kind == kind && has_windows(c.model.attn);
   };
   const model::AttentionConfig& attn = c.model.attn;
   const std::pair<int64_t, int64_t> kinds[] = {

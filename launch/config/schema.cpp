@@ -175,8 +175,9 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
 std::span<const std::pair<std::string_view, std::string_view>> other_names() { return kOtherNames; }
 
 std::string nearest_key(std::string_view section, std::string_view key) {
+  const std::string whole = str_cat(section, ".", key);
   for (const auto& [other, name] : kOtherNames)
-    if (key == other || str_cat(section, ".", key) == other) return std::string(name);
+    if (key == other || whole == other) return std::string(name);
   if (const KeySpec* turned = find_key(key, section)) return turned->name();
   if (!section.empty() && nearest_section(section).empty()) {
     bool known_key = false;
@@ -187,8 +188,7 @@ std::string nearest_key(std::string_view section, std::string_view key) {
   size_t best_distance = 0;
   for (const KeySpec& spec : schema()) {
     const std::string_view known = spec.key;
-    size_t distance =
-        section.empty() ? edit_distance(known, key) : edit_distance(spec.name(), str_cat(section, ".", key));
+    size_t distance = section.empty() ? edit_distance(known, key) : edit_distance(spec.name(), whole);
     // The right key in the wrong section, or the beginning of a long key, is a likelier slip than many wrong letters.
     if (known == key) distance = std::min<size_t>(distance, 1);
     if (key.size() >= 4 && known.starts_with(key)) distance = std::min<size_t>(distance, 2);

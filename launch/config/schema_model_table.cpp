@@ -27,22 +27,22 @@ constexpr Condition kRope = {"pos.type = \"rope\"",
 // Whether some layer has a window, or full attention. A cycle may be longer than the model is deep: a shallow copy of a
 // model keeps its keys. Defaults stand, since stored configurations of earlier versions have them.
 bool is_window(int64_t window) { return window >= 0; }
-bool has_windows(const model::ModelConfig& m) { return std::ranges::any_of(m.attn.window_cycle, is_window); }
-bool has_full_layers(const model::ModelConfig& m) {
-  return m.attn.last_layer_full || !std::ranges::all_of(m.attn.window_cycle, is_window);
+bool has_full_layers(const model::AttentionConfig& attn) {
+  return attn.last_layer_full || !std::ranges::all_of(attn.window_cycle, is_window);
 }
 constexpr Condition kWindows = {"some layer has a window (attn.window_cycle)",
-                                [](const RunConfig& c) { return has_windows(c.model); }, "attn.window_cycle", true};
+                                [](const RunConfig& c) { return has_windows(c.model.attn); }, "attn.window_cycle",
+                                true};
 constexpr Condition kFullLayers = {"some layer has full attention (attn.window_cycle, attn.last_layer_full)",
-                                   [](const RunConfig& c) { return has_full_layers(c.model); },
+                                   [](const RunConfig& c) { return has_full_layers(c.model.attn); },
                                    "attn.window_cycle|attn.last_layer_full", true};
 constexpr Condition kRopeAndWindows = {
     "pos.type = \"rope\" and some layer has a window (attn.window_cycle)",
-    [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope && has_windows(c.model); },
+    [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope && has_windows(c.model.attn); },
     "pos.type|attn.window_cycle", true};
 constexpr Condition kRopeAndFullLayers = {
     "pos.type = \"rope\" and some layer has full attention (attn.window_cycle, attn.last_layer_full)",
-    [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope && has_full_layers(c.model); },
+    [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope && has_full_layers(c.model.attn); },
     "pos.type|attn.window_cycle|attn.last_layer_full", true};
 template <model::RopeScaling... kKinds>
 bool scaling_is(const RunConfig& c) {
@@ -464,6 +464,8 @@ constexpr KeySpec kModelKeys[] = {
 // clang-format on
 
 }  // namespace
+
+bool has_windows(const model::AttentionConfig& attn) { return std::ranges::any_of(attn.window_cycle, is_window); }
 
 std::span<const KeySpec> model_keys() { return kModelKeys; }
 

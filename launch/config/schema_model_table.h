@@ -9,4 +9,7 @@ namespace ashlar::config {
 /// The keys of what a model is: sections model to init, a part of schema().
 std::span<const KeySpec> model_keys();
 
+/// Whether some layer of attn.window_cycle has a window.
+bool has_windows(const model::AttentionConfig& attn);
+
 }  // namespace ashlar::config
