@@ -27,16 +27,12 @@ struct BackendUnderTest {
   int64_t long_one_in = 1;          ///< and of the long form's
   bool bf16_probabilities = false;  ///< bf16 attention multiplies them as tensor cores do: rounded to bf16
   bool properties = true;           ///< false: has the bits of one whose suite asks for them, and takes long
-  bool short_tests = true;          ///< gets something of a test that has fewer problems than `one_in`, too
   std::function<std::unique_ptr<Backend>()> make;
 
-  /// Of the problems of the form that is asked for.
-  int64_t gets_one_in() const { return ashlar::testing::long_form() ? long_one_in : one_in; }
   /// Whether it gets the problem of this number, from zero on, of a test: the first, which may be the only one, and
-  /// then one of each group of `gets_one_in()`, drawn, so that no loop over three modes keeps two of them from it.
+  /// then one of each group of `one_in`, drawn, so that no loop over three modes keeps two of them from it.
   bool gets(int64_t problem) const {
-    const int64_t size = gets_one_in(), group = problem / size;
-    if (!short_tests) return problem % size == size - 1;
+    const int64_t size = ashlar::testing::long_form() ? long_one_in : one_in, group = problem / size;
     const uint32_t drawn = group == 0 ? 0 : Philox::block(10, 0, static_cast<uint64_t>(group))[0];
     return problem % size == drawn % size;
   }
