@@ -61,8 +61,8 @@ class EveryBackend {
   /// Until results can be read.
   void finish() { stream().synchronize(); }
 
-  /// `run` on each backend, `verify` on what it returns. Backends of one kind must give the same bits; `verify` is
-  /// called once for results of the same bits.
+  /// `run` on each backend that gets the problem, `verify` on what it returns. Backends of one kind must give the same
+  /// bits; `verify` is called once for results of the same bits.
   template <typename Run, typename Verify>
   void each(const Run& run, const Verify& verify) {
     std::vector<Outputs> results(cases_.size());
@@ -74,7 +74,9 @@ class EveryBackend {
       results[i] = run(use(i));
       finish();
       size_t reference = 0;
-      while (cases_[reference].under_test.bits != under_test.bits) ++reference;
+      while (cases_[reference].under_test.bits != under_test.bits || !cases_[reference].under_test.gets(problem)) {
+        ++reference;
+      }
       const bool same = results[i] == results[reference];
       EXPECT_TRUE(same) << under_test.name << " and " << cases_[reference].under_test.name << " differ in their bits";
       if (same && i != reference) continue;
