@@ -234,13 +234,15 @@ TEST_P(AttentionOn, OddHeadWidths) {
   check_each<float>(odd_widths());
 }
 // Every backend gets them: a tile of queries of which the first one misses a block's last key, one whose second half
-// alone does not see a block's keys, one whose first query alone sees a block's last key, and a window whose last query
-// is alone in its tile.
+// alone does not see a block's keys, one whose first query alone sees a block's last key, a window whose last query
+// is alone in its tile, and queries whose positions are behind the last key.
 TEST_P(AttentionOn, MasksMayBeginAndEndInsideATile) {
   check_against_reference<BF16>({.T_q = 70, .T_kv = 132, .H = 2, .G = 1, .D = 16, .q_start = 62}, GetParam());
   check_against_reference<BF16>({.T_q = 200, .T_kv = 200, .H = 1, .G = 1, .D = 16, .chunk = 160}, GetParam());
   check_against_reference<BF16>({.T_q = 200, .T_kv = 200, .H = 1, .G = 1, .D = 16, .window = 66}, GetParam());
   check_against_reference<BF16>({.T_q = 65, .T_kv = 65, .H = 2, .G = 1, .D = 16, .window = 40}, GetParam());
+  check_against_reference<BF16>({.T_q = 70, .T_kv = 90, .H = 2, .G = 2, .D = 16, .q_start = 130, .kv_start = 40},
+                                GetParam());
 }
 // As many queries as a block of threads adds at a time: each has its share of the sink's gradient.
 TEST_P(AttentionOn, SinksGetTheirShareOfEachQuery) {
