@@ -29,8 +29,13 @@ stop_tests() {
 }
 
 # run_tests EXECUTABLE RANKS FILTER LIMIT: runs them until one fails. Sets `outcome` (pass, fail, crash, hang, none) and
-# `test`, the one that it happened in. RANKS is - for a suite without ranks. none: not even one test began.
+# `test`, the one that it happened in. RANKS is - for a suite without ranks. none: not even one test began, twice: mpirun
+# may fail to start right after one that was stopped.
 run_tests() {
+  try_tests "$@"
+  if [ "$outcome" = none ]; then try_tests "$@"; fi
+}
+try_tests() {
   local executable=$1 ranks=$2 filter=$3 limit=$4 code=0 began failure='^\[  FAILED  \]|: Failure$' timed_out=0
   local command=("$executable")
   if [ "$ranks" != - ]; then command=("$root/launch/scripts/with_ranks.sh" "$ranks" "$executable"); fi
@@ -109,7 +114,7 @@ passes() {
     fi
   fi
   if ! passes_without "$1" "$2" "$where" "$limit"; then
-    how="$on: $first in $where, but without the mutant: $outcome"
+    how="$on: $first in $where, but without the mutant: $outcome: $(tail -n 1 "$tests_log")"
     return 1
   fi
   verdict=caught how="$on: $where"

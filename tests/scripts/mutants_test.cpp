@@ -117,7 +117,8 @@ TEST_F(Mutants, TakeTheRunsOfTheirTableOrTheirOwn) {
 // What one run of tests says about a mutant, with programs that stand in for the mutant and for what it was made from.
 class Verdicts : public ::testing::Test {
  protected:
-  /// `mutant` and `original` are what the test program does in bash, inside a test that is named T.one.
+  /// `mutant` and `original` are what the test program does in bash, inside a test that is named T.one; one that
+  /// begins it itself says start.
   std::string verdict(const std::string& mutant, const std::string& original = "pass") {
     const std::string begin =
         "#!/bin/bash\nfail() { echo 'x.cpp:1: Failure'; echo '[  FAILED  ] T.one (0 ms)'; exit 1; }\n"
@@ -128,7 +129,11 @@ class Verdicts : public ::testing::Test {
     for (const auto& [file, body] :
          {std::pair{"tree/build/tests/test_some", mutant}, {"baseline/test_some", original}}) {
       const std::filesystem::path path = scratch_.path() / file;
-      std::ofstream(path) << begin << (body == "nothing" ? "exit 3" : "start; " + body) << "\n";
+      std::ofstream(path) << begin
+                          << (body == "nothing"                         ? "exit 3"
+                              : body.find("start") == std::string::npos ? "start; " + body
+                                                                        : body)
+                          << "\n";
       std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     }
     const ShellResult result = run_shell(
@@ -160,6 +165,14 @@ TEST_F(Verdicts, ACrashThatDoesNotComeBackIsNoProof) {
   // What runs the tests is missing: no test begins.
   EXPECT_EQ(verdict("pass", "nothing"), "MISSED\n");
   EXPECT_EQ(verdict("nothing"), "BROKEN\n");
+}
+
+TEST_F(Verdicts, ARunWithoutATestIsTriedOnceMore) {
+  const std::string once = scratch_.file("once"),
+                    first = "[ -e " + once + " ] || { touch " + once + "; exit 3; }; start; ";
+  EXPECT_EQ(verdict("fail", first + "pass"), "caught\n");
+  std::filesystem::remove(once);
+  EXPECT_EQ(verdict(first + "fail"), "caught\n");
 }
 
 }  // namespace
