@@ -29,10 +29,13 @@ inline std::vector<double> slice_of(const std::vector<double>& global, const nn:
   return part;
 }
 
-/// The least size that a gradient counts with: 1e-4 of all. A scalar of xielu has a sum over all rows and columns whose
-/// terms cancel; added in another order they leave a rounding of their own size, which only 1e-3 of all tells.
+/// The least size that a gradient counts with: 1e-4 of all. A layer's scalar (xielu's, the one of a block's output) has
+/// a sum over all rows and columns whose terms cancel; added in another order they leave a rounding of their own size,
+/// which only 1e-3 of all tells.
 inline double least_size(const std::string& name, double all_norm) {
-  return (name.find(".ffn.alpha_") != name.npos ? 1e-3 : 1e-4) * all_norm;  // and its moments
+  const bool scalar =
+      name.find(".ffn.alpha_") != name.npos || name.find(".out_scalar") != name.npos;  // and its moments
+  return (scalar ? 1e-3 : 1e-4) * all_norm;
 }
 
 /// |got - reference| <= bound * max(|reference tensor|, least_size): a key bias has a true gradient of zero.
