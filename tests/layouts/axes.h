@@ -2,6 +2,7 @@
 
 #include "core/autograd/ctx.h"
 #include "parallel/model/model_config.h"
+#include "tests/layouts/masked_ids.h"
 
 namespace ashlar::testing {
 
@@ -42,8 +43,6 @@ struct Axes {
 /// Three times the spread of gate and up values: some lie beyond, and next to none so near that rounding puts them on
 /// the other side, where their gradient is another one.
 inline constexpr double kClamp = 1.5;
-/// Ids that no batch of these tests has as a target, of every rank's slice.
-inline const std::vector<int64_t> kMaskedIds = {0, 9, 20, 36};
 
 inline const Axes kAxes[] = {
     {.name = "Serial"},

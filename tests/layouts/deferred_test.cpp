@@ -21,6 +21,7 @@
 #include "parallel/checkpoint/snapshot.h"
 #include "parallel/comm/staged_comm.h"
 #include "tests/layouts/axes.h"
+#include "tests/layouts/masked_ids.h"
 #include "tests/layouts/meshes.h"
 #include "tests/support/deferred/deferred_backend.h"
 #include "tests/support/long_form.h"
@@ -48,10 +49,10 @@ data::Batch random_batch(int64_t vocab, int64_t step, int64_t sample) {
   for (int64_t n = 0; n < kB * kT; ++n) {
     batch.ids[n] = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
     batch.targets[n] = n % 7 == 3 ? -1 : static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
-    if (std::binary_search(kMaskedIds.begin(), kMaskedIds.end(), int64_t{batch.targets[n]})) batch.targets[n] = -1;
     batch.positions[n] = static_cast<int32_t>(n % kT);
     batch.valid_targets += batch.targets[n] >= 0 ? 1 : 0;
   }
+  ignore_masked_targets(batch);
   batch.first_sample = sample;
   std::vector<int32_t> counts;
   data::fill_order(batch, static_cast<int32_t>(vocab), counts);

@@ -7,6 +7,7 @@
 #include "data/batch.h"
 #include "launch/training/engine.h"
 #include "launch/training/evaluation.h"
+#include "tests/layouts/masked_ids.h"
 
 namespace ashlar::testing {
 
@@ -19,6 +20,7 @@ inline data::Batch sample(int64_t number, int64_t vocab) {
   std::vector<int32_t> row;
   for (int64_t t = 0; t <= kT; ++t) row.push_back(static_cast<int32_t>(Philox::block(5, number, t)[0] % vocab));
   data::fill_row(batch, 0, row, -1, {});
+  ignore_masked_targets(batch);
   batch.first_sample = number;
   std::vector<int32_t> counts;
   data::fill_order(batch, static_cast<int32_t>(vocab), counts);

@@ -29,8 +29,8 @@ stop_tests() {
 }
 
 # run_tests EXECUTABLE RANKS FILTER LIMIT: runs them until one fails. Sets `outcome` (pass, fail, crash, hang, none) and
-# `test`, the one that it happened in. RANKS is - for a suite without ranks. none: not even one test began, twice: mpirun
-# may fail to start right after one that was stopped.
+# `test`, the one that it happened in. RANKS is - for a suite without ranks. none: not even one test began, twice: seen
+# once, right after an mpirun that was stopped, where the program was as good as any.
 run_tests() {
   try_tests "$@"
   if [ "$outcome" = none ]; then try_tests "$@"; fi

@@ -117,23 +117,20 @@ TEST_F(Mutants, TakeTheRunsOfTheirTableOrTheirOwn) {
 // What one run of tests says about a mutant, with programs that stand in for the mutant and for what it was made from.
 class Verdicts : public ::testing::Test {
  protected:
-  /// `mutant` and `original` are what the test program does in bash, inside a test that is named T.one; one that
-  /// begins it itself says start.
+  /// `mutant` and `original` are what the test program does in bash, inside a test that is named T.one; what
+  /// begins with `nothing` is before it.
   std::string verdict(const std::string& mutant, const std::string& original = "pass") {
     const std::string begin =
         "#!/bin/bash\nfail() { echo 'x.cpp:1: Failure'; echo '[  FAILED  ] T.one (0 ms)'; exit 1; }\n"
         "pass() { echo '[       OK ] T.one (0 ms)'; echo '[  PASSED  ] 1 test.'; }\n"
-        "start() { echo '[ RUN      ] T.one'; }\n";
+        "start() { echo '[ RUN      ] T.one'; }\nnothing() { exit 3; }\n"
+        "nothing_once() { [ -e \"$1\" ] || { touch \"$1\"; nothing; }; }\n";
     std::filesystem::create_directories(scratch_.path() / "tree/build/tests");
     std::filesystem::create_directories(scratch_.path() / "baseline");
     for (const auto& [file, body] :
          {std::pair{"tree/build/tests/test_some", mutant}, {"baseline/test_some", original}}) {
       const std::filesystem::path path = scratch_.path() / file;
-      std::ofstream(path) << begin
-                          << (body == "nothing"                         ? "exit 3"
-                              : body.find("start") == std::string::npos ? "start; " + body
-                                                                        : body)
-                          << "\n";
+      std::ofstream(path) << begin << (body.starts_with("nothing") ? "" : "start; ") << body << "\n";
       std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     }
     const ShellResult result = run_shell(
@@ -168,8 +165,7 @@ TEST_F(Verdicts, ACrashThatDoesNotComeBackIsNoProof) {
 }
 
 TEST_F(Verdicts, ARunWithoutATestIsTriedOnceMore) {
-  const std::string once = scratch_.file("once"),
-                    first = "[ -e " + once + " ] || { touch " + once + "; exit 3; }; start; ";
+  const std::string once = scratch_.file("once"), first = "nothing_once " + once + "; start; ";
   EXPECT_EQ(verdict("fail", first + "pass"), "caught\n");
   std::filesystem::remove(once);
   EXPECT_EQ(verdict(first + "fail"), "caught\n");

@@ -288,24 +288,22 @@ TEST_F(Attention, GradientsEqualFiniteDifferences) {
     for (int64_t i = 0; i < std::ssize(run.t5_bias); ++i) {
       if (i % run.t5_stride() < run.config.H) elements.emplace_back(&run.t5_bias[i], run.dt5_bias[i]);
     }
+    const double step = 1e-6;
     for (int direction = 0; direction < 4; ++direction) {
-      std::vector<double> steps;  // each element goes up or down
-      for (size_t i = 0; i < elements.size(); ++i) {
-        steps.push_back(Philox::block(11, direction, i)[0] % 2 == 0 ? 1e-6 : -1e-6);
-      }
+      const auto sign = [&](size_t i) { return Philox::block(11, direction, i)[0] % 2 == 0 ? 1.0 : -1.0; };
       double expected = 0;
-      for (size_t i = 0; i < elements.size(); ++i) expected += elements[i].second * steps[i];
-      const auto moved = [&](double sign) {
+      for (size_t i = 0; i < elements.size(); ++i) expected += sign(i) * elements[i].second;
+      const auto loss_at = [&](double distance) {
         std::vector<double> values;
         for (size_t i = 0; i < elements.size(); ++i) {
           values.push_back(*elements[i].first);
-          *elements[i].first += sign * steps[i];
+          *elements[i].first += sign(i) * distance;
         }
         const double result = loss();
         for (size_t i = 0; i < elements.size(); ++i) *elements[i].first = values[i];
         return result;
       };
-      EXPECT_NEAR(expected / 1e-6, (moved(1) - moved(-1)) / 2e-6, 1e-6) << "direction " << direction;
+      EXPECT_NEAR(expected, (loss_at(step) - loss_at(-step)) / (2 * step), 1e-6) << "direction " << direction;
     }
   }
 }
