@@ -129,7 +129,7 @@ Manifest manifest_to_replace(const OutputFolder& folder) {
     const auto& shards = manifest.part(part).shards;
     for (size_t s = 0; s < shards.size(); ++s) {
       if (shards[s].file == shard_file(part, static_cast<int64_t>(s))) continue;
-      throw input_error("data build", folder.at("manifest.json"), " names a shard ", io::printable(shards[s].file),
+      throw input_error("data build", folder.at("manifest.json"), " names a shard ", printable(shards[s].file),
                         ", expected ", shard_file(part, static_cast<int64_t>(s)), ": not a manifest of ours; nothing",
                         " was touched: choose another --out, or move it away");
     }

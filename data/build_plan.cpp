@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/hex.h"
 #include "core/io/checksum.h"
+#include "core/io/json.h"
 
 namespace ashlar::data {
 namespace {
@@ -94,7 +95,7 @@ BuildPlan parse_plan(const std::string& bytes) {
   if (second == std::string::npos || bytes.size() < second + 9) return {};
   const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - 8);
   if (hex32(io::crc32(body)) != bytes.substr(bytes.size() - 8) || body.substr(0, first) != kPlanFormat) return {};
-  const nlohmann::json head = nlohmann::json::parse(body.substr(first + 1, second - first - 1));
+  const nlohmann::json head = io::parse_json(body.substr(first + 1, second - first - 1));
   plan.fingerprint = head.at("fingerprint");
   plan.tokenizer_json = head.at("tokenizer");
   plan.rule = static_cast<SplitRule>(head.at("rule").get<int>());

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/tokenizer_json.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "core/base/strings.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/hex.h"
 #include "core/io/checksum.h"
+#include "core/io/json.h"
 #include "data/fingerprint.h"
 
 namespace ashlar::data {
@@ -66,7 +67,7 @@ json body(const Manifest& m) {
   json j;
   j["format"] = kFormat;
   j["version"] = m.version;
-  j["tokenizer"] = json::parse(m.tokenizer_json);
+  j["tokenizer"] = io::parse_json(m.tokenizer_json);
   j["tokenizer_hash"] = m.tokenizer_hash;
   j["vocab_size"] = m.vocab_size;
   j["eod_id"] = m.eod_id;
@@ -144,7 +145,7 @@ std::string read_manifest_text(const std::string& directory) {
 
 Manifest parse_manifest(const std::string& text, const std::string& directory) {
   const std::string path = path_in(directory);
-  const json j = json::parse(text, nullptr, false);
+  const json j = io::try_parse_json(text, io::JsonKeys::kUnique).value_or(json());
   if (!j.is_object())
     throw damaged_error("data", path, " is not the JSON object that was written; rebuild the dataset");
   const std::string damaged =

@@ -8,12 +8,12 @@
 #include "core/base/error.h"
 #include "core/base/hex.h"
 #include "core/base/philox.h"
+#include "core/base/utf8.h"
 #include "core/io/json.h"
 #include "data/bytes_tokenizer.h"
 #include "data/characters_tokenizer.h"
 #include "data/tokenizer/files_json.h"
 #include "data/tokenizer/forms.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {
@@ -105,7 +105,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
       [&](const std::string& sentence) {
         return input_error("tokenizer", "expected a JSON object with a \"kind\"; ", sentence);
       },
-      [&] { json = nlohmann::json::parse(text); });
+      [&] { json = io::parse_json(text); });
   if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) {
     throw input_error("tokenizer", "expected a JSON object with a \"kind\", got ", text.substr(0, 60));
   }

@@ -1,35 +1,91 @@
 #include "core/io/json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
+#include "core/base/printable.h"
 #include "core/base/strings.h"
 
 namespace ashlar::io {
 namespace {
 
-/// Text of a file may be in the library's message: kept to plain characters and to one short line.
-std::string plain(std::string_view text) {
-  constexpr size_t kMost = 80;
-  std::string out;
-  for (const char c : text.substr(0, kMost)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte >= 0x7f ? '?' : c;
-  }
-  return text.size() > kMost ? out + "..." : out;
-}
+/// What a text breaks that is JSON all the same.
+struct Refused {
+  std::string sentence;
+};
 
-/// What the library says after its `[json.exception.NAME.ID] `.
+/// What the library says after its `[json.exception.NAME.ID] `; text of the file may be in it.
 std::string own_words(const nlohmann::json::exception& error) {
   const std::string_view text = error.what();
   const size_t end = text.find("] ");
-  return plain(end == std::string_view::npos ? text : text.substr(end + 2));
+  return escaped(end == std::string_view::npos ? text : text.substr(end + 2), 80);
+}
+
+/// Brackets outside strings: no more than that is needed before the parser has looked.
+void check_depth(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth)
+        throw Refused{str_cat("it nests deeper than ", kMaxJsonDepth, " levels at byte ", i + 1)};
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+/// The library keeps the last of two equal keys without a word, so keys are watched as they come.
+template <typename Json>
+Json parse_unique(std::string_view text) {
+  std::vector<std::set<std::string>> keys;
+  return Json::parse(text.begin(), text.end(), [&](int depth, typename Json::parse_event_t event, Json& value) {
+    const auto level = static_cast<size_t>(std::max(depth, 0));
+    if (keys.size() <= level + 1) keys.resize(level + 2);
+    if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
+    if (event == Json::parse_event_t::key && !keys[level].insert(value.template get<std::string>()).second)
+      throw Refused{str_cat("it names ", printable(value.template get<std::string>()), " twice")};
+    return true;
+  });
+}
+
+template <typename Json>
+Json parse(std::string_view text, JsonKeys keys) {
+  check_depth(text);
+  return keys == JsonKeys::kUnique ? parse_unique<Json>(text) : Json::parse(text.begin(), text.end());
 }
 
 }  // namespace
 
+nlohmann::json parse_json(std::string_view text, JsonKeys keys) { return parse<nlohmann::json>(text, keys); }
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, JsonKeys keys) {
+  return parse<nlohmann::ordered_json>(text, keys);
+}
+
+std::optional<nlohmann::json> try_parse_json(std::string_view text, JsonKeys keys) {
+  try {
+    return parse_json(text, keys);
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const Refused&) {
+    return std::nullopt;
+  }
+}
+
 void reading_json(const std::function<Error(const std::string& sentence)>& problem, const std::function<void()>& read) {
   try {
     read();
+  } catch (const Refused& refused) {
+    throw problem(refused.sentence);
   } catch (const nlohmann::json::parse_error& error) {
     throw problem(str_cat("it is not valid JSON at byte ", error.byte));
   } catch (const nlohmann::json::out_of_range& error) {

@@ -87,13 +87,6 @@ void append_durably(const std::filesystem::path& path, std::string_view text) {
   if (::fsync(file.get()) != 0) throw system_error("file", "sync", path, errno);
 }
 
-std::string printable(std::string_view name) {
-  constexpr size_t kEndShown = 60;
-  const auto escaped = [](std::string_view part) { return absl::CHexEscape(std::string(part)); };
-  if (name.size() <= 2 * kEndShown) return str_cat("'", escaped(name), "'");
-  return str_cat("'", escaped(name.substr(0, kEndShown)), "...", escaped(name.substr(name.size() - kEndShown)), "'");
-}
-
 void create_directories(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

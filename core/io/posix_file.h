@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace ashlar::io {
 
@@ -26,10 +27,6 @@ void write_fully(int fd, std::span<const std::byte> bytes, const std::filesystem
 /// Adds text to the end of a file, made when it is missing, and syncs it: what this has returned from survives a power
 /// cut. A kill or a full disk in between leaves any part of the text.
 void append_durably(const std::filesystem::path& path, std::string_view text);
-
-/// A name taken from a file, safe to print: non-printable bytes escaped, in single quotes. Of a long one the first and
-/// last 60 characters, so that a path keeps the name of its file.
-std::string printable(std::string_view name);
 
 /// Makes a directory and its parents; an existing directory is fine. Throws system_error naming it.
 void create_directories(const std::filesystem::path& path);

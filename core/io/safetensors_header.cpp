@@ -48,23 +48,6 @@ template <typename... Parts>
   throw Malformed{str_cat(parts...)};
 }
 
-/// The parser keeps the last of two equal keys without a word, so keys are watched as they come. Keys are compared
-/// at depth 1 (tensor names) and 2 (the fields of one tensor, or the metadata).
-class DuplicateKeys {
- public:
-  void see(int depth, const nlohmann::json& key) {
-    if (depth < 1 || depth > 2) return;
-    if (depth == 1) keys_[1].clear();
-    const auto& text = key.get_ref<const std::string&>();
-    if (!keys_[static_cast<size_t>(depth - 1)].insert(text).second) {
-      malformed("the header names ", printable(text), " twice");
-    }
-  }
-
- private:
-  std::array<std::set<std::string>, 2> keys_;
-};
-
 int64_t non_negative(const nlohmann::json& value, std::string_view tensor, std::string_view what) {
   if (!value.is_number_unsigned() ||
       value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
@@ -135,16 +118,12 @@ Metadata parse_metadata(const nlohmann::json& value) {
 
 SafetensorsHeader parse(std::string_view json, int64_t data_begin, int64_t file_bytes) {
   if (json.empty() || json.front() != '{') malformed("the header does not begin with '{'");
-  DuplicateKeys duplicates;
-  const nlohmann::json root = nlohmann::json::parse(
-      json.begin(), json.end(), [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-        if (event == nlohmann::json::parse_event_t::key) duplicates.see(depth, value);
-        return true;
-      });
+  const nlohmann::json root = parse_json(json, JsonKeys::kUnique);
   SafetensorsHeader header;
   for (const auto& [name, value] : root.items()) {
     if (name == "__metadata__") {
-      header.metadata = parse_metadata(value);
+      // The safetensors library takes null for none.
+      if (!value.is_null()) header.metadata = parse_metadata(value);
     } else {
       header.tensors.push_back(parse_tensor(name, value, data_begin, file_bytes));
     }

@@ -21,8 +21,7 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   };
   const std::string text = read_text_file(path);
   nlohmann::json root;
-  reading_json([&](const std::string& sentence) { return damaged(sentence); },
-               [&] { root = nlohmann::json::parse(text); });
+  reading_json([&](const std::string& sentence) { return damaged(sentence); }, [&] { root = parse_json(text); });
   if (!root.is_object()) throw damaged("it is not a JSON object");
   if (!root.contains("weight_map") || !root["weight_map"].is_object()) throw damaged("weight_map is not an object");
   std::map<std::string, std::string> map;

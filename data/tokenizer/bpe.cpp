@@ -5,8 +5,8 @@
 #include <queue>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/model.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

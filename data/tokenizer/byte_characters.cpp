@@ -1,6 +1,6 @@
 #include "data/tokenizer/byte_characters.h"
 
-#include "data/utf8.h"
+#include "core/base/utf8.h"
 
 namespace ashlar::data {
 

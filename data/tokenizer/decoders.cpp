@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "core/base/utf8.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/normalizers.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

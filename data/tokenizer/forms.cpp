@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "data/tokenizer/fields.h"
@@ -14,7 +15,6 @@
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/tiktoken.h"
 #include "data/tokenizer/vocab_merges.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {
@@ -67,7 +67,7 @@ json parsed(const TokenizerFiles& files, const std::string& name) {
   json value;
   io::reading_json(
       [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
-      [&] { value = json::parse(files.bytes.at(name)); });
+      [&] { value = io::parse_json(files.bytes.at(name)); });
   if (!value.is_object()) throw input_error("tokenizer", files.shown, ": ", name, ": expected an object");
   return value;
 }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/io/json.h"
 #include "data/tokenizer/forms.h"
 #include "data/tokenizer/tokenizer_json.h"
 
@@ -32,7 +33,7 @@ constexpr const char* kConfig = "tokenizer_config.json";
 /// The object of a file that a form has read already; an empty one where there is none.
 Json object_of(const HuggingFaceFiles& files, const char* name) {
   const auto at = files.bytes.find(name);
-  return at == files.bytes.end() ? Json::object() : Json::parse(at->second);
+  return at == files.bytes.end() ? Json::object() : io::parse_ordered_json(at->second);
 }
 
 /// Tokens written with their flags, as their spelling alone: the flags are in tokenizer.json.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/base/utf8.h"
 #include "data/tokenizer/unicode.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/regex.h"
 #include "data/tokenizer/unicode.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

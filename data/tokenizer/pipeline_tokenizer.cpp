@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/io/json.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 
@@ -46,7 +46,7 @@ PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
     : text_(std::move(text)), form_(std::move(form)) {
   nlohmann::json json;
   io::reading_json([](const std::string& sentence) { return input_error("tokenizer", "tokenizer.json: ", sentence); },
-                   [&] { json = nlohmann::json::parse(text_); });
+                   [&] { json = io::parse_json(text_); });
   Fields fields(json, "tokenizer.json");
   fields.ignore({"version"});
   fields.must_be_off("truncation");

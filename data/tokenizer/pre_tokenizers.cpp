@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/base/utf8.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/unicode.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 

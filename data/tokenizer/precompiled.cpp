@@ -1,9 +1,9 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/unicode.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

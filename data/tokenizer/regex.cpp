@@ -4,7 +4,7 @@
 #include <pcre2.h>
 
 #include "core/base/error.h"
-#include "data/utf8.h"
+#include "core/base/utf8.h"
 
 namespace ashlar::data {
 namespace {

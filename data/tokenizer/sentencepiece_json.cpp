@@ -7,8 +7,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/tokenizer_json.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/io/json.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/sentencepiece_json.h"
 #include "data/tokenizer/sentencepiece_library.h"
@@ -78,7 +79,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
 std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::around() const {
   const std::string* const text = source().find("tokenizer_config.json");
   if (text == nullptr) return {};
-  const auto config = nlohmann::json::parse(*text);  // keep() has read it
+  const auto config = io::parse_json(*text);  // keep() has read it
   // The class of Llama adds bos where nobody says otherwise.
   const bool llama = config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizer" ||
                      config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizerFast";

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "data/utf8.h"
+#include "core/base/utf8.h"
 
 namespace ashlar::data {
 namespace {

@@ -7,13 +7,13 @@
 
 #include "absl/strings/escaping.h"
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/io/json.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/model.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/tokenizer_json.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {
@@ -123,7 +123,7 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
         [&](const std::string& sentence) {
           return input_error("tokenizer", files.shown, ": ", beside, ": ", sentence);
         },
-        [&] { value = json::parse(*text); });
+        [&] { value = io::parse_json(*text); });
     Fields fields(value, beside);
     Splitting made{.pattern = fields.text("pattern"), .special = {}};
     Fields special = fields.object("special");

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/unicode_tables.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

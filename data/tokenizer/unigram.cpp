@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/model.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

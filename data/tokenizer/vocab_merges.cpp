@@ -18,7 +18,7 @@ json object_in(const TokenizerFiles& files, const std::string& name) {
   json value;
   io::reading_json(
       [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
-      [&] { value = json::parse(*text); });
+      [&] { value = io::parse_json(*text); });
   if (!value.is_object()) throw input_error("tokenizer", files.shown, ": ", name, ": expected an object");
   return value;
 }

@@ -64,7 +64,7 @@ class WorkDirectory {
       std::error_code error;
       const bool there = std::filesystem::exists(path_, error);
       if (there && (!std::filesystem::is_directory(path_, error) || !std::filesystem::is_empty(path_, error))) {
-        throw input_error(kWhere, "expected a new or empty directory, got ", io::printable(path_.string()),
+        throw input_error(kWhere, "expected a new or empty directory, got ", printable(path_.string()),
                           "; its checkpoints are removed afterwards, so name another one");
       }
       io::create_directories(path_);

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "core/base/strings.h"
+#include "core/base/utf8.h"
 #include "core/io/posix_file.h"
-#include "data/utf8.h"
 #include "launch/config/raw_values.h"
 
 namespace ashlar::config {
@@ -43,7 +43,7 @@ bool in_range(const KeySpec& s, double v) {
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
-    const int bytes = data::next_code_point(text).bytes;
+    const int bytes = next_code_point(text).bytes;
     if (bytes == 0) return false;
     text.remove_prefix(static_cast<size_t>(bytes));
   }
@@ -52,8 +52,7 @@ bool is_utf8(std::string_view text) {
 
 /// Names of files may be any bytes; TOML, manifests and metrics are UTF-8.
 std::string not_utf8(std::string_view key, std::string_view text, std::string_view place) {
-  return str_cat(key, " = ", io::printable(text),
-                 ": expected UTF-8, as the run's config.toml and checkpoints are, got ",
+  return str_cat(key, " = ", printable(text), ": expected UTF-8, as the run's config.toml and checkpoints are, got ",
                  "other bytes; rename it, or reach it through a link (", place, ")");
 }
 

@@ -32,7 +32,7 @@ Rows mistral_rows(bool types) {
 std::vector<int64_t> read_neo_layers(JsonReader& r, int64_t window, int64_t n_layers) {
   std::vector<std::string> kinds;
   const nlohmann::json* types = r.raw("attention_types");
-  const nlohmann::json usual = nlohmann::json::parse(R"([[["global", "local"], 12]])");
+  const nlohmann::json usual = nlohmann::json::array({{{"global", "local"}, 12}});
   try {
     for (const nlohmann::json& group : types == nullptr ? usual : *types) {
       for (int64_t n = 0; n < group.at(1).get<int64_t>() && std::ssize(kinds) <= n_layers; ++n) {

@@ -69,7 +69,7 @@ ExportFolder::Names read_journal(const fs::path& path) {
     const bool good = std::all_of(names.beside.begin(), names.beside.end(), may_be_beside);
     if (counted && good && names.shards > 0 && names.shards <= kMost) return names;
   }
-  throw input_error("export", io::printable(path.string()),
+  throw input_error("export", printable(path.string()),
                     " is no journal of this program; nothing was touched: choose another directory, or move it away");
 }
 
@@ -102,7 +102,7 @@ void ExportFolder::lock() {
   if (fd_ < 0) throw io::system_error("export", "open directory", path_, errno);
   // A file system without locks is used without one.
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw input_error("export", "another export is writing to ", io::printable(path_.string()),
+    throw input_error("export", "another export is writing to ", printable(path_.string()),
                       "; wait for it or choose another directory");
   }
 }
@@ -117,12 +117,12 @@ void ExportFolder::take_over(Log& log) {
   const std::set<std::string> ours = interrupted && !whole ? all_of(left) : std::set<std::string>();
   for (const std::string& name : model_files_in(path_)) {
     if (ours.contains(name)) continue;
-    throw input_error("export", io::printable((path_ / name).string()), " exists; nothing was touched: choose an empty",
+    throw input_error("export", printable((path_ / name).string()), " exists; nothing was touched: choose an empty",
                       " directory, or move the model away");
   }
   for (const std::string& name : names_.beside) {
     if (ours.contains(name) || !fs::exists(fs::symlink_status(path_ / name, ignored))) continue;
-    throw input_error("export", io::printable((path_ / name).string()), " exists; nothing was touched: choose an empty",
+    throw input_error("export", printable((path_ / name).string()), " exists; nothing was touched: choose an empty",
                       " directory, move the file away, or keep it and export the model alone with --no-tokenizer");
   }
   if (!interrupted) return;
@@ -130,7 +130,7 @@ void ExportFolder::take_over(Log& log) {
   for (const std::string& name : ours) {
     if (::unlink((path_ / name).c_str()) == 0) ++removed;
   }
-  log.info(str_cat("note: an export to ", io::printable(path_.string()), " was interrupted; removed the ", removed,
+  log.info(str_cat("note: an export to ", printable(path_.string()), " was interrupted; removed the ", removed,
                    " files that it left"));
 }
 

@@ -52,7 +52,7 @@ struct ReadBack {
 ReadBack read_back(Family family, const ModelConfig& config) {
   HfConfig asked = {.family = family, .model = config}, got = {.family = family};
   asked.extras.max_positions = 1;  // a model with rotary positions does not say it
-  const nlohmann::json root = nlohmann::json::parse(write_model(asked).dump());
+  const nlohmann::json root = io::parse_json(write_model(asked).dump());
   ReadBack back;
   JsonReader reader(root, "", back.errors, got.notes);
   read_model(reader, got);
@@ -69,25 +69,25 @@ Family family_of(const nlohmann::json& root, const std::string& name) {
   std::string known;
   for (const Family family : kFamilies) known += (known.empty() ? "" : ", ") + std::string(class_name(family));
   const auto unknown = [&](const std::string& got) {
-    return input_error("hf", io::printable(name), ": ", got, " is not a class that is read; expected one of ", known);
+    return input_error("hf", printable(name), ": ", got, " is not a class that is read; expected one of ", known);
   };
   std::optional<Family> by_class, by_type;
   if (root.contains("architectures") && !root["architectures"].is_null()) {
     const nlohmann::json& list = root["architectures"];
     if (!list.is_array() || list.size() != 1 || !list[0].is_string()) {
-      throw unknown("architectures = " + io::printable(list.dump(-1, ' ', true)));
+      throw unknown("architectures = " + printable(list.dump(-1, ' ', true)));
     }
     by_class = family_from_class(list[0].get<std::string>());
-    if (!by_class) throw unknown("architectures = " + io::printable(list[0].get<std::string>()));
+    if (!by_class) throw unknown("architectures = " + printable(list[0].get<std::string>()));
   }
   if (root.contains("model_type") && !root["model_type"].is_null()) {
     const std::string type = root["model_type"].is_string() ? root["model_type"].get<std::string>() : "";
     by_type = family_from_model_type(type);
-    if (!by_type) throw unknown("model_type = " + io::printable(root["model_type"].dump(-1, ' ', true)));
+    if (!by_type) throw unknown("model_type = " + printable(root["model_type"].dump(-1, ' ', true)));
   }
   if (!by_class && !by_type) throw unknown("a config with neither architectures nor model_type");
   if (by_class && by_type && *by_class != *by_type) {
-    throw input_error("hf", io::printable(name), ": architectures says ", class_name(*by_class), ", model_type says ",
+    throw input_error("hf", printable(name), ": architectures says ", class_name(*by_class), ", model_type says ",
                       class_name(*by_type), "; expected one model");
   }
   return by_class ? *by_class : *by_type;
@@ -102,17 +102,17 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
   HfConfig config;
   std::vector<std::string> errors;
   const auto no_config = [&](const std::string& sentence) {
-    return input_error("hf", io::printable(name), ": ", sentence, "; expected the config.json of a Hugging Face model");
+    return input_error("hf", printable(name), ": ", sentence, "; expected the config.json of a Hugging Face model");
   };
   io::reading_json(no_config, [&] {
-    const nlohmann::json root = nlohmann::json::parse(json);
+    const nlohmann::json root = io::parse_json(json);
     if (!root.is_object()) throw no_config("it is not a JSON object");
     config.family = family_of(root, name);
     JsonReader reader(root, "", errors, config.notes);
     read_model(reader, config);
     read_common_keys(reader, config);
     for (const std::string& key : ignored_keys) {
-      if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", io::printable(key), ", is not there"));
+      if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", printable(key), ", is not there"));
     }
     for (const std::string& key : reader.unread_keys()) {
       if (std::find(ignored_keys.begin(), ignored_keys.end(), key) != ignored_keys.end()) continue;
@@ -121,7 +121,7 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     }
   });
   if (errors.empty()) errors = model::constraint_errors(config.model);
-  if (!errors.empty()) throw input_error("hf", io::printable(name), ": ", joined(errors));
+  if (!errors.empty()) throw input_error("hf", printable(name), ": ", joined(errors));
   return config;
 }
 

@@ -204,7 +204,7 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
   comm::try_on_all_ranks(ranks, [&] {
     std::error_code error;
     if (!fs::exists(args.directory / ExportFolder::kJournalFile, error)) {
-      throw input_error("export", io::printable(args.directory.string()),
+      throw input_error("export", printable(args.directory.string()),
                         " is another directory here than where rank 0 runs; name one that all machines share");
     }
   });

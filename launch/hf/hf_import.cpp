@@ -40,7 +40,7 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
   io::SafetensorsModel files(directory);
   // Before any list over layers is made: a wrong count must not cost memory.
   if (config.model.n_layers > static_cast<int64_t>(files.names().size())) {
-    throw input_error("hf", io::printable(directory.string()), ": config.json says ", config.model.n_layers,
+    throw input_error("hf", printable(directory.string()), ": config.json says ", config.model.n_layers,
                       " layers, the weights have only ", files.names().size(),
                       " tensors; the files are of different models");
   }
@@ -66,15 +66,14 @@ void ImportedModel::bind(const std::string& directory) {
     file_names_.push_back(name);
     if (entry == nullptr && mapping.parts.empty()) continue;  // the class has the constant all the same
     if (entry == nullptr) {
-      missing.push_back(io::printable(mapping.hf_name));
+      missing.push_back(printable(mapping.hf_name));
       continue;
     }
     if (entry->shape != mapping.hf_shape) {
       wrong.push_back(
-          str_cat(io::printable(name), " is ", shape_text(entry->shape), ", expected ", shape_text(mapping.hf_shape)));
+          str_cat(printable(name), " is ", shape_text(entry->shape), ", expected ", shape_text(mapping.hf_shape)));
     } else if (!is_weight_dtype(entry->dtype)) {
-      wrong.push_back(
-          str_cat(io::printable(name), " is ", io::name_of(entry->dtype), ", expected F32, F16, BF16 or F64"));
+      wrong.push_back(str_cat(printable(name), " is ", io::name_of(entry->dtype), ", expected F32, F16, BF16 or F64"));
     }
     if (mapping.parts.empty() && wrong.empty()) check_constant(mapping, name, wrong);
     for (size_t p = 0; p < mapping.parts.size(); ++p) {
@@ -97,7 +96,7 @@ void ImportedModel::bind(const std::string& directory) {
     } else if (is_other_part(config_.family, name)) {
       ++other_parts;
     } else if (!(config_.model.tied && std::find(heads.begin(), heads.end(), name) != heads.end())) {
-      unknown.push_back(io::printable(name));
+      unknown.push_back(printable(name));
     }
   }
   std::string problem;
@@ -105,7 +104,7 @@ void ImportedModel::bind(const std::string& directory) {
   if (!unknown.empty()) problem += str_cat("; unknown: ", listed(unknown));
   if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
   if (!problem.empty()) {
-    throw input_error("hf", io::printable(directory), ": weights are not those of the ", class_name(config_.family),
+    throw input_error("hf", printable(directory), ": weights are not those of the ", class_name(config_.family),
                       " in config.json", problem);
   }
   if (buffers > 0)
@@ -126,8 +125,8 @@ void ImportedModel::check_constant(const TensorMapping& mapping, const std::stri
   constexpr double kBf16Rounding = 1.0 / 256;
   for (const double value : values) {
     if (std::abs(value - mapping.constant) <= kBf16Rounding * std::abs(mapping.constant)) continue;
-    wrong.push_back(str_cat(io::printable(name), " holds ", value, ", expected ", mapping.constant,
-                            ", the one value that is read"));
+    wrong.push_back(
+        str_cat(printable(name), " holds ", value, ", expected ", mapping.constant, ", the one value that is read"));
     return;
   }
 }
@@ -148,10 +147,10 @@ void ImportedModel::check_tied_head(const std::string& directory) {
       equal = a == b;
     }
     if (!equal) {
-      throw input_error("hf", io::printable(directory), ": tie_word_embeddings is true, but ", io::printable(head),
-                        " differs from ", io::printable(file_names_[0]), "; set it to false or remove one");
+      throw input_error("hf", printable(directory), ": tie_word_embeddings is true, but ", printable(head),
+                        " differs from ", printable(file_names_[0]), "; set it to false or remove one");
     }
-    config_.notes.push_back(str_cat(io::printable(head), " repeats the embedding it is tied to; kept once"));
+    config_.notes.push_back(str_cat(printable(head), " repeats the embedding it is tied to; kept once"));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/error.h"
+#include "core/io/json.h"
 #include "launch/watch/process.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -79,7 +80,7 @@ std::string to_text(const LockHolder& h) {
 }
 
 std::optional<LockHolder> parse_holder(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = io::try_parse_json(text).value_or(nlohmann::json());
   if (!json.is_object()) return std::nullopt;
   LockHolder h;
   for (const auto& [key, field] :

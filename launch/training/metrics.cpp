@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/io/atomic_file.h"
+#include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "launch/training/memory.h"
 
@@ -38,7 +39,7 @@ struct StepOfRow {
 
 /// Nothing for a line that is no object with a whole number of steps.
 std::optional<StepOfRow> step_of_row(const std::string& line) {
-  const auto row = nlohmann::json::parse(line, nullptr, false);
+  const auto row = io::try_parse_json(line).value_or(nlohmann::json());
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
   const auto& step = row["step"];
   constexpr auto kMost = std::numeric_limits<int64_t>::max();

@@ -110,16 +110,15 @@ void RunDirectory::check_can_be_set_aside() const {
   if (!holds_more_than_locks(path_)) return;
   const fs::path dir = fs::canonical(path_), here = fs::current_path();
   if (leads_through(path_, dir)) {
-    throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ",
-                      io::printable(path_.string()), ", a path through a part of itself; give it as ",
-                      io::printable(dir.string()));
+    throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ", printable(path_.string()),
+                      ", a path through a part of itself; give it as ", printable(dir.string()));
   }
   if (!holds(dir, here)) return;
   const std::string which = dir == dir.root_path() ? "the root of all directories"
                             : dir == here          ? "the current directory"
                                                    : "which the current directory is in";
-  throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ",
-                    io::printable(path_.string()), ", ", which, "; choose another run.dir",
+  throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ", printable(path_.string()),
+                    ", ", which, "; choose another run.dir",
                     dir == dir.root_path() ? "" : ", or start from outside of it");
 }
 

@@ -18,7 +18,7 @@ namespace {
 void check_visible(const std::filesystem::path& directory) {
   std::error_code error;
   if (std::filesystem::is_directory(directory, error)) return;
-  throw input_error("checkpoint", "expected ", io::printable(directory.string()),
+  throw input_error("checkpoint", "expected ", printable(directory.string()),
                     ", which rank 0 has made, got no such directory; run.dir must be on a file system that all nodes "
                     "share");
 }

@@ -63,21 +63,20 @@ struct Named {
 Named look_up(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    throw input_error("checkpoint", "there is no ", io::printable(path.string()),
-                      "; name a checkpoint or a run directory");
+    throw input_error("checkpoint", "there is no ", printable(path.string()), "; name a checkpoint or a run directory");
   }
   if (std::filesystem::exists(path / kManifestFile, error)) return {.checkpoint = true};
   for (const std::filesystem::path& folder : {checkpoints_dir(path), path}) {
     if (!list_folder(folder).empty()) return {.folder = folder};
   }
   throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
-                    ") or a run directory with checkpoints/step-*, got ", io::printable(path.string()),
+                    ") or a run directory with checkpoints/step-*, got ", printable(path.string()),
                     " which is neither; name one of those");
 }
 
 Error all_damaged(const std::vector<Found>& found) {
   return damaged_error("checkpoint", "expected a good checkpoint in ",
-                       io::printable(found.front().path.parent_path().string()), ", got ", found.size(),
+                       printable(found.front().path.parent_path().string()), ", got ", found.size(),
                        ", all damaged; restore one from a copy, or move the directory away to begin anew");
 }
 
@@ -90,7 +89,7 @@ std::optional<Found> newest_of(const std::vector<Found>& found, Log& log,
       return *at;
     } catch (const Error& problem) {
       if (problem.code() != ExitCode::kDamagedData) throw;
-      log.warn(str_cat("checkpoint ", io::printable(at->path.string()), " is damaged and skipped: ", problem.what()));
+      log.warn(str_cat("checkpoint ", printable(at->path.string()), " is damaged and skipped: ", problem.what()));
     }
   }
   return std::nullopt;
@@ -106,7 +105,7 @@ std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& lo
 void check_has_manifest(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::exists(path / kManifestFile, error)) return;
-  throw damaged_error("checkpoint", io::printable(path.string()), " has no ", kManifestFile);
+  throw damaged_error("checkpoint", printable(path.string()), " has no ", kManifestFile);
 }
 
 /// By all ranks, of what rank 0 has found: all have one verdict, which `check` comes to together.
@@ -195,7 +194,7 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
       remove_tree(path);
       removed.push_back(path);
     } else {
-      log.warn(str_cat(io::printable(path.string()), " has a name of unfinished checkpoints but no ", kMarkerFile,
+      log.warn(str_cat(printable(path.string()), " has a name of unfinished checkpoints but no ", kMarkerFile,
                        " in it, so this program did not write it and leaves it as it is; move it away"));
     }
   };

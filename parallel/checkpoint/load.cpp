@@ -54,9 +54,8 @@ std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::Pa
 void check_floating(const CheckpointReader& reader) {
   for (const TensorRecord& tensor : reader.tensors()) {
     if (io::is_convertible(tensor.dtype)) continue;
-    throw input_error("checkpoint", "tensor ", io::printable(tensor.name), " of ",
-                      io::printable(reader.path().string()), " has dtype ", io::name_of(tensor.dtype),
-                      ", expected one of F64, F32, F16, BF16");
+    throw input_error("checkpoint", "tensor ", printable(tensor.name), " of ", printable(reader.path().string()),
+                      " has dtype ", io::name_of(tensor.dtype), ", expected one of F64, F32, F16, BF16");
   }
 }
 
@@ -92,7 +91,7 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
 void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
                      const optim::Optimizer& optimizer, DType accumulate) {
   if (!reader.state() || !reader.has_optimizer_state()) {
-    throw input_error("checkpoint", io::printable(reader.path().string()),
+    throw input_error("checkpoint", printable(reader.path().string()),
                       " holds weights only, a run cannot continue from it; start a new run with run.init_from");
   }
   const io::FileDType expected = io::to_file_dtype(accumulate);
@@ -101,9 +100,8 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
   for (const TensorRecord& tensor : reader.tensors()) {
     num_states += tensor.group == Group::kOptimizer ? 1 : 0;
     if (tensor.dtype == expected) continue;
-    throw input_error("checkpoint", io::printable(reader.path().string()), " was written with ",
-                      io::name_of(tensor.dtype), " master weights and optimizer state, this run keeps ",
-                      io::name_of(expected),
+    throw input_error("checkpoint", printable(reader.path().string()), " was written with ", io::name_of(tensor.dtype),
+                      " master weights and optimizer state, this run keeps ", io::name_of(expected),
                       "; use the run.dtype it was trained with, or start a new run with run.init_from");
   }
   for (const ExpectedTensor& tensor : model) {
@@ -111,13 +109,13 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
       const std::string expected_name = str_cat(tensor.name, ".", name.suffix);
       const TensorRecord* state = reader.find(expected_name);
       if (state && state->group == Group::kOptimizer && state->shape == tensor.shape) continue;
-      throw damaged_error("checkpoint", io::printable(reader.path().string()), " has no state tensor ",
-                          io::printable(expected_name), " of shape ", shape_text(tensor.shape), ", the ",
-                          name.description, " that ", kind, " keeps; use another checkpoint");
+      throw damaged_error("checkpoint", printable(reader.path().string()), " has no state tensor ",
+                          printable(expected_name), " of shape ", shape_text(tensor.shape), ", the ", name.description,
+                          " that ", kind, " keeps; use another checkpoint");
     }
   }
   if (num_states != optimizer.state().size() * model.size()) {
-    throw damaged_error("checkpoint", io::printable(reader.path().string()), " has ", num_states,
+    throw damaged_error("checkpoint", printable(reader.path().string()), " has ", num_states,
                         " state tensors, expected ", optimizer.state().size(), " for each of ", model.size(),
                         " tensors, as ", kind, " keeps them; use another checkpoint");
   }
@@ -145,15 +143,15 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
   for (const ExpectedTensor& tensor : model) {
     const TensorRecord* got = reader.find(tensor.name);
     if (got == nullptr || got->group != Group::kWeights) {
-      missing.push_back(str_cat(io::printable(tensor.name), " ", shape_text(tensor.shape)));
+      missing.push_back(str_cat(printable(tensor.name), " ", shape_text(tensor.shape)));
     } else if (got->shape != tensor.shape) {
       misshaped.push_back(
-          str_cat(io::printable(tensor.name), " expected ", shape_text(tensor.shape), " got ", shape_text(got->shape)));
+          str_cat(printable(tensor.name), " expected ", shape_text(tensor.shape), " got ", shape_text(got->shape)));
     }
   }
   for (const TensorRecord& tensor : reader.tensors()) {
     if (tensor.group == Group::kWeights && !expected.contains(tensor.name)) {
-      extra.push_back(str_cat(io::printable(tensor.name), " ", shape_text(tensor.shape)));
+      extra.push_back(str_cat(printable(tensor.name), " ", shape_text(tensor.shape)));
     }
   }
   if (missing.empty() && extra.empty() && misshaped.empty()) return;
@@ -161,7 +159,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
   if (!misshaped.empty()) parts.push_back(str_cat("other shape: ", absl::StrJoin(misshaped, ", ")));
   if (!missing.empty()) parts.push_back(str_cat("missing in the checkpoint: ", absl::StrJoin(missing, ", ")));
   if (!extra.empty()) parts.push_back(str_cat("not in this model: ", absl::StrJoin(extra, ", ")));
-  throw input_error("checkpoint", io::printable(reader.path().string()),
+  throw input_error("checkpoint", printable(reader.path().string()),
                     " is a checkpoint of another model: ", absl::StrJoin(parts, "; "),
                     "; use the configuration it was trained with");
 }
@@ -176,7 +174,7 @@ CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Contro
   comm::try_on_all_ranks(ranks, [&] {
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
-      throw input_error("checkpoint", "expected ", io::printable(path.string()),
+      throw input_error("checkpoint", "expected ", printable(path.string()),
                         ", which rank 0 sees, got no such directory; checkpoints must be on a file system that all "
                         "nodes share");
     }

@@ -53,7 +53,7 @@ void check_tiling(const TensorRecord& tensor) {
     const Block& b = slice.block;
     if (b.row < 0 || b.col < 0 || b.rows < 0 || b.cols < 0 || b.rows > rows || b.cols > cols || b.row > rows - b.rows ||
         b.col > cols - b.cols) {
-      contradiction("tensor ", io::printable(tensor.name), ": slice ", block_text(b), " does not lie in ", rows, " x ",
+      contradiction("tensor ", printable(tensor.name), ": slice ", block_text(b), " does not lie in ", rows, " x ",
                     cols);
     }
     covered += b.rows * b.cols;
@@ -63,13 +63,13 @@ void check_tiling(const TensorRecord& tensor) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     for (size_t j = i + 1; j < blocks.size() && blocks[j].row < blocks[i].row + blocks[i].rows; ++j) {
       if (overlap(blocks[i], blocks[j])) {
-        contradiction("tensor ", io::printable(tensor.name), ": slices ", block_text(blocks[i]), " and ",
+        contradiction("tensor ", printable(tensor.name), ": slices ", block_text(blocks[i]), " and ",
                       block_text(blocks[j]), " overlap");
       }
     }
   }
   if (covered != rows * cols) {
-    contradiction("tensor ", io::printable(tensor.name), ": slices hold ", covered, " of ", rows * cols, " elements");
+    contradiction("tensor ", printable(tensor.name), ": slices hold ", covered, " of ", rows * cols, " elements");
   }
 }
 
@@ -141,7 +141,7 @@ FileRecord file_from(const Json& json) {
   FileRecord file;
   file.name = field<std::string>(json, "name");
   if (file.name.empty() || file.name == "." || file.name == ".." || file.name.find('/') != std::string::npos) {
-    contradiction("file name ", io::printable(file.name), " is not a plain name");
+    contradiction("file name ", printable(file.name), " is not a plain name");
   }
   file.checksums.total_bytes = count_field(json, "bytes");
   file.checksums.chunk_bytes = count_field(json, "chunk_bytes");
@@ -152,7 +152,7 @@ FileRecord file_from(const Json& json) {
     file.checksums.crcs.push_back(crc);
   }
   if (digits.size() % kChecksumDigits != 0 || !file.checksums.is_consistent()) {
-    contradiction("file ", io::printable(file.name), " has ", file.checksums.crcs.size(), " checksums for ",
+    contradiction("file ", printable(file.name), " has ", file.checksums.crcs.size(), " checksums for ",
                   file.checksums.total_bytes, " bytes");
   }
   return file;
@@ -169,24 +169,23 @@ TensorRecord tensor_from(const Json& json, const std::unordered_map<std::string,
   tensor.name = field<std::string>(json, "name");
   const auto group = field<std::string>(json, "group");
   if (group != name_of(Group::kWeights) && group != name_of(Group::kOptimizer)) {
-    contradiction("tensor ", io::printable(tensor.name), ": unknown group ", io::printable(group));
+    contradiction("tensor ", printable(tensor.name), ": unknown group ", printable(group));
   }
   tensor.group = group == name_of(Group::kWeights) ? Group::kWeights : Group::kOptimizer;
   const auto dtype = io::file_dtype_from_name(field<std::string>(json, "dtype"));
-  if (!dtype) contradiction("tensor ", io::printable(tensor.name), ": unknown dtype");
+  if (!dtype) contradiction("tensor ", printable(tensor.name), ": unknown dtype");
   tensor.dtype = *dtype;
   tensor.shape = field<std::vector<int64_t>>(json, "shape");
   int64_t bytes = io::size_of(tensor.dtype);
   for (const int64_t extent : tensor.shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
-      contradiction("tensor ", io::printable(tensor.name), ": impossible shape");
+      contradiction("tensor ", printable(tensor.name), ": impossible shape");
     }
   }
   for (const Json& value : list_field(json, "slices")) {
     Slice slice;
     const auto file = file_index.find(field<std::string>(value, "file"));
-    if (file == file_index.end())
-      contradiction("tensor ", io::printable(tensor.name), ": a slice is in no listed file");
+    if (file == file_index.end()) contradiction("tensor ", printable(tensor.name), ": a slice is in no listed file");
     slice.file = file->second;
     slice.stored_as = value.contains("stored_as") ? field<std::string>(value, "stored_as") : tensor.name;
     std::tie(slice.block.row, slice.block.rows) = range_field(value, "rows");
@@ -211,7 +210,7 @@ Manifest manifest_from(const Json& root) {
   for (const Json& value : list_field(root, "files")) {
     FileRecord file = file_from(value);
     if (!file_index.emplace(file.name, static_cast<int64_t>(manifest.files.size())).second) {
-      contradiction("file ", io::printable(file.name), " is listed twice");
+      contradiction("file ", printable(file.name), " is listed twice");
     }
     manifest.files.push_back(std::move(file));
   }
@@ -219,7 +218,7 @@ Manifest manifest_from(const Json& root) {
     manifest.tensors.push_back(tensor_from(value, file_index));
     const size_t n = manifest.tensors.size();
     if (n > 1 && manifest.tensors[n - 2].name >= manifest.tensors[n - 1].name) {
-      contradiction("tensor ", io::printable(manifest.tensors[n - 1].name), " is listed twice or out of order");
+      contradiction("tensor ", printable(manifest.tensors[n - 1].name), " is listed twice or out of order");
     }
   }
   return manifest;
@@ -256,13 +255,13 @@ std::string dump(const Json& root, int indent) {
 
 /// What a file named manifest.json is when its first line is not ours: another program's, or a damaged one of ours.
 Error not_ours(std::string_view text, const std::filesystem::path& path) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  const nlohmann::json json = io::try_parse_json(text).value_or(nlohmann::json());
   if (json.is_object() && json.contains("format") && json["format"].is_string() && json["format"] != kFormat) {
     return input_error("checkpoint", "expected a manifest of format ", kFormat, ", got format ",
-                       io::printable(json["format"].get<std::string>()), " in ", io::printable(path.string()),
+                       printable(json["format"].get<std::string>()), " in ", printable(path.string()),
                        "; name a checkpoint or a run directory");
   }
-  return damaged_error("checkpoint", io::printable(path.string()),
+  return damaged_error("checkpoint", printable(path.string()),
                        " is damaged: it does not begin with its checksum; use an older checkpoint");
 }
 
@@ -310,26 +309,26 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   const std::string_view rest = text.substr(kFirstLineBytes);
   const std::string expected = first_line(rest);
   if (text.substr(0, kFirstLineBytes) != expected) {
-    throw damaged_error("checkpoint", io::printable(path.string()), " is damaged: its text has checksum ",
+    throw damaged_error("checkpoint", printable(path.string()), " is damaged: its text has checksum ",
                         expected.substr(kChecksumOpen.size(), kChecksumDigits), ", its first line says ",
-                        io::printable(text.substr(kChecksumOpen.size(), kChecksumDigits)), "; use an older checkpoint");
+                        printable(text.substr(kChecksumOpen.size(), kChecksumDigits)), "; use an older checkpoint");
   }
   const auto invalid = [&](const std::string& problem) {
-    return damaged_error("checkpoint", io::printable(path.string()), " is not a valid manifest: ", problem,
+    return damaged_error("checkpoint", printable(path.string()), " is not a valid manifest: ", problem,
                          "; use an older checkpoint");
   };
   Manifest manifest;
   try {
     io::reading_json(invalid, [&] {
-      const Json root = Json::parse(text.begin(), text.end());
+      const Json root = io::parse_ordered_json(text, io::JsonKeys::kUnique);
       const auto format = field<std::string>(root, "format");
       if (format != kFormat) {
-        throw input_error("checkpoint", "expected format ", kFormat, ", got ", io::printable(format), " in ",
-                          io::printable(path.string()), "; name a checkpoint or a run directory");
+        throw input_error("checkpoint", "expected format ", kFormat, ", got ", printable(format), " in ",
+                          printable(path.string()), "; name a checkpoint or a run directory");
       }
       const int64_t version = count_field(root, "version");
       if (version > kVersion) {
-        throw input_error("checkpoint", io::printable(path.string()), " has version ", version,
+        throw input_error("checkpoint", printable(path.string()), " has version ", version,
                           ", this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
       }
       manifest = manifest_from(root);

@@ -20,7 +20,7 @@ void clear_the_way(const std::filesystem::path& partial) {
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(partial, error))) return;
   if (!is_ours(partial)) {
-    throw input_error("checkpoint", "writing needs the name ", io::printable(partial.string()),
+    throw input_error("checkpoint", "writing needs the name ", printable(partial.string()),
                       ", which is taken by something that this program did not write (a directory of its own holds ",
                       kMarkerFile, "); rename or remove it, or choose another output");
   }
@@ -48,7 +48,7 @@ bool is_ours(const std::filesystem::path& directory) {
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) {
-    throw io::system_error("checkpoint", str_cat("rename ", io::printable(from.string()), " to"), to, errno);
+    throw io::system_error("checkpoint", str_cat("rename ", printable(from.string()), " to"), to, errno);
   }
 }
 
@@ -125,7 +125,7 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
     io::sync_directory(parent);
   } catch (const Error& problem) {
     throw Error(problem.code(), "checkpoint",
-                str_cat(io::printable(final_.string()),
+                str_cat(printable(final_.string()),
                         " is written and stays, but a power cut may still take its name: ", problem.what()));
   }
   if (replaces) remove_tree(replaced);

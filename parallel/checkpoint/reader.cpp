@@ -22,7 +22,7 @@ constexpr int64_t kStageBytes = int64_t{4} << 20;
 const std::filesystem::path& present(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
-    throw damaged_error("checkpoint", io::printable(path.string()), " is missing; use an older checkpoint");
+    throw damaged_error("checkpoint", printable(path.string()), " is missing; use an older checkpoint");
   }
   return path;
 }
@@ -43,7 +43,7 @@ std::string read_manifest_text(const std::filesystem::path& directory) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
     throw input_error("checkpoint", "expected a checkpoint directory with ", kManifestFile, ", got ",
-                      io::printable(directory.string()), "; name a checkpoint or a run directory");
+                      printable(directory.string()), "; name a checkpoint or a run directory");
   }
   return io::read_text_file(path, kMaxManifestBytes);
 }
@@ -73,13 +73,13 @@ class CheckpointReader::File {
     ++num_expected_;
     const auto at = entries_.find(spec.name);
     if (at == entries_.end() || at->second.dtype != spec.dtype || at->second.shape != spec.shape) {
-      throw damaged_error("checkpoint", io::printable(path_.string()), " and the manifest differ in tensor ",
-                          io::printable(spec.name), "; use an older checkpoint");
+      throw damaged_error("checkpoint", printable(path_.string()), " and the manifest differ in tensor ",
+                          printable(spec.name), "; use an older checkpoint");
     }
   }
   void check_no_others() const {
     if (num_expected_ == entries_.size()) return;
-    throw damaged_error("checkpoint", io::printable(path_.string()), " holds ", entries_.size(),
+    throw damaged_error("checkpoint", printable(path_.string()), " holds ", entries_.size(),
                         " tensors, the manifest lists ", num_expected_, "; use an older checkpoint");
   }
 
@@ -183,8 +183,8 @@ const TensorRecord* CheckpointReader::find(std::string_view name) const {
 const TensorRecord& CheckpointReader::at(std::string_view name) const {
   const TensorRecord* tensor = find(name);
   if (tensor == nullptr) {
-    throw input_error("checkpoint", io::printable(path_.string()), " has no tensor ", io::printable(name),
-                      "; it holds ", tensors().size(), " others");
+    throw input_error("checkpoint", printable(path_.string()), " has no tensor ", printable(name), "; it holds ",
+                      tensors().size(), " others");
   }
   return *tensor;
 }
@@ -241,7 +241,7 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
       }
     } catch (const Error& problem) {
       if (problem.code() != ExitCode::kDamagedData) throw;
-      throw damaged_error("checkpoint", "tensor ", io::printable(tensor.name), " cannot be read: ", problem.what());
+      throw damaged_error("checkpoint", "tensor ", printable(tensor.name), " cannot be read: ", problem.what());
     }
   }
 }

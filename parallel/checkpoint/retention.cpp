@@ -79,7 +79,7 @@ bool Retention::is_good(const Found& checkpoint, const Job::Cancelled& cancelled
   if (cancelled()) return false;
   known.stamp = stamp;
   if (!known.damage.empty()) {
-    report_.warnings.push_back(str_cat("checkpoint ", io::printable(checkpoint.path.string()),
+    report_.warnings.push_back(str_cat("checkpoint ", printable(checkpoint.path.string()),
                                        " is not counted as one that is kept: ", known.damage));
   }
   return known.damage.empty();

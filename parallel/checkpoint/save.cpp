@@ -32,7 +32,7 @@ void check_free(const std::filesystem::path& dir) {
   std::error_code error;
   if (!std::filesystem::exists(dir, error)) return;
   if (!std::filesystem::is_directory(dir, error) || !std::filesystem::is_empty(dir, error)) {
-    throw input_error("checkpoint", "expected a new or empty directory, got ", io::printable(dir.string()),
+    throw input_error("checkpoint", "expected a new or empty directory, got ", printable(dir.string()),
                       " which holds something; name another one or remove it");
   }
 }

@@ -373,19 +373,6 @@ TEST(ReadTextFile, IsWholeOrRefused) {
   EXPECT_EQ(error_of([&] { read_text_file(dir.file("text"), 3); }).code(), ExitCode::kInput);
 }
 
-TEST(Printable, KeepsTheNameOfAFileInALongPath) {
-  const std::string path = "/data/" + std::string(200, 'x') + "/train-00000.h5";
-  EXPECT_THAT(printable(path), ::testing::AllOf(::testing::StartsWith("'/data/xxx"), HasSubstr("x...x"),
-                                                ::testing::EndsWith("xxx/train-00000.h5'")));
-  const std::string brim(120, 'x');
-  EXPECT_EQ(printable(brim), "'" + brim + "'");
-}
-
-TEST(Printable, EscapesAndCutsHostileNames) {
-  EXPECT_EQ(printable("a\nb\x01"), "'a\\nb\\x01'");
-  EXPECT_EQ(printable(std::string(500, 'x')).size(), 125U);
-}
-
 TEST(Checksum, KnownValues) {
   // The check value of CRC-32/ISO-HDLC and the sum of nothing, from the catalogue of parametrised CRCs.
   EXPECT_EQ(crc32(bytes_of("123456789")), 0xcbf43926U);

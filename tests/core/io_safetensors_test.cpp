@@ -92,6 +92,15 @@ struct BadHeader {
   const char* expect;
 };
 
+TEST(SafetensorsReader, NoMetadataMayBeWrittenAsNull) {
+  const ashlar::testing::ScratchDir dir;
+  const auto path = dir.file("x.safetensors");
+  spit(path, file_bytes(R"({"__metadata__":null,"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234"));
+  const SafetensorsReader reader(path);
+  EXPECT_TRUE(reader.metadata().empty());
+  EXPECT_EQ(reader.tensors().size(), 1U);
+}
+
 TEST(Safetensors, EveryMalformedHeaderIsNamed) {
   const ashlar::testing::ScratchDir dir;
   const std::string path = dir.file("bad.safetensors");

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/dataset_builder.h"
-#include "data/utf8.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/scratch_dir.h"
 

@@ -16,9 +16,9 @@
 #include <random>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/dataset_verify.h"
 #include "data/token_dataset.h"
-#include "data/utf8.h"
 #include "data/validation_split.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/long_form.h"

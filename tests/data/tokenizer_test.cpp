@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/forms.h"
 #include "data/tokenizer/hugging_face_files.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <map>
 
+#include "core/base/utf8.h"
 #include "core/io/checksum.h"
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/regex.h"
-#include "data/utf8.h"
 
 namespace ashlar::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace ashlar::data {
+namespace ashlar {
 
 /// A decoded code point and the bytes it took; bytes == 0 means that the text does not begin with one.
 struct CodePoint {
@@ -36,4 +36,4 @@ inline CodePoint next_code_point(std::string_view text) {
 /// Appends the UTF-8 form of a code point.
 void append_utf8(char32_t value, std::string& out);
 
-}  // namespace ashlar::data
+}  // namespace ashlar

@@ -1,6 +1,6 @@
-#include "data/utf8.h"
+#include "core/base/utf8.h"
 
-namespace ashlar::data {
+namespace ashlar {
 
 void append_utf8(char32_t value, std::string& out) {
   const auto v = static_cast<uint32_t>(value);
@@ -22,4 +22,4 @@ void append_utf8(char32_t value, std::string& out) {
   }
 }
 
-}  // namespace ashlar::data
+}  // namespace ashlar

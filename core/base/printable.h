@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ashlar {
+
+/// Text that came from outside (a file, a name, a key, an argument, the network), safe to print: one line, at most
+/// `most` bytes and some dots, nothing in it that moves a cursor, rings a bell or turns the direction of writing.
+/// Control characters, separators of lines, marks of direction, characters without width, backslashes and bytes that
+/// are no UTF-8 become escapes such as \n, \x1b or \u202e; everything else stays as it is. Of a longer text the first
+/// and the last half are kept, so that a path keeps the name of its file. Never cut inside a character.
+std::string escaped(std::string_view text, size_t most = 120);
+
+/// The same in single quotes, those in the text escaped: how a message names anything that came from outside.
+std::string printable(std::string_view text, size_t most = 120);
+
+}  // namespace ashlar
