@@ -1,0 +1,56 @@
+#include "launch/training/run_events.h"
+
+#include "absl/strings/str_format.h"
+#include "core/base/printable.h"
+#include "core/base/strings.h"
+
+namespace ashlar::training {
+
+namespace {
+
+std::string counted(int64_t n, const char* one, const char* many) { return str_cat(n, " ", n == 1 ? one : many); }
+
+std::string named(const std::filesystem::path& path) { return printable(path.string()); }
+
+}  // namespace
+
+std::string to_line(const LinesLeftOut& e) {
+  return str_cat("(", counted(e.lines, "line was", "lines were"),
+                 " left out here: standard output was not read; the run did not wait)");
+}
+
+std::string to_line(const MetricsHeldBack& e) {
+  return str_cat(named(e.path), " cannot be written: ", e.reason,
+                 "; its rows are kept in memory and written when it can; free space");
+}
+
+std::string to_line(const MetricsCaughtUp& e) {
+  return str_cat(named(e.path), " is written again: ", counted(e.rows, "row", "rows"), " that had to wait");
+}
+
+std::string to_line(const MetricsLost& e) {
+  return str_cat(named(e.path), " lacks ", counted(e.rows, "row", "rows"), ", which could not be written: ", e.reason);
+}
+
+std::string to_line(const StartsOver& e) {
+  return str_cat("no checkpoint was committed in ", named(e.run_dir), " before: the run starts over at step 0, ",
+                 counted(e.rows, "row", "rows"), " of before go to metrics.cut.jsonl");
+}
+
+std::string to_line(const NewestCheckpointMissed& e) {
+  return str_cat(named(e.run_dir), " had a checkpoint of step ", e.committed_step,
+                 ", which is not there or not good; the run continues from step ", e.step,
+                 ", rows of later steps go to metrics.cut.jsonl");
+}
+
+std::string to_line(const OwnerWatched& e) {
+  return str_cat(named(e.run_dir), " was left locked by ", e.owner,
+                 ", and from here nobody can tell whether it still runs; watching for ",
+                 absl::StrFormat("%g", e.seconds), " s whether it writes");
+}
+
+std::string to_line(const OwnerReplaced& e) {
+  return str_cat(e.owner, " has written nothing; ", named(e.run_dir), " is taken over");
+}
+
+}  // namespace ashlar::training
