@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "launch/commands/commands.h"
 #include "launch/watch/signals.h"
 #include "launch/world.h"
@@ -61,7 +62,7 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
     return fail("[memory] the machine has no memory left; close other programs, or take a machine with more",
                 ExitCode::kResource, bootstrap);
   } catch (const std::exception& error) {
-    const std::string text = error.what();
+    const std::string text = ashlar::on_one_line(error.what());
     return fail((text.starts_with("[") ? "" : "[bug] ") + text + " (please report this as a bug)", ExitCode::kBug,
                 bootstrap);
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/printable.h"
 #include "core/base/strings.h"
 
 namespace ashlar {
@@ -22,11 +23,18 @@ enum class ExitCode : int {
   kSigint = 77,
 };
 
-/// What the user can correct. Text: `[where] expected, got, how to fix`, with the values in it, on one line.
+/// What the user can correct. Text: `[where] expected, got, how to fix`, with the values in it, on one line: names and
+/// bytes of a file that are part of it can neither break the line nor act on a terminal (on_one_line).
 class Error : public std::runtime_error {
  public:
+  /// Text that an error has already: with its `[where]`, perhaps of several lines, nothing in it that acts.
+  struct Said {
+    std::string text;
+  };
+
   Error(ExitCode code, std::string_view where, std::string_view text)
-      : std::runtime_error(str_cat("[", where, "] ", text)), code_(code) {}
+      : Error(code, Said{on_one_line(str_cat("[", where, "] ", text))}) {}
+  Error(ExitCode code, const Said& said) : std::runtime_error(said.text), code_(code) {}
 
   ExitCode code() const { return code_; }
 

@@ -2,21 +2,22 @@
 
 #include <algorithm>
 
+#include "core/base/printable.h"
 #include "core/base/strings.h"
 
 namespace ashlar {
 
-void Log::info(std::string_view text) { sink_(text); }
+void Log::info(std::string_view text) { sink_(on_one_line(text)); }
 
 void Log::warn(std::string_view text) {
-  warnings_.emplace_back(text);
-  sink_(str_cat("warning: ", text));
+  warnings_.push_back(on_one_line(text));
+  sink_(str_cat("warning: ", warnings_.back()));
 }
 
 void Log::info_once(std::string_view text) {
   if (std::find(said_once_.begin(), said_once_.end(), text) != said_once_.end()) return;
   said_once_.emplace_back(text);
-  sink_(text);
+  info(text);
 }
 
 }  // namespace ashlar

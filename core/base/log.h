@@ -9,7 +9,8 @@
 namespace ashlar {
 
 /// Where information and warnings go. Owned by main and handed down; one object a process, passed, never global.
-/// Lines are written whole. `once` prints a text the first time only (capability notices).
+/// Lines are written whole, each text on one line whatever is in it (on_one_line). `once` prints a text the first time
+/// only (capability notices).
 class Log {
  public:
   using Sink = std::function<void(std::string_view line)>;

@@ -17,9 +17,12 @@ bool shows_itself(char32_t c) {
   return (c < 0xe0000 || c > 0xe0fff) && (c < 0xfff9 || c > 0xfffb);        // tags, annotations
 }
 
-void append(char32_t c, std::string_view bytes, char quote, std::string& out) {
+/// What is escaped beside that which does not show itself.
+enum class Style { kMessage, kText, kQuoted };
+
+void append(char32_t c, std::string_view bytes, Style style, std::string& out) {
   static constexpr std::string_view kNamed = "\n\r\t", kLetters = "nrt";
-  if (c == U'\\' || (quote != '\0' && c == static_cast<char32_t>(quote))) {
+  if ((c == U'\\' && style != Style::kMessage) || (c == U'\'' && style == Style::kQuoted)) {
     out += '\\';
     out += static_cast<char>(c);
   } else if (shows_itself(c)) {
@@ -35,7 +38,7 @@ void append(char32_t c, std::string_view bytes, char quote, std::string& out) {
   }
 }
 
-std::string escape(std::string_view text, char quote) {
+std::string escape(std::string_view text, Style style) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
@@ -44,7 +47,7 @@ std::string escape(std::string_view text, char quote) {
     if (point.bytes == 0) {
       absl::StrAppendFormat(&out, "\\x%02x", static_cast<uint8_t>(text[0]));
     } else {
-      append(point.value, text.substr(0, bytes), quote, out);
+      append(point.value, text.substr(0, bytes), style, out);
     }
     text.remove_prefix(bytes);
   }
@@ -53,20 +56,22 @@ std::string escape(std::string_view text, char quote) {
 
 bool continues_character(char c) { return (static_cast<uint8_t>(c) & 0xc0U) == 0x80U; }
 
-std::string bounded(std::string_view text, size_t most, char quote) {
-  if (text.size() <= most) return escape(text, quote);
+std::string bounded(std::string_view text, size_t most, Style style) {
+  if (text.size() <= most) return escape(text, style);
   // Three bytes at most continue a character; more are no UTF-8 and may be cut anywhere.
   size_t head = most / 2;
   for (int i = 0; i < 3 && head > 0 && continues_character(text[head]); ++i) --head;
   size_t tail = text.size() - most / 2;
   for (int i = 0; i < 3 && tail < text.size() && continues_character(text[tail]); ++i) ++tail;
-  return escape(text.substr(0, head), quote) + "..." + escape(text.substr(tail), quote);
+  return escape(text.substr(0, head), style) + "..." + escape(text.substr(tail), style);
 }
 
 }  // namespace
 
-std::string escaped(std::string_view text, size_t most) { return bounded(text, most, '\0'); }
+std::string escaped(std::string_view text, size_t most) { return bounded(text, most, Style::kText); }
 
-std::string printable(std::string_view text, size_t most) { return "'" + bounded(text, most, '\'') + "'"; }
+std::string printable(std::string_view text, size_t most) { return "'" + bounded(text, most, Style::kQuoted) + "'"; }
+
+std::string on_one_line(std::string_view message, size_t most) { return bounded(message, most, Style::kMessage); }
 
 }  // namespace ashlar

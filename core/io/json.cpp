@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "core/base/printable.h"
@@ -12,8 +13,8 @@ namespace ashlar::io {
 namespace {
 
 /// What a text breaks that is JSON all the same.
-struct Refused {
-  std::string sentence;
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 /// What the library says after its `[json.exception.NAME.ID] `; text of the file may be in it.
@@ -36,7 +37,7 @@ void check_depth(std::string_view text) {
       in_string = true;
     } else if (c == '[' || c == '{') {
       if (++depth > kMaxJsonDepth)
-        throw Refused{str_cat("it nests deeper than ", kMaxJsonDepth, " levels at byte ", i + 1)};
+        throw Refused(str_cat("it nests deeper than ", kMaxJsonDepth, " levels at byte ", i + 1));
     } else if (c == ']' || c == '}') {
       --depth;
     }
@@ -52,7 +53,7 @@ Json parse_unique(std::string_view text) {
     if (keys.size() <= level + 1) keys.resize(level + 2);
     if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
     if (event == Json::parse_event_t::key && !keys[level].insert(value.template get<std::string>()).second)
-      throw Refused{str_cat("it names ", printable(value.template get<std::string>()), " twice")};
+      throw Refused(str_cat("it names ", printable(value.template get<std::string>()), " twice"));
     return true;
   });
 }
@@ -85,7 +86,7 @@ void reading_json(const std::function<Error(const std::string& sentence)>& probl
   try {
     read();
   } catch (const Refused& refused) {
-    throw problem(refused.sentence);
+    throw problem(refused.what());
   } catch (const nlohmann::json::parse_error& error) {
     throw problem(str_cat("it is not valid JSON at byte ", error.byte));
   } catch (const nlohmann::json::out_of_range& error) {

@@ -120,7 +120,7 @@ class ProgressLine {
   void note(const std::string& text) {
     if (drawn_) err_ << "\n";
     drawn_ = false;
-    err_ << text << std::endl;
+    err_ << on_one_line(text) << std::endl;
   }
 
   void end() {
@@ -197,9 +197,9 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const data::Manifest& m = report->manifest;
   if (report->already_complete) {
-    out << options.out << " is already built from these inputs; nothing to do\n";
+    out << on_one_line(options.out) << " is already built from these inputs; nothing to do\n";
   } else {
-    out << absl::StrFormat("%s: %d files, %s in %.1f s, %.0f MB/s\n", options.out, m.source_files,
+    out << absl::StrFormat("%s: %d files, %s in %.1f s, %.0f MB/s\n", on_one_line(options.out), m.source_files,
                            size_text(m.source_bytes), seconds,
                            static_cast<double>(m.source_bytes) / 1e6 / std::max(seconds, 1e-3));
   }
@@ -209,26 +209,6 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
   if (report->other_entries > 0) out << "  " << report->other_entries << " folder entries that are no files left out\n";
   print_counts(m, out);
   return 0;
-}
-
-/// Text on one line: control characters and stray bytes escaped.
-std::string visible(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      result += "\\n";
-    } else if (c == '\t') {
-      result += "\\t";
-    } else if (c == '\\') {
-      result += "\\\\";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      result += absl::StrFormat("\\x%02x", byte);
-    } else {
-      result.push_back(c);
-    }
-  }
-  return result;
 }
 
 void print_first_tokens(data::TokenDataset& dataset, int64_t n, std::ostream& out) {
@@ -244,10 +224,10 @@ void print_first_tokens(data::TokenDataset& dataset, int64_t n, std::ostream& ou
       run.push_back(id);
       continue;
     }
-    text += visible(dataset.tokenizer().decode(run)) + "<end of document>";
+    text += escaped(dataset.tokenizer().decode(run), std::string::npos) + "<end of document>";
     run.clear();
   }
-  text += visible(dataset.tokenizer().decode(run));
+  text += escaped(dataset.tokenizer().decode(run), std::string::npos);
   out << "first " << n << " tokens: " << ids_text << "\nas text: " << text << "\n";
 }
 
@@ -257,11 +237,11 @@ int run_inspect(std::span<const std::string> args, std::ostream& out, std::ostre
   const int64_t tokens = given.integer("--tokens", 64, 0, 1'000'000);
   const std::string directory = only_directory(given);
   data::TokenDataset dataset(directory);
-  for (const std::string& remark : dataset.remarks()) err << "warning: " << remark << std::endl;
+  for (const std::string& remark : dataset.remarks()) err << "warning: " << on_one_line(remark) << std::endl;
   const data::Manifest& m = dataset.manifest();
-  out << dataset.directory() << ": dataset version " << m.version << ", tokenizer " << dataset.tokenizer().identity()
-      << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size << ", end of document " << m.eod_id << ", "
-      << (m.wide ? "uint32" : "uint16") << "\n";
+  out << on_one_line(dataset.directory()) << ": dataset version " << m.version << ", tokenizer "
+      << on_one_line(dataset.tokenizer().identity()) << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size
+      << ", end of document " << m.eod_id << ", " << (m.wide ? "uint32" : "uint16") << "\n";
   out << "  source     " << m.source_files << " files, " << size_text(m.source_bytes) << ", "
       << m.source_empty_documents << " empty documents left out\n";
   const data::Fingerprint print = dataset.fingerprint();
@@ -285,13 +265,13 @@ int run_verify(std::span<const std::string> args, std::ostream& out, std::ostrea
   Arguments given("data verify", args);
   const std::string directory = only_directory(given);
   const data::VerifyReport report = data::verify_dataset(directory);
-  for (const std::string& line : report.damage) err << line << "\n";
+  for (const std::string& line : report.damage) err << on_one_line(line) << "\n";
   if (!report.damage.empty()) {
-    err << directory << ": damaged, " << report.damage.size() << " places named above" << std::endl;
+    err << on_one_line(directory) << ": damaged, " << report.damage.size() << " places named above" << std::endl;
     return static_cast<int>(ExitCode::kDamagedData);
   }
-  out << directory << ": valid; " << report.files << " files, " << size_text(report.bytes) << ", " << report.chunks
-      << " chunks match their checksums\n";
+  out << on_one_line(directory) << ": valid; " << report.files << " files, " << size_text(report.bytes) << ", "
+      << report.chunks << " chunks match their checksums\n";
   return 0;
 }
 

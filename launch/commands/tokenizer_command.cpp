@@ -43,11 +43,11 @@ std::string all_of(std::istream& in) { return {std::istreambuf_iterator<char>(in
 int run_info(std::span<const std::string> args, std::ostream& out) {
   Arguments given("tokenizer info", args);
   const auto tokenizer = open_only(given);
-  out << tokenizer->identity() << ", vocabulary " << tokenizer->vocab_size() << "\n";
+  out << on_one_line(tokenizer->identity()) << ", vocabulary " << tokenizer->vocab_size() << "\n";
   const auto show = [&](const char* name, std::optional<int32_t> id) {
     out << "  " << name << ' ';
     if (id) {
-      out << *id << " " << tokenizer->token(*id) << "\n";
+      out << *id << " " << escaped(tokenizer->token(*id)) << "\n";
     } else {
       out << "none\n";
     }
@@ -56,10 +56,10 @@ int run_info(std::span<const std::string> args, std::ostream& out) {
   show("end of document", tokenizer->eos_id());
   const std::vector<std::string> special = tokenizer->special_tokens();
   out << "  special tokens  " << special.size();
-  for (size_t i = 0; i < special.size() && i < 8; ++i) out << (i == 0 ? ": " : " ") << special[i];
+  for (size_t i = 0; i < special.size() && i < 8; ++i) out << (i == 0 ? ": " : " ") << escaped(special[i]);
   out << (special.size() > 8 ? " ...\n" : "\n");
   out << "  files          ";
-  for (const data::TokenizerFile& file : tokenizer->files()) out << ' ' << file.name;
+  for (const data::TokenizerFile& file : tokenizer->files()) out << ' ' << escaped(file.name);
   out << "\n";
   if (tokenizer->eos_id()) out << "  hash            " << tokenizer->hash() << "\n";
   return 0;

@@ -107,7 +107,7 @@ int run_tokenizer_train(std::span<const std::string> args, std::ostream& out, st
   };
   const data::TrainedTokenizer trained = data::train_tokenizer(training);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (const std::string& file : trained.files) out << file << "\n";
+  for (const std::string& file : trained.files) out << on_one_line(file) << "\n";
   out << absl::StrFormat("  vocabulary of %d, from %.1f MB in %.1f s\n", trained.vocab_size,
                          static_cast<double>(trained.text_bytes) / 1e6, seconds);
   if (trained.vocab_size < training.vocab_size)

@@ -1,6 +1,7 @@
 #include "launch/commands/zoo.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -68,13 +69,12 @@ void show_tiny(const std::string& id, Log& log) {
   log.info(absl::StrJoin(zoo::tiny_twin(config), " "));
 }
 
-/// The log ends a line itself.
-std::string without_end(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  return std::string(text);
+void show_lines(std::string_view text, Log& log) {
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) log.info(line);
 }
 
-void show_text(const zoo::PublishedText& text, Log& log) { log.info(without_end(text.toml)); }
+void show_text(const zoo::PublishedText& text, Log& log) { show_lines(text.toml, log); }
 
 void list_recipes(Log& log) {
   log.info(absl::StrFormat("%-15s %8s %8s  %5s x %-5s %8s %6s  %s", "training", "params", "tokens", "batch", "seq.",
@@ -131,7 +131,7 @@ int run_zoo_command(std::span<const std::string> words, Log& log) {
   const bool markdown = words[0] == "start" && arguments.flag("--markdown");
   const std::vector<std::string> names = arguments.positionals();
   if (words[0] == "start" && names.empty()) {
-    if (markdown) log.info(without_end(zoo::recipes_markdown()));
+    if (markdown) show_lines(zoo::recipes_markdown(), log);
     if (!markdown) list_recipes(log);
     return 0;
   }

@@ -232,12 +232,12 @@ Resolved load_config(const std::string& path, const std::vector<std::string>& ov
 }
 
 ConfigError::ConfigError(const std::vector<std::string>& errors)
-    : Error(ExitCode::kInput, "config",
-            [&] {
+    : Error(ExitCode::kInput, Said{[&] {
               std::string text;
-              for (const std::string& e : errors) text += str_cat(text.empty() ? "" : "\n[config] ", e);
+              for (const std::string& e : errors)
+                text += str_cat(text.empty() ? "" : "\n", "[config] ", on_one_line(e));
               return text;
-            }()),
+            }()}),
       errors_(errors) {}
 
 }  // namespace ashlar::config

@@ -297,7 +297,7 @@ std::string part_text(const Manifest& part) { return dump(to_json(part), -1); }
 
 Manifest parse_part(std::string_view text) {
   try {
-    return manifest_from(Json::parse(text.begin(), text.end(), nullptr, false));
+    return manifest_from(io::parse_ordered_json(text));
   } catch (const Contradiction& problem) {
     throw Bug(str_cat("[checkpoint] a rank's part: ", problem.text));
   }

@@ -48,10 +48,10 @@ void try_on_all_ranks(ControlPlane& ranks, const std::function<void()>& part) {
   const size_t bracket = said.find("] ");
   const std::string where = said.substr(1, bracket - 1);
   const std::string text = said.substr(bracket + 2);
-  if (same == ranks.size()) throw AllRanksError(code, where, text);
-  throw AllRanksError(code, where,
-                      str_cat("rank ", first, " of ", ranks.size(), " on ", host, ": ", text,
-                              others == 0 ? "" : str_cat("; ranks with other errors: ", others)));
+  if (same == ranks.size()) throw AllRanksError(code, Error::Said{said});
+  throw AllRanksError(
+      code, Error::Said{str_cat("[", where, "] rank ", first, " of ", ranks.size(), " on ", on_one_line(host), ": ",
+                                text, others == 0 ? "" : str_cat("; ranks with other errors: ", others))});
 }
 
 }  // namespace ashlar::comm

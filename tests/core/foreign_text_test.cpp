@@ -3,8 +3,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/io/json.h"
 
@@ -40,6 +42,19 @@ TEST(Printable, KeepsWhatIsReadAndEscapesWhatActs) {
                     "efgh",
                     10),
             "abcd...efgh");
+}
+
+TEST(OneLine, MessagesKeepTheirLineWhateverIsInThem) {
+  EXPECT_EQ(on_one_line("[a] 'x\\n' is \x1b[31m\nashlar: forged"), "[a] 'x\\n' is \\x1b[31m\\nashlar: forged");
+  EXPECT_EQ(std::string(input_error("config", "a\nb").what()), "[config] a\\nb");
+  EXPECT_LT(std::string(input_error("config", std::string(1'000'000, 'x')).what()).size(), 8100U);
+  std::vector<std::string> lines;
+  Log log([&](std::string_view line) { lines.emplace_back(line); });
+  log.info("step 1\nstep 2");
+  log.warn("\x1b]0;title\x07");
+  log.info_once("a\rb");
+  log.info_once("a\rb");
+  EXPECT_THAT(lines, ::testing::ElementsAre("step 1\\nstep 2", "warning: \\x1b]0;title\\x07", "a\\rb"));
 }
 
 TEST(Json, DepthIsBoundedAndEqualKeysAreToldWhereTheyMustDiffer) {

@@ -37,6 +37,11 @@ std::vector<Finding> header_hygiene(const SourceFile& file);
 /// No variable that outlives its scope and can change: at namespace scope, `static` in a function, `thread_local`.
 std::vector<Finding> no_globals(const SourceFile& file);
 
+/// Text from outside meets a terminal or a parser in known places. In the product's folders only the files that are
+/// named in the rule write to standard output or error (errors and the log escape what acts on a terminal), and only
+/// core/io/json.cpp calls the JSON library's parser (it bounds the depth).
+std::vector<Finding> foreign_text(const SourceFile& file);
+
 /// Rules about the list of files.
 /// The top level holds the documented entries and dotfiles, nothing else.
 std::vector<Finding> top_level(const std::vector<std::string>& paths);

@@ -152,6 +152,17 @@ TEST(NoLeftovers, NotesToSelfSwitchedOffTestsAndForeignPaths) {
   EXPECT_THAT(lines_found(no_leftovers, "core/a.cpp", "// the method is hacky, homework/worked\n"), IsEmpty());
 }
 
+TEST(ForeignText, TerminalsAndParsersHaveTheirPlaces) {
+  EXPECT_THAT(lines_found(foreign_text, "data/a.cpp", "void f() {\n  std::cerr << name;\n}\n"), ElementsAre(2));
+  EXPECT_THAT(lines_found(foreign_text, "launch/a.cpp", "std::fprintf(stderr, \"x\");\nwrite(STDOUT_FILENO, p, n);\n"),
+              ElementsAre(1, 2));
+  EXPECT_THAT(lines_found(foreign_text, "launch/a.cpp", "auto j = nlohmann::json::parse(text);\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(foreign_text, "launch/a.cpp", "// std::cout\nout << \"stderr\";\nio::parse_json(text);\n"),
+              IsEmpty());
+  EXPECT_THAT(lines_found(foreign_text, "launch/main.cpp", "std::cout.flush();\n"), IsEmpty());
+  EXPECT_THAT(lines_found(foreign_text, "tests/a.cpp", "std::cout << 1;\n"), IsEmpty());
+}
+
 TEST(HeaderHygiene, PragmaOnceAndNoUsingNamespace) {
   EXPECT_THAT(lines_found(header_hygiene, "core/a.h", "int f();\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(header_hygiene, "core/a.h", "#pragma once\n\nusing namespace std;\n"), ElementsAre(3));

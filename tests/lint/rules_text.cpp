@@ -83,6 +83,45 @@ std::vector<Finding> no_leftovers(const SourceFile& file) {
   return findings;
 }
 
+std::vector<Finding> foreign_text(const SourceFile& file) {
+  static const std::set<std::string> writers = {
+      "launch/main.cpp",                     // errors and the log
+      "launch/commands/commands.cpp",        // hands the streams to commands
+      "launch/commands/data_command.cpp",    // whether its bar is on a terminal
+      "launch/commands/explain.cpp",         // the schema alone
+      "launch/commands/generate.cpp",        // the text of a model is its result
+      "launch/commands/launch.cpp",          // a line that a shell can read
+      "launch/commands/mpirun_child.cpp",    // hands on what ranks have written
+      "launch/commands/timed_steps.cpp",     // lines of a log
+      "launch/watch/fatal_signals.cpp",      // in a crash: no allocation, names of signals alone
+      "launch/watch/hang_detector.cpp",      // beside a main thread that hangs
+      "launch/watch/signals.cpp",            // beside the main thread
+      "launch/watch/watchdog.cpp",           // beside the main thread
+      "kernels/cuda/dev/host_emulated.cpp",  // before an abort
+      "kernels/cuda_host/device_memory.cpp"  // before an abort
+  };
+  const std::string folder = file.path.substr(0, file.path.find('/'));
+  static const std::set<std::string> product = {"core", "kernels", "parallel", "data", "launch"};
+  if (!is_code(file.path) || !product.contains(folder)) return {};
+  std::vector<Finding> findings;
+  const std::string code = blank_non_code(file.text);
+  if (!writers.contains(file.path)) {
+    static const std::regex terminal(
+        R"(\bstd::(cout|cerr|clog)\b|\b(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b|\bperror\()");
+    for_matches(code, terminal, [&](int line, const std::string& what) {
+      findings.push_back(
+          {file.path, line, str_cat(what, ": throw an Error or write to the Log, which escape foreign text")});
+    });
+  }
+  if (file.path != "core/io/json.cpp") {
+    static const std::regex parser(R"(\b(json|ordered_json|Json|OrderedJson)::parse\()");
+    for_matches(code, parser, [&](int line, const std::string& what) {
+      findings.push_back({file.path, line, str_cat(what, ": call io::parse_json, which bounds the depth")});
+    });
+  }
+  return findings;
+}
+
 std::vector<Finding> header_hygiene(const SourceFile& file) {
   if (!is_header(file.path)) return {};
   std::vector<Finding> findings;

@@ -33,6 +33,7 @@ TEST_F(Tree, FileLength) { hold(file_length); }
 TEST_F(Tree, AsciiOnly) { hold(ascii_only); }
 TEST_F(Tree, NoLeftovers) { hold(no_leftovers); }
 TEST_F(Tree, HeaderHygiene) { hold(header_hygiene); }
+TEST_F(Tree, ForeignText) { hold(foreign_text); }
 TEST_F(Tree, NoGlobals) { hold(no_globals); }
 
 TEST_F(Tree, FolderReadmes) {
