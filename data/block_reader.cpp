@@ -107,7 +107,7 @@ int64_t BlockReader::read_text(const Block& block, const Check& check, const Vis
   const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
   const bool last = block.end == source.bytes;
-  if (rules_.cut_rule == CutRule::kNowhere) return read_whole(block, *file, check, visit);
+  if (rules_.cut_rule >= CutRule::kWords) return read_whole(block, *file, check, visit);
   read_piece(*file, block.begin, block.end - block.begin + context, bytes);
   done(block, *file);
   const auto nominal = static_cast<size_t>(block.end - block.begin);

@@ -84,7 +84,7 @@ std::string known_kinds() {
 }  // namespace
 
 size_t first_cut(CutRule rule, std::string_view text) {
-  ASHLAR_CHECK(rule != CutRule::kNowhere, "a text that must not be cut");
+  ASHLAR_CHECK(rule == CutRule::kAnyByte || rule == CutRule::kCodePoint, "a text that must not be cut anywhere");
   if (rule == CutRule::kAnyByte) return 0;
   size_t at = 0;
   while (at < text.size() && at < 3 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U) ++at;
@@ -122,7 +122,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
 
 CorpusScans corpus_scans(const std::string& kind_or_path) {
   const Kind* const kind = find_kind(kind_or_path);
-  if (kind != nullptr && kind->scan != nullptr) return {.make = kind->scan, .identity = kind_or_path};
+  if (kind != nullptr && kind->scan != nullptr)
+    return {.make = kind->scan, .identity = kind_or_path, .tokenizer = nullptr};
   std::error_code ignored;
   if (!std::filesystem::exists(kind_or_path, ignored)) {
     throw input_error("data build", "--tokenizer ", kind_or_path, " is neither a kind (", known_kinds(),
@@ -133,7 +134,7 @@ CorpusScans corpus_scans(const std::string& kind_or_path) {
   const auto make = [tokenizer, json = tokenizer->to_json()]() -> std::unique_ptr<CorpusScan> {
     return std::make_unique<ReadyScan>(tokenizer, json);
   };
-  return {.make = make, .identity = tokenizer->hash()};
+  return {.make = make, .identity = tokenizer->hash(), .tokenizer = tokenizer};
 }
 
 }  // namespace ashlar::data

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,18 +11,24 @@
 
 namespace ashlar::data {
 
-/// Where a text may be cut so that encoding the pieces one by one gives the encoding of the whole. kNowhere: documents
-/// are encoded whole.
-enum class CutRule : uint8_t { kAnyByte, kCodePoint, kNowhere };
+/// Where a text may be cut so that encoding the pieces one by one gives the encoding of the whole. kWords: where
+/// Tokenizer::joint says so. kNowhere: documents are encoded whole.
+enum class CutRule : uint8_t { kAnyByte, kCodePoint, kWords, kNowhere };
 
-/// The offset of the first allowed cut at or after the start of `text`, which continues an earlier text. Not for
-/// kNowhere. At most 3 bytes are passed over for kCodePoint.
+/// The offset of the first allowed cut at or after the start of `text`, which continues an earlier text. For kAnyByte
+/// and kCodePoint. At most 3 bytes are passed over for kCodePoint.
 size_t first_cut(CutRule rule, std::string_view text);
 
 /// A file as other programs read it: name without folder, and its bytes.
 struct TokenizerFile {
   std::string name;
   std::string bytes;
+};
+
+/// The spelling of a special token in a text.
+struct SpecialSpelling {
+  size_t offset = 0;  ///< in the text; of a spelling that a normaliser makes, where the text it is part of begins
+  int32_t id = -1;    ///< of the token
 };
 
 /// Text to ids and back. Immutable and safe to use from many threads. A further kind is one more implementation and one
@@ -37,9 +44,28 @@ class Tokenizer {
   /// that holds its spelling encodes to.
   virtual int32_t eod_id() const = 0;
   virtual CutRule cut_rule() const = 0;
+  /// For kWords: whether a long text may be cut at byte `at` of `window`, a part of it with what lies around that
+  /// place. Returns the bytes to leave out between the two pieces (0, or 1 for a space that stands for itself before
+  /// every text that is encoded), or nothing when it may not be cut there. With it, ids(left) + ids(right) =
+  /// ids(whole).
+  virtual std::optional<size_t> joint(std::string_view window, size_t at) const {
+    static_cast<void>(window), static_cast<void>(at);
+    return std::nullopt;
+  }
 
   /// Appends the ids of `text` to `ids`. Throws TextError when the text cannot be encoded.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+  /// The same with the spellings of special tokens (and of eos and bos, whatever their flag) as text like any other:
+  /// their ids are never those tokens', so that no document holds an end of documents. Appends the spellings to
+  /// `found`. Other added tokens of the files are vocabulary and stay tokens. Source: tokenizers,
+  /// AddedVocabulary::find_matches with encode_special_tokens (`split_special_tokens`).
+  virtual void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
+                              std::vector<SpecialSpelling>& found) const {
+    static_cast<void>(found);
+    encode(text, ids);
+  }
+  /// Whether there are tokens that the two encodings differ in, or that only the first of them knows.
+  virtual bool has_special_tokens() const { return false; }
   /// The same with what the tokenizer puts around a text for a model (the template of tokenizer.json: `<s> $A`).
   virtual void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids); }
   /// Text of the ids. An end-of-document id of its own decodes to nothing, one that is a token of the files to its
@@ -93,6 +119,7 @@ using MakeCorpusScan = std::function<std::unique_ptr<CorpusScan>()>;
 struct CorpusScans {
   MakeCorpusScan make;
   std::string identity;
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< one read from files; null for a kind
 };
 CorpusScans corpus_scans(const std::string& kind_or_path);
 

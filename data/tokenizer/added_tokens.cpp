@@ -84,7 +84,13 @@ const AddedToken* AddedTokens::find(int32_t id) const {
   return &tokens_[static_cast<size_t>(by_id_[static_cast<size_t>(id)])];
 }
 
-void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segment>& segments) const {
+void AddedTokens::make_special(int32_t id) {
+  const AddedToken* const token = find(id);
+  if (token != nullptr) tokens_[static_cast<size_t>(token - tokens_.data())].special = true;
+}
+
+void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segment>& segments,
+                      std::vector<SpecialSpelling>* as_text) const {
   const Finder& finder = finders_[normalized ? 1 : 0];
   const auto span = [](size_t begin, size_t end) {
     return Span{static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
@@ -108,6 +114,10 @@ void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segmen
       }
       size_t begin = at, end = at + found->pattern.size();
       at = end;
+      if (as_text != nullptr && found->special) {
+        as_text->push_back({begin, found->id});
+        continue;
+      }
       if (found->single_word && (word_before(text, begin) || word_at(text, end))) continue;
       if (found->lstrip) begin = std::max(skip_space_back(text, begin), done);
       if (found->rstrip) end = skip_space(text, end);

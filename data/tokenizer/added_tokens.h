@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer.h"
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/vocabulary.h"
 
@@ -35,8 +36,12 @@ class AddedTokens {
               const std::string& where);
   const std::vector<AddedToken>& all() const { return tokens_; }
   const AddedToken* find(int32_t id) const;
-  /// Cuts `text` into segments; `normalized`: which of the two kinds is looked for.
-  void cut(std::string_view text, bool normalized, std::vector<Segment>& segments) const;
+  /// Cuts `text` into segments; `normalized`: which of the two kinds is looked for. With `as_text`, special tokens are
+  /// found too, but noted there and left in the text.
+  void cut(std::string_view text, bool normalized, std::vector<Segment>& segments,
+           std::vector<SpecialSpelling>* as_text = nullptr) const;
+  /// That token is special from now on, if it is one of these.
+  void make_special(int32_t id);
   bool any(bool normalized) const { return !finders_[normalized ? 1 : 0].lists.empty(); }
 
  private:

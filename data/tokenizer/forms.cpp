@@ -120,6 +120,9 @@ void FormTokenizer::keep(TokenizerFiles files) {
   bos_id_ = find("bos_token", {"<s>", "<|begin_of_text|>", "<bos>",
                                "<\xEF\xBD\x9C"
                                "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"});
+  for (const std::optional<int32_t>& id : {eos_id_, bos_id_})
+    if (id) treat_as_special(*id);
+  cut_rule_ = joint("the quick brown fox jumps", 9) ? CutRule::kWords : CutRule::kNowhere;
 }
 
 int32_t FormTokenizer::eod_id() const {

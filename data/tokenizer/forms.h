@@ -41,7 +41,8 @@ class FormTokenizer : public Tokenizer {
   /// The name of the form: "tokenizer.json", "tiktoken", ...
   virtual std::string form() const = 0;
 
-  CutRule cut_rule() const override { return CutRule::kNowhere; }
+  CutRule cut_rule() const final { return cut_rule_; }
+  bool has_special_tokens() const final { return !special_tokens().empty() || eos_id_; }
   /// Throws an input error when the files name none.
   int32_t eod_id() const final;
   std::string to_json() const final;
@@ -52,9 +53,14 @@ class FormTokenizer : public Tokenizer {
   /// What a form's open ends with: keeps the files, finds eos and bos in them.
   void keep(TokenizerFiles files);
 
+ protected:
+  /// eos or bos: special whatever its flag says, as transformers has it.
+  virtual void treat_as_special(int32_t id) { static_cast<void>(id); }
+
  private:
   TokenizerFiles files_;
   std::optional<int32_t> eos_id_, bos_id_;
+  CutRule cut_rule_ = CutRule::kNowhere;
 };
 
 /// Reads a tokenizer's file, or the folder that holds one: `tokenizer.json` before `vocab.json` + `merges.txt` before

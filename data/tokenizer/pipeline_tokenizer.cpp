@@ -11,6 +11,21 @@
 #include "core/io/json.h"
 
 namespace ashlar::data {
+namespace {
+
+constexpr std::string_view kMark = "\xe2\x96\x81";  // U+2581, how pieces write a space
+
+bool no_mark_inside(const Vocabulary& vocabulary) {
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    if (!vocabulary.used(id)) continue;
+    std::string_view token = vocabulary.token(id);
+    while (token.starts_with(kMark)) token.remove_prefix(kMark.size());
+    if (token.find(kMark) != std::string_view::npos) return false;
+  }
+  return vocabulary.find(kMark).has_value();
+}
+
+}  // namespace
 
 size_t valid_utf8_end(std::string_view text, size_t begin) {
   size_t at = begin;
@@ -58,11 +73,15 @@ PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
   model_reads_bytes_ =
       pre_tokenizer_ && pre_tokenizer_->maps_bytes_last() && !unigram && !model.boolean("byte_fallback", false);
   model_ = read_model(fields.object("model"), vocabulary_, model_reads_bytes_);
+  marks_begin_words_ = !model.boolean("ignore_merges", false) && no_mark_inside(vocabulary_);
   added_ = std::make_unique<AddedTokens>(read_added_tokens(fields), normalizer_.get(), vocabulary_,
                                          fields.path_of("added_tokens"));
   if (fields.has("post_processor")) template_ = read_template(fields.object("post_processor"), vocabulary_);
   if (fields.has("decoder")) decoder_ = read_decoder(fields.object("decoder"));
   fields.finish();
+  special_.assign(static_cast<size_t>(vocabulary_.size()), false);
+  for (const AddedToken& token : added_->all())
+    if (token.special) special_[static_cast<size_t>(token.id)] = true;
   identity_ = str_cat(form_, unigram ? " (Unigram)" : model_reads_bytes_ ? " (byte-level BPE)" : " (BPE)");
 }
 
@@ -88,7 +107,87 @@ void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scra
   } else if (pre_tokenizer_) {
     pre_tokenizer_->apply(pieces, scratch.regex);
   }
-  for (const Span s : pieces.spans) model_->encode(pieces.piece(s), scratch.model, ids);
+  for (const Span s : pieces.spans) {
+    const size_t first = ids.size();
+    model_->encode(pieces.piece(s), scratch.model, ids);
+    if (scratch.as_text == nullptr) continue;
+    const auto special = [&](int32_t id) { return special_[static_cast<size_t>(id)]; };
+    if (std::none_of(ids.begin() + static_cast<int64_t>(first), ids.end(), special)) continue;
+    ids.resize(first);
+    encode_apart(pieces.piece(s), scratch, ids);
+  }
+}
+
+/// A piece whose ids have a special token's among them. Where the model's vocabulary has the spelling as a token, the
+/// piece is cut inside the spelling; an unknown character's token stays what it is.
+void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const {
+  const size_t first = ids.size();
+  model_->encode(piece, scratch.model, ids);
+  for (size_t i = first; i < ids.size(); ++i) {
+    if (!special_[static_cast<size_t>(ids[i])]) continue;
+    const std::string& token = vocabulary_.token(ids[i]);
+    const size_t at = piece.find(token);
+    if (at == std::string_view::npos) continue;
+    const size_t character = at + static_cast<size_t>(std::max(1, next_code_point(piece.substr(at)).bytes));
+    const size_t cut = character < at + token.size() ? character : at;
+    if (cut == 0 || cut >= piece.size()) {
+      throw TextError{0, str_cat("\"", token, "\" is one character that is a special token, and has no ids as text")};
+    }
+    ids.resize(first);
+    encode_apart(piece.substr(0, cut), scratch, ids);
+    encode_apart(piece.substr(cut), scratch, ids);
+    return;
+  }
+}
+
+/// What the model would be given of `text`, in order. False when it has an added token.
+bool PipelineTokenizer::parts_of(std::string_view text, Scratch& scratch, std::vector<std::string>& parts) const {
+  std::vector<SpecialSpelling> special;
+  const auto plain = [&](std::string_view part, bool normalized) {
+    scratch.inner.clear();
+    added_->cut(part, normalized, scratch.inner, &special);
+    return special.empty() &&
+           std::all_of(scratch.inner.begin(), scratch.inner.end(), [](const Segment& s) { return s.id < 0; });
+  };
+  parts.clear();
+  if (!plain(text, false)) return false;
+  bool at_start = true;
+  scratch.normal = text;
+  if (normalizer_) at_start = normalizer_->apply(scratch.normal, scratch.regex);
+  if (!plain(scratch.normal, true)) return false;
+  Pieces& pieces = scratch.pieces;
+  pieces.reset(scratch.normal, at_start);
+  if (pre_tokenizer_) pre_tokenizer_->apply(pieces, scratch.regex);
+  for (const Span s : pieces.spans) parts.emplace_back(pieces.piece(s));
+  return true;
+}
+
+std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t at) const {
+  if (at == 0 || at >= window.size() || valid_utf8_end(window) != window.size()) return std::nullopt;
+  std::unique_ptr<Scratch> scratch = take_scratch();
+  std::vector<std::string> whole, left, right;
+  std::optional<size_t> left_out;
+  const bool plain = parts_of(window, *scratch, whole) && parts_of(window.substr(0, at), *scratch, left);
+  for (size_t skip = 0; plain && !left_out && !left.empty() && skip <= (window[at] == ' ' ? 1U : 0U); ++skip) {
+    if (!parts_of(window.substr(at + skip), *scratch, right) || right.empty()) continue;
+    // A part that the model gets whole is cut too where every token ends: before the mark of a space.
+    const bool mark = marks_begin_words_ && right[0].starts_with(kMark) && !left.back().ends_with(kMark);
+    if (mark && left.size() + right.size() == whole.size() + 1) {
+      right[0] = left.back() + right[0];
+      left.pop_back();
+    }
+    const bool same = left.size() + right.size() == whole.size() &&
+                      std::equal(left.begin(), left.end(), whole.begin()) &&
+                      std::equal(right.begin(), right.end(), whole.begin() + static_cast<int64_t>(left.size()));
+    if (same) left_out = skip;
+  }
+  give_back(std::move(scratch));
+  return left_out;
+}
+
+void PipelineTokenizer::treat_as_special(int32_t id) {
+  special_[static_cast<size_t>(id)] = true;
+  added_->make_special(id);
 }
 
 void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratch& scratch,
@@ -100,7 +199,11 @@ void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratc
   }
   if (!added_->any(true)) return encode_pieces(text, at_start, scratch, ids);
   scratch.inner.clear();
-  added_->cut(text, true, scratch.inner);
+  const size_t known = scratch.as_text == nullptr ? 0 : scratch.as_text->size();
+  added_->cut(text, true, scratch.inner, scratch.as_text);
+  // Their places are those in a text that the normaliser changed.
+  if (scratch.as_text != nullptr)
+    for (size_t i = known; i < scratch.as_text->size(); ++i) (*scratch.as_text)[i].offset = scratch.text_offset;
   for (const Segment& s : scratch.inner) {
     if (s.id >= 0) {
       ids.push_back(s.id);
@@ -113,16 +216,31 @@ void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratc
 void PipelineTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text);
   std::unique_ptr<Scratch> scratch = take_scratch();
-  scratch->outer.clear();
-  added_->cut(text, false, scratch->outer);
-  for (const Segment& s : scratch->outer) {
+  encode_whole(text, *scratch, ids);
+  give_back(std::move(scratch));
+}
+
+void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_t>& ids,
+                                       std::vector<SpecialSpelling>& found) const {
+  check_text(text);
+  std::unique_ptr<Scratch> scratch = take_scratch();
+  scratch->as_text = &found;
+  encode_whole(text, *scratch, ids);
+  scratch->as_text = nullptr;
+  give_back(std::move(scratch));
+}
+
+void PipelineTokenizer::encode_whole(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
+  scratch.outer.clear();
+  added_->cut(text, false, scratch.outer, scratch.as_text);
+  for (const Segment& s : scratch.outer) {
     if (s.id >= 0) {
       ids.push_back(s.id);
     } else {
-      encode_text(text.substr(s.span.begin, s.span.end - s.span.begin), s.span.begin == 0, *scratch, ids);
+      scratch.text_offset = s.span.begin;
+      encode_text(text.substr(s.span.begin, s.span.end - s.span.begin), s.span.begin == 0, scratch, ids);
     }
   }
-  give_back(std::move(scratch));
 }
 
 void PipelineTokenizer::encode_with_template(std::string_view text, std::vector<int32_t>& ids) const {

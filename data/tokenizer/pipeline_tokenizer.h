@@ -26,6 +26,9 @@ class PipelineTokenizer final : public FormTokenizer {
   std::string identity() const override { return identity_; }
   int32_t vocab_size() const override { return vocabulary_.size(); }
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
+                      std::vector<SpecialSpelling>& found) const override;
+  std::optional<size_t> joint(std::string_view window, size_t at) const override;
   void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string token(int32_t id) const override { return vocabulary_.used(id) ? vocabulary_.token(id) : ""; }
@@ -42,11 +45,17 @@ class PipelineTokenizer final : public FormTokenizer {
     Pieces pieces;
     std::string normal;
     std::vector<Segment> outer, inner;
+    std::vector<SpecialSpelling>* as_text = nullptr;  ///< not null: special tokens are text
+    size_t text_offset = 0;                           ///< of what encode_text has, in the whole
   };
   std::unique_ptr<Scratch> take_scratch() const;
   void give_back(std::unique_ptr<Scratch> scratch) const;
+  void encode_whole(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const;
   void encode_text(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
   void encode_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void encode_apart(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void treat_as_special(int32_t id) override;
+  bool parts_of(std::string_view text, Scratch& scratch, std::vector<std::string>& parts) const;
 
   std::string text_, form_, identity_;
   Vocabulary vocabulary_;
@@ -57,6 +66,8 @@ class PipelineTokenizer final : public FormTokenizer {
   std::unique_ptr<Decoder> decoder_;
   Template template_;
   bool model_reads_bytes_ = false;
+  bool marks_begin_words_ = false;  ///< no token has U+2581 behind another character
+  std::vector<bool> special_;       ///< by id
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };

@@ -1,6 +1,7 @@
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -30,6 +31,13 @@ class SentencePieceTokenizer final : public FormTokenizer {
     file_ = std::move(*file);
     if (file_.unigram) unigram_.emplace(file_);
     cuttable_ = may_be_cut();
+    for (const std::string& token : special_tokens()) {
+      if (token.empty()) continue;
+      special_.emplace_back(token, library_.id_of(token));
+      begins_special_[static_cast<uint8_t>(token[0])] = true;
+    }
+    std::stable_sort(special_.begin(), special_.end(),
+                     [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
   }
 
   std::string identity() const override { return "SentencePiece"; }
@@ -56,6 +64,17 @@ class SentencePieceTokenizer final : public FormTokenizer {
 
   using FormTokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  std::optional<size_t> joint(std::string_view window, size_t at) const override {
+    const bool word = cuttable_ && at > 0 && at + 1 < window.size() && window[at] == ' ' &&
+                      ascii_letter(window[at - 1]) && ascii_letter(window[at + 1]);
+    return word ? std::optional<size_t>(1) : std::nullopt;
+  }
+  /// The library never takes a text for a special token.
+  void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
+                      std::vector<SpecialSpelling>& found) const override {
+    encode(text, ids);
+    find_spellings(text, found);
+  }
   void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const override {
     const auto [before, after] = around();
     ids.insert(ids.end(), before.begin(), before.end());
@@ -65,6 +84,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
   std::string decode(std::span<const int32_t> ids) const override;
 
  private:
+  void find_spellings(std::string_view text, std::vector<SpecialSpelling>& found) const;
   std::pair<std::vector<int32_t>, std::vector<int32_t>> around() const;
   bool may_be_cut() const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
@@ -73,6 +93,8 @@ class SentencePieceTokenizer final : public FormTokenizer {
   SentencePieceLibrary library_;
   std::optional<SentencePieceUnigram> unigram_;  ///< encodes instead of the library
   bool cuttable_ = false;
+  std::vector<std::pair<std::string, int32_t>> special_;  ///< spellings, the longest first
+  std::array<bool, 256> begins_special_{};                ///< by the first byte
 };
 
 /// What a model is given before and after a text: a .model does not say, the tokenizer_config.json beside it does.
@@ -127,6 +149,17 @@ void SentencePieceTokenizer::encode_part(std::string_view text, std::vector<int3
   }
   const std::string wrong = library_.encode(text, ids);
   ASHLAR_CHECK(wrong.empty(), "SentencePiece: ", wrong);
+}
+
+void SentencePieceTokenizer::find_spellings(std::string_view text, std::vector<SpecialSpelling>& found) const {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (!begins_special_[static_cast<uint8_t>(text[at])]) continue;
+    const auto token = std::find_if(special_.begin(), special_.end(),
+                                    [&](const auto& one) { return text.substr(at).starts_with(one.first); });
+    if (token == special_.end()) continue;
+    found.push_back({at, token->second});
+    at += token->first.size() - 1;
+  }
 }
 
 std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {

@@ -184,14 +184,43 @@ class TiktokenTokenizer final : public FormTokenizer {
     return names;
   }
 
-  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override { encode_all(text, ids, nullptr); }
+  void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
+                      std::vector<SpecialSpelling>& found) const override {
+    encode_all(text, ids, &found);
+  }
+
+  std::optional<size_t> joint(std::string_view window, size_t at) const override {
+    if (at == 0 || at >= window.size() || valid_utf8_end(window) != window.size()) return std::nullopt;
+    std::unique_ptr<Scratch> scratch = take_scratch();
+    scratch->segments.clear();
+    std::vector<SpecialSpelling> special;
+    added_->cut(window, false, scratch->segments, &special);
+    std::vector<size_t> whole, parts;
+    const auto ends = [&](std::string_view text, size_t begin, std::vector<size_t>& out) {
+      pattern_.find_all(text, scratch->regex, [&](Span found) {
+        out.push_back(begin + found.begin);
+        out.push_back(begin + found.end);
+      });
+    };
+    ends(window, 0, whole);
+    ends(window.substr(0, at), 0, parts);
+    ends(window.substr(at), at, parts);
+    give_back(std::move(scratch));
+    return special.empty() && whole == parts ? std::optional<size_t>(0) : std::nullopt;
+  }
+
+  void encode_all(std::string_view text, std::vector<int32_t>& ids, std::vector<SpecialSpelling>* as_text) const {
     check_size(text);
     std::unique_ptr<Scratch> scratch = take_scratch();
     scratch->segments.clear();
     // Special tokens are ASCII or at least whole characters, so that they are found between broken bytes too.
     for (size_t at = 0; at < text.size();) {
       const size_t good = valid_utf8_end(text, at);
-      encode_valid(text.substr(at, good - at), *scratch, ids);
+      const size_t known = as_text == nullptr ? 0 : as_text->size();
+      encode_valid(text.substr(at, good - at), *scratch, ids, as_text);
+      if (as_text != nullptr)
+        for (size_t i = known; i < as_text->size(); ++i) (*as_text)[i].offset += at;
       size_t bad = good;
       while (bad < text.size() && next_code_point(text.substr(bad)).bytes == 0) ++bad;
       if (bad > good) model_->encode(text.substr(good, bad - good), scratch->model, ids);
@@ -254,9 +283,10 @@ class TiktokenTokenizer final : public FormTokenizer {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(scratch));
   }
-  void encode_valid(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
+  void encode_valid(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids,
+                    std::vector<SpecialSpelling>* as_text) const {
     scratch.segments.clear();
-    added_->cut(text, false, scratch.segments);
+    added_->cut(text, false, scratch.segments, as_text);
     for (const Segment& s : scratch.segments) {
       if (s.id >= 0) {
         ids.push_back(s.id);

@@ -53,6 +53,46 @@ TEST(TokenizerFiles, MergesComeInTheOrderOfTheirList) {
   EXPECT_EQ(tokenizer->identity(), "tokenizer.json (byte-level BPE)");
 }
 
+/// Ids of `tokenizers` 0.23.3 with encode_special_tokens, but for the vocabulary that has the spelling as a token:
+/// there it gives the special id.
+TEST(TokenizerFiles, SpecialTokensAsText) {
+  json value = small();
+  value["added_tokens"].push_back({{"id", 9},
+                                   {"content", "<|u|>"},
+                                   {"single_word", false},
+                                   {"lstrip", false},
+                                   {"rstrip", false},
+                                   {"normalized", false},
+                                   {"special", false}});
+  value["model"]["vocab"].update(json::parse(R"({"<": 5, "/": 6, "s": 7, ">": 8})"));
+  const auto as_text = [](const FormTokenizer& tokenizer, std::string_view text, const Ids& expected, size_t offset) {
+    Ids ids;
+    std::vector<SpecialSpelling> found;
+    tokenizer.encode_as_text(text, ids, found);
+    EXPECT_EQ(ids, expected) << text;
+    ASSERT_EQ(found.size(), 1U) << text;
+    EXPECT_EQ(found[0].id, tokenizer.eod_id());
+    EXPECT_EQ(found[0].offset, offset);
+  };
+  const auto bpe = opened(value);
+  EXPECT_EQ(bpe->encode("ab</s>b<|u|>"), Ids({2, 4, 1, 9}));
+  as_text(*bpe, "ab</s>b<|u|>", {2, 5, 6, 7, 8, 1, 9}, 2);
+  EXPECT_TRUE(bpe->has_special_tokens());
+
+  value["added_tokens"][0]["special"] = false;  // eos is special whatever the flag says
+  const std::string config = R"({"eos_token": "</s>"})";
+  const auto named = tokenizer_from_files(
+      {.shown = "here", .bytes = {{"tokenizer.json", value.dump()}, {"tokenizer_config.json", config}}});
+  as_text(*named, "ab</s>b<|u|>", {2, 5, 6, 7, 8, 1, 9}, 2);
+
+  value["pre_tokenizer"] = value["decoder"] = nullptr;
+  value["model"] = json::parse(R"({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["<", -2.0],
+    ["/", -2.0], ["</s>", 0.0], ["s", -2.0], [">", -2.0], ["</", -2.5], ["s>", -3.0], ["<|u|>", 0.0]]})");
+  value["added_tokens"][0]["special"] = true;
+  const auto unigram = opened(value);
+  as_text(*unigram, "a</s>?", {1, 2, 3, 8, 0}, 1);
+}
+
 /// Metaspace "first" puts its mark before what begins the text as it came: not where a normaliser has removed what did.
 /// The ids are those of `tokenizers` 0.23.3.
 TEST(TokenizerFiles, MetaspaceFirstKnowsWhatTheTextBeganWith) {
