@@ -12,21 +12,25 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace ashlar::watch {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x74616562726c6873ULL;
+constexpr uint64_t kMagic = 0x6b6f6f72726c6873ULL;
+constexpr int kBacklog = 128;              // of connections that the kernel has made
 constexpr size_t kMostUnsent = 256 << 10;  // of pages in one piece
-constexpr int kMostPieces = 8;             // in one poll
+constexpr size_t kMostPieces = 8;          // in one poll
 constexpr int64_t kPatienceMs = 1000;      // for a connection, and for an answer
 constexpr size_t kMostIncoming = 64;       // strangers included
 
@@ -92,23 +96,40 @@ std::vector<NodeCard::Address> own_addresses(const std::string& only) {
   return first;
 }
 
-// -1 when there is no such family.
-int listen_on_any(int family, uint16_t& port) {
-  const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+/// Listens there; on any free port where `port` is 0, which it then says. -1 when that cannot be.
+int listen_at(const NodeCard::Address& address, uint16_t& port) {
+  const int fd = socket(address.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  const int off = 0;
-  if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-  NodeCard::Address any{.family = static_cast<uint8_t>(family)};
-  Endpoint end = endpoint(any, 0);
-  const bool good = bind(fd, reinterpret_cast<sockaddr*>(&end.storage), end.size) == 0 && listen(fd, 16) == 0 &&
+  const int on = 1;
+  if (address.family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  Endpoint end = endpoint(address, port);
+  const bool good = bind(fd, reinterpret_cast<sockaddr*>(&end.storage), end.size) == 0 && listen(fd, kBacklog) == 0 &&
                     getsockname(fd, reinterpret_cast<sockaddr*>(&end.storage), &end.size) == 0;
   if (!good) {
     close(fd);
     return -1;
   }
-  port = ntohs(family == AF_INET ? reinterpret_cast<sockaddr_in&>(end.storage).sin_port
-                                 : reinterpret_cast<sockaddr_in6&>(end.storage).sin6_port);
+  port = ntohs(address.family == AF_INET ? reinterpret_cast<sockaddr_in&>(end.storage).sin_port
+                                         : reinterpret_cast<sockaddr_in6&>(end.storage).sin6_port);
   return fd;
+}
+
+template <typename T>
+std::span<const std::byte> bytes_of_value(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+template <typename T>
+void append(std::vector<std::byte>& to, const T& value) {
+  const auto bytes = bytes_of_value(value);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+/// The first eight bytes: they grow from one connection of a rank to its next.
+uint64_t number_of(const RingNonce& nonce) {
+  uint64_t number = 0;
+  std::memcpy(&number, nonce.data(), sizeof(number));
+  return number;
 }
 
 }  // namespace
@@ -116,18 +137,33 @@ int listen_on_any(int family, uint16_t& port) {
 NodeListener::NodeListener(const std::string& only) {
   const std::vector<NodeCard::Address> addresses = own_addresses(only);
   if (addresses.empty() && !only.empty()) {
-    throw input_error("ranks", "ASHLAR_WATCH_INTERFACE = ", only,
+    throw input_error("ranks", "ASHLAR_WATCH_INTERFACE = ", printable(only),
                       ": no interface of this name or address is up; `ip address` lists them");
   }
-  card_.count = static_cast<uint8_t>(addresses.size());
-  std::copy(addresses.begin(), addresses.end(), card_.addresses.begin());
-  fd_ = listen_on_any(AF_INET6, card_.port);  // takes IPv4, too
-  if (fd_ < 0) fd_ = listen_on_any(AF_INET, card_.port);
+  card_.nonce = random_nonce();
+  for (int again = 0; again < 16 && !listen_on(addresses); ++again) close_all();
 }
 
-NodeListener::~NodeListener() {
-  if (fd_ >= 0) close(fd_);
+/// False: a port that is free at the first address is not at another.
+bool NodeListener::listen_on(std::span<const NodeCard::Address> addresses) {
+  for (const NodeCard::Address& address : addresses) {
+    const int fd = listen_at(address, card_.port);
+    if (fd < 0 && errno == EADDRINUSE && card_.count > 0) return false;
+    if (fd < 0) continue;  // not to be had yet, as a new IPv6 address
+    fds_.push_back(fd);
+    card_.addresses[card_.count++] = address;
+  }
+  return true;
 }
+
+void NodeListener::close_all() {
+  for (const int fd : fds_) close(fd);
+  fds_.clear();
+  card_.port = 0;
+  card_.count = 0;
+}
+
+NodeListener::~NodeListener() { close_all(); }
 
 std::vector<std::vector<int32_t>> nodes_of(std::span<const uint64_t> machines) {
   std::map<uint64_t, size_t> index;
@@ -182,10 +218,21 @@ void NodeRing::fail(Out& out) {
 }
 
 void NodeRing::add(Out& out, Kind kind, std::span<const std::byte> body) const {
-  const Head head{.magic = kMagic, .job = args_.job, .form = RankReport::kForm, .kind = kind, .bytes = body.size()};
-  const auto* from = reinterpret_cast<const std::byte*>(&head);
-  out.unsent.insert(out.unsent.end(), from, from + sizeof(head));
-  out.unsent.insert(out.unsent.end(), body.begin(), body.end());
+  std::vector<std::byte> packet;
+  append(packet, Head{.kind = kind, .bytes = static_cast<uint32_t>(body.size())});
+  packet.insert(packet.end(), body.begin(), body.end());
+  append(packet, out.session.mac(RingDirection::kToListener, ++out.packets, packet));
+  out.unsent.insert(out.unsent.end(), packet.begin(), packet.end());
+}
+
+RingNonce NodeRing::new_nonce() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const uint64_t ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  last_nonce_ = std::max(last_nonce_ + 1, ns);
+  RingNonce nonce = random_nonce();
+  std::memcpy(nonce.data(), &last_nonce_, sizeof(last_nonce_));
+  return nonce;
 }
 
 // False: there are none that it has not been sent.
@@ -221,6 +268,17 @@ bool NodeRing::begin(Out& out, const RingNode& to) {
   const int on = 1;
   setsockopt(out.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   out.since_ms = out.answered_ms = machine_ms();
+  out.session = {.secret = args_.secret, .job = args_.job, .caller = new_nonce(), .listener = card->nonce};
+  out.packets = out.answers = 0;
+  out.answer.clear();
+  Hello hello{.magic = kMagic,
+              .form = RankReport::kForm,
+              .rank = args_.rank,
+              .news_bytes = bytes_of(Kind::kNews),
+              .report_bytes = bytes_of(Kind::kReport),
+              .nonce = out.session.caller};
+  hello.mac = out.session.mac(RingDirection::kToListener, 0, bytes_of_value(hello).first(offsetof(Hello, mac)));
+  append(out.unsent, hello);
   const int result = connect(out.fd, reinterpret_cast<const sockaddr*>(&end.storage), end.size);
   out.connected = result == 0;
   return result == 0 || errno == EINPROGRESS;
@@ -243,8 +301,8 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
     out.answered_ms = now;
   }
   bool told = false;
-  for (int piece = 0; piece < kMostPieces; ++piece) {
-    if (out.unsent.empty() && !told) {
+  for (size_t piece = 0; piece < kMostPieces; ++piece) {
+    if (!told && (out.unsent.empty() || out.packets == 0)) {
       add(out, Kind::kNews, std::as_bytes(std::span(&news, 1)));
       told = true;
     } else if (out.unsent.empty() && !add_pages(out)) {
@@ -255,33 +313,48 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
     out.unsent.erase(out.unsent.begin(), out.unsent.begin() + std::max<ssize_t>(sent, 0));
     if (!out.unsent.empty()) break;  // it reads no faster
   }
-  char answers[64];
-  const ssize_t got = recv(out.fd, answers, sizeof(answers), MSG_DONTWAIT);
-  if (got > 0) {
-    out.answered_ms = now;
+  if (!take_answers(out)) return fail(out);
+  if (now - out.answered_ms > kPatienceMs) fail(out);
+}
+
+// False: it is none of ours, or gone.
+bool NodeRing::take_answers(Out& out) const {
+  std::array<std::byte, 32 * sizeof(Answer)> piece;
+  const ssize_t got = recv(out.fd, piece.data(), piece.size(), MSG_DONTWAIT);
+  if (got <= 0) return got < 0 && errno == EAGAIN;
+  out.answer.insert(out.answer.end(), piece.begin(), piece.begin() + got);
+  while (out.answer.size() >= sizeof(Answer)) {
+    Answer answer;
+    std::memcpy(&answer, out.answer.data(), sizeof(answer));
+    const RingMac wanted = out.session.mac(RingDirection::kToCaller, answer.packet, {});
+    if (!same(answer.mac, wanted) || answer.packet <= out.answers || answer.packet > out.packets) return false;
+    out.answers = answer.packet;
+    out.answered_ms = machine_ms();
     out.reached = true;
-  } else if (got == 0 || errno != EAGAIN || now - out.answered_ms > kPatienceMs) {
-    fail(out);
+    out.answer.erase(out.answer.begin(), out.answer.begin() + sizeof(Answer));
   }
+  return true;
+}
+
+/// Of those that have proven nothing the oldest, first of those without a Hello.
+void NodeRing::make_room() {
+  if (ins_.size() < kMostIncoming) return;
+  const auto order = [](const In& in) { return std::pair(in.proof, in.since_ms); };
+  const auto oldest =
+      std::min_element(ins_.begin(), ins_.end(), [&](const In& a, const In& b) { return order(a) < order(b); });
+  close(oldest->fd);
+  ins_.erase(oldest);
 }
 
 void NodeRing::accept_all() {
-  while (args_.listener.fd() >= 0) {
-    const int fd = accept4(args_.listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) return;
-    if (ins_.size() >= kMostIncoming) {
-      close(fd);
-      continue;
+  for (const int listener : args_.listener.fds()) {
+    for (size_t i = 0; i < kMostIncoming / 2; ++i) {  // so many at once: the rest waits for the next poll
+      const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd < 0) break;
+      make_room();
+      ins_.push_back({.fd = fd, .since_ms = machine_ms()});
     }
-    ins_.push_back({.fd = fd, .since_ms = machine_ms(), .known = false, .buffer = {}});
   }
-}
-
-bool NodeRing::understands(const Head& head) {
-  if (head.magic != kMagic || head.job != args_.job) return false;
-  const bool good = head.form == RankReport::kForm && head.kind <= Kind::kReport && head.bytes == bytes_of(head.kind);
-  if (!good) other_ = head;
-  return good;
 }
 
 void NodeRing::take(Kind kind, std::span<const std::byte> body) const {
@@ -302,27 +375,68 @@ void NodeRing::take(Kind kind, std::span<const std::byte> body) const {
   }
 }
 
+// How many bytes it had; none: it is not to be believed.
+std::optional<size_t> NodeRing::take_hello(In& in) {
+  Hello hello;
+  std::memcpy(&hello, in.buffer.data(), sizeof(hello));
+  if (hello.magic != kMagic) return std::nullopt;
+  in.session = {
+      .secret = args_.secret, .job = args_.job, .caller = hello.nonce, .listener = args_.listener.card().nonce};
+  const auto said = bytes_of_value(hello).first(offsetof(Hello, mac));
+  if (!same(hello.mac, in.session.mac(RingDirection::kToListener, 0, said))) return std::nullopt;
+  uint64_t& heard = heard_[hello.rank];
+  if (number_of(hello.nonce) <= heard) return std::nullopt;  // a recorded one
+  heard = number_of(hello.nonce);
+  const bool good = hello.form == RankReport::kForm && hello.news_bytes == bytes_of(Kind::kNews) &&
+                    hello.report_bytes == bytes_of(Kind::kReport);
+  if (!good) {
+    other_ = hello;
+    return std::nullopt;
+  }
+  in.proof = Proof::kHello;
+  return sizeof(hello);
+}
+
+// How many bytes it had, 0 when it is not there whole; none: it is not to be believed.
+std::optional<size_t> NodeRing::take_packet(In& in, std::span<const std::byte> bytes) const {
+  Head head;
+  RingMac mac;
+  if (bytes.size() < sizeof(head)) return 0;
+  std::memcpy(&head, bytes.data(), sizeof(head));
+  if (head.kind > Kind::kReport || head.bytes != bytes_of(head.kind)) return std::nullopt;
+  const size_t said = sizeof(head) + head.bytes;
+  if (bytes.size() < said + sizeof(mac)) return 0;
+  std::memcpy(mac.data(), bytes.data() + said, sizeof(mac));
+  const uint64_t packet = ++in.packets;
+  if (!same(mac, in.session.mac(RingDirection::kToListener, packet, bytes.first(said)))) return std::nullopt;
+  in.proof = Proof::kPacket;
+  take(head.kind, bytes.subspan(sizeof(head), head.bytes));
+  if (head.kind == Kind::kNews) {
+    const Answer answer{.packet = packet, .mac = in.session.mac(RingDirection::kToCaller, packet, {})};
+    const ssize_t sent = ::send(in.fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent != static_cast<ssize_t>(sizeof(answer))) return std::nullopt;
+  }
+  return said + sizeof(mac);
+}
+
 // False: nothing more will come from it.
 bool NodeRing::receive(In& in) {
   std::array<std::byte, 16 << 10> piece;
-  while (true) {
-    const ssize_t got = recv(in.fd, piece.data(), piece.size(), MSG_DONTWAIT);
-    if (got < 0) return errno == EAGAIN && (in.known || machine_ms() - in.since_ms < 10 * kPatienceMs);
+  for (size_t i = 0; i < kMostPieces; ++i) {
+    const bool greets = in.proof == Proof::kNone;
+    const size_t most = greets ? sizeof(Hello) - in.buffer.size() : piece.size();
+    const ssize_t got = recv(in.fd, piece.data(), most, MSG_DONTWAIT);
+    if (got < 0) return errno == EAGAIN && (in.proof == Proof::kPacket || machine_ms() - in.since_ms < kPatienceMs);
     if (got == 0) return false;
     in.buffer.insert(in.buffer.end(), piece.begin(), piece.begin() + got);
-    std::span<const std::byte> rest = in.buffer;
-    while (rest.size() >= sizeof(Head)) {
-      Head head;
-      std::memcpy(&head, rest.data(), sizeof(head));
-      if (!understands(head)) return false;
-      if (rest.size() < sizeof(head) + head.bytes) break;
-      in.known = true;
-      take(head.kind, rest.subspan(sizeof(head), head.bytes));
-      rest = rest.subspan(sizeof(head) + head.bytes);
-      if (head.kind == Kind::kNews && ::send(in.fd, "+", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) return false;
-    }
-    in.buffer.erase(in.buffer.begin(), in.buffer.end() - static_cast<std::ptrdiff_t>(rest.size()));
+    if (greets && in.buffer.size() < sizeof(Hello)) continue;
+    std::optional<size_t> taken = greets ? take_hello(in) : take_packet(in, in.buffer);
+    size_t done = 0;
+    for (; taken.value_or(0) > 0; taken = take_packet(in, std::span(in.buffer).subspan(done))) done += *taken;
+    if (!taken) return false;
+    in.buffer.erase(in.buffer.begin(), in.buffer.begin() + static_cast<std::ptrdiff_t>(done));
   }
+  return true;  // the rest at the next poll
 }
 
 void NodeRing::poll(bool leads, const NodeNews& news) {
@@ -358,9 +472,9 @@ bool NodeRing::busy() const {
 std::string NodeRing::take_mismatch() {
   if (!other_ || std::exchange(mismatch_told_, true)) return "";
   return str_cat(
-      "another node of this job sends messages of form ", other_->form, ", ", other_->bytes,
-      " bytes, where this one reads form ", RankReport::kForm, ", ", bytes_of(Kind::kNews), " or ",
-      bytes_of(Kind::kReport),
+      "another node of this job sends messages of form ", other_->form, ", ", other_->news_bytes, " or ",
+      other_->report_bytes, " bytes, where this one reads form ", RankReport::kForm, ", ", bytes_of(Kind::kNews),
+      " or ", bytes_of(Kind::kReport),
       " bytes: neither notices when the other is lost or hangs; start the same build of ashlar on all nodes");
 }
 

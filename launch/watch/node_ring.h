@@ -3,12 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "launch/watch/node_pages.h"
+#include "launch/watch/ring_mac.h"
 
 namespace ashlar::watch {
 
@@ -22,11 +24,13 @@ struct NodeCard {
 
   uint16_t port = 0;  ///< 0: it does not listen
   uint8_t count = 0;
+  RingNonce nonce{};  ///< its part of what tells one connection from another
   std::array<Address, kMost> addresses{};
 };
 
-/// Listens on any free port. The addresses are those of the interfaces that are up, loopback only where there is no
-/// other; with `only` (a name of an interface, or an address) that one alone: what ASHLAR_WATCH_INTERFACE says.
+/// Listens on any free port of the addresses of its card, and of no other: those of the interfaces that are up, IPv4
+/// and IPv6, loopback only where there is no other; with `only` (a name of an interface, or an address) that one alone:
+/// what ASHLAR_WATCH_INTERFACE says.
 class NodeListener {
  public:
   explicit NodeListener(const std::string& only);
@@ -34,10 +38,13 @@ class NodeListener {
   NodeListener& operator=(const NodeListener&) = delete;
   ~NodeListener();
   const NodeCard& card() const { return card_; }
-  int fd() const { return fd_; }
+  std::span<const int> fds() const { return fds_; }
 
  private:
-  int fd_ = -1;
+  bool listen_on(std::span<const NodeCard::Address> addresses);
+  void close_all();
+
+  std::vector<int> fds_;
   NodeCard card_;
 };
 
@@ -64,11 +71,17 @@ RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank);
 /// The beats of this node to the next two and of the previous two to this one, over TCP, none of which ever waits. Any
 /// rank of a node may send and receive: the one that leads sends, to a rank of the next node that answers each beat,
 /// else to another. What is new in the far pages follows the beats, each page once to each of the two; in a healthy job
-/// that is nothing. Bytes of strangers and of other jobs are dropped with their connection. One thread.
+/// that is nothing. One thread.
+///   A connection begins with a Hello, whose nonce is larger than any that its rank has sent before, so that a recorded
+/// one is none. Every packet and every answer has a MAC by the secret of the job over both nonces, job, direction, its
+/// number and what it says; a byte that does not fit ends the connection. Who has not proven itself within a second is
+/// hung up on, and sooner when too many try: the oldest of the unproven makes room, the proven stay.
 class NodeRing {
  public:
   struct Args {
-    uint64_t job = 0;  ///< who does not know it is not listened to
+    uint64_t job = 0;
+    RingSecret secret;  ///< who does not know it is not listened to
+    int32_t rank = 0;   ///< this one
     const NodeListener& listener;
     std::vector<RingNode> next;
     std::vector<int32_t> previous;  ///< whose news go to the inboxes, in this order
@@ -98,22 +111,39 @@ class NodeRing {
     int fd = -1;
     bool connected = false, reached = false, told = false;
     int64_t first_ms = 0, since_ms = 0, answered_ms = 0;
+    RingSession session;
+    uint64_t packets = 0, answers = 0;
+    std::vector<std::byte> answer;  ///< begun
     std::vector<std::byte> unsent;
     std::vector<int64_t> versions;  ///< of the pages that have been sent, by rank; empty before the first
     uint64_t changes = 0;           ///< of the far pages, all of which have been sent
   };
+  enum class Proof : uint8_t { kNone, kHello, kPacket };
   struct In {
     int fd = -1;
     int64_t since_ms = 0;
-    bool known = false;
+    Proof proof = Proof::kNone;
+    RingSession session;
+    uint64_t packets = 0;
     std::vector<std::byte> buffer;
   };
   enum class Kind : uint32_t { kNews, kReport };
-  struct Head {
-    uint64_t magic = 0, job = 0;
+  /// The first bytes of a connection. Another build may read them, too.
+  struct Hello {
+    uint64_t magic = 0;
     uint32_t form = 0;
+    int32_t rank = 0;
+    uint64_t news_bytes = 0, report_bytes = 0;
+    RingNonce nonce{};  ///< nanoseconds of the caller's machine, then chance
+    RingMac mac{};
+  };
+  struct Head {
     Kind kind = Kind::kNews;
-    uint64_t bytes = 0;  ///< that follow
+    uint32_t bytes = 0;  ///< that follow, before the MAC
+  };
+  struct Answer {
+    uint64_t packet = 0;
+    RingMac mac{};
   };
   static size_t bytes_of(Kind kind);
   void send(Out& out, const RingNode& to, const NodeNews& news);
@@ -122,15 +152,21 @@ class NodeRing {
   static void fail(Out& out);
   void add(Out& out, Kind kind, std::span<const std::byte> body) const;
   bool add_pages(Out& out) const;
-  bool understands(const Head& head);
+  bool take_answers(Out& out) const;
+  std::optional<size_t> take_hello(In& in);
+  std::optional<size_t> take_packet(In& in, std::span<const std::byte> bytes) const;
   void take(Kind kind, std::span<const std::byte> body) const;
   void accept_all();
+  void make_room();
   bool receive(In& in);
+  RingNonce new_nonce();
 
   const Args args_;
   std::vector<Out> outs_;
   std::vector<In> ins_;
-  std::optional<Head> other_;  ///< of a message of this job that cannot be read
+  uint64_t last_nonce_ = 0;
+  std::map<int32_t, uint64_t> heard_;  ///< the last nonce of each rank that has called
+  std::optional<Hello> other_;         ///< of this job, and of another build
   bool mismatch_told_ = false;
 };
 

@@ -30,6 +30,8 @@ RankWatch::RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOpti
                 rendezvous_.info, rendezvous_.engine) {
   if (rendezvous_.listener != nullptr) {
     ring_.emplace(NodeRing::Args{.job = rendezvous_.info.job,
+                                 .secret = rendezvous_.secret,
+                                 .rank = static_cast<int32_t>(rendezvous_.info.rank),
                                  .listener = *rendezvous_.listener,
                                  .next = rendezvous_.next,
                                  .previous = rendezvous_.plan.previous,
@@ -87,6 +89,10 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
   // 2. How the next nodes are reached.
   hang.nodes = m.plan.nodes;
   if (m.plan.nodes > 1) {
+    comm::try_on_all_ranks(ranks, [&] {
+      if (m.info.rank == 0) m.secret = RingSecret::random();
+    });
+    m.secret = comm::broadcast_value(ranks, m.secret, 0);
     const char* only = std::getenv("ASHLAR_WATCH_INTERFACE");
     comm::try_on_all_ranks(ranks, [&] { m.listener = std::make_unique<NodeListener>(only == nullptr ? "" : only); });
     const std::vector<NodeCard> cards = comm::gather_values(ranks, m.listener->card());

@@ -24,6 +24,7 @@ class RankWatch {
     RingPlan plan;
     std::unique_ptr<NodePages> pages;        ///< of this node
     std::unique_ptr<NodeListener> listener;  ///< null where there is one node
+    RingSecret secret;                       ///< of their beats
     std::vector<RingNode> next;
     std::vector<NodeRanks> nodes;  ///< all, in order of their lowest ranks; none where there is one
     std::shared_ptr<comm::ProgressEngine> engine;

@@ -4,14 +4,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -23,7 +30,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Pair;
 
 TEST(RingPlan, EachNodeBeatsToTheNextTwo) {
   const std::vector<uint64_t> machines = {7, 7, 5, 5, 9, 9, 1};  // nodes 0, 2, 4, 6
@@ -62,11 +68,88 @@ TEST(RingPlan, EveryNodeIsHeardByTwo) {
 
 constexpr uint64_t kJob = 77;
 
+RingSecret secret_of(uint8_t first) {
+  RingSecret secret;
+  secret.bytes[0] = first;
+  return secret;
+}
+const RingSecret kSecret = secret_of(5);
+
+// A caller that keeps to the form by hand, or nearly.
+class Caller {
+ public:
+  struct Given {
+    uint64_t magic = 0x6b6f6f72726c6873ULL, job = kJob;
+    uint32_t form = RankReport::kForm;
+    uint64_t number = 1, news_bytes = sizeof(NodeNews);
+    RingSecret secret = kSecret;
+    int32_t rank = 0;
+  };
+  Caller(const NodeCard& to, const Given& given) : to_(to) {
+    session_ = {.secret = given.secret, .job = given.job, .caller = {}, .listener = to.nonce};
+    std::memcpy(session_.caller.data(), &given.number, sizeof(given.number));
+    add(given.magic), add(given.form), add(given.rank), add(given.news_bytes), add(uint64_t{RankReport::kBytes});
+    add(session_.caller);
+    add(session_.mac(RingDirection::kToListener, 0, bytes_));
+  }
+  // A packet: what kind, how long it says that it is, its body.
+  void packet(uint32_t kind, uint32_t length, std::span<const std::byte> body, uint64_t skipped = 0) {
+    count_ += 1 + skipped;
+    const size_t begin = bytes_.size();
+    add(kind), add(length);
+    bytes_.insert(bytes_.end(), body.begin(), body.end());
+    add(session_.mac(RingDirection::kToListener, count_, std::span(bytes_).subspan(begin)));
+  }
+  void news(const NodeNews& news) { packet(0, sizeof(news), std::as_bytes(std::span(&news, 1))); }
+  std::vector<std::byte>& bytes() { return bytes_; }
+
+  static int call(const NodeCard& to, uint32_t address = INADDR_LOOPBACK) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    sockaddr_in end{.sin_family = AF_INET, .sin_port = htons(to.port)};
+    end.sin_addr.s_addr = htonl(address);
+    connect(fd, reinterpret_cast<sockaddr*>(&end), sizeof(end));
+    return fd;
+  }
+  static bool closed(int fd) {
+    std::array<char, 256> answers;
+    ssize_t got = 1;
+    while (got > 0) got = recv(fd, answers.data(), answers.size(), MSG_DONTWAIT);
+    return got == 0 || errno != EAGAIN;
+  }
+  // Gives the bytes, polls until the other side has hung up on their end.
+  void give(NodeRing& ring, const NodeCard* to = nullptr) {
+    const int fd = call(to == nullptr ? to_ : *to);
+    bool given = false, over = false;
+    for (int i = 0; i < 600 && !over; ++i) {
+      given = given || (send(fd, bytes_.data(), bytes_.size(), MSG_NOSIGNAL) == std::ssize(bytes_) &&
+                        shutdown(fd, SHUT_WR) == 0);
+      ring.poll(false, {});
+      over = given && closed(fd);
+      usleep(over ? 0 : 5000);
+    }
+    EXPECT_TRUE(over);
+    close(fd);
+  }
+
+ private:
+  template <typename T>
+  void add(const T& value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+  const NodeCard& to_;
+  RingSession session_;
+  uint64_t count_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
 // Node 1 with two ranks beside the sender, node 0.
 class Ring : public ::testing::Test {
  protected:
   NodeRing::Args sender(uint64_t job) {
     return {.job = job,
+            .secret = kSecret,
+            .rank = 0,
             .listener = lonely_,
             .next = {{.node = 1, .host = "hostb", .ranks = {listeners_[0].card(), listeners_[1].card()}}},
             .previous = {1},
@@ -75,6 +158,8 @@ class Ring : public ::testing::Test {
   }
   NodeRing::Args receiver(size_t rank) {
     return {.job = kJob,
+            .secret = kSecret,
+            .rank = static_cast<int32_t>(1 + rank),
             .listener = listeners_[rank],
             .next = {},
             .previous = {0},
@@ -109,7 +194,7 @@ TEST_F(Ring, NewsArrive) {
   EXPECT_GT(pages_.inboxes()[0].received_ms, 0);
   NodeRing once(sender(kJob));
   once.farewell(news(6));
-  from.poll(false, {});
+  from.poll(false, {}), from.poll(false, {});
   EXPECT_TRUE(heard(6)) << "the last word comes from whoever leads";
 }
 
@@ -123,6 +208,20 @@ TEST_F(Ring, AnotherJobIsNotListenedTo) {
   NodeRing to(sender(kJob + 1)), from(receiver(0));
   for (int i = 0; i < 50; ++i) to.poll(true, news(5)), from.poll(false, {}), usleep(2000);
   EXPECT_EQ(pages_.inboxes()[0].received_ms, 0);
+  NodeRing::Args stranger = sender(kJob);
+  stranger.secret = secret_of(6);
+  NodeRing other(std::move(stranger));
+  for (int i = 0; i < 50; ++i) other.poll(true, news(5)), from.poll(false, {}), usleep(2000);
+  EXPECT_EQ(pages_.inboxes()[0].received_ms, 0) << "the number of the job is no secret";
+}
+
+// Who listens at the port of a rank that has ended is not taken for it.
+TEST_F(Ring, WhoDoesNotKnowTheSecretIsNotTalkedTo) {
+  NodeRing::Args impostor = receiver(0);
+  impostor.secret = secret_of(6);
+  NodeRing to(sender(kJob)), first(std::move(impostor)), second(receiver(1));
+  until([&] { return heard(9); }, [&] { to.poll(true, news(9)), first.poll(false, {}), second.poll(false, {}); });
+  EXPECT_TRUE(heard(9));
 }
 
 TEST_F(Ring, PagesFollowTheBeatsAndGoOnOnce) {
@@ -144,56 +243,105 @@ TEST_F(Ring, PagesFollowTheBeatsAndGoOnOnce) {
   EXPECT_EQ(pages_.far().changes(), kRanks + 1) << "what is known already is not taken again";
 }
 
-// What the listener of rank 0 makes of bytes that anybody may send.
+// What the listener of rank 0 makes of bytes that anybody may send, or that a rank may send by mistake.
 TEST_F(Ring, MalformedBytesAreNotBelieved) {
-  struct Head {
-    uint64_t magic, job;
-    uint32_t form, kind;
-    uint64_t bytes;
-  };
   NodeRing from(receiver(0));
-  const auto give = [&](const Head& head, std::vector<std::byte> body) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(listeners_[0].card().port)};
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to));
-    const auto* begin = reinterpret_cast<const std::byte*>(&head);
-    body.insert(body.begin(), begin, begin + sizeof(head));
-    bool given = false, closed = false;
-    until([&] { return closed; },
-          [&] {
-            given = given || (send(fd, body.data(), body.size(), MSG_NOSIGNAL) == std::ssize(body) &&
-                              shutdown(fd, SHUT_WR) == 0);
-            from.poll(false, {});
-            char byte;
-            closed = given && (recv(fd, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN);
-          });
-    EXPECT_TRUE(closed);
-    close(fd);
-    return std::make_pair(pages_.far().changes(), from.take_mismatch());
-  };
-  constexpr uint64_t kMagic = 0x74616562726c6873ULL;
+  const NodeCard& to = listeners_[0].card();
   std::vector<std::byte> body(RankReport::kBytes);
-  const Head good{kMagic, kJob, RankReport::kForm, 1, RankReport::kBytes};
-  Head head = good;
-  EXPECT_EQ(give(head, body), std::make_pair(uint64_t{0}, std::string())) << "zeros are no page";
+  uint64_t number = 0;
+  const auto changes = [&](Caller::Given given, const std::function<void(Caller&)>& say) {
+    given.number = ++number;
+    Caller caller(to, given);
+    say(caller);
+    caller.give(from);
+    return pages_.far().changes();
+  };
+  const auto report_of = [&](Caller& caller) { caller.packet(1, RankReport::kBytes, body); };
+  EXPECT_EQ(changes({}, report_of), 0u) << "zeros are no page";
   encode(report(2, 5), body);
-  EXPECT_EQ(give(head, {body.begin(), body.begin() + 500}).first, 0u) << "cut";
-  head.magic = 1;
-  EXPECT_EQ(give(head, body), std::make_pair(uint64_t{0}, std::string())) << "a stranger";
-  head = good;
-  head.job = 1;
-  EXPECT_EQ(give(head, body), std::make_pair(uint64_t{0}, std::string())) << "another job";
-  head = good;
-  head.bytes = uint64_t{1} << 60;
-  EXPECT_THAT(give(head, body),
-              Pair(0u, AllOf(HasSubstr("sends messages of form 2, 1152921504606846976 bytes, where this one reads"),
-                             HasSubstr("start the same build of ashlar on all nodes"))));
-  head = good;
-  head.form = 1;
-  EXPECT_EQ(give(head, body), std::make_pair(uint64_t{0}, std::string())) << "said once";
-  EXPECT_EQ(give(good, body).first, 1u);
+  EXPECT_EQ(changes({.magic = 1}, report_of), 0u) << "a stranger";
+  EXPECT_EQ(changes({.job = 1}, report_of), 0u) << "another job";
+  EXPECT_EQ(changes({.secret = secret_of(9)}, report_of), 0u) << "a wrong secret";
+  EXPECT_EQ(changes({}, [&](Caller& c) { c.packet(1, RankReport::kBytes, body, 1); }), 0u) << "the second packet";
+  EXPECT_EQ(changes({}, [&](Caller& c) { c.packet(1, 1u << 31, body); }), 0u) << "a length of its own";
+  EXPECT_EQ(changes({}, [&](Caller& c) { c.packet(7, RankReport::kBytes, body); }), 0u) << "a kind of its own";
+  for (const size_t less : {1, 31, 33, 500}) {
+    const auto cut = [&](Caller& c) { report_of(c), c.bytes().resize(c.bytes().size() - less); };
+    EXPECT_EQ(changes({}, cut), 0u) << "cut by " << less;
+  }
+  const size_t whole = [&] {
+    Caller caller(to, {});
+    return report_of(caller), caller.bytes().size();
+  }();
+  for (size_t at = 0; at < whole; at += 41) {
+    const auto damage = [&](Caller& c) { report_of(c), c.bytes()[at] ^= std::byte{4}; };
+    EXPECT_EQ(changes({}, damage), 0u) << "a bit of byte " << at;
+  }
+  EXPECT_EQ(from.take_mismatch(), "");
+  EXPECT_EQ(changes({.form = 1}, report_of), 0u);
+  EXPECT_THAT(from.take_mismatch(),
+              AllOf(HasSubstr("sends messages of form 1, "), HasSubstr(" bytes, where this one reads"),
+                    HasSubstr("start the same build of ashlar on all nodes")));
+  EXPECT_EQ(changes({.news_bytes = uint64_t{1} << 60}, report_of), 0u);
+  EXPECT_EQ(from.take_mismatch(), "") << "said once";
+  EXPECT_EQ(changes({}, report_of), 1u) << "else nothing was tried";
   EXPECT_EQ(pages_.far().version(2), 5);
+}
+
+TEST_F(Ring, WhatWasRecordedIsNotHeardAgain) {
+  NodeRing first(receiver(0)), second(receiver(1));
+  Caller caller(listeners_[0].card(), {.number = 50});
+  caller.news({.state = RankState::kFailed, .node = 0, .step = 7});
+  caller.give(first);
+  EXPECT_TRUE(heard(7));
+  pages_.inboxes()[0] = {};
+  caller.give(first);
+  EXPECT_EQ(pages_.inboxes()[0].received_ms, 0) << "once more";
+  caller.give(second, &listeners_[1].card());
+  EXPECT_EQ(pages_.inboxes()[0].received_ms, 0) << "at another rank";
+  NodeRing to(sender(kJob));
+  until([&] { return heard(8); }, [&] { to.poll(true, news(8)), first.poll(false, {}); });
+  EXPECT_TRUE(heard(8)) << "the job goes on";
+}
+
+TEST_F(Ring, AFloodOfStrangersKeepsNobodyOut) {
+  NodeRing to(sender(kJob)), from(receiver(0));
+  until([&] { return heard(1); }, [&] { to.poll(true, news(1)), from.poll(false, {}); });
+  const auto descriptors = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); };
+  const auto before = descriptors();
+  std::vector<int> strangers;
+  for (int64_t round = 0; round < 30; ++round) {
+    for (int i = 0; i < 20; ++i) strangers.push_back(Caller::call(listeners_[0].card()));
+    to.poll(true, news(round)), from.poll(false, {}), usleep(1000), from.poll(false, {});
+    EXPECT_TRUE(heard(round)) << "who was there stays";
+  }
+  EXPECT_LE(descriptors() - before - std::ssize(strangers), 64);
+  NodeRing late(sender(kJob));
+  until([&] { return heard(99); },
+        [&] {
+          for (int i = 0; i < 10; ++i) strangers.push_back(Caller::call(listeners_[0].card()));
+          late.poll(true, news(99)), from.poll(false, {});
+        });
+  EXPECT_TRUE(heard(99)) << "and who comes among them is heard";
+  for (const int fd : strangers) close(fd);
+}
+
+TEST_F(Ring, ASlowHandshakeEndsWithinASecond) {
+  NodeRing from(receiver(0));
+  Caller caller(listeners_[0].card(), {});
+  caller.news({.node = 0, .step = 3});
+  const int fd = Caller::call(listeners_[0].card());
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t sent = 0; !Caller::closed(fd) && std::chrono::steady_clock::now() - start < std::chrono::seconds(10);) {
+    if (sent < caller.bytes().size() - 1) sent += send(fd, &caller.bytes()[sent], 1, MSG_NOSIGNAL) == 1 ? 1 : 0;
+    from.poll(false, {});
+    usleep(20'000);
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_GT(seconds, 0.9);
+  EXPECT_LT(seconds, 3);
+  EXPECT_EQ(pages_.inboxes()[0].received_ms, 0);
+  close(fd);
 }
 
 TEST_F(Ring, APortThatIsClosedIsSaidOnce) {
@@ -209,6 +357,51 @@ TEST_F(Ring, APortThatIsClosedIsSaidOnce) {
   EXPECT_EQ(to.take_trouble(), "");
 }
 
+// No other address of this machine answers at its port.
+TEST(Listener, IsBoundToItsOwnAddresses) {
+  const NodeListener listener("127.0.0.1");
+  ASSERT_EQ(listener.card().count, 1);
+  EXPECT_EQ(listener.fds().size(), 1u);
+  for (const auto& [address, answers] : {std::pair(uint32_t{INADDR_LOOPBACK}, true), {INADDR_LOOPBACK + 1, false}}) {
+    const int fd = Caller::call(listener.card(), address);
+    pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
+    EXPECT_EQ(poll(&ready, 1, 1000), 1);
+    EXPECT_EQ((ready.revents & (POLLERR | POLLHUP)) == 0, answers);
+    close(fd);
+  }
+}
+
+TEST(Listener, HasIpv6Too) {
+  const int probe = socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 loopback{.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+  const bool there = probe >= 0 && bind(probe, reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback)) == 0;
+  if (probe >= 0) close(probe);
+  if (!there) GTEST_SKIP() << "this machine has no IPv6 loopback";
+  const NodeListener listener("::1");
+  ASSERT_EQ(listener.card().count, 1);
+  EXPECT_EQ(listener.card().addresses[0].family, AF_INET6);
+  const NodeListener both("lo");
+  EXPECT_EQ(both.card().count, 2);
+  EXPECT_EQ(both.fds().size(), 2u);
+}
+
+TEST(RingMac, DependsOnEverything) {
+  const RingSession session{.secret = kSecret, .job = 1, .caller = {1}, .listener = {2}};
+  const std::array<std::byte, 2> body{std::byte{7}, std::byte{8}};
+  const RingMac mac = session.mac(RingDirection::kToListener, 1, body);
+  EXPECT_TRUE(same(mac, session.mac(RingDirection::kToListener, 1, body)));
+  RingSession other = session;
+  other.job = 2;
+  EXPECT_FALSE(same(mac, other.mac(RingDirection::kToListener, 1, body)));
+  other = session;
+  other.caller = {2};
+  EXPECT_FALSE(same(mac, other.mac(RingDirection::kToListener, 1, body)));
+  EXPECT_FALSE(same(mac, session.mac(RingDirection::kToCaller, 1, body)));
+  EXPECT_FALSE(same(mac, session.mac(RingDirection::kToListener, 2, body)));
+  EXPECT_FALSE(same(mac, session.mac(RingDirection::kToListener, 1, std::span(body).first(1))));
+  EXPECT_NE(RingSecret::random().bytes, RingSecret::random().bytes);
+}
+
 TEST(Listener, AnInterfaceThatIsNotThereIsNamed) {
   EXPECT_GT(NodeListener("").card().count, 0);
   try {
@@ -216,7 +409,7 @@ TEST(Listener, AnInterfaceThatIsNotThereIsNamed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kInput);
-    EXPECT_THAT(error.what(), HasSubstr("ASHLAR_WATCH_INTERFACE = nowhere0"));
+    EXPECT_THAT(error.what(), HasSubstr("ASHLAR_WATCH_INTERFACE = 'nowhere0'"));
   }
 }
 

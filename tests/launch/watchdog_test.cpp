@@ -166,6 +166,8 @@ class Ranks : public ::testing::Test {
       for (size_t other = 0; other < listeners_.size(); ++other)
         if (other != static_cast<size_t>(r)) listeners_[other].reset();
       NodeRing ring({.job = 1,
+                     .secret = {},
+                     .rank = static_cast<int32_t>(r),
                      .listener = *listeners_[static_cast<size_t>(r)],
                      .next = std::move(next),
                      .previous = plan.previous,
