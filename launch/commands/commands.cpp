@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <new>
@@ -20,6 +21,7 @@
 #include "launch/commands/explain.h"
 #include "launch/commands/generate.h"
 #include "launch/commands/import_export.h"
+#include "launch/commands/job_processes.h"
 #include "launch/commands/launch.h"
 #include "launch/commands/params.h"
 #include "launch/commands/session.h"
@@ -106,7 +108,8 @@ int run_bench(std::span<const std::string> words, Session& session) {
 watch::SignalWatch::Speaker speaker_of(const World& world) {
   // As long as it takes to see that a rank is gone, on this machine or, where there are others, on one of them.
   const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
-  return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience};
+  const bool resent = std::getenv(JobProcesses::kVariable) != nullptr;
+  return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience, .resent = resent};
 }
 
 const Command& find_command(const std::vector<Command>& all, const std::string& name) {

@@ -16,12 +16,14 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/mpirun_child.h"
 #include "launch/commands/mpirun_line.h"
 #include "launch/cpu_threads.h"
+#include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
 
@@ -39,8 +41,8 @@ const char* const kLaunchHelp =
     "  --host a,b        machines; a:2,b:6 also says how many ranks each takes\n"
     "  --dry-run         prints the line and runs nothing\n"
     "\n"
-    "SIGTERM, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 77, 75); a\n"
-    "second one ends them at once.\n"
+    "SIGTERM, SIGHUP, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 76,\n"
+    "77, 75), also while they start; a second one ends them at once.\n"
     "\n"
     "Options for mpirun itself: take the line that --dry-run prints and add them. SIGUSR1 to mpirun reaches the\n"
     "ranks, which then save; SIGTERM leaves them about a second.\n";
@@ -84,7 +86,8 @@ int64_t whole_cores() {
 }
 
 MpirunHere look_around() {
-  MpirunHere here{.path = find_mpirun(), .cores = whole_cores(), .root = geteuid() == 0};
+  MpirunHere here{
+      .path = find_mpirun(), .host = comm::Bootstrap::host_name(), .cores = whole_cores(), .root = geteuid() == 0};
   here.version = version_of(here.path);
   for (char** variable = environ; *variable != nullptr; ++variable) {
     here.environment.emplace_back(*variable, std::strcspn(*variable, "="));
@@ -100,7 +103,7 @@ std::string read_hostfile(const std::string& name) {
   std::ifstream file(name);
   std::ostringstream text;
   if (!fs::is_regular_file(name) || !(text << file.rdbuf())) {
-    throw input_error("launch", "--hostfile ", name,
+    throw input_error("launch", "--hostfile ", printable(name),
                       " cannot be read or is empty; write one line a machine into it: ", "host slots=8");
   }
   return text.str();
@@ -146,7 +149,8 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
 
   wanted.command = {fs::read_symlink("/proc/self/exe").string()};
   wanted.command.insert(wanted.command.end(), command.begin(), command.end());
-  std::vector<std::string> line = mpirun_line(wanted, look_around());
+  MpirunHere here = look_around();
+  const std::vector<std::string> line = mpirun_line(wanted, here);
   if (dry) {
     out << shell_line(line) << "\n";
     return 0;
@@ -154,8 +158,11 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   // On standard error: standard output belongs to the command.
   std::fprintf(stderr, "%s\n", shell_line(line).c_str());
   const std::vector<std::string> words_of_it(command.begin(), command.end());
-  return run_mpirun(
-      {.line = std::move(line), .prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
+  MpirunChild job({.prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
+  here.environment.push_back(JobProcesses::kVariable);  // to ranks on other machines, too
+  const int code = job.run(mpirun_line(wanted, here));
+  job.finish(code);
+  return code;
 }
 
 }  // namespace ashlar::launch

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <sstream>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/strings.h"
+#include "launch/commands/hostfile.h"
 
 namespace ashlar::launch {
 
@@ -20,15 +20,6 @@ int64_t open_mpi_major(const std::string& version) {
   constexpr std::string_view kName = "(Open MPI) ";
   const size_t at = version.find(kName);
   return at == std::string::npos ? 0 : std::strtoll(version.c_str() + at + kName.size(), nullptr, 10);
-}
-
-/// A number of ranks or slots in `what`, e.g. `--host a:2`.
-int64_t count_of(std::string_view text, std::string_view what) {
-  constexpr int64_t kMost = 1 << 20;
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error == std::errc() && end == text.data() + text.size() && count >= 0 && count <= kMost) return count;
-  throw input_error("launch", what, ": expected a whole number from 0 to ", kMost, ", got `", text, "`");
 }
 
 struct Hosts {
@@ -46,7 +37,7 @@ Hosts distribute(const std::string& hosts, int64_t ranks) {
     const size_t colon = name.find(':');
     if (colon == std::string::npos) ++bare;
     if (colon != std::string::npos)
-      result.slots += count_of(std::string_view(name).substr(colon + 1), str_cat("--host ", name));
+      result.slots += count_of(std::string_view(name).substr(colon + 1), str_cat("--host ", printable(name)));
   }
   const int64_t share = bare == 0 ? 0 : std::max<int64_t>(1, (ranks - result.slots + bare - 1) / bare);
   result.slots += bare * share;
@@ -64,22 +55,6 @@ bool is_exported(const std::string& name) {
 }
 
 }  // namespace
-
-int64_t hostfile_slots(std::string_view text, int64_t cores) {
-  int64_t slots = 0;
-  std::istringstream stream{std::string(text)};
-  for (std::string line; std::getline(stream, line);) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string word;
-    if (!(words >> word)) continue;
-    int64_t here = cores;
-    while (words >> word) {
-      if (word.starts_with("slots=")) here = count_of(std::string_view(word).substr(6), str_cat("hostfile, ", word));
-    }
-    slots += here;
-  }
-  return slots;
-}
 
 std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here) {
   std::vector<std::string> line = {here.path};
@@ -101,10 +76,11 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
 
   const bool new_names = major >= 5;
   const Hosts hosts = distribute(wanted.hosts, wanted.ranks);
-  const int64_t slots = !wanted.hosts.empty()      ? hosts.slots
-                        : !wanted.hostfile.empty() ? hostfile_slots(wanted.hostfile_text, here.cores)
-                        : here.allocated           ? wanted.ranks
-                                                   : here.cores;
+  const int64_t slots = !wanted.hosts.empty() ? hosts.slots
+                        : !wanted.hostfile.empty()
+                            ? hostfile_slots(wanted.hostfile_text, here.cores, wanted.hostfile, here.host)
+                        : here.allocated ? wanted.ranks
+                                         : here.cores;
   if (here.root) add({"--allow-run-as-root"});
   if (wanted.ranks > slots) {
     if (new_names) add({"--map-by", ":OVERSUBSCRIBE"});

@@ -21,6 +21,7 @@ struct MpirunHere {
   std::string path;                      ///< of mpirun
   std::string version;                   ///< what `mpirun --version` prints
   std::vector<std::string> environment;  ///< names of the variables that are set
+  std::string host = "localhost";        ///< name of this one
   int64_t cores = 1;                     ///< whole ones, not hardware threads: what Open MPI counts
   bool root = false;
   bool allocated = false;  ///< a batch system has given this job several machines, and mpirun asks it
@@ -29,9 +30,6 @@ struct MpirunHere {
 /// The words of an mpirun command that works: Open MPI 4 and 5 (which renamed options), or any other MPI, which is told
 /// little. Ranks are not bound: each chooses its cores itself (launch/world.h).
 std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here);
-
-/// Ranks that the machines of an Open MPI hostfile take: `host slots=N`, without a number `cores`.
-int64_t hostfile_slots(std::string_view text, int64_t cores);
 
 /// `words` as a line for a shell.
 std::string shell_line(const std::vector<std::string>& words);

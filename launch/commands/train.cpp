@@ -33,7 +33,7 @@ const char* const kTrainHelp =
     "  --restart           begin anew: an existing run directory is renamed to DIR.old-1, once the new run stands\n"
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and "
-    "75;\n"
+    "75,\nSIGHUP, unless it is ignored (nohup), as SIGTERM;\n"
     "the same command then continues. A second signal leaves at once, and so does the first before the first step.\n";
 
 namespace {

@@ -21,11 +21,19 @@ sigset_t watched() {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGUSR1);
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN)
+    sigaddset(&set, SIGHUP);  // ignored: whoever started this wants no end with the terminal
   return set;
 }
 
+std::string_view name_of(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGUSR1 ? "SIGUSR1" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
+}
+
 ExitCode code_of(int signal) {
-  return signal == SIGTERM ? ExitCode::kSigterm : signal == SIGINT ? ExitCode::kSigint : ExitCode::kSigusr1;
+  return signal == SIGINT ? ExitCode::kSigint : signal == SIGUSR1 ? ExitCode::kSigusr1 : ExitCode::kSigterm;
 }
 
 }  // namespace
@@ -105,8 +113,9 @@ void SignalWatch::take(const siginfo_t& info) {
   const bool launcher = info.si_code != SI_KERNEL && info.si_pid == getppid() && speaker_.ranks > 1;
   const Clock::time_point now = Clock::now();
   if (request_ != ExitCode::kDone) {
+    if (launcher && speaker_.resent && info.si_signo == SIGUSR1) return;
     if (launcher && info.si_signo == first_signal_ && now - first_ < kSameSignal) return;
-    if (speaks_) say(str_cat(request_of(code).name, ": leaving at once; what the last checkpoint lacks is lost"));
+    if (speaks_) say(str_cat(name_of(info.si_signo), ": leaving at once; what the last checkpoint lacks is lost"));
     leave(code);
   }
   first_ = now;
@@ -117,7 +126,7 @@ void SignalWatch::take(const siginfo_t& info) {
 }
 
 void SignalWatch::answer() {
-  const Request request = request_of(request_);
+  const Request request{name_of(first_signal_), request_};
   const StopPoint point = point_;
   constexpr const char* kSecond = "; a second signal leaves at once";
   switch (point) {

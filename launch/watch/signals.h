@@ -24,10 +24,10 @@ enum class StopPoint : uint8_t {
   kLeft,        ///< the run is over and has its exit code
 };
 
-/// SIGTERM, SIGINT and SIGUSR1. They are blocked for the whole process, so that nothing ever runs in a signal handler
-/// and a save is never cut in half. A thread takes them: it answers on standard error within a second what will happen;
-/// the run asks for the request between steps. A second signal ends the process at once, with that signal's code, from
-/// anywhere.
+/// SIGTERM, SIGINT and SIGUSR1, and SIGHUP, which counts as SIGTERM, where it is not ignored. They are blocked for the
+/// whole process, so that nothing ever runs in a signal handler and a save is never cut in half. A thread takes them:
+/// it answers on standard error within a second what will happen; the run asks for the request between steps. A second
+/// signal ends the process at once, with that signal's code, from anywhere.
 class SignalWatch {
  public:
   /// Who answers. A signal that the launcher sent has reached all ranks, and rank 0 answers for them; one that reached
@@ -37,13 +37,15 @@ class SignalWatch {
     std::string host;
     /// A launcher also sends SIGTERM when it has lost a rank: the watch that names it goes first.
     std::chrono::milliseconds patience{0};
+    /// The launcher sends SIGUSR1 again until it is answered (`ashlar launch`): a repeated one is no second signal.
+    bool resent = false;
   };
   struct Request {
     std::string_view name;  ///< "SIGTERM"
     ExitCode code;
   };
 
-  /// Blocks the three signals for this thread and those it starts: construct before any other thread exists.
+  /// Blocks the signals for this thread and those it starts: construct before any other thread exists.
   SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;

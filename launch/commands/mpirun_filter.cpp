@@ -1,0 +1,169 @@
+#include "launch/commands/mpirun_filter.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+namespace ashlar::launch {
+
+namespace {
+
+constexpr size_t kRule = 20;  // so many dashes, and nothing else, begin and end a paragraph of mpirun
+
+constexpr std::string_view kSpoken = "ashlar: ";  // how an error of a rank begins
+
+/// How the library under mpirun begins when mpirun, as it ends a job, closes what the library still waits for.
+constexpr std::string_view kEventLoop = "[warn] Epoll ";
+
+/// How mpirun begins each time that it hands a signal on, which `launch` has told of.
+constexpr std::string_view kForwarding = "mpirun: Forwarding signal ";
+
+bool begins_alike(std::string_view a, std::string_view b) {
+  const size_t most = std::min(a.size(), b.size());
+  return a.substr(0, most) == b.substr(0, most);
+}
+
+/// Whether a line that begins so can be passed before its end is known.
+bool passes_at_once(std::string_view begun) {
+  return begun.size() >= kSpoken.size() && begun[0] != '-' && !begins_alike(begun, kEventLoop) &&
+         !begins_alike(begun, kForwarding);
+}
+
+bool is_rule(std::string_view line) {
+  return line.size() >= kRule && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
+}
+
+bool repeats_an_exit_code(std::string_view paragraph) {
+  for (const std::string_view words : {"a non-zero exit code. Per user-direction, the job has been aborted",
+                                       "detected that one or more processes exited with non-zero status"})
+    if (paragraph.find(words) != std::string_view::npos) return true;
+  return false;
+}
+
+/// The number that follows `words`.
+std::optional<int64_t> number_after(std::string_view text, std::string_view words) {
+  const size_t at = text.find(words);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = text.substr(at + words.size());
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+/// The rank that a signal has killed, as mpirun tells it.
+std::optional<int64_t> killed_rank(std::string_view paragraph) {
+  if (paragraph.find("exited on signal") == std::string_view::npos) return std::nullopt;
+  return number_after(paragraph, "noticed that process rank ");
+}
+
+/// The rank of which another says that it is lost (Watchdog::leave).
+std::optional<int64_t> lost_rank(std::string_view line) {
+  if (line.find("; the job ends here: ") == std::string_view::npos) return std::nullopt;
+  return number_after(line, "ashlar: [rank ");
+}
+
+/// The rank that says itself that a signal ends it (FatalSignals).
+std::optional<int64_t> crashed_rank(std::string_view line) {
+  const size_t end = line.find("] signal SIG");
+  return end == std::string_view::npos ? std::nullopt : number_after(line.substr(0, end), "ashlar: [rank ");
+}
+
+/// A line in which a rank says what becomes of SIGUSR1 (SignalWatch).
+bool answers_sigusr1(std::string_view line) { return line.find(" SIGUSR1: ") != std::string_view::npos; }
+
+/// 75 to 77: the run was told to stop, has saved, and has said so on standard output.
+bool tells_of_a_saved_run(std::string_view paragraph) {
+  constexpr std::string_view kBefore = "Exit code:";
+  const size_t at = paragraph.find(kBefore);
+  if (at == std::string_view::npos) return false;
+  const size_t digit = paragraph.find_first_of("0123456789", at);
+  const std::string_view code = digit == std::string_view::npos ? "" : paragraph.substr(digit, 3);
+  return code == "75\n" || code == "76\n" || code == "77\n";
+}
+
+}  // namespace
+
+void MpirunFilter::emit(std::string_view text) {
+  if (!text.empty()) out_(text);
+}
+
+void MpirunFilter::add(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t end = bytes.find('\n');
+    const std::string_view part = bytes.substr(0, end == std::string_view::npos ? bytes.size() : end + 1);
+    bytes.remove_prefix(part.size());
+    if (passing_) {
+      emit(part);
+      if (!spoken_.empty()) spoken(part);
+    } else {
+      line_ += part;
+    }
+    if (end != std::string_view::npos) {
+      if (!passing_) end_of_line();
+      passing_ = false;
+    } else if (!passing_ && paragraph_.empty() && passes_at_once(line_)) {
+      // It cannot be a rule: no need to wait for its end.
+      if (line_.starts_with(kSpoken)) spoken(line_);
+      emit(line_);
+      line_.clear();
+      passing_ = true;
+    }
+  }
+}
+
+void MpirunFilter::end_of_line() {
+  std::string line;
+  line.swap(line_);
+  if (line.starts_with(kSpoken)) {  // also in the middle of a paragraph
+    spoken(line);
+    emit(line);
+  } else if (is_rule(std::string_view(line).substr(0, line.size() - 1))) {
+    const bool closes = !paragraph_.empty();
+    paragraph_ += line;
+    if (!closes) return;
+    const std::optional<int64_t> killed = killed_rank(paragraph_);
+    killed_ = killed_ || killed;
+    if (killed || repeats_an_exit_code(paragraph_)) {
+      rank_spoke_ = rank_spoke_ || tells_of_a_saved_run(paragraph_);
+      held_.push_back({paragraph_, killed});
+    } else {
+      emit(paragraph_);
+    }
+    paragraph_.clear();
+  } else if (!paragraph_.empty()) {
+    paragraph_ += line;
+  } else if (!line.starts_with(kEventLoop) && !line.starts_with(kForwarding)) {
+    emit(line);
+  }
+}
+
+/// A part of a line of a rank's own.
+void MpirunFilter::spoken(std::string_view part) {
+  rank_spoke_ = true;
+  spoken_ += part;
+  if (!part.ends_with('\n')) return;
+  if (const auto lost = lost_rank(spoken_)) {
+    lost_.push_back(*lost);
+    more_lost_ = more_lost_ || spoken_.find(" more lost;") != std::string::npos;
+  }
+  if (const auto crashed = crashed_rank(spoken_)) lost_.push_back(*crashed);
+  acknowledged_ = acknowledged_ || answers_sigusr1(spoken_);
+  spoken_.clear();
+}
+
+void MpirunFilter::finish(bool told) {
+  for (const Held& held : held_) {
+    const bool repeats = told ? true
+                         : held.killed
+                             ? (more_lost_ || std::find(lost_.begin(), lost_.end(), *held.killed) != lost_.end())
+                             : rank_spoke_;
+    if (!repeats) emit(held.paragraph);
+  }
+  emit(paragraph_);
+  emit(line_);
+  held_.clear();
+  paragraph_.clear();
+  line_.clear();
+}
+
+}  // namespace ashlar::launch
