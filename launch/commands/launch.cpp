@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,7 @@
 #include "launch/commands/commands.h"
 #include "launch/commands/mpirun_child.h"
 #include "launch/commands/mpirun_line.h"
+#include "launch/commands/restarts.h"
 #include "launch/cpu_threads.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -30,7 +32,7 @@ namespace ashlar::launch {
 namespace fs = std::filesystem;
 
 const char* const kLaunchHelp =
-    "ashlar launch -np N [--hostfile FILE | --host a,b] [--dry-run] [--] COMMAND ...\n"
+    "ashlar launch -np N [--hostfile FILE | --host a,b] [--restarts N] [--dry-run] [--] COMMAND ...\n"
     "\n"
     "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun line that works here, then runs it\n"
     "and ends as it does, or with 5 when other ranks have said which one was lost. Signals are handed on; what\n"
@@ -39,6 +41,10 @@ const char* const kLaunchHelp =
     "  -np N, -n N       ranks; they run on this machine unless hosts are given\n"
     "  --hostfile FILE   machines, one a line: `host slots=8`; they share this program's and the run's directory\n"
     "  --host a,b        machines; a:2,b:6 also says how many ranks each takes\n"
+    "  --restarts N      keeps a training run alive: after a lost rank or a hang (code 5) it starts again from the "
+    "newest\n"
+    "                    checkpoint, in 1 s, then 2, 4, up to 60; N starts in a row without a new checkpoint end it.\n"
+    "                    Steps and time that were kept are said in metrics.jsonl and at the end. No signal restarts\n"
     "  --dry-run         prints the line and runs nothing\n"
     "\n"
     "SIGTERM, SIGHUP, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 76,\n"
@@ -113,8 +119,8 @@ std::string read_hostfile(const std::string& name) {
 size_t command_at(std::span<const std::string> words) {
   size_t i = 0;
   while (i < words.size() && words[i].starts_with('-') && words[i] != "--") {
-    const bool value_follows =
-        words[i] == "-np" || words[i] == "-n" || words[i] == "--hostfile" || words[i] == "--host";
+    const bool value_follows = words[i] == "-np" || words[i] == "-n" || words[i] == "--hostfile" ||
+                               words[i] == "--host" || words[i] == "--restarts";
     i += value_follows && i + 1 < words.size() ? 2 : 1;
   }
   return i;
@@ -134,6 +140,7 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   wanted.hosts = arguments.option("--host").value_or("");
   wanted.hostfile = arguments.option("--hostfile").value_or("");
   const bool dry = arguments.flag("--dry-run");
+  const int64_t restarts = arguments.integer("--restarts", 0, 0, kMostRanks);
   arguments.positionals();
   constexpr const char* kUsage = "; usage: ashlar launch -np N COMMAND ...";
   if (n > 0 && np > 0) throw input_error("launch", "-np ", np, " and -n ", n, " are two names of one option; give one");
@@ -142,6 +149,9 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   if (command.empty()) throw input_error("launch", "expected a command such as train, got none", kUsage);
   if (command[0] == "launch") throw input_error("launch", "expected a command such as train, got launch", kUsage);
   check_command(command[0]);
+  if (restarts > 0 && command[0] != "train")
+    throw input_error("launch", "--restarts is for train, which continues from its checkpoints, got ",
+                      printable(command[0]), "; leave it out");
   if (!wanted.hosts.empty() && !wanted.hostfile.empty()) {
     throw input_error("launch", "expected --host or --hostfile, got both; give one");
   }
@@ -160,7 +170,21 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   const std::vector<std::string> words_of_it(command.begin(), command.end());
   MpirunChild job({.prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
   here.environment.push_back(JobProcesses::kVariable);  // to ranks on other machines, too
-  const int code = job.run(mpirun_line(wanted, here));
+  const auto run = [&](const std::vector<std::string>& train_words) {
+    wanted.command.resize(2);
+    wanted.command.insert(wanted.command.end(), train_words.begin(), train_words.end());
+    return job.run(mpirun_line(wanted, here));
+  };
+  const std::vector<std::string> rest(command.begin() + 1, command.end());
+  int code = restarts == 0 ? run(rest)
+                           : keep_alive({.restarts = restarts,
+                                         .run_dir = run_directory_of(rest),
+                                         .words = rest,
+                                         .run = run,
+                                         .told_to_end = [&] { return job.told_to_end(); },
+                                         .wait = [&](std::chrono::milliseconds time) { return job.wait(time); },
+                                         .say = [&](const std::string& text) { job.say(text); }});
+  code = job.exit_code(code);  // also of a signal between two attempts
   job.finish(code);
   return code;
 }

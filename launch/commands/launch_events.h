@@ -1,6 +1,10 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
+
+#include "launch/commands/restarts.h"
 
 namespace ashlar::launch {
 
@@ -32,5 +36,29 @@ struct OutputLost {
   int64_t lines = 0;  ///< dropped because nobody has read them; 0: from now on they are
 };
 std::string event_line(const OutputLost& event);
+
+/// A run that has lost a rank is started again.
+struct RunRestarted {
+  int64_t restart = 0;    ///< counted from 1
+  int64_t committed = 0;  ///< step of its newest checkpoint
+  std::chrono::milliseconds wait{0};
+};
+std::string event_line(const RunRestarted& event);
+
+/// It is not started again.
+struct RestartsEnded {
+  int64_t restarts = 0;  ///< in a row
+  int64_t committed = 0;
+};
+std::string event_line(const RestartsEnded& event);
+
+/// What became of the steps and the time of a run that was kept alive.
+struct RunGoodput {
+  int64_t step = 0;  ///< of the newest checkpoint
+  int64_t restarts = 0;
+  Goodput goodput;
+};
+std::string event_line(const RunGoodput& event);
+std::string event_json(const RunGoodput& event);  ///< a row of metrics.jsonl, without a line break
 
 }  // namespace ashlar::launch

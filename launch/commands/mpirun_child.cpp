@@ -237,6 +237,7 @@ void MpirunChild::finish(int code) {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
   const auto patience = args_.prints_result ? std::chrono::hours(24 * 365) : std::chrono::hours(0) + 2s;
   const bool written = out_.drain(patience);
+  err_.drain(2s);
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))
     throw resource_error("output", "standard output cannot be written: the disk is full or its reader went away");
   say_lost();

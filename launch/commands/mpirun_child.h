@@ -35,6 +35,8 @@ class MpirunChild {
   int run(std::vector<std::string> line);
   /// Waits for so long, or until a signal ends the job: then true.
   bool wait(std::chrono::milliseconds time);
+  void say(const std::string& text);                               ///< a line on standard error, begun with "ashlar: "
+  int exit_code(int code) const { return told_.exit_code(code); }  ///< JobSignals::exit_code
   bool told_to_end() const { return told_.ending(); }
   /// Gives the signals back and waits until the output is written, 2 s at most where it may be lost. Resource error
   /// when a result could not be written.
@@ -44,7 +46,6 @@ class MpirunChild {
   struct Streams;
   void take_signals();
   void send(pid_t child);
-  void say(const std::string& text);
   void say_lost();
   bool pass(Streams& streams, int milliseconds);
   void end_leftovers(pid_t child);

@@ -222,7 +222,7 @@ TEST(Errors, Configurations) {
        "",
        "launch -np 4 --host a:99999999999999999999 train t.toml",
        kInput,
-       {"--host a:99999999999999999999", "whole number"}},
+       {"--host 'a:99999999999999999999'", "whole number"}},
       {"eps that fp32 has not",
        none(),
        "",
