@@ -235,7 +235,8 @@ bool MpirunChild::wait(std::chrono::milliseconds time) {
 
 void MpirunChild::finish(int code) {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
-  const auto patience = args_.prints_result ? std::chrono::hours(24 * 365) : std::chrono::hours(0) + 2s;
+  const bool waits = args_.prints_result && !told_.ending();  // for a reader; who was told to end does not
+  const auto patience = waits ? std::chrono::milliseconds(std::chrono::hours(24 * 365)) : 2000ms;
   const bool written = out_.drain(patience);
   err_.drain(2s);
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))

@@ -155,7 +155,7 @@ TEST(KeptAlive, ThroughRandomKills) {
   const RunFixture run;
   const std::string words = str_cat(
       "train tiny.toml mesh.data=2 ",
-      whole ? "mesh.pipeline=2 mesh.tensor=2 model.n_layers=4 train.micro_batch=1 " : "",
+      whole ? "mesh.pipeline=2 mesh.tensor=2 vocab.pad_to=2 model.n_layers=4 train.micro_batch=1 " : "",
       "train.steps=1000000 schedule.warmup_steps=5 schedule.decay_steps=1000000 train.eval_every=0 checkpoint.every=",
       whole ? 50 : 20, " log.every=100000");
   const pid_t pid = run.start(str_cat("launch -np ", ranks, " --restarts 5 ", words, " run.dir=r"), "log");
@@ -166,6 +166,7 @@ TEST(KeptAlive, ThroughRandomKills) {
   for (auto next = Clock::now() + std::chrono::milliseconds(every_ms); Clock::now() < end;
        next += std::chrono::milliseconds(every_ms)) {
     while (Clock::now() < std::min(next, end)) usleep(20'000);
+    ASSERT_EQ(run.read("log").find("goodput: "), std::string::npos) << "it has ended: " << run.read("log");
     if (Clock::now() >= end) break;
     const auto rank = run.find_rank_process(static_cast<int>(random() % static_cast<unsigned>(ranks)));
     if (!rank) continue;  // it is starting
