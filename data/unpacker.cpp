@@ -11,7 +11,25 @@ namespace ashlar::data {
 namespace {
 
 constexpr size_t kPackedBytes = size_t{256} << 10;
-constexpr int kLargestWindowLog = 31;
+constexpr int kLargestWindowLog = 27;  // what zstd -d takes without being told more
+constexpr size_t kFrameHead = 18;      // the longest header of a frame
+
+/// The window that a zstd frame asks for, in bytes; 0 when its first bytes do not say. Source: RFC 8878, 3.1.1.1.
+uint64_t window_of(std::string_view head) {
+  if (head.size() < 6 || !head.starts_with("\x28\xb5\x2f\xfd")) return 0;
+  const auto byte = [&](size_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(head[i])); };
+  const uint64_t descriptor = byte(4);
+  if ((descriptor & 0x20U) == 0) {
+    const uint64_t base = uint64_t{1} << (10 + (byte(5) >> 3));
+    return base + base / 8 * (byte(5) & 7U);
+  }
+  // One segment: the window is the content.
+  const size_t id_bytes = (descriptor & 3U) == 3 ? 4 : descriptor & 3U;
+  const size_t size_bytes = descriptor >> 6 == 0 ? 1 : size_t{1} << (descriptor >> 6);
+  uint64_t size = size_bytes == 2 ? 256 : 0;
+  for (size_t i = 0; i < size_bytes && 5 + id_bytes + i < head.size(); ++i) size += byte(5 + id_bytes + i) << (8 * i);
+  return size;
+}
 
 }  // namespace
 
@@ -88,10 +106,17 @@ class Unpacker::ZstdStream : public Stream {
   ZstdStream& operator=(const ZstdStream&) = delete;
 
   std::string step(std::string_view& in, std::span<char>& out) override {
+    if (between_frames_) head_.clear();
+    if (head_.size() < kFrameHead) head_ += in.substr(0, kFrameHead - head_.size());
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     const size_t left = ZSTD_decompressStream(z_, &to, &from);
     if (ZSTD_isError(left) != 0) {
+      const uint64_t window = window_of(head_);
+      if (window > uint64_t{1} << kLargestWindowLog) {
+        return str_cat("needs a zstd window of ", window >> 20, " MiB, and at most ", 1 << (kLargestWindowLog - 20),
+                       " MiB are given to one file (pack it again: zstd -d --long=31 <FILE | zstd --long=27)");
+      }
       if (out_of_memory(left)) throw resource_error("data build", "no memory to decompress zstd");
       return str_cat("is no whole zstd file (", ZSTD_getErrorName(left), ")");
     }
@@ -101,7 +126,7 @@ class Unpacker::ZstdStream : public Stream {
     between_frames_ = left == 0;
     return "";
   }
-  bool complete() const override { return between_frames_; }
+  bool complete() const override { return between_frames_ && !head_.empty(); }
   bool holds_more() const override { return full_ && !between_frames_; }
 
  private:
@@ -110,7 +135,8 @@ class Unpacker::ZstdStream : public Stream {
   }
 
   ZSTD_DStream* z_;
-  bool between_frames_ = false, full_ = false;
+  std::string head_;  ///< of the frame
+  bool between_frames_ = true, full_ = false;
 };
 
 Unpacker::Unpacker(const io::InputFile& file, Packing packing, std::string shown)
@@ -147,8 +173,10 @@ size_t Unpacker::read(std::span<char> out) {
     const std::string wrong = stream_->step(in, left);
     used_ = packed_.size() - in.size();
     if (!wrong.empty()) {
-      throw input_error("data build", shown_, " ", wrong, " near byte ", next_offset_ - static_cast<int64_t>(in.size()),
-                        "; get it again");
+      const bool refused = wrong.starts_with("needs");
+      throw input_error(
+          "data build", shown_, " ", wrong,
+          refused ? "" : str_cat(" near byte ", next_offset_ - static_cast<int64_t>(in.size()), "; get it again"));
     }
   }
   const size_t given = out.size() - left.size();

@@ -18,7 +18,7 @@ Packing packing_of(std::string_view head);
 
 /// The bytes of a compressed file from its first to its last, in order. All members of a gzip file and all frames of a
 /// zstd file make one text, as gzip -d and zstd -d do; zeros behind the last gzip member are padding. Holds a few
-/// hundred kilobytes, of zstd also the window that the file asks for (up to 2 GB for those of zstd --long=31).
+/// hundred kilobytes, of zstd also the window that the file asks for (up to 128 MB; a larger one is refused).
 /// Source: RFC 1952 (gzip), RFC 8878 (zstd).
 class Unpacker {
  public:
@@ -31,6 +31,7 @@ class Unpacker {
   /// The next bytes; fewer than asked only at the end. A file that is cut off, broken or followed by something else is
   /// an input error that names it and the place.
   size_t read(std::span<char> out);
+  int64_t packed_bytes() const { return next_offset_; }  ///< of the file, taken so far
 
  private:
   class Stream;
