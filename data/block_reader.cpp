@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/io/posix_file.h"
+#include "data/json_array.h"
 #include "data/json_line.h"
 
 namespace ashlar::data {
@@ -12,6 +13,9 @@ constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
 constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // of one that must not be cut
 constexpr int64_t kWordContext = int64_t{64} << 10;
 constexpr int64_t kReadAhead = int64_t{1} << 20;
+constexpr int64_t kMaxUncutBytes = int64_t{32} << 20;  // of text without a place to cut
+constexpr int64_t kSearchBytes = int64_t{16} << 10;    // read behind a block at first, for such a place
+constexpr size_t kLongText = size_t{1} << 20;
 
 /// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
 void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) {
@@ -67,22 +71,28 @@ size_t between_words(std::string_view text) {
   return 0;
 }
 
+bool blank_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
 bool blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
 }  // namespace
 
-int64_t BlockReader::read(const Block& block, const Check& check, const Visit& visit) const {
+ReadCounts BlockReader::read(const Block& block, const Check& check, const Visit& visit) const {
   const SourceFile& source = sources_.files[block.file];
   if (source.tokens) return read_tokens(block, check, visit);
-  return source.json_lines ? read_lines(block, check, visit) : read_text(block, check, visit);
+  switch (source.shape) {
+    case TextShape::kJsonLines: return read_lines(block, check, visit);
+    case TextShape::kJsonArray: return read_array(block, check, visit);
+    default: return read_text(block, check, visit);
+  }
 }
 
 Digest BlockReader::digest(const Block& block) const {
   const SourceFile& source = sources_.files[block.file];
   Digest digest;
-  if (source.json_lines || source.tokens) {
+  if (source.shape != TextShape::kText || source.tokens) {
     const std::shared_ptr<SourceBytes> file = open(block.file);
-    if (source.json_lines) {
+    if (source.shape == TextShape::kJsonLines) {
       digest = digest_of(load_lines(*file, source.shown, block).bytes);
     } else {
       std::string bytes;
@@ -97,36 +107,154 @@ Digest BlockReader::digest(const Block& block) const {
   return digest;
 }
 
-int64_t BlockReader::read_text(const Block& block, const Check& check, const Visit& visit) const {
-  const int64_t context = rules_.between_words ? kWordContext : 4;
-  const auto cut = [&](std::string_view from) {
-    const size_t word = rules_.between_words ? between_words(from.substr(0, kWordContext)) : 0;
-    return word > 0 ? word : first_cut(rules_.cut_rule, from);
-  };
+struct BlockReader::Text {
+  std::string bytes;            ///< of the file from the block's begin on
+  TextCutter::Cut start, stop;  ///< in these
+  bool ends = false;            ///< the file does, with this block's text
+
+  std::string_view own() const { return std::string_view(bytes).substr(start.at, stop.at - start.at); }
+  std::string_view text() const {
+    const size_t from = std::min(start.resume, stop.at);
+    return std::string_view(bytes).substr(from, stop.at - from);
+  }
+};
+
+BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file) const {
   const SourceFile& source = sources_.files[block.file];
-  const std::shared_ptr<SourceBytes> file = open(block.file);
-  std::string bytes;
-  const bool last = block.end == source.bytes;
-  if (rules_.cut_rule >= CutRule::kWords) return read_whole(block, *file, check, visit);
-  read_piece(*file, block.begin, block.end - block.begin + context, bytes);
-  done(block, *file);
   const auto nominal = static_cast<size_t>(block.end - block.begin);
-  if (last ? bytes.size() != nominal : bytes.size() < nominal) {
-    throw changed(source);
-  }
-  const size_t start = block.begin == 0 ? 0 : cut(bytes);
-  const size_t stop = last ? nominal : nominal + cut(std::string_view(bytes).substr(nominal));
-  const std::string_view text = std::string_view(bytes).substr(start, std::max(start, stop) - start);
-  check(digest_of(text));
-  try {
-    visit({.text = text, .begins = block.begin == 0, .ends = last});
-  } catch (const TextError& e) {
-    throw place_error(source, block.begin + static_cast<int64_t>(start + e.offset), e.reason);
-  }
-  return 0;
+  const auto rest = static_cast<size_t>(source.bytes - block.begin);  // of the file
+  const bool last = nominal == rest;
+  const size_t context = rules_.between_words ? 0 : cutter_.context();
+  const int64_t margin = rules_.between_words ? kWordContext : context > 0 ? kSearchBytes : 4;
+  Text text;
+  read_piece(file, block.begin, block.end - block.begin + margin, text.bytes);
+  const auto check_size = [&] {
+    if (text.bytes.size() > rest || text.bytes.size() < nominal || (last && text.bytes.size() != rest))
+      throw changed(source);
+  };
+  check_size();
+  std::string more;
+  // The first cut at or behind `from`; the end of the file where there is none.
+  const auto cut = [&](size_t from) -> TextCutter::Cut {
+    if (rules_.between_words) {
+      const size_t word = between_words(std::string_view(text.bytes).substr(from, kWordContext));
+      const size_t at =
+          from + (word > 0 ? word : first_cut(rules_.cut_rule, std::string_view(text.bytes).substr(from)));
+      return {at, at};
+    }
+    for (size_t at = from + context;;) {
+      const bool whole = text.bytes.size() == rest;
+      if (const auto found = cutter_.find(text.bytes, at, whole)) return *found;
+      if (whole) return {rest, rest};
+      const auto searched = static_cast<int64_t>(text.bytes.size() - from);
+      if (searched >= kMaxUncutBytes) {
+        throw place_error(
+            source, block.begin + static_cast<int64_t>(from),
+            str_cat("the next ", searched >> 20, " MiB have no place where the text may be cut, such as a ",
+                    "space behind a letter; is this text? Otherwise break its lines"));
+      }
+      read_piece(file, block.begin + static_cast<int64_t>(text.bytes.size()), std::max(kSearchBytes, searched), more);
+      if (more.empty()) throw changed(source);
+      text.bytes += more;
+      check_size();
+    }
+  };
+  if (block.begin > 0) text.start = cut(0);
+  text.stop = last ? TextCutter::Cut{rest, rest} : cut(nominal);
+  text.stop.at = std::max(text.start.at, text.stop.at);
+  text.ends = text.stop.at == rest && (text.start.at < rest || block.begin == 0);
+  return text;
 }
 
-int64_t BlockReader::read_whole(const Block& block, SourceBytes& file, const Check& check, const Visit& visit) const {
+ReadCounts BlockReader::read_text(const Block& block, const Check& check, const Visit& visit) const {
+  const SourceFile& source = sources_.files[block.file];
+  const std::shared_ptr<SourceBytes> file = open(block.file);
+  if (rules_.cut_rule == CutRule::kNowhere) return read_whole(block, *file, check, visit);
+  const Text text = load_text(block, *file);
+  done(block, *file);
+  check(digest_of(text.own()));
+  ReadCounts counts;
+  try {
+    visit_documents(text, block.begin == 0, visit, counts);
+  } catch (const TextError& e) {
+    throw place_error(source, block.begin + static_cast<int64_t>(text.start.resume + e.offset), e.reason);
+  }
+  return counts;
+}
+
+/// The documents of a block, one or as the separator has them. Offsets of TextErrors are in the text.
+void BlockReader::visit_documents(const Text& all, bool begins, const Visit& visit, ReadCounts& counts) const {
+  const std::string_view text = all.text();
+  bool inside = !begins || !rules_.separator;  // in the middle of a document, or of the only one
+  bool line_begins = begins;
+  for (size_t at = 0;;) {
+    const auto separator = rules_.separator.find(text, at, line_begins);
+    const std::string_view part = text.substr(at, (separator ? separator->begin : text.size()) - at);
+    const bool ends = separator || all.ends;
+    try {
+      if (inside || !blank_text(part)) {
+        visit_long({.text = part, .begins = begins || !inside, .ends = ends}, visit, counts);
+      } else if (!part.empty() || (separator && rules_.separator.counts_empty())) {
+        ++counts.empty_documents;
+      }
+    } catch (TextError& e) {
+      e.offset += at;
+      throw;
+    }
+    if (!separator) break;
+    at = separator->end;
+    inside = begins = false;
+    line_begins = true;
+  }
+}
+
+/// A long document in pieces, so that what encoding takes does not grow with it.
+void BlockReader::visit_long(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const {
+  if (piece.text.empty() && !piece.ends && !piece.begins) return;
+  DocumentPiece part = piece;
+  size_t at = 0;
+  while (rules_.cut_rule == CutRule::kWords && !rules_.between_words && piece.text.size() - at > 2 * kLongText) {
+    size_t from = at + kLongText;
+    const auto cut = cutter_.find(piece.text, from, true);
+    if (!cut || cut->resume >= piece.text.size()) break;
+    part.text = piece.text.substr(at, cut->at - at);
+    part.ends = false;
+    try {
+      visit_mended(part, visit, counts);
+    } catch (TextError& e) {
+      e.offset += at;
+      throw;
+    }
+    part.begins = false;
+    at = cut->resume;
+  }
+  part.text = piece.text.substr(at);
+  part.ends = piece.ends;
+  try {
+    visit_mended(part, visit, counts);
+  } catch (TextError& e) {
+    e.offset += at;
+    throw;
+  }
+}
+
+void BlockReader::visit_mended(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const {
+  if (rules_.bad_lines == BadLines::kStop) return visit(piece);
+  try {
+    visit(piece);
+  } catch (const TextError&) {
+    int64_t places = 0;
+    const std::string text = repaired(piece.text, rules_.bad_lines == BadLines::kReplace, places);
+    if (places == 0) throw;
+    DocumentPiece mended = piece;
+    mended.text = text;
+    visit(mended);
+    counts.bad_places += places;
+  }
+}
+
+ReadCounts BlockReader::read_whole(const Block& block, SourceBytes& file, const Check& check,
+                                   const Visit& visit) const {
   const SourceFile& source = sources_.files[block.file];
   if (source.bytes > kMaxDocumentBytes) {
     throw input_error("data build", source.shown, " is one document of ", source.bytes, " bytes, and this tokenizer",
@@ -137,51 +265,107 @@ int64_t BlockReader::read_whole(const Block& block, SourceBytes& file, const Che
   done(block, file);
   if (block.begin == 0 && static_cast<int64_t>(bytes.size()) != source.bytes) throw changed(source);
   check(digest_of(bytes));
+  ReadCounts counts;
+  if (block.begin > 0) return counts;
+  Text text{.bytes = std::move(bytes), .start = {}, .stop = {}, .ends = true};
+  text.stop.at = text.bytes.size();
   try {
-    visit({.text = bytes, .begins = block.begin == 0, .ends = block.end == source.bytes});
+    visit_documents(text, true, visit, counts);
   } catch (const TextError& e) {
     throw place_error(source, static_cast<int64_t>(e.offset), e.reason);
   }
-  return 0;
+  return counts;
 }
 
-int64_t BlockReader::read_lines(const Block& block, const Check& check, const Visit& visit) const {
+void BlockReader::read_object(const SourceFile& source, int64_t offset, std::string_view object, const Visit& visit,
+                              ReadCounts& counts) const {
+  std::string text;
+  try {
+    counts.bad_places += read_json_field(object, rules_.text_field, text, rules_.bad_lines == BadLines::kReplace);
+  } catch (const TextError& e) {
+    if (rules_.bad_lines == BadLines::kStop)
+      throw place_error(source, offset + static_cast<int64_t>(e.offset), e.reason);
+    ++counts.bad_lines;
+    return;
+  }
+  if (text.empty()) {
+    ++counts.empty_documents;
+    return;
+  }
+  try {
+    visit_long({.text = text, .begins = true, .ends = true}, visit, counts);
+  } catch (const TextError& e) {
+    // The offset is in the text after its escapes are undone; the line is what helps.
+    throw place_error(source, offset,
+                      str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason));
+  }
+}
+
+ReadCounts BlockReader::read_lines(const Block& block, const Check& check, const Visit& visit) const {
   const SourceFile& source = sources_.files[block.file];
   const std::shared_ptr<SourceBytes> file = open(block.file);
   const Loaded loaded = load_lines(*file, source.shown, block);
   done(block, *file);
   const std::string_view all = loaded.bytes;
   check(digest_of(all));
-  std::string text;
-  int64_t empty = 0;
+  ReadCounts counts;
   for (size_t at = 0; at < all.size();) {
     const size_t stop = std::min(all.find('\n', at), all.size());
-    const std::string_view line = all.substr(at, stop - at);
     const int64_t offset = loaded.begin + static_cast<int64_t>(at);
+    std::string_view line = all.substr(at, stop - at);
     at = stop + 1;
-    if (blank(line)) continue;
-    try {
-      read_json_field(line, rules_.text_field, text);
-    } catch (const TextError& e) {
-      throw place_error(source, offset + static_cast<int64_t>(e.offset), e.reason);
-    }
-    if (text.empty()) {
-      ++empty;
+    if (offset == 0) line = without_bom(line);
+    if (!blank(line)) read_object(source, offset, line, visit, counts);
+  }
+  return counts;
+}
+
+ReadCounts BlockReader::read_array(const Block& block, const Check& check, const Visit& visit) const {
+  const SourceFile& source = sources_.files[block.file];
+  if (block.end - block.begin > kMaxLineBytes)
+    throw input_error("data build", source.shown, ": an element of its JSON array is longer than ", kMaxLineBytes,
+                      " bytes; split it");
+  const std::shared_ptr<SourceBytes> file = open(block.file);
+  std::string bytes;
+  read_piece(*file, block.begin, block.end - block.begin, bytes);
+  done(block, *file);
+  if (static_cast<int64_t>(bytes.size()) != block.end - block.begin) throw changed(source);
+  check(digest_of(bytes));
+  const std::string_view all = bytes;
+  ReadCounts counts;
+  size_t at = 0;
+  const auto fail = [&](const char* reason) {
+    return place_error(source, block.begin + static_cast<int64_t>(at), str_cat("broken JSON array: ", reason));
+  };
+  const auto space = [&] { at = std::min(all.find_first_not_of(" \t\r\n", at), all.size()); };
+  if (block.begin == 0) {
+    at = all.size() - without_bom(all).size();
+    space();
+    if (at == all.size() || all[at] != '[') throw fail("expected [");
+    ++at;
+  }
+  bool element_before = false, closed = false;
+  for (space(); at < all.size() && !closed; space()) {
+    if (all[at] == ']' || all[at] == ',') {
+      if (!element_before) throw fail("expected an element");
+      closed = all[at++] == ']';
+      element_before = false;
       continue;
     }
-    try {
-      visit({.text = text, .begins = true, .ends = true});
-    } catch (const TextError& e) {
-      // The offset is in the text after its escapes are undone; the line is what helps.
-      throw place_error(source, offset,
-                        str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason));
-    }
+    if (element_before) throw fail("expected , or ]");
+    const size_t end = json_element_end(all, at);
+    if (end == std::string_view::npos) throw fail("the file ends inside an element");
+    read_object(source, block.begin + static_cast<int64_t>(at), all.substr(at, end - at), visit, counts);
+    at = end;
+    element_before = true;
   }
-  return empty;
+  if (at < all.size()) throw fail("more text behind its ]");
+  if (closed != (block.end == source.bytes)) throw fail(closed ? "more text behind its ]" : "no ] at the end");
+  return counts;
 }
 
 /// Documents end with each end-of-document id, or where the index says, and with the file.
-int64_t BlockReader::read_tokens(const Block& block, const Check& check, const Visit& visit) const {
+ReadCounts BlockReader::read_tokens(const Block& block, const Check& check, const Visit& visit) const {
   const SourceFile& source = sources_.files[block.file];
   const TokenLayout& layout = *source.tokens;
   const int64_t size = bytes_of(layout.type);
@@ -228,7 +412,7 @@ int64_t BlockReader::read_tokens(const Block& block, const Check& check, const V
   };
   for (const int64_t end : ends) piece(end, true);
   if (at < last - first) piece(last - first, false);
-  return 0;
+  return {};
 }
 
 std::shared_ptr<SourceBytes> BlockReader::open(int64_t file) const {
@@ -262,7 +446,11 @@ Error BlockReader::place_error(const SourceFile& source, int64_t offset, const s
     file.release(at, std::min(offset, at + kReadAhead));
     line += std::count(bytes.begin(), bytes.end(), '\n');
   }
-  const char* hint = source.json_lines ? "" : " (the bytes tokenizer takes any file)";
+  const bool utf8 = reason.find("UTF-8") != std::string::npos;
+  const char* hint = rules_.bad_lines != BadLines::kStop ? ""
+                     : source.shape != TextShape::kText  ? " (--bad-lines skip leaves such documents out)"
+                     : utf8 ? " (--bad-lines replace goes on; the bytes tokenizer takes any file)"
+                            : "";
   return input_error("data build", source.shown, ", line ", line, ", byte offset ", offset, ": ", reason, hint);
 }
 

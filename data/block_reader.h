@@ -15,6 +15,8 @@
 #include "data/digest.h"
 #include "data/source_bytes.h"
 #include "data/source_list.h"
+#include "data/text_cutter.h"
+#include "data/text_repair.h"
 #include "data/token_file.h"
 #include "data/tokenizer.h"
 
@@ -32,6 +34,9 @@ struct DocumentPiece {
 /// How documents are told apart.
 struct DocumentRules {
   CutRule cut_rule = CutRule::kAnyByte;
+  const Tokenizer* tokenizer = nullptr;  ///< for CutRule::kWords
+  DocumentSeparator separator;           ///< in files of text
+  BadLines bad_lines = BadLines::kStop;
   /// For counting words: long texts are cut before a space that stands between two ASCII letters, where every splitting
   /// pattern cuts (or as cut_rule says, when there is none in 64 KB).
   bool between_words = false;
@@ -40,29 +45,47 @@ struct DocumentRules {
   int32_t eod_id = -1;     ///< and this one ends a document, if no index says where it ends
 };
 
+/// What reading a block left out or changed.
+struct ReadCounts {
+  int64_t empty_documents = 0;  ///< without text
+  int64_t bad_lines = 0;        ///< JSON lines and elements left out
+  int64_t bad_places = 0;       ///< bytes that were no UTF-8 or lone surrogates, left out or replaced
+};
+
 /// Finds the documents in blocks of input files. Used by many threads at once, each block read once and in about the
 /// order of the plan: of compressed files it holds what is unpacked and not yet read.
 class BlockReader {
  public:
-  BlockReader(const SourceList& sources, DocumentRules rules) : sources_(sources), rules_(std::move(rules)) {}
+  BlockReader(const SourceList& sources, DocumentRules rules)
+      : sources_(sources), rules_(std::move(rules)), cutter_(rules_.cut_rule, rules_.tokenizer, rules_.separator) {}
 
   using Visit = std::function<void(const DocumentPiece&)>;
   using Check = std::function<void(const Digest&)>;
 
-  /// Calls `check` with the digest of the block's bytes, then `visit` for each piece in order, and returns the number
-  /// of documents without text, which are left out. All blocks of a file together have each of its bytes once. A
-  /// TextError, from the lines themselves or thrown by `visit` with an offset in the piece's text, becomes an input
-  /// error with file, line and byte offset.
-  int64_t read(const Block& block, const Check& check, const Visit& visit) const;
+  /// Calls `check` with the digest of the block's bytes, then `visit` for each piece in order. A document without text
+  /// is left out. A piece for which `visit` throws may come again, mended as rules.bad_lines says. All blocks of a file
+  /// together have each of its bytes once. A TextError, from the lines themselves or thrown by `visit` with an offset
+  /// in the piece's text, becomes an input error with file, line and byte offset.
+  ReadCounts read(const Block& block, const Check& check, const Visit& visit) const;
   /// The same without looking into the bytes.
   Digest digest(const Block& block) const;
 
  private:
-  int64_t read_text(const Block& block, const Check& check, const Visit& visit) const;
+  /// A block's text, without what the blocks before and behind have.
+  struct Text;
+  Text load_text(const Block& block, SourceBytes& file) const;
+  ReadCounts read_text(const Block& block, const Check& check, const Visit& visit) const;
+  void visit_documents(const Text& text, bool begins, const Visit& visit, ReadCounts& counts) const;
+  void visit_long(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const;
+  void visit_mended(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const;
   /// The file's first block has all of its text, the others none.
-  int64_t read_whole(const Block& block, SourceBytes& file, const Check& check, const Visit& visit) const;
-  int64_t read_lines(const Block& block, const Check& check, const Visit& visit) const;
-  int64_t read_tokens(const Block& block, const Check& check, const Visit& visit) const;
+  ReadCounts read_whole(const Block& block, SourceBytes& file, const Check& check, const Visit& visit) const;
+  ReadCounts read_lines(const Block& block, const Check& check, const Visit& visit) const;
+  ReadCounts read_array(const Block& block, const Check& check, const Visit& visit) const;
+  /// One JSON object that lies at `offset` of its file.
+  void read_object(const SourceFile& source, int64_t offset, std::string_view object, const Visit& visit,
+                   ReadCounts& counts) const;
+  ReadCounts read_tokens(const Block& block, const Check& check, const Visit& visit) const;
   std::shared_ptr<SourceBytes> open(int64_t file) const;
   std::shared_ptr<const MegatronIndex> index_of(int64_t file) const;
   void done(const Block& block, SourceBytes& bytes) const;
@@ -70,6 +93,7 @@ class BlockReader {
 
   const SourceList& sources_;
   DocumentRules rules_;
+  TextCutter cutter_;
   mutable std::mutex mutex_;
   mutable std::map<int64_t, std::shared_ptr<SourceBytes>> packed_;  ///< by file
   mutable std::map<int64_t, std::shared_ptr<const MegatronIndex>> indexes_;

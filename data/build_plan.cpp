@@ -12,7 +12,7 @@
 namespace ashlar::data {
 namespace {
 
-constexpr std::string_view kPlanFormat = "ashlar.build.2";
+constexpr std::string_view kPlanFormat = "ashlar.build.3";
 
 }  // namespace
 
@@ -29,6 +29,16 @@ std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_byte
   for (size_t f = 0; f < sources.files.size(); ++f) {
     const SourceFile& file = sources.files[f];
     const int64_t bytes = file.bytes;
+    if (file.shape == TextShape::kJsonArray) {
+      const std::vector<int64_t>& starts = file.element_starts;
+      // The first block has the bracket too, so that all together have every byte.
+      for (size_t i = 0; i < starts.size(); ++i) {
+        blocks.push_back({.file = static_cast<int64_t>(f),
+                          .begin = i == 0 ? 0 : starts[i],
+                          .end = i + 1 < starts.size() ? starts[i + 1] : bytes});
+      }
+      continue;
+    }
     const int64_t step = block_bytes - (file.tokens ? block_bytes % bytes_of(file.tokens->type) : 0);  // whole ids
     for (int64_t at = 0; at < bytes; at += step) {
       blocks.push_back({.file = static_cast<int64_t>(f), .begin = at, .end = std::min(bytes, at + step)});
@@ -48,6 +58,9 @@ void PlanBuilder::add(int64_t block, const BlockCount& count) {
     document_ += piece.ends ? 1 : 0;
   }
   plan_.empty_documents += count.empty_documents;
+  plan_.special_spellings += count.special_spellings;
+  plan_.bad_lines += count.bad_lines;
+  plan_.bad_places += count.bad_places;
   b.digested = count.digest ? 1 : 0;
   b.digest = count.digest.value_or(Digest{});
 }
@@ -79,6 +92,9 @@ std::string serialise_plan(const BuildPlan& plan) {
   head["cut"] = plan.cut;
   head["documents"] = plan.documents;
   head["empty_documents"] = plan.empty_documents;
+  head["special_spellings"] = plan.special_spellings;
+  head["bad_lines"] = plan.bad_lines;
+  head["bad_places"] = plan.bad_places;
   head["tokens"] = plan.tokens;
   head["validation_tokens"] = plan.validation_tokens;
   head["shard_tokens"] = plan.shard_tokens;
@@ -103,6 +119,9 @@ BuildPlan parse_plan(const std::string& bytes) {
   plan.cut = head.at("cut");
   plan.documents = head.at("documents");
   plan.empty_documents = head.at("empty_documents");
+  plan.special_spellings = head.at("special_spellings");
+  plan.bad_lines = head.at("bad_lines");
+  plan.bad_places = head.at("bad_places");
   plan.tokens = head.at("tokens");
   plan.validation_tokens = head.at("validation_tokens");
   plan.shard_tokens = head.at("shard_tokens");

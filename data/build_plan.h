@@ -14,7 +14,7 @@ namespace ashlar::data {
 
 /// A piece of an input file, the unit of parallel work: bytes [begin, end) nominally, of what a compressed file holds,
 /// of a file of tokens those of its ids. The text that starts in it is its own: for text up to the next allowed cut,
-/// for JSONL every line that starts in it.
+/// for JSONL every line that starts in it, for a JSON array its elements.
 struct Block {
   int64_t file = 0;
   int64_t begin = 0, end = 0;
@@ -36,6 +36,8 @@ struct BuildPlan {
   int64_t cut = 0;  ///< kTail: tokens of the train part
   int64_t documents = 0;
   int64_t empty_documents = 0;
+  int64_t special_spellings = 0;  ///< of special tokens in text
+  int64_t bad_lines = 0, bad_places = 0;
   int64_t tokens = 0;
   int64_t validation_tokens = 0;
   int64_t shard_tokens = 0;
@@ -49,7 +51,7 @@ struct BuildPlan {
   int64_t part_start(Part part, int64_t i) const;
 };
 
-/// Cuts files into blocks of `block_bytes`, those of tokens between ids.
+/// Cuts files into blocks of `block_bytes`, those of tokens between ids, JSON arrays where their blocks begin.
 std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes);
 
 /// What counting a block finds: tokens of each document or piece of one, ends included.
@@ -60,6 +62,8 @@ struct BlockCount {
   };
   std::vector<Piece> pieces;
   int64_t empty_documents = 0;
+  int64_t special_spellings = 0;
+  int64_t bad_lines = 0, bad_places = 0;
   std::optional<Digest> digest;  ///< of the text, when it was read
 };
 

@@ -31,6 +31,21 @@ struct SourceChanged {
   std::string what;  ///< the file, and where
 };
 
+/// What there is before the text was read: a scan, and the tokenizer unless it has a vocabulary to learn.
+struct Planned {
+  explicit Planned(const CorpusScans& scans) : scan(scans.make()) {
+    if (scans.tokenizer != nullptr) {
+      tokenizer = scans.tokenizer.get();
+    } else if (scan->one_token_per_byte()) {
+      own = scan->finish();
+      tokenizer = own.get();
+    }
+  }
+  std::unique_ptr<CorpusScan> scan;
+  std::unique_ptr<Tokenizer> own;
+  const Tokenizer* tokenizer = nullptr;
+};
+
 class Builder {
  public:
   explicit Builder(const BuildOptions& options)
@@ -52,10 +67,12 @@ class Builder {
   }
   std::string fingerprint() const;
   void check_tokens() const;
-  DocumentRules document_rules(const CorpusScan& scan) const;
+  /// `tokenizer` outlives them; null while a vocabulary is still to be learnt.
+  DocumentRules document_rules(CutRule cut_rule, const Tokenizer* tokenizer) const;
   void compare_with_finished(const Manifest& old);
   bool take_up_plan();
   void make_plan();
+  BlockCount count_block(int64_t block, CorpusScan& scan, const BlockReader& reader) const;
   void check_block(int64_t block, const Digest& digest) const;
   bool text_known(const BuildJournal::Entry& entry) const;
   void check_space(int64_t bytes) const;
@@ -65,6 +82,8 @@ class Builder {
     std::vector<int64_t> starts[2];
   };
   Encoded encode(int64_t block, const BlockReader& reader, const PartWriter* writers) const;
+  void encode_documents(const Block& block, const BlockReader& reader, const bool* needed, Encoded& out,
+                        const BlockReader::Check& check) const;
   void write_parts();
   void plan_and_write();
 
@@ -85,8 +104,15 @@ class Builder {
 std::string Builder::fingerprint() const {
   std::string text = str_cat("build 2 ", scans_.identity, " ", std::bit_cast<uint64_t>(options_.validation), " ",
                              options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes);
+  // What changes nothing is not there, so that datasets and builds of before are told again.
+  if (scans_.tokenizer != nullptr && scans_.tokenizer->has_special_tokens())
+    text += str_cat(" special ", name_of(options_.special_tokens));
+  if (options_.bad_lines != BadLines::kStop) text += str_cat(" bad lines ", name_of(options_.bad_lines));
+  if (options_.document_separator != "none")
+    text += str_cat(" separator ", options_.document_separator.size(), ":", options_.document_separator);
   for (const SourceFile& f : sources_.files) {
-    text += str_cat(" ", f.bytes, f.json_lines ? " lines" : "");
+    constexpr std::string_view kShapes[] = {"", " lines", " array"};
+    text += str_cat(" ", f.bytes, kShapes[static_cast<int>(f.shape)]);
     if (f.tokens) text += str_cat(" ", name_of(f.tokens->type));
     if (f.tokens && !f.tokens->index.empty()) text += str_cat(" index ", io::sum_file(f.tokens->index).crc32);
   }
@@ -112,12 +138,13 @@ void Builder::check_tokens() const {
   }
 }
 
-DocumentRules Builder::document_rules(const CorpusScan& scan) const {
-  DocumentRules rules{.cut_rule = scan.cut_rule(), .text_field = options_.text_field};
-  const bool tokens = std::any_of(sources_.files.begin(), sources_.files.end(),
-                                  [](const SourceFile& file) { return file.tokens.has_value(); });
-  if (!tokens) return rules;
-  const std::unique_ptr<Tokenizer> tokenizer = scan.finish();
+DocumentRules Builder::document_rules(CutRule cut_rule, const Tokenizer* tokenizer) const {
+  DocumentRules rules{.cut_rule = cut_rule,
+                      .tokenizer = tokenizer,
+                      .separator = DocumentSeparator(options_.document_separator),
+                      .bad_lines = options_.bad_lines,
+                      .text_field = options_.text_field};
+  if (tokenizer == nullptr) return rules;
   rules.vocab_size = tokenizer->vocab_size();
   rules.eod_id = tokenizer->eod_id();
   return rules;
@@ -133,7 +160,8 @@ void Builder::compare_with_finished(const Manifest& old) {
   if (old.old_form()) refuse("of the old form, which does not tell the text that it was made of");
   if (old.source_fingerprint != fingerprint_) refuse("made of other inputs or options");
   const std::vector<Block> blocks = cut_into_blocks(sources_, options_.block_bytes);
-  const BlockReader reader(sources_, document_rules(*scans_.make()));
+  const Planned planned(scans_);
+  const BlockReader reader(sources_, document_rules(planned.scan->cut_rule(), planned.tokenizer));
   std::vector<Digest> digests;
   int64_t done = 0;
   ordered_parallel(
@@ -163,28 +191,11 @@ void Builder::make_plan() {
   plan_.blocks = cut_into_blocks(sources_, options_.block_bytes);
   std::vector<std::unique_ptr<CorpusScan>> scans;
   for (int w = 0; w < threads_; ++w) scans.push_back(scans_.make());
-  const BlockReader reader(sources_, document_rules(*scans[0]));
+  const Planned planned(scans_);
+  const BlockReader reader(sources_, document_rules(planned.scan->cut_rule(), planned.tokenizer));
   PlanBuilder builder(plan_, options_.validation);
   int64_t done = 0;
-  const auto count = [&](int64_t i, int worker) {
-    const Block& block = plan_.blocks[i];
-    CorpusScan& scan = *scans[worker];
-    BlockCount counted;
-    const bool last = block.end == sources_.files[block.file].bytes;
-    const SourceFile& source = sources_.files[block.file];
-    if (scan.one_token_per_byte() && !source.json_lines && !source.tokens) {
-      counted.pieces.push_back({.tokens = block.end - block.begin + (last ? 1 : 0), .ends = last});
-      return counted;
-    }
-    counted.empty_documents = reader.read(
-        block, [&](const Digest& digest) { counted.digest = digest; },
-        [&](const DocumentPiece& piece) {
-          const int64_t tokens =
-              piece.has_ids ? static_cast<int64_t>(piece.ids.size()) : scan.add(piece.text) + (piece.ends ? 1 : 0);
-          counted.pieces.push_back({.tokens = tokens, .ends = piece.ends});
-        });
-    return counted;
-  };
+  const auto count = [&](int64_t i, int worker) { return count_block(i, *scans[worker], reader); };
   ordered_parallel(threads_, static_cast<int64_t>(plan_.blocks.size()), count,
                    [&](int64_t i, const BlockCount& counted) {
                      builder.add(i, counted);
@@ -195,6 +206,40 @@ void Builder::make_plan() {
   for (int w = 1; w < threads_; ++w) scans[0]->merge(*scans[w]);
   plan_.tokenizer_json = scans[0]->finish()->to_json();
   io::write_file_atomically(folder_.at("build.plan"), serialise_plan(plan_));
+}
+
+BlockCount Builder::count_block(int64_t i, CorpusScan& scan, const BlockReader& reader) const {
+  const Block& block = plan_.blocks[i];
+  const SourceFile& source = sources_.files[block.file];
+  BlockCount counted;
+  const bool separated = options_.document_separator != "none";
+  if (scan.one_token_per_byte() && source.shape == TextShape::kText && !source.tokens && !separated) {
+    const bool last = block.end == source.bytes;
+    counted.pieces.push_back({.tokens = block.end - block.begin + (last ? 1 : 0), .ends = last});
+    return counted;
+  }
+  std::optional<DocumentEncoder> encoder;
+  if (scans_.tokenizer != nullptr) encoder.emplace(*scans_.tokenizer, options_.special_tokens);
+  std::vector<int32_t> ids;
+  const auto visit = [&](const DocumentPiece& piece) {
+    if (piece.has_ids || !encoder) {
+      const int64_t tokens =
+          piece.has_ids ? static_cast<int64_t>(piece.ids.size()) : scan.add(piece.text) + (piece.ends ? 1 : 0);
+      counted.pieces.push_back({.tokens = tokens, .ends = piece.ends});
+      return;
+    }
+    ids.clear();
+    counted.special_spellings += encoder->encode(piece, ids);
+    encoder->each_document(piece, ids, [&](std::span<const int32_t> document, bool ends) {
+      counted.pieces.push_back({.tokens = static_cast<int64_t>(document.size()), .ends = ends});
+    });
+  };
+  const ReadCounts read = reader.read(
+      block, [&](const Digest& digest) { counted.digest = digest; }, visit);
+  counted.empty_documents = read.empty_documents;
+  counted.bad_lines = read.bad_lines;
+  counted.bad_places = read.bad_places;
+  return counted;
 }
 
 /// Throws when a block holds another text than it did for the plan or for an earlier process.
@@ -251,22 +296,8 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, const Par
     check(reader.digest(block));
     return out;
   }
-  const int32_t eod = tokenizer_->eod_id();
+  encode_documents(block, reader, needed, out, check);
   const bool tail = plan_.rule == SplitRule::kTail;
-  int64_t document = block.first_document;
-  reader.read(block, check, [&](const DocumentPiece& piece) {
-    // Under the tail rule everything goes to the first list and is parted below.
-    const int p = !tail && plan_.rule != SplitRule::kNone && is_validation_document(plan_.share, document) ? 1 : 0;
-    document += piece.ends ? 1 : 0;
-    if (!tail && !needed[p]) return;
-    if (piece.begins) out.starts[p].push_back(static_cast<int64_t>(out.tokens[p].size()));
-    if (piece.has_ids) {
-      out.tokens[p].insert(out.tokens[p].end(), piece.ids.begin(), piece.ids.end());
-      return;
-    }
-    tokenizer_->encode(piece.text, out.tokens[p]);
-    if (piece.ends) out.tokens[p].push_back(eod);
-  });
   if (tail && plan_.part_start(Part::kValidation, i + 1) > 0) {
     const int64_t keep = std::max<int64_t>(0, plan_.cut - block.stream_start);
     // The part begins with a document, if only with the rest of one.
@@ -281,6 +312,48 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, const Par
     out.tokens[0].resize(static_cast<size_t>(keep));
   }
   return out;
+}
+
+void Builder::encode_documents(const Block& block, const BlockReader& reader, const bool* needed, Encoded& out,
+                               const BlockReader::Check& check) const {
+  const DocumentEncoder encoder(*tokenizer_, options_.special_tokens);
+  const bool tail = plan_.rule == SplitRule::kTail;
+  // A text may hold ends of documents: only its ids tell what belongs where.
+  const bool parsed = options_.special_tokens == SpecialPolicy::kParse && tokenizer_->has_special_tokens();
+  int64_t document = block.first_document;
+  std::vector<int32_t> ids;
+  // Under the tail rule everything goes to the first list and is parted later.
+  const auto part_of = [&] {
+    return !tail && plan_.rule != SplitRule::kNone && is_validation_document(plan_.share, document) ? 1 : 0;
+  };
+  reader.read(block, check, [&](const DocumentPiece& piece) {
+    int p = part_of();
+    if (!parsed) {
+      std::vector<int32_t>& tokens = out.tokens[p];
+      const size_t first = tokens.size();
+      try {
+        if (tail || needed[p]) encoder.encode(piece, tokens);
+      } catch (const TextError&) {
+        tokens.resize(first);  // the piece comes again, or the build ends
+        throw;
+      }
+      if ((tail || needed[p]) && piece.begins) out.starts[p].push_back(static_cast<int64_t>(first));
+      document += piece.ends ? 1 : 0;
+      return;
+    }
+    ids.clear();
+    encoder.encode(piece, ids);
+    bool begins = piece.begins;
+    encoder.each_document(piece, ids, [&](std::span<const int32_t> part, bool ends) {
+      p = part_of();
+      if (tail || needed[p]) {
+        if (begins) out.starts[p].push_back(static_cast<int64_t>(out.tokens[p].size()));
+        out.tokens[p].insert(out.tokens[p].end(), part.begin(), part.end());
+      }
+      begins = ends;
+      document += ends ? 1 : 0;
+    });
+  });
 }
 
 void Builder::write_parts() {
@@ -298,10 +371,7 @@ void Builder::write_parts() {
   }
   const int64_t missing = writers[0].tokens_missing() + writers[1].tokens_missing();
   check_space(missing * (wide ? 4 : 2) + missing / 50 + (plan_.documents < 4096 ? 1 : 8) * int64_t{262'144});
-  const BlockReader reader(sources_, {.cut_rule = tokenizer_->cut_rule(),
-                                      .text_field = options_.text_field,
-                                      .vocab_size = tokenizer_->vocab_size(),
-                                      .eod_id = tokenizer_->eod_id()});
+  const BlockReader reader(sources_, document_rules(tokenizer_->cut_rule(), tokenizer_.get()));
   int64_t done = 0;
   std::vector<Digest> digests;
   const auto produce = [&](int64_t i, int) { return encode(i, reader, writers); };
@@ -371,15 +441,22 @@ BuildReport Builder::run() {
     claim_.begin();
     spool_descriptor(options_.stdin_descriptor, folder_.spool());
   }
+  const auto look = [&](int64_t done, int64_t total) {
+    if (options_.progress) options_.progress({BuildProgress::Phase::kLook, done, total});
+  };
   sources_ = list_sources({.inputs = options_.inputs,
                            .format = options_.format,
                            .skip_binary = options_.skip_binary,
+                           .hidden = options_.include_hidden,
                            .out = options_.out,
                            .spool = folder_.spool(),
-                           .threads = threads_});
+                           .threads = threads_,
+                           .block_bytes = options_.block_bytes,
+                           .progress = look});
   check_tokens();
   result_.other_entries = sources_.other_entries;
   result_.binary_files = sources_.binary_files;
+  result_.hidden_files = sources_.hidden_files;
   fingerprint_ = fingerprint();
   if (old && !options_.overwrite) {
     compare_with_finished(*old);
@@ -394,6 +471,11 @@ BuildReport Builder::run() {
     m.source_files = static_cast<int64_t>(sources_.files.size());
     m.source_bytes = sources_.bytes;
     m.source_empty_documents = plan_.empty_documents + sources_.empty_files;
+    m.special_tokens = name_of(options_.special_tokens);
+    m.special_spellings = plan_.special_spellings;
+    if (options_.bad_lines != BadLines::kStop) m.bad_lines = name_of(options_.bad_lines);
+    m.bad_lines_left_out = plan_.bad_lines;
+    m.bad_places = plan_.bad_places;
     io::write_file_atomically(folder_.at("manifest.json"), manifest_text(m));
   }
   claim_.finish();
@@ -401,6 +483,16 @@ BuildReport Builder::run() {
 }
 
 }  // namespace
+
+std::string_view name_of(SpecialPolicy policy) {
+  constexpr std::string_view kNames[] = {"text", "parse", "refuse"};
+  return kNames[static_cast<int>(policy)];
+}
+
+std::string_view name_of(BadLines policy) {
+  constexpr std::string_view kNames[] = {"stop", "skip", "replace"};
+  return kNames[static_cast<int>(policy)];
+}
 
 BuildReport build_dataset(const BuildOptions& options) {
   ASHLAR_CHECK(options.shard_tokens > 0 && options.shard_tokens % kChunkTokens == 0, "shard_tokens ",

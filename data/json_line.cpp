@@ -4,6 +4,7 @@
 
 #include "core/base/strings.h"
 #include "core/base/utf8.h"
+#include "data/text_repair.h"
 #include "data/tokenizer.h"
 
 namespace ashlar::data {
@@ -15,7 +16,14 @@ constexpr int kMaxDepth = 200;
 /// slowest part of a build.
 class LineReader {
  public:
-  explicit LineReader(std::string_view text) : text_(text) {}
+  explicit LineReader(std::string_view text, bool replace = false) : text_(text), replace_(replace) {}
+
+  int64_t replaced() const { return replaced_; }
+  size_t value_end() {
+    space();
+    value(0);
+    return at_;
+  }
 
   void object(std::string_view field, std::string& out) {
     space();
@@ -80,6 +88,8 @@ class LineReader {
       case 't': word("true"); return;
       case 'f': word("false"); return;
       case 'n': word("null"); return;
+      case 'N': word("NaN"); return;
+      case 'I': word("Infinity"); return;
       default: number();
     }
   }
@@ -121,6 +131,7 @@ class LineReader {
 
   void number() {
     if (peek() == '-') ++at_;
+    if (peek() == 'I') return word("Infinity");
     if (peek() == '0') {
       ++at_;
     } else {
@@ -154,6 +165,12 @@ class LineReader {
     return v;
   }
 
+  uint32_t lone_surrogate() {
+    if (!replace_) fail("a \\u surrogate without its pair");
+    ++replaced_;
+    return 0xFFFDU;
+  }
+
   /// at_ is past the backslash.
   void escape(std::string* out) {
     const int c = peek();
@@ -168,12 +185,17 @@ class LineReader {
     ++at_;
     uint32_t v = hex4();
     if (v >= 0xD800U && v < 0xDC00U && text_.substr(at_, 2) == "\\u") {
+      const size_t second = at_;
       at_ += 2;
       const uint32_t low = hex4();
-      if (low < 0xDC00U || low > 0xDFFFU) fail("a \\u surrogate without its pair");
-      v = 0x10000U + ((v - 0xD800U) << 10) + (low - 0xDC00U);
+      if (low >= 0xDC00U && low <= 0xDFFFU) {
+        v = 0x10000U + ((v - 0xD800U) << 10) + (low - 0xDC00U);
+      } else {
+        at_ = second;  // another character
+        v = lone_surrogate();
+      }
     } else if (v >= 0xD800U && v <= 0xDFFFU) {
-      fail("a \\u surrogate without its pair");
+      v = lone_surrogate();
     }
     if (out != nullptr) append_utf8(v, *out);
   }
@@ -183,7 +205,7 @@ class LineReader {
     expect('"');
     if (out != nullptr) out->clear();
     for (;;) {
-      const size_t start = at_;
+      size_t start = at_;
       while (at_ < text_.size()) {
         const auto c = static_cast<uint8_t>(text_[at_]);
         if (c == '"' || c == '\\' || c < 0x20U) break;
@@ -192,7 +214,13 @@ class LineReader {
           continue;
         }
         const CodePoint point = next_code_point(text_.substr(at_));
-        if (point.bytes == 0) fail(str_cat("invalid UTF-8 at byte 0x", absl::Hex(c, absl::kZeroPad2)));
+        if (point.bytes == 0) {
+          if (!replace_) fail(str_cat("invalid UTF-8 at byte 0x", absl::Hex(c, absl::kZeroPad2)));
+          if (out != nullptr) out->append(text_.substr(start, at_ - start)).append(kReplacement);
+          ++replaced_;
+          start = at_ += ill_formed_bytes(text_.substr(at_));
+          continue;
+        }
         at_ += static_cast<size_t>(point.bytes);
       }
       if (out != nullptr) out->append(text_.substr(start, at_ - start));
@@ -206,13 +234,19 @@ class LineReader {
   }
 
   std::string_view text_;
+  bool replace_;
   size_t at_ = 0;
+  int64_t replaced_ = 0;
 };
 
 }  // namespace
 
-void read_json_field(std::string_view line, std::string_view field, std::string& out) {
-  LineReader(line).object(field, out);
+int64_t read_json_field(std::string_view line, std::string_view field, std::string& out, bool replace) {
+  LineReader reader(line, replace);
+  reader.object(field, out);
+  return reader.replaced();
 }
+
+size_t json_value_end(std::string_view text) { return LineReader(text).value_end(); }
 
 }  // namespace ashlar::data

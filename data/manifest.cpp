@@ -78,6 +78,11 @@ json body(const Manifest& m) {
                  {"files", m.source_files},
                  {"bytes", m.source_bytes},
                  {"empty_documents", m.source_empty_documents}};
+  if (!m.special_tokens.empty())
+    j["source"]["special_tokens"] = {{"policy", m.special_tokens}, {"found", m.special_spellings}};
+  if (!m.bad_lines.empty()) {
+    j["source"]["bad_lines"] = {{"policy", m.bad_lines}, {"left_out", m.bad_lines_left_out}, {"places", m.bad_places}};
+  }
   for (const Part p : kParts) j["parts"][std::string(name_of(p))] = part_json(m.part(p), !m.old_form());
   if (!m.old_form()) {
     const Fingerprint print = fingerprint_of(m);
@@ -119,6 +124,15 @@ Manifest from(const json& j) {
   m.source_files = j.at("source").at("files");
   m.source_bytes = j.at("source").at("bytes");
   m.source_empty_documents = j.at("source").at("empty_documents");
+  if (const auto special = j.at("source").find("special_tokens"); special != j.at("source").end()) {
+    m.special_tokens = special->at("policy");
+    m.special_spellings = special->at("found");
+  }
+  if (const auto bad = j.at("source").find("bad_lines"); bad != j.at("source").end()) {
+    m.bad_lines = bad->at("policy");
+    m.bad_lines_left_out = bad->at("left_out");
+    m.bad_places = bad->at("places");
+  }
   for (const Part p : kParts) m.part(p) = part_from(j.at("parts").at(std::string(name_of(p))), !m.old_form());
   return m;
 }

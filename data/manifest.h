@@ -52,6 +52,10 @@ struct Manifest {
   int64_t source_files = 0;
   int64_t source_bytes = 0;
   int64_t source_empty_documents = 0;  ///< left out because they hold no text
+  std::string special_tokens;          ///< "text", "parse" or "refuse" in the text; empty before there was a choice
+  int64_t special_spellings = 0;       ///< in the text; under "parse" those of the end of documents
+  std::string bad_lines;               ///< "skip" or "replace"; empty: none was allowed
+  int64_t bad_lines_left_out = 0, bad_places = 0;
   PartInfo parts[2];
 
   const PartInfo& part(Part p) const { return parts[static_cast<int>(p)]; }

@@ -39,6 +39,8 @@ constexpr Magic kMagics[] = {
     {257, "ustar"sv, "a tar archive"},
     {0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
     {0, "\xed\xab\xee\xdb"sv, "an RPM package"},
+    {0, "version https://git-lfs.github.com/spec/v1\n"sv,
+     "a pointer of git-lfs, without the file itself (git lfs pull)"},
     {0, "PAR1"sv, "a Parquet file"},
     {0, "ARROW1\0"sv, "an Arrow file"},
     {0, "Obj\x01"sv, "an Avro file"},

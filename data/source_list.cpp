@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <set>
 #include <span>
 
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
+#include "data/json_array.h"
 #include "data/ordered_parallel.h"
 #include "data/source_content.h"
 
@@ -93,23 +96,72 @@ struct Content {
   std::string head;
   int64_t bytes = 0;
   TextCheck text;
+  ShapeFound shape;
+  std::vector<int64_t> element_starts;
 };
 
-Content look_at_packed(const io::InputFile& file, Packing packing, const std::string& shown) {
+/// What all looks at files share.
+struct Looking {
+  const SourceQuery& query;
+  std::mutex mutex;
+  int64_t done = 0, total = 0;  ///< bytes of files that are read whole to be looked at
+
+  /// `tell`: a file that takes its time.
+  void read(int64_t bytes, bool tell) {
+    const std::lock_guard lock(mutex);
+    done += bytes;
+    if (tell && query.progress) query.progress(done, total);
+  }
+};
+
+ShapeFound shape_by(SourceFormat format, std::string_view head, bool whole, const std::string& path) {
+  switch (format) {
+    case SourceFormat::kAuto: return shape_of(head, whole, unpacked_name(path));
+    case SourceFormat::kJsonLines: return {TextShape::kJsonLines, ""};
+    case SourceFormat::kJsonArray: return {TextShape::kJsonArray, ""};
+    default: return {};
+  }
+}
+
+Content look_at_packed(const io::InputFile& file, const Candidate& from, Packing packing, Looking& looking) {
   Content content;
-  Unpacker unpacker(file, packing, shown);
+  Unpacker unpacker(file, packing, from.shown);
+  JsonArrayScan scan(looking.query.block_bytes);
   std::string piece(size_t{256} << 10, '\0');
+  int64_t taken = 0;
   while (const size_t n = unpacker.read(piece)) {
     const std::string_view bytes = std::string_view(piece).substr(0, n);
-    if (content.bytes == 0) content.head = bytes.substr(0, kSample);
+    if (content.bytes == 0) {
+      content.head = bytes.substr(0, kSample);
+      content.shape = shape_by(looking.query.format, content.head, n == content.head.size(), from.path);
+    }
+    if (content.shape.shape == TextShape::kJsonArray) scan.add(bytes);
     content.text.look(content.bytes, bytes);
     content.bytes += static_cast<int64_t>(n);
+    looking.read(unpacker.packed_bytes() - taken, true);
+    taken = unpacker.packed_bytes();
   }
+  content.element_starts = scan.take_starts();
   return content;
 }
 
+/// Looks through a JSON array for the places where blocks begin.
+void scan_array(const io::InputFile& file, Content& content, int64_t block_bytes) {
+  JsonArrayScan scan(block_bytes);
+  std::string piece;
+  for (int64_t at = 0; at < content.bytes; at += static_cast<int64_t>(piece.size())) {
+    piece.resize(size_t{1} << 20);
+    piece.resize(static_cast<size_t>(file.read_at_most(at, std::as_writable_bytes(std::span(piece)))));
+    if (piece.empty()) break;
+    scan.add(piece);
+  }
+  content.element_starts = scan.take_starts();
+}
+
 Content look_at_plain(const io::InputFile& file, std::string head) {
-  Content content{.head = std::move(head), .bytes = file.size_bytes()};
+  Content content;
+  content.head = std::move(head);
+  content.bytes = file.size_bytes();
   content.text.look(0, content.head);
   if (content.bytes <= kSample) return content;
   for (const int64_t offset : {content.bytes / 2, content.bytes - kSample})
@@ -133,7 +185,23 @@ std::string binary_in(const Content& content) {
   return at < 0 ? "" : str_cat("holds binary data from byte ", at, " on");
 }
 
-Looked look_at(const Candidate& from, SourceFormat format) {
+/// What JSON is read as; doubt is an error.
+void take_shape(const Candidate& from, Content& content, SourceFile& out) {
+  const ShapeFound& shape = content.shape;
+  if (!shape.doubt.empty()) {
+    throw input_error("data build", from.shown, " ", shape.doubt, ", which is neither prose nor one object a line; say",
+                      " what it is with --format text (prose, as it is), jsonl or json-array");
+  }
+  out.shape = shape.shape;
+  out.element_starts = std::move(content.element_starts);
+  if (out.shape == TextShape::kJsonArray && out.element_starts.empty()) {
+    throw input_error("data build", from.shown,
+                      " holds no element of a JSON array; expected [{...}, {...}], or another", " --format");
+  }
+}
+
+Looked look_at(const Candidate& from, Looking& looking) {
+  const SourceFormat format = looking.query.format;
   Looked looked{.file = {.path = from.path, .shown = from.shown}};
   SourceFile& out = looked.file;
   const io::InputFile file(from.path);
@@ -151,9 +219,12 @@ Looked look_at(const Candidate& from, SourceFormat format) {
   }
   Content content;
   if (out.packing != Packing::kNone) {
-    content = look_at_packed(file, out.packing, from.shown);
+    content = look_at_packed(file, from, out.packing, looking);
   } else {
     content = look_at_plain(file, std::move(head));
+    looking.read(content.bytes, false);
+    content.shape =
+        shape_by(format, content.head, content.bytes == static_cast<int64_t>(content.head.size()), from.path);
   }
   out.bytes = content.bytes;
   if (out.bytes == 0) return looked;
@@ -168,19 +239,28 @@ Looked look_at(const Candidate& from, SourceFormat format) {
     return looked;
   }
   looked.binary = binary_in(content);
-  const std::string name = extension_of(unpacked_name(from.path));
-  out.json_lines =
-      format == SourceFormat::kJsonLines || (format == SourceFormat::kAuto && (name == ".jsonl" || name == ".ndjson"));
+  if (!looked.binary.empty()) return looked;
+  if (content.shape.shape == TextShape::kJsonArray && out.packing == Packing::kNone)
+    scan_array(file, content, looking.query.block_bytes);
+  take_shape(from, content, out);
   return looked;
 }
 
-void add_folder(const std::string& folder, std::vector<Candidate>& candidates, SourceList& list) {
+/// Whether a name below `folder` on the way to `path` begins with a dot.
+bool hidden_in(const fs::path& path, const fs::path& folder) {
+  const fs::path below = path.lexically_relative(folder);
+  return std::any_of(below.begin(), below.end(), [](const fs::path& name) { return name.string().starts_with('.'); });
+}
+
+void add_folder(const std::string& folder, bool hidden, std::vector<Candidate>& candidates, SourceList& list) {
   std::vector<std::string> paths;
   std::error_code error;
   auto it = fs::recursive_directory_iterator(folder, error);
   for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
     std::error_code ignored;
-    if (it->is_regular_file(ignored)) {
+    if (!hidden && !it->is_directory(ignored) && hidden_in(it->path(), folder)) {
+      ++list.hidden_files;
+    } else if (it->is_regular_file(ignored)) {
       paths.push_back(it->path().string());
     } else if (!it->is_directory(ignored) || it->is_symlink(ignored)) {
       ++list.other_entries;
@@ -188,7 +268,26 @@ void add_folder(const std::string& folder, std::vector<Candidate>& candidates, S
   }
   if (error) throw io::system_error("data build", "read folder", folder, error.value());
   std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) candidates.push_back({.path = path, .shown = path});
+  for (const std::string& path : paths) candidates.push_back({.path = path, .shown = path, .index = ""});
+}
+
+/// Every file once, whatever the paths: what is trained on twice unknown to the user counts double. Returns the bytes
+/// of all.
+int64_t refuse_twice(const std::vector<Candidate>& candidates) {
+  std::map<std::pair<dev_t, ino_t>, const Candidate*> seen;
+  int64_t bytes = 0;
+  for (const Candidate& candidate : candidates) {
+    struct stat st;
+    if (::stat(candidate.path.c_str(), &st) != 0) continue;  // said when it is opened
+    const auto [at, fresh] = seen.emplace(std::pair(st.st_dev, st.st_ino), &candidate);
+    bytes += st.st_size;
+    if (fresh) continue;
+    const std::string& first = at->second->shown;
+    throw input_error("data build", candidate.shown, " is an input twice",
+                      first == candidate.shown ? "" : str_cat(": it is the same file as ", first),
+                      "; name it once (a file that shall count double belongs into a mixture with its weight)");
+  }
+  return bytes;
 }
 
 bool lies_inside(const fs::path& inner, const fs::path& outer) {
@@ -209,14 +308,15 @@ std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
         throw input_error("data build", "the output folder ", query.out, " lies inside the input folder ", input,
                           "; choose --out elsewhere");
       }
-      add_folder(input, candidates, list);
+      add_folder(input, query.hidden, candidates, list);
     } else if (S_ISREG(st.st_mode)) {
       candidates.push_back({.path = input, .shown = input});
     } else {
       throw input_error("data build", input, " is neither a file nor a folder; pipe it into - instead");
     }
   }
-  return query.format == SourceFormat::kAuto ? pair_megatron(std::move(candidates)) : candidates;
+  if (query.format == SourceFormat::kAuto) candidates = pair_megatron(std::move(candidates));
+  return candidates;
 }
 
 }  // namespace
@@ -228,10 +328,12 @@ SourceList list_sources(const SourceQuery& query) {
   }
   SourceList list;
   const std::vector<Candidate> candidates = find_files(query, list);
+  Looking looking{.query = query};
+  looking.total = refuse_twice(candidates);
   std::string binary;  // of the first file
   ordered_parallel(
       query.threads, static_cast<int64_t>(candidates.size()),
-      [&](int64_t i, int) { return look_at(candidates[i], query.format); },
+      [&](int64_t i, int) { return look_at(candidates[i], looking); },
       [&](int64_t, Looked looked) {
         if (looked.file.bytes == 0) {
           ++list.empty_files;
@@ -250,9 +352,11 @@ SourceList list_sources(const SourceQuery& query) {
                       "--format bytes");
   }
   if (list.files.empty()) {
-    throw input_error("data build", "the input holds no text (", list.empty_files, " empty files",
-                      list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
-                      "); first input: ", query.inputs[0]);
+    throw input_error(
+        "data build", "the input holds no text (", list.empty_files, " empty files",
+        list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
+        list.hidden_files > 0 ? str_cat(", ", list.hidden_files, " hidden files, which --include-hidden takes") : "",
+        "); first input: ", query.inputs[0]);
   }
   return list;
 }

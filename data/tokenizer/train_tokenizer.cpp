@@ -33,8 +33,11 @@ class Corpus {
         sources_(list_sources({.inputs = training.inputs,
                                .format = training.format,
                                .skip_binary = training.skip_binary,
+                               .hidden = training.include_hidden,
                                .out = training.out,
-                               .threads = threads_})),
+                               .threads = threads_,
+                               .block_bytes = training.block_bytes,
+                               .progress = looked(training)})),
         blocks_(cut_into_blocks(sources_, training.block_bytes)) {
     for (const SourceFile& file : sources_.files) {
       if (!file.tokens) continue;
@@ -45,27 +48,39 @@ class Corpus {
 
   int threads() const { return threads_; }
   int64_t bytes() const { return sources_.bytes; }
+  int64_t hidden_files() const { return sources_.hidden_files; }
 
   /// Calls `visit(piece, worker)` for the text of every block, cut between words.
   template <typename Visit>
-  void read(int threads, const Visit& visit) const {
-    const BlockReader reader(
-        sources_, {.cut_rule = CutRule::kCodePoint, .between_words = true, .text_field = training_.text_field});
+  ReadCounts read(int threads, const Visit& visit) const {
+    const BlockReader reader(sources_, {.cut_rule = CutRule::kCodePoint,
+                                        .bad_lines = training_.bad_lines,
+                                        .between_words = true,
+                                        .text_field = training_.text_field});
     int64_t done = 0;
+    ReadCounts counts;
     ordered_parallel(
         threads, static_cast<int64_t>(blocks_.size()),
         [&](int64_t i, int worker) {
-          reader.read(
+          return reader.read(
               blocks_[i], [](const Digest&) {}, [&](const DocumentPiece& piece) { visit(piece, worker); });
-          return 0;
         },
-        [&](int64_t i, int) {
+        [&](int64_t i, const ReadCounts& counted) {
+          counts.bad_lines += counted.bad_lines;
+          counts.bad_places += counted.bad_places;
           done += blocks_[i].end - blocks_[i].begin;
           if (training_.progress) training_.progress("reading", done, sources_.bytes);
         });
+    return counts;
   }
 
  private:
+  static std::function<void(int64_t, int64_t)> looked(const TokenizerTraining& training) {
+    return [&](int64_t done, int64_t total) {
+      if (training.progress) training.progress("looking at the files", done, total);
+    };
+  }
+
   const TokenizerTraining& training_;
   int threads_;
   SourceList sources_;
@@ -116,7 +131,10 @@ void check(const TokenizerTraining& training) {
 
 std::string train_bytes_bpe(const TokenizerTraining& training, const Corpus& corpus, TrainedTokenizer& result) {
   std::vector<WordCounter> counters(static_cast<size_t>(corpus.threads()));
-  corpus.read(corpus.threads(), [&](const DocumentPiece& piece, int worker) { counters[worker].add(piece.text); });
+  const ReadCounts read =
+      corpus.read(corpus.threads(), [&](const DocumentPiece& piece, int worker) { counters[worker].add(piece.text); });
+  result.bad_lines = read.bad_lines;
+  result.bad_places = read.bad_places;
   for (size_t w = 1; w < counters.size(); ++w) counters[0].merge(counters[w]);
   const std::vector<WordCount> words = counters[0].finish();
   BpeTraining bpe{.vocab_size = training.vocab_size,
@@ -130,13 +148,12 @@ std::string train_bytes_bpe(const TokenizerTraining& training, const Corpus& cor
   return tokenizer_json(trained, training.special_tokens);
 }
 
-}  // namespace
-
-TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
+TrainedTokenizer train(const TokenizerTraining& training) {
   check(training);
   const Corpus corpus(training);
   TrainedTokenizer result;
   result.text_bytes = corpus.bytes();
+  result.hidden_files = corpus.hidden_files();
   std::vector<std::pair<std::string, std::string>> files;
   if (training.kind == TokenizerKind::kBytesBpe) {
     files.emplace_back("tokenizer.json", train_bytes_bpe(training, corpus, result));
@@ -146,7 +163,9 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
                                         .vocab_size = training.vocab_size,
                                         .sentences = training.sentences};
     const auto each = [&](const std::function<void(std::string_view)>& take) {
-      corpus.read(1, [&](const DocumentPiece& piece, int) { take(piece.text); });
+      const ReadCounts read = corpus.read(1, [&](const DocumentPiece& piece, int) { take(piece.text); });
+      result.bad_lines = read.bad_lines;
+      result.bad_places = read.bad_places;
     };
     const SentencePieceModel model = train_sentencepiece(sentencepiece, each);
     result.vocab_size = model.vocab_size;
@@ -160,6 +179,20 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
     result.files.push_back(path);
   }
   return result;
+}
+
+}  // namespace
+
+TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
+  try {
+    return train(training);
+  } catch (const Error& e) {
+    // The code that reads inputs is that of `data build`; the command is another.
+    constexpr std::string_view kOther = "[data build] ";
+    const std::string_view text = e.what();
+    if (!text.starts_with(kOther)) throw;
+    throw Error(e.code(), "tokenizer train", text.substr(kOther.size()));
+  }
 }
 
 }  // namespace ashlar::data

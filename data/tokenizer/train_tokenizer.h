@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/source_list.h"
+#include "data/text_repair.h"
 
 namespace ashlar::data {
 
@@ -19,6 +20,8 @@ struct TokenizerTraining {
   SourceFormat format = SourceFormat::kAuto;
   std::string text_field = "text";
   bool skip_binary = false;
+  bool include_hidden = false;
+  BadLines bad_lines = BadLines::kStop;
   std::string out;  ///< folder, made if need be
   int64_t vocab_size = 32'000;
   int64_t min_frequency = 2;                                    ///< kBytesBpe
@@ -34,7 +37,8 @@ struct TrainedTokenizer {
   std::vector<std::string> files;  ///< written, by path
   int64_t vocab_size = 0;          ///< reached; less than asked for when the text has no more to join
   int64_t text_bytes = 0;
-  int64_t words = 0;  ///< kBytesBpe: different ones
+  int64_t words = 0;                                        ///< kBytesBpe: different ones
+  int64_t hidden_files = 0, bad_lines = 0, bad_places = 0;  ///< as of BuildReport and its manifest
 };
 
 /// Learns a tokenizer from a corpus and writes it into a folder. The same corpus and options give the same bytes on any

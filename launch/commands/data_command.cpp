@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "data/corpus_entropy.h"
 #include "data/dataset_builder.h"
 #include "data/dataset_verify.h"
@@ -24,21 +25,33 @@ using data::Part;
 constexpr const char* kHelp = R"(ashlar data: make, look at and check token datasets
 
   ashlar data build INPUT... --out DIR [options]
-      INPUT: text files (one document each), folders (all files below, sorted), JSONL files (.jsonl, .ndjson: one document
-      a line), each also compressed with gzip or zstd, files of tokens (llm.c and nanoGPT .bin, Megatron .bin with its
-      .idx, NumPy .npy), or - for standard input. Killed and run again with the same arguments it continues where it was,
+      INPUT: text files (one document each), folders (all files below but hidden ones, sorted), JSON lines (one document
+      a line), JSON arrays of objects (one document each), all also compressed with gzip or zstd, files of tokens (llm.c
+      and nanoGPT .bin, Megatron .bin with its .idx, NumPy .npy), or - for standard input. Killed and run again with the same arguments it continues where it was,
       if the text is the same to the byte. Files in DIR that no build of ours made are never deleted or overwritten.
-      What a file is its bytes tell, not its name alone; one that is neither text nor tokens is refused. Ids of tokens are
+      What a file is its bytes tell, whatever its name; one that is neither text nor tokens is refused, and so are JSON of
+      another shape, for which --format decides, and a file that is named twice. Ids of tokens are
       taken as they are and must lie in the vocabulary of --tokenizer; its end of document ends documents among them.
       --out DIR            folder of the dataset (required)
       --tokenizer NAME     bytes (default), characters, or a tokenizer's file or folder, as in
                            ashlar tokenizer --help (documents then end with its eos)
       --validation SHARE   share of the validation part, 0 to 0.9 (default 0.1); whole documents from 20 documents on,
                            otherwise the end of the text
-      --format FORMAT      auto (default), text, jsonl, bytes (every file as it is, whatever it holds, one document
-                           each), uint16 or uint32 (files of nothing but ids of that type)
+      --format FORMAT      auto (default), text (as it is, JSON too), jsonl, json-array, bytes (every file as it is,
+                           whatever it holds, one document each), uint16 or uint32 (files of nothing but ids of that type)
+      --document-separator none|blank-line|TEXT
+                           what stands between the documents of one text file: nothing (default: a file is a document),
+                           blank lines, or TEXT with the line break behind it
+      --special-tokens text|parse|refuse
+                           spellings of special tokens in the text, such as <|endoftext|>: text like any other (default;
+                           counted, and said), the tokens as the tokenizer's library finds them (an end of documents then
+                           ends one), or an error
+      --bad-lines stop|skip|replace
+                           a JSON document that cannot be read, or bytes that are no UTF-8: an error (default), left out,
+                           or U+FFFD for the bytes (a document that cannot be read even so is left out); counted
+      --include-hidden     take files of folders that begin with a dot, or whose folder does
       --skip-binary        leave out files that are neither text nor tokens, and say how many
-      --text-field NAME    the field of JSONL objects that holds the text (default text)
+      --text-field NAME    the field of JSON objects that holds the text (default text)
       --threads N          default: one a core
       --shard-tokens N     tokens a shard file, a multiple of 65536 (default 67108864)
       --overwrite          replace a dataset in DIR that was made of something else
@@ -80,6 +93,14 @@ std::string duration_text(double seconds) {
   return absl::StrFormat("%d:%02d h", s / 3600, s / 60 % 60);
 }
 
+const char* phase_name(data::BuildProgress::Phase phase) {
+  switch (phase) {
+    case data::BuildProgress::Phase::kLook: return "looking ";
+    case data::BuildProgress::Phase::kCount: return "counting";
+    default: return "writing ";
+  }
+}
+
 /// A bar that redraws itself on a terminal; elsewhere a line now and then.
 class ProgressLine {
  public:
@@ -102,8 +123,7 @@ class ProgressLine {
     const double rate = static_cast<double>(p.bytes_done) / seconds;
     const double share = static_cast<double>(p.bytes_done) / static_cast<double>(std::max<int64_t>(1, p.bytes_total));
     const std::string text =
-        absl::StrFormat("%s %3.0f%%  %s of %s  %.0f MB/s  ETA %s",
-                        p.phase == data::BuildProgress::Phase::kCount ? "counting" : "writing ", 100 * share,
+        absl::StrFormat("%s %3.0f%%  %s of %s  %.0f MB/s  ETA %s", phase_name(p.phase), 100 * share,
                         size_text(p.bytes_done), size_text(p.bytes_total), rate / 1e6,
                         duration_text(static_cast<double>(p.bytes_total - p.bytes_done) / std::max(rate, 1.0)));
     if (terminal_) {
@@ -150,11 +170,54 @@ void print_counts(const data::Manifest& m, std::ostream& out) {
 data::SourceFormat source_format(std::string_view command, const std::string& name) {
   using data::SourceFormat;
   constexpr std::pair<std::string_view, SourceFormat> kFormats[] = {
-      {"auto", SourceFormat::kAuto},   {"text", SourceFormat::kText},     {"jsonl", SourceFormat::kJsonLines},
-      {"bytes", SourceFormat::kBytes}, {"uint16", SourceFormat::kUint16}, {"uint32", SourceFormat::kUint32}};
+      {"auto", SourceFormat::kAuto},       {"text", SourceFormat::kText},
+      {"jsonl", SourceFormat::kJsonLines}, {"json-array", SourceFormat::kJsonArray},
+      {"bytes", SourceFormat::kBytes},     {"uint16", SourceFormat::kUint16},
+      {"uint32", SourceFormat::kUint32}};
   for (const auto& [known, format] : kFormats)
     if (name == known) return format;
-  throw input_error(command, "option --format = ", name, ": expected auto, text, jsonl, bytes, uint16 or uint32");
+  throw input_error(command, "option --format = ", printable(name),
+                    ": expected auto, text, jsonl, json-array, bytes, uint16 or uint32");
+}
+
+/// The value of an option that is one of the names of `all`, the first when it is not given.
+template <typename Value>
+Value named_option(Arguments& given, std::string_view option, std::initializer_list<Value> all) {
+  const std::string value = text_option(given, option, std::string(name_of(*all.begin())));
+  std::string names;
+  for (const Value one : all) {
+    if (value == name_of(one)) return one;
+    names += str_cat(names.empty() ? "" : ", ", name_of(one));
+  }
+  throw input_error(given.command(), "option ", option, " = ", printable(value), ": expected one of ", names);
+}
+
+/// What was left out or changed, a line each.
+void print_remarks(const data::BuildReport& report, std::ostream& out) {
+  const data::Manifest& m = report.manifest;
+  if (report.shards_kept > 0) out << "  " << report.shards_kept << " shards kept from an unfinished run\n";
+  if (m.source_empty_documents > 0) out << "  " << m.source_empty_documents << " empty documents left out\n";
+  if (m.bad_lines_left_out > 0) out << "  " << m.bad_lines_left_out << " bad JSON documents left out\n";
+  if (m.bad_places > 0) {
+    out << "  " << m.bad_places << " places that are no UTF-8 " << (m.bad_lines == "skip" ? "left out" : "replaced")
+        << "\n";
+  }
+  if (report.binary_files > 0) out << "  " << report.binary_files << " binary files left out\n";
+  if (report.hidden_files > 0)
+    out << "  " << report.hidden_files << " hidden files left out (--include-hidden takes them)\n";
+  if (report.other_entries > 0) out << "  " << report.other_entries << " folder entries that are no files left out\n";
+}
+
+/// The text has spellings of special tokens.
+void warn_of_spellings(const data::Manifest& m, std::ostream& err) {
+  if (m.special_spellings == 0) return;
+  err << "warning: the text has " << m.special_spellings << " spellings of ";
+  if (m.special_tokens == "parse") {
+    err << "the end of documents, each of which ended one";
+  } else {
+    err << "special tokens, taken as text; --special-tokens parse takes them as the tokens, refuse names the first";
+  }
+  err << std::endl;
 }
 
 int run_build(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
@@ -162,6 +225,18 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
   data::BuildOptions options;
   options.overwrite = given.flag("--overwrite");
   options.skip_binary = given.flag("--skip-binary");
+  options.include_hidden = given.flag("--include-hidden");
+  using data::BadLines, data::SpecialPolicy;
+  options.special_tokens =
+      named_option(given, "--special-tokens", {SpecialPolicy::kText, SpecialPolicy::kParse, SpecialPolicy::kRefuse});
+  options.bad_lines = named_option(given, "--bad-lines", {BadLines::kStop, BadLines::kSkip, BadLines::kReplace});
+  options.document_separator = text_option(given, "--document-separator", options.document_separator);
+  if (options.document_separator.size() > data::DocumentSeparator::kMaxBytes ||
+      options.document_separator.find_first_not_of(" \t\r\n") == std::string::npos) {
+    throw input_error(given.command(), "option --document-separator = ", printable(options.document_separator),
+                      ": expected none, blank-line, or a text of at most ", data::DocumentSeparator::kMaxBytes,
+                      " bytes that is not white space alone");
+  }
   options.out = text_option(given, "--out", "");
   options.tokenizer = text_option(given, "--tokenizer", options.tokenizer);
   options.validation = given.number("--validation", options.validation, 0, 0.9);
@@ -203,16 +278,15 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
                            size_text(m.source_bytes), seconds,
                            static_cast<double>(m.source_bytes) / 1e6 / std::max(seconds, 1e-3));
   }
-  if (report->shards_kept > 0) out << "  " << report->shards_kept << " shards kept from an unfinished run\n";
-  if (m.source_empty_documents > 0) out << "  " << m.source_empty_documents << " empty documents left out\n";
-  if (report->binary_files > 0) out << "  " << report->binary_files << " binary files left out\n";
-  if (report->other_entries > 0) out << "  " << report->other_entries << " folder entries that are no files left out\n";
+  warn_of_spellings(m, err);
+  print_remarks(*report, out);
   print_counts(m, out);
   return 0;
 }
 
 void print_first_tokens(data::TokenDataset& dataset, int64_t n, std::ostream& out) {
   n = std::min(n, dataset.tokens(Part::kTrain));
+  if (n == 0) return;
   std::vector<int32_t> ids(static_cast<size_t>(n));
   dataset.read(Part::kTrain, 0, ids);
   const int32_t eod = dataset.tokenizer().eod_id();
@@ -244,6 +318,14 @@ int run_inspect(std::span<const std::string> args, std::ostream& out, std::ostre
       << ", end of document " << m.eod_id << ", " << (m.wide ? "uint32" : "uint16") << "\n";
   out << "  source     " << m.source_files << " files, " << size_text(m.source_bytes) << ", "
       << m.source_empty_documents << " empty documents left out\n";
+  if (!m.special_tokens.empty() && dataset.tokenizer().has_special_tokens()) {
+    out << "  special tokens in the text: " << m.special_spellings << " spellings, --special-tokens "
+        << m.special_tokens << "\n";
+  }
+  if (!m.bad_lines.empty()) {
+    out << "  --bad-lines " << m.bad_lines << ": " << m.bad_lines_left_out << " JSON documents left out, "
+        << m.bad_places << " places that are no UTF-8\n";
+  }
   const data::Fingerprint print = dataset.fingerprint();
   out << "  fingerprint tokenizer " << print.tokenizer << ", tokens " << print.tokens << "\n";
   print_counts(m, out);

@@ -31,8 +31,12 @@ constexpr std::pair<std::string_view, TokenizerKind> kKinds[] = {
     {"bytes-bpe", TokenizerKind::kBytesBpe},
     {"sentencepiece-bpe", TokenizerKind::kSentencePieceBpe},
     {"sentencepiece-unigram", TokenizerKind::kSentencePieceUnigram}};
-constexpr std::pair<std::string_view, SourceFormat> kFormats[] = {
-    {"auto", SourceFormat::kAuto}, {"text", SourceFormat::kText}, {"jsonl", SourceFormat::kJsonLines}};
+constexpr std::pair<std::string_view, SourceFormat> kFormats[] = {{"auto", SourceFormat::kAuto},
+                                                                  {"text", SourceFormat::kText},
+                                                                  {"jsonl", SourceFormat::kJsonLines},
+                                                                  {"json-array", SourceFormat::kJsonArray}};
+constexpr std::pair<std::string_view, data::BadLines> kBadLines[] = {
+    {"stop", data::BadLines::kStop}, {"skip", data::BadLines::kSkip}, {"replace", data::BadLines::kReplace}};
 
 /// The values of an option that may be given several times.
 std::vector<std::string> repeated(std::vector<std::string>& words, const std::string& option) {
@@ -64,9 +68,11 @@ const char* const kTokenizerTrainHelp =
                            <|endoftext|>)
       --min-frequency N    bytes-bpe: pairs that are seen less often are not joined (default 2)
       --sentences N        sentencepiece: lines to learn from, taken by chance (default 1000000)
-      --format FORMAT      auto (default), text or jsonl
-      --text-field NAME    the field of JSONL objects that holds the text (default text)
+      --format FORMAT      auto (default: what each file holds), text, jsonl or json-array
+      --text-field NAME    the field of JSON objects that holds the text (default text)
+      --bad-lines WHAT     stop (default), skip or replace, as of ashlar data build
       --skip-binary        leave out files that are no text
+      --include-hidden     take hidden files of folders
       --threads N          default: one a core
       --overwrite          replace a tokenizer in DIR
 )";
@@ -84,6 +90,8 @@ int run_tokenizer_train(std::span<const std::string> args, std::ostream& out, st
   training.vocab_size = given.integer("--vocab-size", training.vocab_size, 2, 1 << 24);
   training.threads = static_cast<int>(given.integer("--threads", 0, 0, 1024));
   training.skip_binary = given.flag("--skip-binary");
+  training.include_hidden = given.flag("--include-hidden");
+  training.bad_lines = choice(given, "--bad-lines", kBadLines);
   training.overwrite = given.flag("--overwrite");
   const bool bytes = training.kind == TokenizerKind::kBytesBpe;
   // Options of the other kind are refused as unknown ones are.
@@ -110,6 +118,12 @@ int run_tokenizer_train(std::span<const std::string> args, std::ostream& out, st
   for (const std::string& file : trained.files) out << on_one_line(file) << "\n";
   out << absl::StrFormat("  vocabulary of %d, from %.1f MB in %.1f s\n", trained.vocab_size,
                          static_cast<double>(trained.text_bytes) / 1e6, seconds);
+  if (trained.hidden_files > 0)
+    out << "  " << trained.hidden_files << " hidden files left out (--include-hidden takes them)\n";
+  if (trained.bad_lines > 0) out << "  " << trained.bad_lines << " bad JSON documents left out\n";
+  if (trained.bad_places > 0)
+    out << "  " << trained.bad_places << " places that are no UTF-8 "
+        << (training.bad_lines == data::BadLines::kSkip ? "left out" : "replaced") << "\n";
   if (trained.vocab_size < training.vocab_size)
     out << "  fewer than the " << training.vocab_size << " asked for: the text has no more pairs to join\n";
   return 0;

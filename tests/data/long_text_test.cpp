@@ -1,0 +1,168 @@
+// Long texts are encoded in pieces by many threads, and give the ids of the whole.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/base/error.h"
+#include "data/dataset_builder.h"
+#include "data/text_cutter.h"
+#include "data/token_dataset.h"
+#include "data/tokenizer/forms.h"
+#include "tests/data/dataset_fixture.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+
+std::vector<fs::path> tokenizers() {
+  const fs::path fixtures = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures";
+  std::vector<fs::path> all = {fixtures / "tokenizers-gpt2", fixtures / "tokenizers-tiktoken"};
+  for (const auto& entry : fs::recursive_directory_iterator(fixtures)) {
+    const bool json = entry.path().parent_path() == fixtures / "tokenizers" && entry.path().extension() == ".json";
+    if (json || entry.path().extension() == ".model") all.push_back(entry.path());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+/// Words of several scripts with all that patterns look at: digits, marks, runs of spaces, added tokens.
+std::string prose(size_t bytes, uint64_t seed) {
+  const std::vector<std::string> words = {"the",
+                                          "quick",
+                                          "don't",
+                                          "I'LL",
+                                          "3.14159",
+                                          "2026",
+                                          "na\u00efve",
+                                          "e\u0301t\u00e9",
+                                          "\u4e2d\u6587\u3002",
+                                          "x=y;",
+                                          "<|endoftext|>",
+                                          "</s>",
+                                          "\U0001F600",
+                                          "--",
+                                          "a_b",
+                                          "CamelCase",
+                                          "\u0915\u094d\u0937",
+                                          "\uff0c"};
+  const std::vector<std::string> spaces = {" ", " ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n", "", " \n ", "   "};
+  std::mt19937_64 random(seed);
+  std::string text;
+  while (text.size() < bytes) text += words[random() % words.size()] + spaces[random() % spaces.size()];
+  return text;
+}
+
+Ids ids_of(const std::string& directory) {
+  TokenDataset dataset(directory);
+  Ids ids(static_cast<size_t>(dataset.tokens(Part::kTrain)));
+  dataset.read(Part::kTrain, 0, ids);
+  return ids;
+}
+
+BuildOptions options(const std::string& input, const std::string& out, const std::string& tokenizer) {
+  BuildOptions o;
+  o.inputs = {input};
+  o.out = out;
+  o.tokenizer = tokenizer;
+  o.validation = 0;
+  o.threads = 2;
+  o.block_bytes = 1500;
+  return o;
+}
+
+TEST(LongText, HasTheIdsOfTheWholeForEveryTokenizer) {
+  const testing::ScratchDir dir;
+  const std::string text = prose(9'000, 1);
+  write_all(dir.file("a.txt"), text);
+  int divided = 0, sets = 0;
+  for (const fs::path& path : tokenizers()) {
+    SCOPED_TRACE(path.string());
+    const auto tokenizer = open_tokenizer(path);
+    if (!tokenizer->eos_id()) continue;
+    divided += tokenizer->cut_rule() == CutRule::kWords ? 1 : 0;
+    Ids expected;
+    std::vector<SpecialSpelling> found;
+    tokenizer->encode_as_text(text, expected, found);
+    expected.push_back(tokenizer->eod_id());
+    const BuildOptions o = options(dir.file("a.txt"), dir.file(str_cat("set", sets++)), path);
+    const Manifest m = build_dataset(o).manifest;
+    EXPECT_EQ(m.special_tokens, "text");
+    EXPECT_EQ(m.special_spellings, static_cast<int64_t>(found.size()));
+    EXPECT_EQ(m.part(Part::kTrain).documents, 1);
+    EXPECT_TRUE(ids_of(o.out) == expected);
+  }
+  EXPECT_GE(divided, 8) << "of " << sets;
+}
+
+TEST(LongText, TokenizersThatCutWordsAreDivided) {
+  const fs::path fixtures = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures";
+  for (const char* name : {"tokenizers-gpt2", "tokenizers-tiktoken"})
+    EXPECT_EQ(open_tokenizer(fixtures / name)->cut_rule(), CutRule::kWords) << name;
+}
+
+class SpecialTokens : public ::testing::Test {
+ protected:
+  BuildOptions with(SpecialPolicy policy, const std::string& out) {
+    write_all(dir_.file("a.jsonl"), "{\"text\":\"one<|endoftext|>two\"}\n{\"text\":\"three<|endoftext|>\"}\n");
+    BuildOptions o = options(dir_.file("a.jsonl"), dir_.file(out),
+                             (fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures/tokenizers-gpt2").string());
+    o.special_tokens = policy;
+    return o;
+  }
+  testing::ScratchDir dir_;
+};
+
+TEST_F(SpecialTokens, DocumentsAreAsManyAsTheirEnds) {
+  const auto tokenizer = open_tokenizer((fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures/tokenizers-gpt2").string());
+  const int32_t eod = tokenizer->eod_id();
+  const Manifest text = build_dataset(with(SpecialPolicy::kText, "text")).manifest;
+  const Ids as_text = ids_of(dir_.file("text"));
+  EXPECT_EQ(std::count(as_text.begin(), as_text.end(), eod), 2);
+  EXPECT_EQ(text.part(Part::kTrain).documents, 2);
+  EXPECT_EQ(text.special_spellings, 2);
+  const Manifest parsed = build_dataset(with(SpecialPolicy::kParse, "parse")).manifest;
+  Ids expected;
+  for (const char* document : {"one", "two", "three"}) {
+    for (const int32_t id : tokenizer->encode(document)) expected.push_back(id);
+    expected.push_back(eod);
+  }
+  EXPECT_EQ(ids_of(dir_.file("parse")), expected);
+  EXPECT_EQ(parsed.part(Part::kTrain).documents, 3);
+  EXPECT_EQ(parsed.special_tokens, "parse");
+  try {
+    build_dataset(with(SpecialPolicy::kRefuse, "refuse"));
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput);
+    EXPECT_THAT(e.what(), HasSubstr("a.jsonl, line 1"));
+    EXPECT_THAT(e.what(), HasSubstr("<|endoftext|>"));
+  }
+  EXPECT_FALSE(fs::exists(dir_.file("refuse")));
+}
+
+/// What no place cuts is bounded.
+TEST(LongText, WithoutAPlaceToCutIsRefusedByName) {
+  const testing::ScratchDir dir;
+  write_all(dir.file("a.txt"), std::string(size_t{34} << 20, 'a') + " b");
+  BuildOptions o = options(dir.file("a.txt"), dir.file("set"),
+                           (fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures/tokenizers-gpt2").string());
+  o.block_bytes = int64_t{2} << 20;
+  try {
+    build_dataset(o);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput);
+    EXPECT_THAT(e.what(), HasSubstr("no place where the text may be cut"));
+  }
+}
+
+}  // namespace
+}  // namespace ashlar::data
