@@ -79,9 +79,9 @@ PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
   if (fields.has("post_processor")) template_ = read_template(fields.object("post_processor"), vocabulary_);
   if (fields.has("decoder")) decoder_ = read_decoder(fields.object("decoder"));
   fields.finish();
-  special_.assign(static_cast<size_t>(vocabulary_.size()), false);
+  special_.assign(static_cast<size_t>(vocabulary_.size()), 0);
   for (const AddedToken& token : added_->all())
-    if (token.special) special_[static_cast<size_t>(token.id)] = true;
+    if (token.special) special_[static_cast<size_t>(token.id)] = 1;
   identity_ = str_cat(form_, unigram ? " (Unigram)" : model_reads_bytes_ ? " (byte-level BPE)" : " (BPE)");
 }
 
@@ -108,23 +108,21 @@ void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scra
     pre_tokenizer_->apply(pieces, scratch.regex);
   }
   for (const Span s : pieces.spans) {
-    const size_t first = ids.size();
-    model_->encode(pieces.piece(s), scratch.model, ids);
-    if (scratch.as_text == nullptr) continue;
-    const auto special = [&](int32_t id) { return special_[static_cast<size_t>(id)]; };
-    if (std::none_of(ids.begin() + static_cast<int64_t>(first), ids.end(), special)) continue;
-    ids.resize(first);
-    encode_apart(pieces.piece(s), scratch, ids);
+    if (scratch.apart) {
+      encode_apart(pieces.piece(s), scratch, ids);
+    } else {
+      model_->encode(pieces.piece(s), scratch.model, ids);
+    }
   }
 }
 
-/// A piece whose ids have a special token's among them. Where the model's vocabulary has the spelling as a token, the
-/// piece is cut inside the spelling; an unknown character's token stays what it is.
+/// A piece whose ids may have a special token's among them. Where the model's vocabulary has the spelling as a token,
+/// the piece is cut inside the spelling; an unknown character's token stays what it is.
 void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const {
   const size_t first = ids.size();
   model_->encode(piece, scratch.model, ids);
   for (size_t i = first; i < ids.size(); ++i) {
-    if (!special_[static_cast<size_t>(ids[i])]) continue;
+    if (special_[static_cast<size_t>(ids[i])] == 0) continue;
     const std::string& token = vocabulary_.token(ids[i]);
     const size_t at = piece.find(token);
     if (at == std::string_view::npos) continue;
@@ -186,7 +184,7 @@ std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t a
 }
 
 void PipelineTokenizer::treat_as_special(int32_t id) {
-  special_[static_cast<size_t>(id)] = true;
+  special_[static_cast<size_t>(id)] = 1;
   added_->make_special(id);
 }
 
@@ -225,7 +223,17 @@ void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_
   check_text(text);
   std::unique_ptr<Scratch> scratch = take_scratch();
   scratch->as_text = &found;
+  const size_t first = ids.size(), known = found.size();
   encode_whole(text, *scratch, ids);
+  const auto special = [&](int32_t id) { return special_[static_cast<size_t>(id)] != 0; };
+  if (std::any_of(ids.begin() + static_cast<int64_t>(first), ids.end(), special)) {
+    // Hardly ever: a look at each piece would cost every text a twentieth of its time.
+    ids.resize(first);
+    found.resize(known);
+    scratch->apart = true;
+    encode_whole(text, *scratch, ids);
+    scratch->apart = false;
+  }
   scratch->as_text = nullptr;
   give_back(std::move(scratch));
 }

@@ -46,6 +46,7 @@ class PipelineTokenizer final : public FormTokenizer {
     std::string normal;
     std::vector<Segment> outer, inner;
     std::vector<SpecialSpelling>* as_text = nullptr;  ///< not null: special tokens are text
+    bool apart = false;                               ///< the model may make special tokens of pieces
     size_t text_offset = 0;                           ///< of what encode_text has, in the whole
   };
   std::unique_ptr<Scratch> take_scratch() const;
@@ -67,7 +68,7 @@ class PipelineTokenizer final : public FormTokenizer {
   Template template_;
   bool model_reads_bytes_ = false;
   bool marks_begin_words_ = false;  ///< no token has U+2581 behind another character
-  std::vector<bool> special_;       ///< by id
+  std::vector<char> special_;       ///< by id
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
