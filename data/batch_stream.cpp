@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/numeric/int128.h"
 #include "core/base/error.h"
 #include "core/base/philox.h"
 
@@ -10,10 +11,13 @@ namespace {
 
 constexpr int64_t kMostRows = int64_t{1} << 40;  ///< of one micro-batch of all indices together
 
+int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
 void check_options(const StreamOptions& o) {
   ASHLAR_CHECK(o.sequence_length > 0 && o.micro_batch > 0 && o.vocab_size > 0, "T = ", o.sequence_length,
                ", B = ", o.micro_batch, ", V = ", o.vocab_size);
   ASHLAR_CHECK(o.dp_size > 0 && o.dp_index >= 0 && o.dp_index < o.dp_size, "dp ", o.dp_index, " of ", o.dp_size);
+  ASHLAR_CHECK(o.rows_multiple > 0, "rows_multiple ", o.rows_multiple);
 }
 
 void check_vocabulary(const TokenDataset& dataset, const StreamOptions& options) {
@@ -131,37 +135,58 @@ int64_t TrainStream::max_resident_bytes() const {
 }
 
 ValidationStream::ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options,
-                                   int64_t max_batches)
+                                   int64_t max_sequences)
     : options_(options), dataset_(std::move(dataset)) {
   check_options(options_);
   check_vocabulary(*dataset_, options_);
-  ASHLAR_CHECK(max_batches >= 0, "max_batches ", max_batches);
+  ASHLAR_CHECK(max_sequences >= 0, "max_sequences ", max_sequences);
   const int64_t tokens = dataset_->tokens(Part::kValidation);
   if (tokens < 2) {
     throw input_error("data", dataset_->directory(), " has ", tokens,
                       " tokens in its validation part, at least 2 are needed; build it with a", " larger --validation");
   }
-  const auto ceil_div = [](int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); };
   windows_ = ceil_div(tokens - 1, options_.sequence_length);
-  // Asked this way round because max_batches * micro_batch may be beyond 64 bits: many batches are the whole part.
-  if (max_batches > 0 && max_batches < ceil_div(windows_, options_.micro_batch))
-    windows_ = max_batches * options_.micro_batch;
-  ASHLAR_CHECK(options_.micro_batch <= kMostRows / options_.dp_size, "micro_batch ", options_.micro_batch, ", dp_size ",
-               options_.dp_size);
-  num_batches_ = ceil_div(windows_, options_.micro_batch * options_.dp_size);
+  sequences_ = max_sequences == 0 ? windows_ : std::min(max_sequences, windows_);
+  const int64_t B = options_.micro_batch;
+  ASHLAR_CHECK(B <= kMostRows / options_.dp_size, "micro_batch ", B, ", dp_size ", options_.dp_size);
+  num_batches_ = ceil_div(std::max<int64_t>(0, sequences_ - options_.dp_index * B), B * options_.dp_size);
+}
+
+int64_t ValidationStream::window_of(int64_t sequence) const {
+  const absl::uint128 product = absl::uint128(static_cast<uint64_t>(sequence)) * static_cast<uint64_t>(windows_);
+  return static_cast<int64_t>(product / static_cast<uint64_t>(sequences_));
+}
+
+int64_t ValidationStream::length_of(int64_t window) const {
+  const int64_t T = options_.sequence_length;
+  return std::min(T, dataset_->tokens(Part::kValidation) - 1 - window * T);
+}
+
+/// Sizes a batch for `rows` sequences from `batch.first_sample` on. Only the last window of the part may be short.
+void ValidationStream::size_batch(Batch& batch, int64_t rows) const {
+  const int64_t most = options_.sequence_length, multiple = options_.rows_multiple;
+  int64_t T = most;
+  if (rows == 1) {
+    T = length_of(window_of(batch.first_sample));
+    const int64_t padded = ceil_div(T, multiple) * multiple;
+    T = padded <= most ? padded : most;
+  }
+  while (rows * T % multiple != 0 && rows < options_.micro_batch) ++rows;
+  resize_batch(batch, rows, T, options_.documents);
 }
 
 bool ValidationStream::next(Batch& batch) {
   if (step_ == num_batches_) return false;
   const int64_t B = options_.micro_batch, T = options_.sequence_length;
-  resize_batch(batch, B, T, options_.documents);
   batch.first_sample = (step_ * options_.dp_size + options_.dp_index) * B;
-  for (int64_t b = 0; b < B; ++b) {
+  const int64_t rows = std::min(B, sequences_ - batch.first_sample);
+  size_batch(batch, rows);
+  for (int64_t b = 0; b < batch.B; ++b) {
     row_.clear();
-    if (batch.first_sample + b < windows_) {
-      const int64_t first = (batch.first_sample + b) * T;
-      row_.resize(static_cast<size_t>(std::min(dataset_->tokens(Part::kValidation) - first, T + 1)));
-      dataset_->read(Part::kValidation, first, row_);
+    if (b < rows) {
+      const int64_t window = window_of(batch.first_sample + b);
+      row_.resize(static_cast<size_t>(length_of(window) + 1));
+      dataset_->read(Part::kValidation, window * T, row_);
     }
     fill_row(batch, b, row_, dataset_->manifest().eod_id, options_.documents);
   }

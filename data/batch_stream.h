@@ -30,6 +30,8 @@ struct StreamOptions {
   int64_t dp_size = 1;
   DocumentRule documents;
   int64_t vocab_size = 0;  ///< the model's; a dataset with a larger vocabulary is refused at once
+  /// What divides the tokens of a micro-batch of a ValidationStream, however few it holds: the ranks that share rows.
+  int64_t rows_multiple = 1;
 };
 
 /// A dataset of a mixture. A stream owns its dataset: one reader is for one thread.
@@ -80,25 +82,33 @@ class TrainStream final : public BatchSource {
   std::vector<int32_t> counts_;
 };
 
-/// The validation part of one dataset, in order, once: window w is tokens [wT, wT+T], and the last row may be short, so
-/// every token but the first is a target exactly once (document masking apart). `max_batches` ends it after so many
-/// micro-batches' worth of windows (0: none does), which the dp indices share: the same targets on any mesh. Every dp
-/// index gets num_batches() batches; rows past the end have no counted target. Needs at least two tokens.
+/// Sequences of the validation part of one dataset, in order, once: window w is tokens [wT, wT+T], and the last one may
+/// be short, so every token but the first is a target exactly once (document masking apart). Of W windows
+/// `max_sequences` are read, spread evenly: window floor(i W / n) for i = 0, 1, ..., n - 1; 0, or more than there are:
+/// the whole part. They are the same on any mesh and with any micro-batch, whose rows the dp indices share. A batch has
+/// no row and no column that holds nothing, as far as `rows_multiple` lets it: the last one may be smaller, and a dp
+/// index may have fewer batches than another, or none. Needs at least two tokens.
 class ValidationStream final : public BatchSource {
  public:
-  ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options, int64_t max_batches = 0);
-  ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_batches = 0)
-      : ValidationStream(std::make_unique<TokenDataset>(path), options, max_batches) {}
+  ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options, int64_t max_sequences = 0);
+  ValidationStream(const std::string& path, const StreamOptions& options, int64_t max_sequences = 0)
+      : ValidationStream(std::make_unique<TokenDataset>(path), options, max_sequences) {}
 
   bool next(Batch& batch) override;
   void rewind() { step_ = 0; }
-  int64_t num_batches() const { return num_batches_; }  ///< per dp index
+  int64_t num_batches() const { return num_batches_; }  ///< of this dp index
+  int64_t num_sequences() const { return sequences_; }  ///< of all
   const TokenDataset& dataset() const { return *dataset_; }
 
  private:
+  void size_batch(Batch& batch, int64_t rows) const;
+  int64_t window_of(int64_t sequence) const;
+  int64_t length_of(int64_t window) const;  ///< its targets, T or fewer
+
   StreamOptions options_;
   std::unique_ptr<TokenDataset> dataset_;
-  int64_t windows_ = 0;
+  int64_t windows_ = 0;    ///< of the part
+  int64_t sequences_ = 0;  ///< those of them that are read
   int64_t num_batches_ = 0;
   int64_t step_ = 0;
   std::vector<int32_t> row_, counts_;

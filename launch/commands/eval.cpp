@@ -25,7 +25,8 @@ const char* const kEvalHelp =
     "  --data DIR             dataset (default: those the run was trained on)\n"
     "  --sequence-length T    default: as trained\n"
     "  --batch B              sequences at once (default: as trained)\n"
-    "  --batches N            of each dataset; default 0: the whole part\n"
+    "  --sequences N          of each dataset, spread evenly over its part; default 0: the whole part\n"
+    "  --batches N            an older form: N times --batch sequences\n"
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
     "  --threads N            of each rank (default: the cores of its machine / the ranks there)\n"
     "  --tensor N --pipeline N  under mpirun: ranks that share each layer, stages of layers (default: as trained, or\n"
@@ -36,7 +37,7 @@ namespace {
 struct EvalArguments {
   inference::LoadOptions load;
   std::optional<std::string> data_dir;
-  int64_t length = 0, batch_size = 0, batches = 0;
+  int64_t length = 0, batch_size = 0, sequences = 0, batches = 0;
 };
 
 EvalArguments parse(std::span<const std::string> words) {
@@ -46,7 +47,11 @@ EvalArguments parse(std::span<const std::string> words) {
   a.load.dtype = arguments.option("--dtype");
   a.length = a.load.positions = arguments.integer("--sequence-length", 0, 0, int64_t{1} << 30);
   a.batch_size = arguments.integer("--batch", 0, 0, 1 << 20);
+  a.sequences = arguments.integer("--sequences", 0, 0, INT64_MAX);
   a.batches = arguments.integer("--batches", 0, 0, INT64_MAX);
+  if (a.sequences > 0 && a.batches > 0)
+    throw input_error("eval", "--batches ", a.batches, ": expected one of it and --sequences ", a.sequences,
+                      ", which says the same in sequences; leave out --batches");
   a.load.threads = arguments.integer("--threads", 0, 0, 4096);
   a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
                  .pipeline = arguments.integer("--pipeline", 0, 0, 65536)};
@@ -91,6 +96,14 @@ void check_tokenizers(const inference::LoadedModel& m, const std::vector<data::W
   }
 }
 
+/// How many sequences of each dataset: --batches is said in them.
+int64_t sequences_of(const EvalArguments& a, int64_t batch_size, Log& log) {
+  if (a.batches == 0) return a.sequences;
+  const int64_t sequences = a.batches > INT64_MAX / batch_size ? INT64_MAX : a.batches * batch_size;
+  log.info(str_cat("--batches ", a.batches, " * --batch ", batch_size, ": --sequences ", sequences));
+  return sequences;
+}
+
 /// What this rank's replica evaluates.
 training::Validation open_validation(const EvalArguments& a, const inference::LoadedModel& m,
                                      const training::SharedManifests& manifests, Log& log) {
@@ -116,8 +129,9 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
        .dp_index = m.mesh->at().data,
        .dp_size = m.mesh->shape().data,
        .documents = {.mask = stored.data.document_mask, .restart_positions = stored.data.restart_positions},
-       .vocab_size = config.vocab_size},
-      a.batches);
+       .vocab_size = config.vocab_size,
+       .rows_multiple = m.mesh->shape().tensor},
+      sequences_of(a, B, log));
   check_tokenizers(m, datasets);
   if (validation.empty())
     throw input_error("eval", validation.remarks().front(), "; at least 2 tokens are needed, build it with a larger",
@@ -151,14 +165,20 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   };
   const training::ValidationResult result = validation->run(*m.engine, tell).value();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const training::UncountedSource& s : result.uncounted) log.info(to_line(s));
+  if (result.sources.empty())
+    throw comm::AllRanksError(ExitCode::kInput, "eval",
+                              "no target counts, so that there is no val_loss; expected a validation part with targets "
+                              "that are not masked, build one or name it with --data DIR");
+  const int digits = m.engine->options().dtype == DType::kFloat64 ? 14 : 6;  // as many as mean something
   for (const training::SourceLoss& s : result.sources) {
     if (result.mixture)
-      log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s, weight %g", s.loss,
+      log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s, weight %g", digits, s.loss,
                                std::exp(s.loss), s.tokens, s.path, s.weight));
   }
   const std::string of =
       result.mixture ? str_cat(result.sources.size(), " datasets, their mean by weight,") : result.sources.front().path;
-  log.info(absl::StrFormat("val_loss %.6f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", result.loss,
+  log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", digits, result.loss,
                            std::exp(result.loss), result.tokens, of, seconds, m.checkpoint.string()));
   return 0;
 }

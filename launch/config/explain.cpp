@@ -27,7 +27,8 @@ std::string explain_spec(const KeySpec& s) {
                              std::string_view(s.doc), "\n  default: ", default_text(s), "\n");
   if (*s.when.text != 0) text += str_cat("  only when: ", s.when.text, "\n");
   if (const std::string refused = refusal(s); !refused.empty()) text += str_cat("  ", refused, "\n");
-  return text + (s.fixed ? "  on resume: fixed\n" : "  on resume: may change\n");
+  const char* const resume = s.fixed ? "fixed" : s.kept ? "stays as the run has it unless given" : "may change";
+  return text + str_cat("  on resume: ", resume, "\n");
 }
 
 std::string explain_section(const SectionDoc& section) {
@@ -95,6 +96,7 @@ std::string schema_markdown() {
       if (std::string_view(s.section) != section.section) continue;
       std::string meaning = s.doc;
       if (*s.when.text != 0) meaning += str_cat(" Only when ", s.when.text, ".");
+      if (s.kept) meaning += " Where it is not given, a run that is continued keeps its value.";
       if (std::string refused = refusal(s); !refused.empty()) {
         refused[0] = refused[0] == 't' ? 'T' : refused[0] == 'o' ? 'O' : 'N';
         meaning += str_cat(" ", refused, ".");

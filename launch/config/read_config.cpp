@@ -1,41 +1,38 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "core/base/printable.h"
 #include "core/base/strings.h"
+#include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "launch/config/raw_values.h"
+#include "launch/config/toml_text.h"
 #include "toml++/toml.h"
 
 namespace ashlar::config {
 namespace {
 
-constexpr size_t kMostShown = 60;         // characters of a wrong value repeated in its error
-constexpr size_t kMostSyntaxErrors = 40;  // values set aside before the rest of a file is given up
+constexpr size_t kMostSyntaxErrors = 40;    // values set aside before the rest of a file is given up
+constexpr size_t kMostShown = 60;           // characters of a wrong value repeated in its error
+constexpr int64_t kMostUnknown = 10;        // unknown keys and sections that are named, the others are counted
+constexpr size_t kMostBadSources = 10;      // the same of data.path
+constexpr uintmax_t kMostBytes = 16 << 20;  // of a file; what is larger is none that anybody wrote
 
 template <typename T>
 std::string shown(const T& node) {
   std::ostringstream os;
   os << node;
-  std::string text = os.str();
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
-  return text;
+  return escaped(os.str(), kMostShown);
 }
 
 std::string shown(const toml::node& node) {
   std::string text;
   node.visit([&](const auto& concrete) { text = shown<std::decay_t<decltype(concrete)>>(concrete); });
   return text;
-}
-
-std::string trimmed(std::string_view s) {
-  const size_t first = s.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return "";
-  return std::string(s.substr(first, s.find_last_not_of(" \t\r\n") - first + 1));
 }
 
 /// data.path as a list. Adds errors itself; returns nothing when there were some.
@@ -45,6 +42,11 @@ std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec,
   std::vector<DataSource> sources;
   if (array.empty()) errors.push_back(value_error(spec, "[]", place));
   for (size_t i = 0; i < array.size(); ++i) {
+    if (errors.size() >= before + kMostBadSources) {
+      errors.push_back(
+          str_cat(spec.name(), ": the ", array.size() - i, " sources behind these were not looked at (", place, ")"));
+      break;
+    }
     const std::string item = str_cat(spec.name(), "[", i, "]");
     const auto fail = [&](std::string_view what, std::string_view got, std::string_view expected) {
       errors.push_back(str_cat(item, what, " = ", got, ": expected ", expected, "; e.g. ", spec.name(),
@@ -71,7 +73,7 @@ std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec,
         else
           fail(".weight", shown(node), "a number above 0, at most 1000000000");
       } else {
-        fail(str_cat(".", std::string(key.str())), shown(node), "only the keys path and weight");
+        fail(str_cat(".", escaped(key.str())), shown(node), "only the keys path and weight");
       }
     }
     if (!has_path) fail("", shown(array[i]), "a path in it");
@@ -156,7 +158,8 @@ bool known_section(std::string_view name) {
 }
 
 void unknown_key(RawValues& raw, std::string_view section, std::string_view key, std::string_view place) {
-  const std::string name = section.empty() ? std::string(key) : str_cat(section, ".", key);
+  if (++raw.unknown > kMostUnknown) return;
+  const std::string name = section.empty() ? escaped(key) : str_cat(escaped(section), ".", escaped(key));
   const std::string nearest = nearest_key(section, key);
   const std::string what = !nearest.empty() ? str_cat("unknown key; did you mean ", nearest, "?")
                            : known_section(section)
@@ -188,32 +191,34 @@ struct SyntaxError {
 
 SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::string>& lines,
                             const std::string& file) {
-  const std::string description(e.description());
+  const std::string description = escaped(e.description());
   SyntaxError error{.line = e.source().begin.line == 0 ? 0 : e.source().begin.line - 1};
   error.line = std::min(error.line, lines.empty() ? size_t{0} : lines.size() - 1);
   while (error.line > 0 && trimmed(lines[error.line]).empty())
     --error.line;  // an empty value is noticed on a later line
   if (lines.empty() || trimmed(lines[error.line]).empty()) {
-    error.text = str_cat(file, ": not a TOML file: ", description);
+    error.text = str_cat(escaped(file), ": not a TOML file: ", description);
     return error;
   }
   const std::string& line = lines[error.line];
   const std::string subject = subject_of_line(lines, error.line);
-  const std::string place = str_cat(file, ":", error.line + 1);
+  const std::string place = str_cat(escaped(file), ":", error.line + 1);
   if (const size_t dot = subject.find('.'); dot != subject.npos)
     error.spec = find_key(subject.substr(0, dot), subject.substr(dot + 1));
   std::string got = trimmed(line);
   if (const size_t equals = got.find('='); equals != got.npos) got = trimmed(got.substr(equals + 1));
-  if (got.empty()) got = "(empty)";
-  error.text = error.spec != nullptr ? str_cat(value_error(*error.spec, got, place), "; not TOML: ", description)
-                                     : str_cat(subject.empty() ? trimmed(line) : subject, ": expected TOML, got `",
-                                               trimmed(line), "`; ", description, " (", place, ")");
+  got = got.empty() ? "(empty)" : escaped(got);
+  error.text = error.spec != nullptr
+                   ? str_cat(value_error(*error.spec, got, place), "; not TOML: ", description)
+                   : str_cat(escaped(subject.empty() ? trimmed(line) : subject), ": expected TOML, got `",
+                             escaped(trimmed(line)), "`; ", description, " (", place, ")");
   return error;
 }
 
 /// Parses. A value that is no TOML is reported, its line set aside, and the rest parsed again, so that all errors come
-/// at once; where that does not lead to a file that reads, the first error is the only one.
-toml::table parse_text(RawValues& raw, const std::string& text) {
+/// at once; where that does not lead to a file that reads, the first error is the only one. Keys that are overridden
+/// have no errors.
+toml::table parse_toml(RawValues& raw, const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
@@ -221,9 +226,16 @@ toml::table parse_text(RawValues& raw, const std::string& text) {
   while (found.size() < kMostSyntaxErrors) {
     std::string joined;
     for (const std::string& line : lines) joined += line + "\n";
+    if (const std::optional<size_t> line = too_deep(joined)) {
+      found = {
+          {.text = str_cat(escaped(raw.name), ":", *line + 1, ": expected keys, lists and tables in at most ",
+                           io::kMaxJsonDepth, " levels, got more; a configuration has three: section.key = [values]")}};
+      break;
+    }
     try {
       toml::table table = toml::parse(joined, raw.name);
       for (SyntaxError& error : found) {
+        if (raw.overridden[index_of(*error.spec)] != 0) continue;
         raw.bad[index_of(*error.spec)] = 1;
         raw.errors.push_back(std::move(error.text));
       }
@@ -240,7 +252,9 @@ toml::table parse_text(RawValues& raw, const std::string& text) {
 }
 
 void read_table(RawValues& raw, const toml::table& root) {
-  const auto place_of = [&](const toml::node& node) { return str_cat(raw.name, ":", node.source().begin.line); };
+  const auto place_of = [&](const toml::node& node) {
+    return str_cat(escaped(raw.name), ":", node.source().begin.line);
+  };
   for (const auto& [section_key, section_node] : root) {
     const std::string section(section_key.str());
     const toml::table* table = section_node.as_table();
@@ -253,73 +267,118 @@ void read_table(RawValues& raw, const toml::table& root) {
       continue;
     }
     for (const auto& [key, node] : *table) {
-      if (const KeySpec* spec = find_key(section, key.str()))
+      const KeySpec* spec = find_key(section, key.str());
+      if (spec != nullptr && raw.overridden[index_of(*spec)] != 0) continue;
+      if (spec != nullptr)
         set_value(raw, *spec, node, place_of(node));
       else
         unknown_key(raw, section, key.str(), place_of(node));
     }
-    if (table->empty() && !known_section(section))
-      raw.errors.push_back(
-          str_cat("[", section, "]: unknown section; ", section_guess(section), " (", place_of(section_node), ")"));
+    if (table->empty() && !known_section(section) && ++raw.unknown <= kMostUnknown)
+      raw.errors.push_back(str_cat("[", escaped(section), "]: unknown section; ", section_guess(section), " (",
+                                   place_of(section_node), ")"));
   }
+  if (raw.unknown > kMostUnknown)
+    raw.errors.push_back(str_cat(escaped(raw.name), ": ", raw.unknown - kMostUnknown,
+                                 " more keys and sections are unknown; is this a configuration of a run?"));
 }
 
-void read_override(RawValues& raw, const std::string& argument) {
-  constexpr std::string_view kPlace = "command line";
+/// A word `section.key=value` of a command line.
+struct Override {
+  std::string section, key, text;
+  const KeySpec* spec = nullptr;  ///< null: there is no such key, or the word is no override
+};
+
+Override parse_override(const std::string& argument) {
   const size_t equals = argument.find('=');
   const std::string name = trimmed(std::string_view(argument).substr(0, equals));
+  if (equals == argument.npos || name.empty()) return {};
   const size_t dot = name.find('.');
-  if (equals == argument.npos || name.empty()) {
-    raw.errors.push_back(str_cat(argument, ": expected section.key=value; e.g. train.steps=1000 (", kPlace, ")"));
-    return;
-  }
-  const std::string section = dot == name.npos ? "" : name.substr(0, dot);
-  const std::string key = dot == name.npos ? name : name.substr(dot + 1);
-  const KeySpec* spec = find_key(section, key);
-  if (spec == nullptr) return unknown_key(raw, section, key, kPlace);
-  const size_t index = index_of(*spec);
-  const std::string text = trimmed(std::string_view(argument).substr(equals + 1));
-  if (text == "default") {
-    raw.given[index].reset();
-    raw.bad[index] = 0;
-    return;
-  }
+  Override o{.section = dot == name.npos ? "" : name.substr(0, dot),
+             .key = dot == name.npos ? name : name.substr(dot + 1),
+             .text = trimmed(std::string_view(argument).substr(equals + 1))};
+  o.spec = find_key(o.section, o.key);
+  return o;
+}
+
+constexpr std::string_view kCommandLine = "command line";
+
+void read_override(RawValues& raw, const Override& given) {
+  const KeySpec& spec = *given.spec;
+  const std::string& text = given.text;
+  if (text == "default") return;
   if (text.empty() || text.find_first_of("\r\n") != text.npos) {
-    raw.given[index].reset();
-    raw.bad[index] = 1;
-    raw.errors.push_back(text.empty() ? value_error(*spec, "(empty)", kPlace)
-                                      : str_cat(name, ": expected a value of one line, got several (", kPlace, ")"));
+    raw.bad[index_of(spec)] = 1;
+    raw.errors.push_back(
+        text.empty() ? value_error(spec, "(empty)", kCommandLine)
+                     : str_cat(spec.name(), ": expected a value of one line, got several (", kCommandLine, ")"));
     return;
   }
   // Words and paths need no quotes on a command line; what is no TOML is taken as text.
-  const bool texts = spec->type == KeyType::kString || spec->type == KeyType::kKeyList ||
-                     spec->type == KeyType::kWord || spec->type == KeyType::kSources;
-  if (!texts || text.front() == '"' || text.front() == '\'' || text.front() == '[') {
+  const bool texts = spec.type == KeyType::kString || spec.type == KeyType::kKeyList || spec.type == KeyType::kWord ||
+                     spec.type == KeyType::kSources;
+  const std::string line = str_cat("value = ", text);
+  if ((!texts || text.front() == '"' || text.front() == '\'' || text.front() == '[') && !too_deep(line)) {
     try {
-      const toml::table parsed = toml::parse(str_cat("value = ", text));
-      if (parsed.size() == 1 && parsed.contains("value")) return set_value(raw, *spec, *parsed.get("value"), kPlace);
+      const toml::table parsed = toml::parse(line);
+      if (parsed.size() == 1 && parsed.contains("value"))
+        return set_value(raw, spec, *parsed.get("value"), kCommandLine);
     } catch (const toml::parse_error&) {
     }
   }
-  set_value(raw, *spec, toml::value<std::string>(text), kPlace);
+  set_value(raw, spec, toml::value<std::string>(text), kCommandLine);
+}
+
+/// Says of the keys that overrides name that a file's values, which they replace, are not to be looked at: neither
+/// those nor those of a key that says the same in other units.
+void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
+  for (const Override& o : overrides) {
+    if (o.spec == nullptr) continue;
+    raw.overridden[index_of(*o.spec)] = 1;
+    for (const KeySpec& other : schema())
+      if (other.older_form_of == o.spec->name() || o.spec->older_form_of == other.name())
+        raw.overridden[index_of(other)] = 1;
+  }
+}
+
+/// The last of several overrides of a key counts.
+bool is_replaced(std::span<const Override> overrides, size_t at) {
+  const auto later = overrides.subspan(at + 1);
+  return std::any_of(later.begin(), later.end(), [&](const Override& o) { return o.spec == overrides[at].spec; });
 }
 
 }  // namespace
 
 RawConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
-  RawConfig raw(name);
-  read_table(raw.values(), parse_text(raw.values(), text));
-  for (const std::string& argument : overrides) read_override(raw.values(), argument);
-  return raw;
+  RawConfig config(name);
+  RawValues& raw = config.values();
+  std::vector<Override> given;
+  for (const std::string& argument : overrides) given.push_back(parse_override(argument));
+  mark_overridden(raw, given);
+  read_table(raw, parse_toml(raw, text));
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i].key.empty())
+      raw.errors.push_back(
+          str_cat(escaped(overrides[i]), ": expected section.key=value; e.g. train.steps=1000 (", kCommandLine, ")"));
+    else if (given[i].spec == nullptr)
+      unknown_key(raw, given[i].section, given[i].key, kCommandLine);
+    else if (!is_replaced(given, i))
+      read_override(raw, given[i]);
+  }
+  return config;
 }
 
 RawConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
   io::require_regular_file(path, "config");
+  std::error_code none;
+  if (const uintmax_t bytes = std::filesystem::file_size(path, none); !none && bytes > kMostBytes)
+    throw input_error("config", escaped(path), ": expected a TOML file of at most ", kMostBytes, " bytes, got ", bytes,
+                      "; give the path of a configuration such as configs/quickstart.toml");
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (in) text << in.rdbuf();
   if (!in || std::filesystem::is_directory(path))
-    throw input_error("config", path, ": expected a readable TOML file, got ",
+    throw input_error("config", escaped(path), ": expected a readable TOML file, got ",
                       in ? "a directory" : std::strerror(errno),
                       "; give the path of a configuration such as configs/quickstart.toml");
   return parse_config(text.str(), path, overrides);
@@ -354,6 +413,25 @@ bool RawConfig::allow_change() const {
 }
 
 bool RawConfig::given(std::string_view key) const { return values_->given[key_index(key)].has_value(); }
+
+bool RawConfig::overridden(std::string_view key) const { return values_->overridden[key_index(key)] != 0; }
+
+void RawConfig::found_in_run(const std::string& dir, int64_t ranks) {
+  const auto integer = [&](std::string_view key, int64_t absent) {
+    const auto& value = values_->given[key_index(key)];
+    return value ? std::get<int64_t>(*value) : absent;
+  };
+  if (!overridden("run.dir")) values_->given[key_index("run.dir")] = dir;
+  if (overridden("mesh.data")) return;
+  values_->given[key_index("mesh.data")].reset();
+  if (overridden("train.micro_batch")) return;
+  const int64_t replicas = ranks / (integer("mesh.tensor", 1) * integer("mesh.pipeline", 1));
+  const int64_t global = integer("train.global_batch", 0);
+  if (replicas == 0 || global == 0 || global % replicas != 0) return;  // an error that resolve() will find
+  int64_t micro_batch = std::min(integer("train.micro_batch", 1), global / replicas);
+  while (global / replicas % micro_batch != 0) --micro_batch;
+  values_->given[key_index("train.micro_batch")] = micro_batch;
+}
 
 const std::vector<std::string>& RawConfig::errors() const { return values_->errors; }
 

@@ -71,6 +71,25 @@ void resolve_train(Resolver& r) {
             " tokens; make it smaller, the rest of the batch is accumulated");
 }
 
+/// The older form of train.eval_sequences.
+void resolve_evaluation(Resolver& r) {
+  if (!r.given("train.eval_batches")) return;
+  const TrainSection& t = r.config().train;
+  const int64_t batches = r.integer("train.eval_batches"), micro_batch = std::max<int64_t>(t.micro_batch, 1);
+  const int64_t replicas = r.config().mesh.data;
+  if (r.given("train.eval_sequences")) {
+    r.error("train.eval_batches = ", batches, ": expected one of it and train.eval_sequences = ", t.eval_sequences,
+            ", which says the same in sequences; remove train.eval_batches");
+    return;
+  }
+  const KeySpec& spec = schema()[key_index("train.eval_sequences")];
+  const double sequences = static_cast<double>(batches) * static_cast<double>(micro_batch * replicas);
+  r.derive("train.eval_sequences", static_cast<int64_t>(std::min(sequences, spec.high)),
+           {"train.eval_batches", "train.micro_batch", "mesh.data"},
+           str_cat("train.eval_batches ", batches, " * train.micro_batch ", micro_batch, " * mesh.data ", replicas,
+                   "; that older key counts micro-batches, the run keeps the number of sequences"));
+}
+
 /// What the model and the batch say about a mesh whose product is right.
 void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
@@ -191,7 +210,7 @@ void resolve_schedule(Resolver& r) {
   const bool valid = r.valid({"train.steps", "schedule.warmup_steps", "schedule.kind"}) && steps > 0;
   if (valid && s.warmup_steps > steps)
     r.error("schedule.warmup_steps = ", s.warmup_steps, ": expected at most train.steps = ", steps,
-            "; shorten the warm-up or train longer");
+            r.origin("schedule.warmup_steps"), "; give a shorter warm-up or train longer");
   if (s.kind == LrKind::kConstant) s.min_ratio = 1;
   const bool decays = applies(schema()[key_index("schedule.decay_steps")], r.config());
   if (!decays || (!r.given("schedule.decay_steps") && steps == 0)) return;
@@ -202,7 +221,7 @@ void resolve_schedule(Resolver& r) {
     if (valid && r.valid({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)
       r.error("schedule.decay_steps = ", s.decay_steps,
               ": expected at most train.steps - schedule.warmup_steps = ", steps - s.warmup_steps,
-              "; shorten the decay or the warm-up");
+              r.origin("schedule.decay_steps"), "; give a shorter decay or a shorter warm-up");
   } else {
     r.derive("schedule.decay_steps", after_warmup, {"train.steps", "schedule.warmup_steps", "schedule.kind"},
              "train.steps - schedule.warmup_steps");
@@ -218,6 +237,7 @@ Resolved resolve(const RawConfig& raw, const Facts& facts) {
   resolve_model(r);
   resolve_mesh(r);
   resolve_train(r);
+  resolve_evaluation(r);
   check_mesh(r);
   check_attention(r);
   resolve_optimizer(r);

@@ -1,5 +1,7 @@
 #include "launch/config/resolver.h"
 
+#include "core/base/printable.h"
+
 namespace ashlar::config {
 
 Resolver::Resolver(const RawValues& raw, const Facts& facts)
@@ -30,6 +32,11 @@ Resolver::Resolver(const RawValues& raw, const Facts& facts)
 
 bool Resolver::given(std::string_view key) const { return raw_.given[key_index(key)].has_value(); }
 
+std::string Resolver::origin(std::string_view key) const {
+  const auto kept = raw_.kept_from.find(key_index(key));
+  return kept == raw_.kept_from.end() ? "" : str_cat(" (", key, " is that of ", kept->second, ")");
+}
+
 bool Resolver::valid(std::initializer_list<std::string_view> keys) const {
   for (const std::string_view key : keys)
     if (invalid_[key_index(key)] != 0) return false;
@@ -59,8 +66,8 @@ void Resolver::derive(std::string_view key, const Value& value, std::initializer
 
 void Resolver::not_applicable(const KeySpec& spec) {
   const std::string key = spec.name();
-  error(key, " = ", value_text(value_of(spec)), ": expected only when ", spec.when.text, "; remove it, or give ", key,
-        "=default on the command line");
+  error(key, " = ", escaped(value_text(value_of(spec)), 200), ": expected only when ", spec.when.text,
+        "; remove it, or give ", key, "=default on the command line");
 }
 
 }  // namespace ashlar::config

@@ -25,6 +25,8 @@ class Resolver {
   const Facts& facts() const { return facts_; }
   const RawValues& raw() const { return raw_; }
   bool given(std::string_view key) const;
+  /// " (KEY is that of ...)" for a key whose value keep_values gave; else nothing.
+  std::string origin(std::string_view key) const;
   bool valid(std::initializer_list<std::string_view> keys) const;
 
   int64_t integer(std::string_view key) const { return get<int64_t>(key); }

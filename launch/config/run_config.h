@@ -72,8 +72,8 @@ struct TrainSection {
   int64_t micro_batch = 0;      ///< sequences a forward pass of a rank
   Recompute recompute = Recompute::kNone;
   cudnn::Wanted attention = cudnn::Wanted::kAuto;
-  int64_t eval_every = 0;    ///< steps; 0 = only after the last
-  int64_t eval_batches = 0;  ///< micro-batches; 0 = the whole validation part
+  int64_t eval_every = 0;      ///< steps; 0 = only after the last
+  int64_t eval_sequences = 0;  ///< of each dataset; 0 = the whole validation part
   bool operator==(const TrainSection&) const = default;
 };
 
@@ -188,6 +188,12 @@ class RawConfig {
   const std::vector<std::string>& errors() const;
   /// True when a key ("vocab.size") has a value of its own, from the file or an override.
   bool given(std::string_view key) const;
+  /// True when an override names the key, whatever it says of it.
+  bool overridden(std::string_view key) const;
+  /// For a configuration that a run has written and that lies in `dir` now, to be continued on so many ranks: run.dir
+  /// is there, mesh.data is what the ranks give, and train.micro_batch the largest that they can share, at most what it
+  /// was. Overrides of these keys stand.
+  void found_in_run(const std::string& dir, int64_t ranks);
 
   RawValues& values() { return *values_; }
   const RawValues& values() const { return *values_; }
@@ -217,6 +223,11 @@ enum class Differing : uint8_t {
 /// those keys, as they are to be printed. For a run that starts from a checkpoint, and for such a run continued.
 std::vector<DerivedValue> take_model(RawConfig& raw, const model::ModelConfig& stored, const std::string& where,
                                      Differing differing);
+
+/// Gives each key that follows the run (KeySpec::kept) and that `raw` leaves open the value of `stored`, the
+/// configuration of the checkpoint `where` that the run continues from; returns those keys, as they are to be printed.
+/// A length of the decay is that of its kind: another schedule.kind has another.
+std::vector<DerivedValue> keep_values(RawConfig& raw, const RunConfig& stored, const std::string& where);
 
 /// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
 Resolved resolve(const RawConfig& raw, const Facts& facts);

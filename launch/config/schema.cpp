@@ -96,7 +96,15 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+namespace {
+
+/// What is longer than this is no slip of a name of ours, and costs time to compare.
+constexpr size_t kLongestName = 60;
+
+}  // namespace
+
 std::string nearest_section(std::string_view name) {
+  if (name.size() > kLongestName) return "";
   std::string_view best;
   size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;  // further away is another word
   for (const SectionDoc& s : sections()) {
@@ -175,6 +183,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
 std::span<const std::pair<std::string_view, std::string_view>> other_names() { return kOtherNames; }
 
 std::string nearest_key(std::string_view section, std::string_view key) {
+  if (section.size() > kLongestName || key.size() > kLongestName) return "";
   const std::string whole = str_cat(section, ".", key);
   for (const auto& [other, name] : kOtherNames)
     if (key == other || whole == other) return std::string(name);

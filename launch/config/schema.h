@@ -66,6 +66,8 @@ struct KeySpec {
   const char* example = "";
   const char* unit = "";
   bool fixed = false;  ///< may not change on resume
+  bool kept = false;   ///< where it is not given, a run that continues keeps the value it has: it is not derived anew
+  const char* older_form_of = "";  ///< the key that this one, of an earlier version, says in other units
   const char* doc = "";
 
   std::string name() const;  ///< "section.key"

@@ -160,9 +160,15 @@ constexpr KeySpec kTrainingKeys[] = {
      .type = kInt, .fallback = "250", .low = 0, .high = kBig,
      .unit = "steps",
      .doc = "Steps from one evaluation to the next. 0: only after the last step, which is always evaluated."},
-    {.section = "train", .key = "eval_batches", .member = MEMBER(train.eval_batches),
-     .type = kInt, .fallback = "50", .low = 0, .high = kBig,
-     .unit = "micro-batches", .doc = "Validation micro-batches of one evaluation, of each dataset. 0: the whole validation part."},
+    {.section = "train", .key = "eval_sequences", .member = MEMBER(train.eval_sequences),
+     .type = kInt, .fallback = "512", .low = 0, .high = kBig,
+     .unit = "sequences", .kept = true,
+     .doc = "Validation sequences of one evaluation, of each dataset: spread evenly over the validation part, the same on "
+            "any mesh and with any micro-batch. 0: the whole part."},
+    {.section = "train", .key = "eval_batches", .type = kInt, .need = kOptional, .low = 0, .high = kBig,
+     .example = "50", .unit = "micro-batches", .older_form_of = "train.eval_sequences",
+     .doc = "The older form of eval_sequences, which is eval_batches * micro_batch * mesh.data where this is given. A run "
+            "keeps the number of sequences that it began with."},
 
     // ---- optimizer
     {.section = "optimizer", .key = "kind", .member = MEMBER(optimizer.rule.kind),
@@ -207,7 +213,7 @@ constexpr KeySpec kTrainingKeys[] = {
      .doc = "Shape after the warm-up. wsd stays at the peak and falls linearly over the last decay_steps."},
     {.section = "schedule", .key = "warmup_steps", .member = MEMBER(schedule.warmup_steps),
      .type = kInt, .need = kDerived,
-     .rule = "steps / 20, at most 2000", .low = 0, .high = kBig, .example = "100", .unit = "steps",
+     .rule = "steps / 20, at most 2000", .low = 0, .high = kBig, .example = "100", .unit = "steps", .kept = true,
      .doc = "Step s below this has rate lr * (s + 1) / warmup_steps."},
     {.section = "schedule", .key = "warmup_tokens", .type = kInt, .need = kOptional, .low = 1, .high = 1e15,
      .supported = kNo, .example = "1000000", .unit = "tokens", .doc = "The warm-up counted in tokens."},
@@ -217,7 +223,7 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "schedule", .key = "decay_steps", .member = MEMBER(schedule.decay_steps),
      .type = kInt, .need = kDerived,
      .rule = "linear, cosine: steps - warmup_steps; wsd: steps / 5", .low = 1, .high = kBig,
-     .when = kDecays, .example = "1000", .unit = "steps",
+     .when = kDecays, .example = "1000", .unit = "steps", .kept = true,
      .doc = "Steps from the peak to the lowest rate: right after the warm-up, for wsd the last of the run."},
 
     // ---- data

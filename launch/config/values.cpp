@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/base/printable.h"
 #include "core/base/strings.h"
 #include "core/base/utf8.h"
 #include "core/io/posix_file.h"
@@ -63,7 +64,7 @@ bool has_word(const std::vector<std::string_view>& words, std::string_view word)
 }  // namespace
 
 RawValues::RawValues(std::string file_name)
-    : name(std::move(file_name)), given(schema().size()), bad(schema().size(), 0) {}
+    : name(std::move(file_name)), given(schema().size()), bad(schema().size(), 0), overridden(schema().size(), 0) {}
 
 std::string RawValues::run_dir() const {
   const size_t index = key_index("run.dir");
@@ -142,13 +143,14 @@ std::string value_error(const KeySpec& spec, std::string_view got, std::string_v
 }
 
 std::optional<std::string> check_value(const KeySpec& s, const Value& value, std::string_view place) {
-  const auto wrong = [&] { return value_error(s, value_text(value), place); };
+  const auto got = [&] { return escaped(value_text(value), 200); };
+  const auto wrong = [&] { return value_error(s, got(), place); };
   const auto refused = [&](std::string_view expected) {
-    return str_cat(s.name(), " = ", value_text(value), ": not supported by this version, which has only ", expected,
-                   " (", place, ")");
+    return str_cat(s.name(), " = ", got(), ": not supported by this version, which has only ", expected, " (", place,
+                   ")");
   };
   if (s.supported == Supported::kNo)
-    return str_cat(s.name(), " = ", value_text(value), ": not supported by this version; remove the key (", place, ")");
+    return str_cat(s.name(), " = ", got(), ": not supported by this version; remove the key (", place, ")");
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (s.type == KeyType::kString && !text->empty() && !is_utf8(*text)) return not_utf8(s.name(), *text, place);
     if (s.type == KeyType::kString) return text->empty() ? std::optional(wrong()) : std::nullopt;
@@ -169,7 +171,7 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
       if (spec != nullptr && is_weights_key(*spec)) continue;
       const std::string nearest =
           spec == nullptr ? nearest_key(key.substr(0, dot), key.substr(std::min(dot + 1, key.size()))) : "";
-      return str_cat(s.name(), " = ", quote(key), ": expected names of model keys, e.g. ",
+      return str_cat(s.name(), " = ", escaped(quote(key)), ": expected names of model keys, e.g. ",
                      nearest.empty() ? "rope.base" : nearest, " (", place, ")");
     }
   } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {

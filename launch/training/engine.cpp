@@ -274,20 +274,24 @@ LossStats Engine::total(const LossStats& stats) const {
   return StepExchange(mesh_.control(), {.losses = tells_losses() ? stats : LossStats{}}).wait().losses;
 }
 
-std::vector<double> Engine::residual_rms(const pipeline::MicroBatch& batch) {
-  const int64_t rows = tp_.local_rows(batch.view.rows());
+std::vector<double> Engine::residual_rms(std::span<const pipeline::MicroBatch> batches) {
+  const int64_t rows = tp_.local_rows(batches.front().view.rows());
   const Tensor sums = ctx_.empty(DType::kFloat64, {options_.model.n_layers + 1}, MemoryKind::kWorkspace);
-  ctx_.backend.fill({.dst = sums.mut_view(), .value = 0}, ctx_.stream);
   const optim::SquaresTable squares(ctx_, {{.size = rows * options_.model.d_model}});
-  ctx_.set_struct(LossStats{}, stats_);
-  run(pipeline::ScheduleKind::kForwardOnly, {&batch, 1}, [&](int64_t layers, const Tensor& x) {
-    const bool counted = options_.sequence_parallel || mesh_.at().tensor == 0;
-    if (counted) squares.sum(ctx_, x, sums.flat_range(layers, 1));
-  });
-  std::vector<double> rms(static_cast<size_t>(sums.size()));
-  ctx_.backend.read(sums.view(), rms.data(), ctx_.stream);
+  std::vector<double> rms(static_cast<size_t>(sums.size())), of_batch(rms.size());
+  for (const pipeline::MicroBatch& batch : batches) {
+    ctx_.backend.fill({.dst = sums.mut_view(), .value = 0}, ctx_.stream);
+    ctx_.set_struct(LossStats{}, stats_);
+    run(pipeline::ScheduleKind::kForwardOnly, {&batch, 1}, [&](int64_t layers, const Tensor& x) {
+      const bool counted = options_.sequence_parallel || mesh_.at().tensor == 0;
+      if (counted) squares.sum(ctx_, x, sums.flat_range(layers, 1));
+    });
+    ctx_.backend.read(sums.view(), of_batch.data(), ctx_.stream);
+    for (size_t i = 0; i < rms.size(); ++i) rms[i] += of_batch[i];
+  }
   comm::sum_all(mesh_.control(), rms);
-  const double elements = static_cast<double>(mesh_.shape().data * batch.view.rows() * options_.model.d_model);
+  const auto all = static_cast<int64_t>(batches.size()) * batches.front().view.rows() * mesh_.shape().data;
+  const auto elements = static_cast<double>(all * options_.model.d_model);
   for (double& value : rms) value = std::sqrt(value / elements);
   return rms;
 }

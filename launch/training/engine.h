@@ -109,8 +109,9 @@ class Engine {
   LossStats total(const LossStats& stats) const;
 
   /// (all) Root mean square of the residual stream behind the embedding and behind each block, over all rows and
-  /// columns of one micro-batch of each replica, without recording or dropout: [n_layers + 1]. Costs one forward.
-  std::vector<double> residual_rms(const pipeline::MicroBatch& batch);
+  /// columns of the micro-batches of all replicas, without recording or dropout: [n_layers + 1]. All are of one shape,
+  /// and every replica brings as many. Costs a forward of each.
+  std::vector<double> residual_rms(std::span<const pipeline::MicroBatch> batches);
 
   Ctx ctx() const { return ctx_; }
   mesh::Mesh& mesh() const { return mesh_; }

@@ -16,17 +16,20 @@ std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, con
   std::vector<DeviceBatch> slots(4 * engine.mesh().shape().pipeline - 3);
   data::Batch batch;
   LossStats own;
-  bool more = true;
+  bool more = true, held = false;  // held: the batch read last, which waits for a round of its own shape
   while (true) {
     // Replicas need not have as many batches; they ask as often.
-    double asked[] = {more ? 1.0 : 0.0, stop ? static_cast<double>(stop()) : 0.0};
+    double asked[] = {more || held ? 1.0 : 0.0, stop ? static_cast<double>(stop()) : 0.0};
     if (stop) comm::max_all(engine.mesh().control(), asked);
     if (asked[1] != 0) return std::nullopt;
     if (asked[0] == 0) break;
     size_t n = 0;
     comm::try_on_all_ranks(engine.mesh().control(), [&] {  // damaged data on one rank is an error of all
-      while (n < slots.size() && (more = stream.next(batch)))
+      while (n < slots.size() && (held || (more = stream.next(batch)))) {
+        held = n > 0 && batch.B * batch.T != slots[0].view().rows();  // stages exchange rows of one size in a round
+        if (held) break;
         slots[n++].upload(engine.ctx(), batch, engine.options().model.masked_ids);
+      }
     });
     engine.evaluate(micro_batches(std::span(slots).first(n)), own);
   }

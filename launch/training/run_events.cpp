@@ -1,5 +1,7 @@
 #include "launch/training/run_events.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "core/base/printable.h"
 #include "core/base/strings.h"
@@ -51,6 +53,29 @@ std::string to_line(const OwnerWatched& e) {
 
 std::string to_line(const OwnerReplaced& e) {
   return str_cat(e.owner, " has written nothing; ", named(e.run_dir), " is taken over");
+}
+
+std::string to_line(const UncountedSource& e) {
+  return str_cat(printable(e.path), " has no counted target in the ", e.sequences,
+                 " sequences of its validation: it takes no part in val_loss");
+}
+
+std::string to_line(const ScheduleAtNewSteps& e) {
+  std::string text = absl::StrFormat("the %s schedule over %d steps: ", e.kind, e.steps);
+  if (e.decay_end > 0 && e.decay_end < e.steps) {
+    text += absl::StrFormat(
+        "its decay ends at step %d, and every step behind that has lr %.2e; schedule.decay_steps = %d "
+        "would decay until the last one; ",
+        e.decay_end, e.lr_last, e.steps - e.decay_begin);
+  } else if (e.decay_end > e.steps) {
+    text += absl::StrFormat(
+        "its decay would end at step %d, so that the last step has lr %.2e; schedule.decay_steps = %d "
+        "would end it there; ",
+        e.decay_end, e.lr_last, std::max<int64_t>(1, e.steps - e.decay_begin));
+  } else if (e.decay_end > 0) {
+    text += absl::StrFormat("its decay goes from step %d to the last; ", e.decay_begin);
+  }
+  return text + absl::StrFormat("step %d had lr %.2e, step %d has %.2e", e.step, e.lr_before, e.step + 1, e.lr_next);
 }
 
 }  // namespace ashlar::training

@@ -66,4 +66,24 @@ struct OwnerReplaced {
 };
 std::string to_line(const OwnerReplaced& event);
 
+/// A validation in which no target of a dataset counts: every one is masked (data.document_mask). It has no loss.
+struct UncountedSource {
+  std::string path;
+  int64_t sequences = 0;  ///< read
+};
+std::string to_line(const UncountedSource& event);
+
+/// A run goes on with another train.steps, and its decay does not end with it, or the rate of the next step changes.
+struct ScheduleAtNewSteps {
+  std::string kind;
+  int64_t step = 0;  ///< done so far
+  int64_t steps = 0;
+  int64_t decay_begin = 0, decay_end = 0;  ///< steps done; both 0 where the kind has no decay of its own
+  double lr_before = 0;                    ///< of the step before
+  double lr_next = 0;                      ///< of the next step
+  double lr_next_before = 0;               ///< what it would have been with the steps of before
+  double lr_last = 0;                      ///< of the last step
+};
+std::string to_line(const ScheduleAtNewSteps& event);
+
 }  // namespace ashlar::training

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "launch/training/lr_schedule.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
@@ -162,10 +163,11 @@ std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedD
 }
 
 Continuation check_continuation(const fs::path& path, const checkpoint::Manifest& manifest, const StartedRun& run) {
-  return check_continuation(Origin{.path = path,
-                                   .manifest = {.tokenizer_json = manifest.tokenizer_json, .data = manifest.data},
-                                   .config = config_of(path, manifest)},
-                            run);
+  return check_continuation(
+      Origin{.path = path,
+             .manifest = {.state = manifest.state, .tokenizer_json = manifest.tokenizer_json, .data = manifest.data},
+             .config = config_of(path, manifest)},
+      run);
 }
 
 Continuation check_continuation(const Origin& origin, const StartedRun& run) {
@@ -178,6 +180,9 @@ Continuation check_continuation(const Origin& origin, const StartedRun& run) {
   } catch (const config::ConfigError& error) {
     errors = error.errors();
   }
+  const std::optional<checkpoint::TrainingState>& state = origin.manifest.state;
+  if (const auto change = schedule_at_new_steps(origin.config, run.config, state ? state->step : 0))
+    result.notes.push_back(to_line(*change));
   DataComparison data(origin.config.data.sources, run.config.data.sources);
   const checkpoint::Manifest& then = origin.manifest;
   if (!then.data.empty()) {

@@ -11,13 +11,13 @@
 #include "core/base/error.h"
 #include "core/device/device_facts.h"
 #include "core/io/atomic_file.h"
-#include "core/optim/schedule.h"
 #include "data/batch_stream.h"
 #include "data/prefetcher.h"
 #include "kernels/make_backend.h"
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
 #include "launch/training/layout.h"
+#include "launch/training/lr_schedule.h"
 #include "launch/training/own_devices.h"
 #include "launch/training/parameter_table.h"
 #include "launch/training/peak_flops.h"
@@ -41,16 +41,8 @@ data::StreamOptions stream_options(const config::RunConfig& c, const mesh::Mesh&
           .dp_index = mesh.at().data,
           .dp_size = mesh.shape().data,
           .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
-          .vocab_size = c.model.vocab_size};
-}
-
-optim::Schedule schedule_of(const config::RunConfig& c) {
-  return {.kind = c.schedule.kind,
-          .peak = c.optimizer.lr,
-          .steps = c.train.steps,
-          .warmup_steps = c.schedule.warmup_steps,
-          .decay_steps = c.schedule.decay_steps,
-          .min_ratio = c.schedule.min_ratio};
+          .vocab_size = c.model.vocab_size,
+          .rows_multiple = mesh.shape().tensor};
 }
 
 }  // namespace
@@ -167,7 +159,7 @@ void Trainer::set_up(TrainerArgs& args) {
   comm::try_on_all_ranks(ranks_, [&] {
     std::vector<data::WeightedDataset> again;  // for readers of their own
     for (const auto& d : args.datasets) again.push_back({d.dataset->reopened(), d.weight});
-    validation_.emplace(std::move(again), stream_options(c, *mesh_), c.train.eval_batches);
+    validation_.emplace(std::move(again), stream_options(c, *mesh_), c.train.eval_sequences);
     auto stream = std::make_unique<data::TrainStream>(std::move(args.datasets), stream_options(c, *mesh_),
                                                       static_cast<uint64_t>(c.run.seed), step_ * c.train.global_batch);
     memory_.add("data", stream->max_resident_bytes());
@@ -343,7 +335,7 @@ void Trainer::write_statistics() {
   const zero::GlobalNorm& norms = engine_->norms();
   const std::vector<double> grads = engine_->gradient_squares();
   const std::vector<double> weights = engine_->sums_of(engine_->optimizer()->master());
-  const std::vector<double> residual = engine_->residual_rms(batches_->current().front());
+  const std::vector<double> residual = engine_->residual_rms(batches_->current());
   if (!first_rank_) return;
   nlohmann::ordered_json row;
   row["step"] = step_;
@@ -378,7 +370,7 @@ void Trainer::validate() {
                               str_cat("step ", step_, ": the validation loss of ", source.path, " is ", source.loss,
                                       "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
   }
-  if (metrics_) metrics_->append_validation(step_, *seen, seconds);
+  if (metrics_ && !seen->sources.empty()) metrics_->append_validation(step_, *seen, seconds);
   for (const std::string& line : to_lines(*seen, step_, seconds)) log_.info(line);
   validated_step_ = step_;
 }

@@ -9,7 +9,7 @@
 namespace ashlar::training {
 
 Validation::Validation(std::vector<data::WeightedDataset> datasets, const data::StreamOptions& options,
-                       int64_t max_batches)
+                       int64_t max_sequences)
     : mixture_(datasets.size() > 1) {
   std::vector<std::string> without;
   for (data::WeightedDataset& d : datasets) {
@@ -17,7 +17,7 @@ Validation::Validation(std::vector<data::WeightedDataset> datasets, const data::
       without.push_back(d.dataset->directory());
       continue;
     }
-    sources_.push_back({d.weight, data::ValidationStream(std::move(d.dataset), options, max_batches)});
+    sources_.push_back({d.weight, data::ValidationStream(std::move(d.dataset), options, max_sequences)});
   }
   const char* const then = sources_.empty() ? "no val_loss will be reported" : "it takes no part in val_loss";
   for (const std::string& path : without) remarks_.push_back(str_cat(path, " has no validation part: ", then));
@@ -29,9 +29,14 @@ std::optional<ValidationResult> Validation::run(Engine& engine, const std::funct
     source.stream.rewind();
     const std::optional<LossStats> stats = evaluate(engine, source.stream, stop);
     if (!stats) return std::nullopt;
-    result.sources.push_back({.path = source.stream.dataset().directory(),
+    const std::string& path = source.stream.dataset().directory();
+    if (stats->valid == 0) {
+      result.uncounted.push_back({.path = path, .sequences = source.stream.num_sequences()});
+      continue;
+    }
+    result.sources.push_back({.path = path,
                               .weight = source.weight,
-                              .loss = stats->loss / static_cast<double>(std::max<int64_t>(stats->valid, 1)),
+                              .loss = stats->loss / static_cast<double>(stats->valid),
                               .tokens = stats->valid});
   }
   combine(result);
@@ -51,9 +56,13 @@ void combine(ValidationResult& result) {
 
 std::vector<std::string> to_lines(const ValidationResult& r, int64_t step, double seconds) {
   std::vector<std::string> lines;
-  if (!r.mixture)
-    return {absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step, r.loss, r.tokens,
-                            human_seconds(seconds))};
+  for (const UncountedSource& s : r.uncounted) lines.push_back(absl::StrFormat("step %d  %s", step, to_line(s)));
+  if (r.sources.empty()) return lines;
+  if (!r.mixture) {
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step, r.loss, r.tokens,
+                                    human_seconds(seconds)));
+    return lines;
+  }
   for (const SourceLoss& s : r.sources)
     lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens of %s, weight %g", step, s.loss, s.tokens,
                                     s.path, s.weight));

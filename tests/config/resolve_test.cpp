@@ -154,7 +154,7 @@ TEST(Resolve, EveryKeyReachesItsField) {
                                 "run.threads=3",
                                 "train.steps=500",
                                 "train.eval_every=41",
-                                "train.eval_batches=42",
+                                "train.eval_sequences=42",
                                 "train.recompute=selective",
                                 "train.attention=own",
                                 "optimizer.lr=0.5",
@@ -190,7 +190,7 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_EQ(c.run.threads, 3);
   EXPECT_EQ(c.train.steps, 500);
   EXPECT_EQ(c.train.eval_every, 41);
-  EXPECT_EQ(c.train.eval_batches, 42);
+  EXPECT_EQ(c.train.eval_sequences, 42);
   EXPECT_EQ(c.train.recompute, Recompute::kSelective);
   EXPECT_EQ(c.train.attention, cudnn::Wanted::kOwn);
   EXPECT_EQ(c.optimizer.lr, 0.5);

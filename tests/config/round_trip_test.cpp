@@ -57,7 +57,7 @@ const std::vector<std::vector<std::string>>& settings() {
        "train.recompute=selective",
        "train.attention=own",
        "train.eval_every=0",
-       "train.eval_batches=0",
+       "train.eval_sequences=0",
        "optimizer.kind=adamw",
        "optimizer.beta1=0.8",
        "optimizer.beta2=0.99",

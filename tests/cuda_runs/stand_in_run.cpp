@@ -23,7 +23,7 @@ StandInRun::StandInRun() : run_(ASHLAR_ON_STAND_INS) {
              "[run]\ndevice = \"cuda\"\ndtype = \"fp32\"\nthreads = 1\nseed = 3\n"
              "[model]\nd_model = 16\nn_layers = 1\nn_heads = 2\nd_ff = 24\n"
              "[dropout]\nresid = 0.1\n"
-             "[train]\nsteps = 4\nsequence_length = 8\nglobal_batch = 2\nmicro_batch = 1\neval_batches = 1\n"
+             "[train]\nsteps = 4\nsequence_length = 8\nglobal_batch = 2\nmicro_batch = 1\neval_sequences = 1\n"
              "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 1\n[data]\npath = \"chars\"\n"
              "[checkpoint]\nevery = 2\n");
   const ShellResult built = run_.ashlar("data build text.txt --out chars --tokenizer characters");

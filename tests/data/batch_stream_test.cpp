@@ -217,16 +217,16 @@ TEST_F(Streams, ValidationCoversEveryTargetOnceOnAnyMesh) {
         int64_t batches = 0;
         for (; stream.next(batch); ++batches) {
           valid += batch.valid_targets;
-          for (int64_t b = 0; b < 2; ++b) {
+          for (int64_t b = 0; b < batch.B; ++b) {
             Row& row = rows[batch.first_sample + b];
-            for (int64_t t = 0; t < T; ++t) {
-              if (batch.targets[b * T + t] != kIgnoreIndex) row.push_back(batch.targets[b * T + t]);
+            for (int64_t t = 0; t < batch.T; ++t) {
+              if (batch.targets[b * batch.T + t] != kIgnoreIndex) row.push_back(batch.targets[b * batch.T + t]);
             }
           }
         }
         EXPECT_EQ(batches, stream.num_batches());
         stream.rewind();
-        EXPECT_TRUE(stream.next(batch));
+        EXPECT_EQ(stream.next(batch), batches > 0);
       }
       Row joined;
       for (const auto& [window, row] : rows) joined.insert(joined.end(), row.begin(), row.end());
@@ -234,22 +234,72 @@ TEST_F(Streams, ValidationCoversEveryTargetOnceOnAnyMesh) {
       EXPECT_EQ(valid, 9999);
     }
   }
-  EXPECT_EQ(ValidationStream(path(), options(10, 2), 7).num_batches(), 7);
-  // So many and no more on any number of replicas, also where they do not divide what is asked for.
-  for (const int64_t dp : {1, 2, 3, 4}) {
-    int64_t counted = 0;
-    for (int64_t d = 0; d < dp; ++d) {
-      ValidationStream stream(path(), options(10, 2, d, dp), 7);
-      for (Batch batch; stream.next(batch);) counted += batch.valid_targets;
+}
+
+/// The counted targets of all dp indices by sequence.
+std::map<int64_t, Row> targets_of(const std::string& path, const StreamOptions& options, int64_t sequences) {
+  std::map<int64_t, Row> rows;
+  for (int64_t d = 0; d < options.dp_size; ++d) {
+    StreamOptions own = options;
+    own.dp_index = d;
+    ValidationStream stream(path, own, sequences);
+    for (Batch batch; stream.next(batch);) {
+      for (size_t n = 0; n < batch.targets.size(); ++n)
+        if (batch.targets[n] != kIgnoreIndex)
+          rows[batch.first_sample + static_cast<int64_t>(n) / batch.T].push_back(batch.targets[n]);
     }
-    EXPECT_EQ(counted, 7 * 2 * 10) << dp << " replicas";
   }
-  // As many batches as anybody may ask for are the whole part, whatever multiplying them with the batch would give.
-  for (const int64_t dp : {1, 3}) {
-    const int64_t whole = ValidationStream(path(), options(10, 4, 0, dp)).num_batches();
-    for (const int64_t many : {int64_t{1} << 61, int64_t{1} << 62, (int64_t{1} << 62) + 1, INT64_MAX / 4, INT64_MAX})
-      EXPECT_EQ(ValidationStream(path(), options(10, 4, 0, dp), many).num_batches(), whole) << many;
+  return rows;
+}
+
+// So many and no more, the same ones, on any number of replicas and in any micro-batch; the last of them may be short.
+TEST_F(Streams, ValidationSequencesAreSpreadEvenlyOverThePart) {
+  constexpr int64_t T = 10, kWindows = 1000;  // of 10,000 tokens; the last has 9 targets
+  for (const int64_t n : {1, 7, 300, 999, 1000}) {
+    std::map<int64_t, Row> expected;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto first = spec_.validation.begin() + i * kWindows / n * T + 1;
+      expected[i] = Row(first, std::min(first + T, spec_.validation.end()));
+    }
+    for (const int64_t dp : {1, 2, 3, 4})
+      for (const int64_t B : {1, 2, 5}) EXPECT_EQ(targets_of(path(), options(T, B, 0, dp), n), expected) << n;
   }
+  // As many as anybody may ask for are the whole part.
+  const auto whole = targets_of(path(), options(T, 4), 0);
+  EXPECT_EQ(whole.size(), 1000U);
+  for (const int64_t many : {int64_t{1001}, int64_t{1} << 62, INT64_MAX})
+    EXPECT_EQ(targets_of(path(), options(T, 4), many), whole) << many;
+}
+
+// A row or a column that holds nothing would be computed all the same.
+TEST_F(Streams, AValidationBatchIsAsLargeAsWhatItHolds) {
+  const auto sizes = [&](const StreamOptions& o, int64_t sequences) {
+    std::vector<std::pair<int64_t, int64_t>> found;
+    ValidationStream stream(path(), o, sequences);
+    for (Batch batch; stream.next(batch);) {
+      found.emplace_back(batch.B, batch.T);
+      EXPECT_EQ(batch.ids.size(), static_cast<size_t>(batch.B * batch.T));
+      EXPECT_EQ(batch.order.size(), batch.ids.size());
+    }
+    return found;
+  };
+  using Sizes = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(sizes(options(1 << 24, 8), 0), (Sizes{{1, 9999}}));
+  EXPECT_EQ(sizes(options(4000, 8), 0), (Sizes{{3, 4000}}));
+  EXPECT_EQ(sizes(options(4000, 2), 0), (Sizes{{2, 4000}, {1, 1999}}));
+  EXPECT_EQ(sizes(options(4000, 2, 1, 2), 0), (Sizes{{1, 1999}}));
+  EXPECT_EQ(sizes(options(4000, 2, 2, 3), 0), Sizes{});
+  EXPECT_EQ(sizes(options(10, 4), 6), (Sizes{{4, 10}, {2, 10}}));
+  // What tensor ranks divide is padded as far as they need, and no further than the batch was to be.
+  StreamOptions shared = options(4000, 2);
+  shared.rows_multiple = 4;
+  EXPECT_EQ(sizes(shared, 0), (Sizes{{2, 4000}, {1, 2000}}));
+  shared = options(4001, 8);
+  shared.rows_multiple = 8;
+  EXPECT_EQ(sizes(shared, 0), (Sizes{{8, 4001}}));
+  shared = options(9999, 8);
+  shared.rows_multiple = 8;
+  EXPECT_EQ(sizes(shared, 0), (Sizes{{8, 9999}}));
 }
 
 TEST_F(Streams, ErrorsAreNamed) {

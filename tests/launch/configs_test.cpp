@@ -26,7 +26,7 @@ std::vector<fs::path> config_files() {
 std::string twin(const fs::path& config, const std::string& text, const std::string& dtype) {
   std::string words = shell_quote(config.string()) + " data.path=data run.threads=1 run.dtype=" + dtype +
                       " model.d_model=32 model.n_layers=2 model.n_heads=2 train.sequence_length=32"
-                      " train.global_batch=4 train.micro_batch=2 train.eval_every=6 train.eval_batches=4"
+                      " train.global_batch=4 train.micro_batch=2 train.eval_every=6 train.eval_sequences=8"
                       " schedule.warmup_steps=2 optimizer.lr=1e-2 checkpoint.every=6";
   // Derived keys that the file gives would keep the size of the large model.
   if (text.find("d_ff =") != std::string::npos) words += " model.d_ff=64";

@@ -54,7 +54,7 @@ TEST(Endings, AFullStandardOutput) {
   ASSERT_EQ(run.ashlar("train tiny.toml train.steps=6 run.dir=done").code, 0);
   for (const char* command : {"--help", "--version", "train --help", "explain all", "explain --markdown",
                               "params tiny.toml", "data inspect data", "data verify data", "data --help",
-                              "data build text.txt --out other", "eval done --batches 2", "generate done --tokens 3",
+                              "data build text.txt --out other", "eval done --sequences 4", "generate done --tokens 3",
                               "launch -np 2 --dry-run eval done", "bench step tiny.toml --steps 1 --warmup 0",
                               "launch -np 2 params tiny.toml", "bench gemm --shapes char --dtype fp32 --help"}) {
     SCOPED_TRACE(command);

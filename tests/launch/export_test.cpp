@@ -39,7 +39,7 @@ TEST(Export, AModelWithoutBiasesIsAGpt2WithZeros) {
       "train " ASHLAR_SOURCE_DIR
       "/configs/shakespeare-char.toml data.path=data run.threads=1 model.d_model=32 "
       "model.n_layers=2 model.n_heads=2 model.d_ff=64 train.sequence_length=16 train.global_batch=4 train.steps=8 "
-      "schedule.warmup_steps=2 train.eval_batches=2 init.std=0.2 run.dir=";
+      "schedule.warmup_steps=2 train.eval_sequences=8 init.std=0.2 run.dir=";
   for (const char* affine : {"scale", "none"}) {
     SCOPED_TRACE(affine);
     const std::string dir = affine;

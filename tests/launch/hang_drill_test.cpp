@@ -101,7 +101,7 @@ std::vector<Phase> phases() {
        "train.steps=2000 data.path=large"},
       {"validation",
        {.call = "read", .path = "validation-0", .what = "stop", .min_bytes = 100'000},
-       "train.steps=100 train.eval_every=2 train.eval_batches=0"},
+       "train.steps=100 train.eval_every=2 train.eval_sequences=0"},
       {"save", {.call = "write", .path = "step-0", .what = "stop"}, "train.steps=100 checkpoint.every=2"},
       {"save's sync", {.call = "sync", .path = "step-0", .what = "stop"}, "train.steps=100 checkpoint.every=2"},
   };

@@ -57,7 +57,7 @@ TEST(Learning, SlowWhatRepeatsIsMemorised) {
   const ShellResult r = run.ashlar(
       "train tiny.toml data.path=verse run.dir=verse-run model.d_model=48 model.n_heads=4 model.d_ff=96 "
       "dropout.resid=0 dropout.attn=0 train.sequence_length=64 train.global_batch=8 train.micro_batch=8 "
-      "train.steps=250 train.eval_every=0 train.eval_batches=10 checkpoint.every=0 log.every=50");
+      "train.steps=250 train.eval_every=0 train.eval_sequences=80 checkpoint.every=0 log.every=50");
   ASSERT_EQ(r.code, 0) << r.err;
   const double loss = last_validation_loss(run, "verse-run");
   std::cout << "val_loss " << loss << ", a quarter of the bigram entropy " << bound << "\n";
@@ -124,7 +124,7 @@ class Shakespeare : public ::testing::Test {
       const std::string dir = str_cat(name, "-", seed);
       const ShellResult r = run_.ashlar(str_cat(
           "train ", shell_quote(ASHLAR_SOURCE_DIR "/configs/shakespeare-char.toml"), " data.path=play run.seed=", seed,
-          " run.dir=", dir, " train.eval_every=0 train.eval_batches=0 checkpoint.every=0 log.every=100 ", overrides));
+          " run.dir=", dir, " train.eval_every=0 train.eval_sequences=0 checkpoint.every=0 log.every=100 ", overrides));
       EXPECT_EQ(r.code, 0) << r.err;
       const double loss = last_validation_loss(run_, dir);
       std::cout << name << ", seed " << seed << ": val_loss " << loss << "\n";

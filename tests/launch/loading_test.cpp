@@ -47,7 +47,7 @@ class Loading : public ::testing::Test {
   int64_t bytes_ = 0;
 };
 
-constexpr const char* kEval = "eval run --batches 1";
+constexpr const char* kEval = "eval run --sequences 2";
 constexpr const char* kGenerate = "generate run --tokens 1";
 
 TEST_F(Loading, EachByteOfTheNewestIsReadOnce) {
@@ -79,7 +79,7 @@ TEST_F(Loading, DamageAnywhereMeansTheNextOlder) {
   }
   EXPECT_NE(must(kEval).out.find("step-00000002)"), std::string::npos);
   // The weights of the older one, not of the damaged one or of both.
-  const std::string older = must("eval run/checkpoints/step-00000001 --batches 1").out;
+  const std::string older = must("eval run/checkpoints/step-00000001 --sequences 2").out;
   flip_middle_bit(checkpoint(2) / kWeights);
   const auto loss = [](const std::string& text) { return text.substr(text.find("val_loss "), 17); };
   EXPECT_EQ(loss(must(kEval).out), loss(older));

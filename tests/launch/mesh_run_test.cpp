@@ -81,10 +81,10 @@ TEST_F(MeshRun, EvaluatesAndWritesAsOneRankDoes) {
     const size_t at = out.find(begin);
     return at == std::string::npos ? std::string() : out.substr(at, out.find(" over", at) - at);
   };
-  const ShellResult one = run_.ashlar("eval r --threads 1 --batches 7");
+  const ShellResult one = run_.ashlar("eval r --threads 1 --sequences 7");
   ASSERT_EQ(one.code, 0) << one.err;
   for (const char* words : {"", "--tensor 1 --pipeline 1", "--tensor 1 --pipeline 2"}) {
-    const ShellResult r = run_.ashlar(str_cat("launch -np 4 eval r --threads 1 --batches 7 ", words));
+    const ShellResult r = run_.ashlar(str_cat("launch -np 4 eval r --threads 1 --sequences 7 ", words));
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(lines(r.out, "val_loss"), lines(one.out, "val_loss")) << words;
   }

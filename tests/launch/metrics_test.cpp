@@ -88,7 +88,7 @@ TEST(Metrics, TheRowsOfARunAreWhatItsConfigurationSays) {
   const ashlar::testing::RunFixture run;
   const auto r = run.ashlar(
       "train tiny.toml train.steps=12 schedule.kind=wsd schedule.warmup_steps=3 schedule.decay_steps=4 "
-      "schedule.min_ratio=0.25 optimizer.clip=0.5 train.eval_every=0 train.eval_batches=2 checkpoint.every=0");
+      "schedule.min_ratio=0.25 optimizer.clip=0.5 train.eval_every=0 train.eval_sequences=4 checkpoint.every=0");
   ASSERT_EQ(r.code, 0) << r.err;
   double peak = 0;
   const std::string said = "mfu is measured against ";

@@ -155,7 +155,7 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
   const std::string own = threads("");
   EXPECT_EQ(own, threads(str_cat(" --threads ", share)));
   EXPECT_NE(own, threads(str_cat(" --threads ", share + 1))) << "else nothing was compared";
-  EXPECT_EQ(run.ashlar("launch -np 2 eval run --batches 2").code, 0);
+  EXPECT_EQ(run.ashlar("launch -np 2 eval run --sequences 4").code, 0);
   const ShellResult step = run.ashlar("launch -np 2 bench step tiny.toml mesh.data=2 --steps 1 --json");
   ASSERT_EQ(step.code, 0) << step.err;
   EXPECT_EQ(nlohmann::json::parse(step.out).at("threads"), share);

@@ -33,14 +33,15 @@ std::string some_text(int64_t words) {
 
 RunFixture::RunFixture(std::string program) : program_(std::move(program)) {
   write("text.txt", some_text(8000));
-  write("tiny.toml",
-        "[run]\ndtype = \"fp32\"\nthreads = 1\ndir = \"run\"\nseed = 3\n"
-        "[model]\nd_model = 16\nn_layers = 3\nn_heads = 2\nd_ff = 24\n"
-        "[dropout]\nresid = 0.1\nattn = 0.1\n"
-        "[train]\nsteps = 60\nsequence_length = 16\nglobal_batch = 4\nmicro_batch = 2\neval_every = 20\neval_batches = "
-        "3\n"
-        "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 5\n"
-        "[data]\npath = \"data\"\n[checkpoint]\nevery = 3\nkeep = 2\n");
+  write(
+      "tiny.toml",
+      "[run]\ndtype = \"fp32\"\nthreads = 1\ndir = \"run\"\nseed = 3\n"
+      "[model]\nd_model = 16\nn_layers = 3\nn_heads = 2\nd_ff = 24\n"
+      "[dropout]\nresid = 0.1\nattn = 0.1\n"
+      "[train]\nsteps = 60\nsequence_length = 16\nglobal_batch = 4\nmicro_batch = 2\neval_every = 20\neval_sequences = "
+      "6\n"
+      "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 5\n"
+      "[data]\npath = \"data\"\n[checkpoint]\nevery = 3\nkeep = 2\n");
   const ShellResult built = ashlar("data build text.txt --out data --tokenizer bytes");
   if (built.code != 0) throw std::runtime_error("no dataset: " + built.err);
 }

@@ -119,8 +119,8 @@ TEST_F(Signals, AStartLeavesWithTheFirst) {
 TEST_F(Signals, ALongValidationEndsAtABatchAndIsDoneLater) {
   const std::string words =
       "train tiny.toml run.dir=r train.steps=4 train.eval_every=2 schedule.warmup_steps=1 train.micro_batch=1 "
-      "checkpoint.every=0 train.global_batch=1 train.eval_batches=";
-  // One validation of all 300 batches that there are, slow enough to be met by the signal.
+      "checkpoint.every=0 train.global_batch=1 train.eval_sequences=";
+  // One validation of all 300 sequences that there are, slow enough to be met by the signal.
   const std::string slow = words + "0 model.d_model=128 model.n_heads=4 model.d_ff=512 model.n_layers=10";
   const pid_t pid = begin(slow, "log");
   ASSERT_LT(wait_for("step 2/4", 60), 60) << run_.read("log");
@@ -200,9 +200,9 @@ TEST_F(Signals, TheSecondLeavesAValidationWithItsCode) {
       "train tiny.toml run.dir=r train.eval_every=2 schedule.warmup_steps=0 schedule.decay_steps=9 train.micro_batch=1 "
       "checkpoint.every=0 train.global_batch=1 model.n_layers=10 model.d_model=256 train.sequence_length=64 "
       "model.n_heads=4 model.d_ff=1024 ";
-  ASSERT_EQ(run_.ashlar(words + "train.steps=1 train.eval_batches=1").code, 0);
+  ASSERT_EQ(run_.ashlar(words + "train.steps=1 train.eval_sequences=1").code, 0);
   const size_t validations = run_.metric("r", "val_loss").size();
-  const pid_t pid = begin(words + "train.steps=4 train.eval_batches=0", "log");
+  const pid_t pid = begin(words + "train.steps=4 train.eval_sequences=0", "log");
   ASSERT_LT(wait_for("step 2/4", 60), 60) << run_.read("log");
   kill(pid, SIGTERM);
   ASSERT_LT(wait_for("SIGTERM: stopping after", 9), kAnswer);
@@ -210,7 +210,7 @@ TEST_F(Signals, TheSecondLeavesAValidationWithItsCode) {
   EXPECT_EQ(code_of(pid, kLeave), 77) << run_.read("log");
   EXPECT_THAT(run_.read("log"), HasSubstr("SIGINT: leaving at once"));
   EXPECT_EQ(run_.metric("r", "val_loss").size(), validations);
-  const ShellResult r = run_.ashlar("eval r --batches 1");
+  const ShellResult r = run_.ashlar("eval r --sequences 1");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("r/checkpoints/step-00000001")) << "what was there before is";
 }

@@ -96,7 +96,7 @@ TEST(Statistics, ResidualRmsIsThatOfAModelWhichEndsThere) {
     training::DeviceBatch batch;
     batch.upload(engine.ctx(), host);
     if (n == 3) {
-      deepest = engine.residual_rms(batch.micro_batch());
+      deepest = engine.residual_rms({&batch.micro_batch(), 1});
       ASSERT_EQ(deepest.size(), 4u);
     }
     // Weights depend on seed and name alone, so the blocks of the shorter model are the first of the longer one.

@@ -34,6 +34,132 @@ std::vector<nlohmann::json> validations(const testing::RunFixture& run, const st
   return found;
 }
 
+double last_loss(const testing::RunFixture& run, const std::string& dir) {
+  const auto rows = validations(run, dir);
+  return rows.empty() ? -1 : rows.back().at("val_loss").get<double>();
+}
+
+/// The number behind the last "val_loss ".
+double loss_said(const std::string& text) {
+  const size_t at = text.rfind("val_loss ");
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + 9));
+}
+
+/// The same weights have one loss: on any mesh, with any micro-batch, and in `eval`.
+TEST(Validation, IsThatOfTheSequencesOnAnyMesh) {
+  const testing::RunFixture run;
+  const std::string words =
+      " tiny.toml run.dtype=fp64 dropout.resid=0 dropout.attn=0 train.steps=1 schedule.warmup_steps=1 vocab.pad_to=2 "
+      "checkpoint.every=0 log.stats_every=1 train.eval_sequences=13 run.dir=";
+  ASSERT_EQ(run.ashlar("train" + words + "one").code, 0);
+  const double expected = last_loss(run, "one");
+  EXPECT_EQ(validations(run, "one").back().at("val_tokens"), 13 * 16);
+  const auto residual = [&](const std::string& dir) {
+    std::vector<double> rms;
+    std::istringstream rows(run.read(dir + "/metrics.jsonl"));
+    for (std::string line; std::getline(rows, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (!row.contains("stats")) continue;
+      for (const char* name : {"embed", "blocks.0", "blocks.1", "blocks.2"})
+        rms.push_back(row.at("stats").at(name).at("output_rms"));
+    }
+    return rms;
+  };
+  ASSERT_EQ(residual("one").size(), 4U);
+  int n = 0;
+  for (const char* other : {"train:train.micro_batch=1", "train:train.micro_batch=4", "launch -np 2 train:mesh.data=2",
+                            "launch -np 2 train:mesh.tensor=2 mesh.sequence_parallel=true",
+                            "launch -np 4 train:mesh.pipeline=2 mesh.data=2 train.micro_batch=1"}) {
+    const std::string way = other, dir = "other" + std::to_string(++n);
+    const size_t colon = way.find(':');
+    const auto r = run.ashlar(way.substr(0, colon) + words + dir + " " + way.substr(colon + 1));
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_NEAR(last_loss(run, dir), expected, 1e-12 * expected) << way;
+    const std::vector<double> got = residual(dir), right = residual("one");
+    ASSERT_EQ(got.size(), right.size());
+    for (size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(got[i], right[i], 1e-12 * right[i]) << way << " " << i;
+  }
+  for (const char* way :
+       {"eval one --sequences 13", "eval one --sequences 13 --batch 5", "launch -np 2 eval one --sequences 13",
+        "eval one --batches 13 --batch 1", "launch -np 2 eval one --tensor 2 --sequences 13 --batch 1"}) {
+    const auto r = run.ashlar(way);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_NEAR(loss_said(r.out), expected, 1e-12 * expected) << way;
+  }
+  EXPECT_EQ(run.ashlar("eval one --sequences 3 --batches 2").code, 2);
+}
+
+/// train.eval_batches of a file says its sequences once; the run keeps them.
+TEST(Validation, TheOlderKeyIsSettledWhenTheRunBegins) {
+  const testing::RunFixture run;
+  std::string text = run.read("tiny.toml");
+  text.replace(text.find("eval_sequences = 6"), 18, "eval_batches = 3");
+  run.write("old.toml", text);
+  const std::string words = " old.toml run.dir=r checkpoint.every=0 train.eval_every=0 train.steps=";
+  const auto first = run.ashlar("train" + words + "5");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out,
+              HasSubstr("train.eval_sequences = 6 (train.eval_batches 3 * train.micro_batch 2 * mesh.data 1"));
+  EXPECT_THAT(run.read("r/config.toml"), HasSubstr("eval_sequences = 6\n"));
+  EXPECT_THAT(run.read("r/config.toml"), Not(HasSubstr("eval_batches")));
+  const auto again = run.ashlar("launch -np 2 train" + words + "6 mesh.data=2");
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("train.eval_batches = 3 was settled there"));
+  ASSERT_EQ(validations(run, "r").size(), 2U);
+  for (const auto& row : validations(run, "r")) EXPECT_EQ(row.at("val_tokens"), 6 * 16);
+}
+
+/// A sequence far longer than the part costs what the part holds, and says the same.
+TEST(Validation, BeyondTheEndOfThePartNothingIsComputed) {
+  const testing::RunFixture run;
+  ASSERT_EQ(run.ashlar("train tiny.toml run.dir=r train.steps=6 train.eval_sequences=1").code, 0);
+  const auto whole = run.ashlar("eval r --sequence-length 4000");
+  const auto far = run.ashlar("eval r --sequence-length 1000000 --batch 16");
+  ASSERT_EQ(far.code, 0) << far.err;
+  EXPECT_NEAR(loss_said(far.out), loss_said(whole.out), 2e-6);
+  const auto trained = run.ashlar(
+      "train tiny.toml run.dir=long train.steps=1 train.sequence_length=16384 schedule.warmup_steps=1 "
+      "checkpoint.every=0");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+}
+
+/// A source in which no target counts has no loss: 0 would be a good one.
+TEST(Validation, ASourceWithoutACountedTargetIsLeftOut) {
+  const testing::RunFixture run;
+  // Token files hold what no text gives: ends of documents that are all empty.
+  std::string header = "{'descr': '<u2', 'fortran_order': False, 'shape': (3000,), }";
+  header.resize(117, ' ');
+  std::string npy = "\x93NUMPY\x01";
+  npy += std::string("\x00\x76\x00", 3) + header + "\n";
+  for (int i = 0; i < 3000; ++i) npy += std::string("\x00\x01", 2);  // 256
+  run.write("ends.npy", npy);
+  ASSERT_EQ(run.ashlar("data build ends.npy --out empty --validation 0.3").code, 0);
+  const std::string words =
+      "train tiny.toml data.document_mask=true train.steps=1 schedule.warmup_steps=1 checkpoint.every=0 run.dir=";
+  const std::string mixture = " 'data.path=[{path=\"data\",weight=1},{path=\"empty\",weight=3}]'";
+  const auto mixed = run.ashlar(words + "mixed" + mixture);
+  ASSERT_EQ(mixed.code, 0) << mixed.err;
+  const std::string said = "'empty' has no counted target in the 6 sequences of its validation: it takes no part in ";
+  EXPECT_THAT(mixed.out, HasSubstr(said));
+  const auto rows = validations(run, "mixed");
+  ASSERT_EQ(rows.size(), 1U);
+  ASSERT_EQ(rows[0].at("val_sources").size(), 1U);
+  EXPECT_EQ(rows[0].at("val_loss"), rows[0].at("val_sources")[0].at("val_loss"));
+  EXPECT_GT(rows[0].at("val_loss").get<double>(), 4);
+  const auto eval = run.ashlar("eval mixed --sequences 6");
+  EXPECT_EQ(eval.code, 0) << eval.err;
+  EXPECT_THAT(eval.out, HasSubstr(said));
+  EXPECT_NEAR(loss_said(eval.out), rows[0].at("val_loss").get<double>(), 2e-6);
+  // Alone it has none at all.
+  const auto none = run.ashlar("eval mixed --data empty");
+  EXPECT_EQ(none.code, 2) << none.out;
+  EXPECT_THAT(none.err, HasSubstr("no target counts"));
+  ValidationResult r{.sources = {}, .uncounted = {{"a", 3}}, .mixture = true};
+  combine(r);
+  EXPECT_EQ(r.loss, 0);
+  EXPECT_EQ(to_lines(r, 5, 1).size(), 1U);
+}
+
 /// Each dataset of a mixture has the loss that it has alone, in `train` and in `eval`, and what has none is said.
 TEST(Validation, EachDatasetOfAMixture) {
   const testing::RunFixture run;
@@ -45,7 +171,7 @@ TEST(Validation, EachDatasetOfAMixture) {
   const std::string mixture =
       "'data.path=[{path=\"data\",weight=3},{path=\"bare\",weight=2},{path=\"other\",weight=1}]' ";
   const std::string small =
-      "train.steps=2 schedule.warmup_steps=1 train.eval_every=0 train.eval_batches=3 checkpoint.every=0 ";
+      "train.steps=2 schedule.warmup_steps=1 train.eval_every=0 train.eval_sequences=6 checkpoint.every=0 ";
   const auto r = run.ashlar("train tiny.toml run.dir=mixed " + small + mixture);
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string said = r.out + r.err;
@@ -63,7 +189,7 @@ TEST(Validation, EachDatasetOfAMixture) {
             sources[0].at("val_tokens").get<int64_t>() + sources[1].at("val_tokens").get<int64_t>());
   EXPECT_NE(data, text);
 
-  const auto both = run.ashlar("eval mixed --batches 3");
+  const auto both = run.ashlar("eval mixed --sequences 6");
   ASSERT_EQ(both.code, 0) << both.err;
   std::vector<double> losses;
   std::istringstream lines(both.out + both.err);
@@ -75,10 +201,10 @@ TEST(Validation, EachDatasetOfAMixture) {
   EXPECT_NEAR(losses[0], data, 2e-6);
   EXPECT_NEAR(losses[1], text, 2e-6);
   EXPECT_NEAR(losses[2], (3 * data + text) / 4, 2e-6);
-  const auto alone = run.ashlar("eval mixed --batches 3 --data other");
+  const auto alone = run.ashlar("eval mixed --sequences 6 --data other");
   ASSERT_EQ(alone.code, 0);
   EXPECT_NEAR(std::stod((alone.out + alone.err).substr((alone.out + alone.err).find("val_loss ") + 9)), text, 2e-6);
-  // More batches than 64 bits hold rows are the whole part.
+  // More batches than 64 bits hold sequences are the whole part.
   const auto whole = run.ashlar("eval mixed --data other"),
              huge = run.ashlar("eval mixed --data other --batches 4611686018427387904");
   const auto loss_of = [](const testing::ShellResult& e) {

@@ -43,7 +43,7 @@ constexpr const char* kConfig =
     "[run]\nthreads = 1\nseed = 3\n"
     "[model]\nd_model = 16\nn_layers = 2\nn_heads = 2\nd_ff = 24\n"
     "[dropout]\nresid = 0.1\nattn = 0.1\n"
-    "[train]\nsteps = 15\nsequence_length = 16\nglobal_batch = 4\nmicro_batch = 1\neval_every = 7\neval_batches = 2\n"
+    "[train]\nsteps = 15\nsequence_length = 16\nglobal_batch = 4\nmicro_batch = 1\neval_every = 7\neval_sequences = 2\n"
     "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 5\n"
     "[checkpoint]\nevery = 6\nkeep = 9\n[log]\nevery = 1\nstats_every = 8\n";
 
@@ -350,7 +350,7 @@ class CudnnTrainer : public DeferredTrainer {
   End train_to(int64_t steps) {
     plan_runs_ = 0;
     return train({"run.dtype=bf16", "dropout.attn=0", "train.global_batch=2", "train.eval_every=0",
-                  "train.eval_batches=1", "log.stats_every=0", "checkpoint.every=2", "schedule.kind=constant",
+                  "train.eval_sequences=1", "log.stats_every=0", "checkpoint.every=2", "schedule.kind=constant",
                   "schedule.warmup_steps=1", str_cat("mesh.data=", ranks_.size()), str_cat("train.steps=", steps)},
                  std::nullopt);
   }

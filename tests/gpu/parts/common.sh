@@ -35,7 +35,7 @@ steps = $2
 sequence_length = ${ASHLAR_GPU_LENGTH:-64}
 global_batch = 4
 micro_batch = 2
-eval_batches = 1
+eval_sequences = 2
 [optimizer]
 lr = 1e-3
 [schedule]

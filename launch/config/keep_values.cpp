@@ -1,0 +1,66 @@
+#include <algorithm>
+
+#include "core/base/printable.h"
+#include "core/base/strings.h"
+#include "launch/config/raw_values.h"
+
+namespace ashlar::config {
+namespace {
+
+/// The value that the configuration would have for a key without a rule.
+Value wanted_value(const RawValues& raw, const KeySpec& spec) {
+  const std::optional<Value>& given = raw.given[index_of(spec)];
+  return given ? *given : fallback_value(spec);
+}
+
+/// Whether what decides of this key (schedule.kind of a decay) is as it was.
+bool same_condition(const RawValues& raw, const KeySpec& spec, const RunConfig& stored) {
+  for (const std::string_view key : split_words(spec.when.reads)) {
+    const KeySpec& read = schema()[key_index(key)];
+    if (read.member.get(stored) != wanted_value(raw, read)) return false;
+  }
+  return applies(spec, stored);
+}
+
+/// The key that says the same in other units, or null.
+const KeySpec* older_form(const KeySpec& spec) {
+  const auto keys = schema();
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const KeySpec& key) { return key.older_form_of == spec.name(); });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+/// Whether the older form says no more than the run has made of it: in a file it was there when the run began, and what
+/// a command line says is new where it is not what the run has.
+bool is_settled(const RawValues& raw, const KeySpec& older, const RunConfig& stored) {
+  if (raw.overridden[index_of(older)] == 0) return true;
+  const double batches = static_cast<double>(std::get<int64_t>(*raw.given[index_of(older)]));
+  const double made = batches * static_cast<double>(stored.train.micro_batch * stored.mesh.data);
+  return made == static_cast<double>(stored.train.eval_sequences);
+}
+
+}  // namespace
+
+std::vector<DerivedValue> keep_values(RawConfig& config, const RunConfig& stored, const std::string& where) {
+  RawValues& raw = config.values();
+  std::vector<DerivedValue> kept;
+  if (stored.train.steps == 0) return kept;  // an import, which has no schedule
+  for (const KeySpec& spec : schema()) {
+    const size_t index = index_of(spec);
+    if (!spec.kept || raw.given[index] || raw.bad[index] != 0 || !same_condition(raw, spec, stored)) continue;
+    const std::optional<Value> value = spec.member.get(stored);
+    std::string rule = str_cat("of ", escaped(where));
+    if (const KeySpec* older = older_form(spec); older != nullptr && raw.given[index_of(*older)]) {
+      if (!is_settled(raw, *older, stored)) continue;
+      rule += str_cat("; ", older->name(), " = ", value_text(*raw.given[index_of(*older)]), " was settled there, give ",
+                      spec.name(), " for another number");
+      raw.given[index_of(*older)].reset();
+    }
+    raw.given[index] = value;
+    raw.kept_from[index] = escaped(where);
+    kept.push_back({spec.name(), value_text(*value), std::move(rule)});
+  }
+  return kept;
+}
+
+}  // namespace ashlar::config
