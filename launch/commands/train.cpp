@@ -7,6 +7,7 @@
 #include "data/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/train_from.h"
+#include "launch/commands/train_run.h"
 #include "launch/training/datasets.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/run_identity.h"
@@ -18,6 +19,7 @@ namespace ashlar::launch {
 
 const char* const kTrainHelp =
     "ashlar train CONFIG [section.key=value ...] [--restart]\n"
+    "ashlar train RUN_DIR [section.key=value ...] [--restart]\n"
     "ashlar train --from HF_DIR data.path=DATASET [section.key=value ...]\n"
     "\n"
     "Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and "
@@ -26,6 +28,12 @@ const char* const kTrainHelp =
     "Its data must hold the same tokens, wherever they lie (data.allow_change permits others). A new run starts from "
     "the\n"
     "weights of another with run.init_from, whose model it takes; keys that differ are refused (run.init_change).\n"
+    "\n"
+    "What is derived from train.steps stays as the run has it, when it goes on with more steps: give "
+    "schedule.warmup_steps\n"
+    "and schedule.decay_steps for other values. RUN_DIR, also one that was renamed, is continued with its own "
+    "config.toml\n"
+    "on any number of ranks.\n"
     "\n"
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
     "  --from HF_DIR       goes on from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,\n"
@@ -79,7 +87,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
       throw input_error(
           "train",
           from ? "expected no configuration file beside --from, got " : "expected one configuration file, got ",
-          files.size(), "; usage: ashlar train CONFIG [section.key=value ...]");
+          files.size(), "; usage: ashlar train CONFIG|RUN_DIR [section.key=value ...]");
     if (from) {
       const TrainFrom begun = train_from(*from, overrides, ranks.rank() == 0, log);
       overrides.insert(overrides.begin(), begun.overrides.begin(), begun.overrides.end());
@@ -89,7 +97,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   });
   // Not before rank 0 has imported.
   comm::try_on_all_ranks(ranks, [&] {
-    raw = config::read_config(given.file, given.overrides);
+    raw = read_run_config(given.file, given.overrides, ranks.size(), log);
     if (restart && ranks.rank() == 0) training::RunDirectory(raw->run_dir()).check_can_be_set_aside();
   });
   // What has been decided already: by the run itself, else by the checkpoint that it starts from.
@@ -109,6 +117,10 @@ int run_train_command(std::span<const std::string> words, Session& session) {
     if (own && init_from)
       taken = config::take_model(*raw, own->config.model, own->path.string(), config::Differing::kStays);
     if (start) taken = config::take_model(*raw, start->config.model, start->path.string(), config::Differing::kError);
+    if (own) {
+      const auto kept = config::keep_values(*raw, own->config, own->path.string());
+      taken.insert(taken.end(), kept.begin(), kept.end());
+    }
     if (init_from && !own && !start)
       throw input_error("config", "run.init_from = ", *init_from,
                         ": expected a checkpoint, an import or a run directory with checkpoints, got none");

@@ -155,6 +155,75 @@ TEST_F(Resume, MoreStepsContinueAFinishedRun) {
   EXPECT_NE(again.out.find("nothing to train"), std::string::npos) << again.out;
 }
 
+// What was derived from the number of steps stays when a finished run gets more of them: no second warm-up, and what
+// becomes of the decay is said.
+TEST_F(Resume, MoreStepsDoNotWarmUpAgain) {
+  const std::string words = "train tiny.toml run.dir=a schedule.warmup_steps=default train.eval_every=0 train.steps=";
+  ASSERT_EQ(run_.ashlar(words + "40").code, 0);
+  const ShellResult more = run_.ashlar(words + "400");
+  ASSERT_EQ(more.code, 0) << more.err;
+  const std::vector<double> lr = run_.metric("a", "lr");
+  ASSERT_EQ(lr.size(), 400U);
+  EXPECT_EQ(lr[0], 5e-3);
+  EXPECT_EQ(lr[1], 1e-2);
+  for (size_t step = 40; step < 400; ++step) EXPECT_NEAR(lr[step], 1e-3, 1e-15) << step;
+  EXPECT_NE(more.out.find("schedule.warmup_steps = 2 (of a/checkpoints/step-00000040)"), std::string::npos) << more.out;
+  EXPECT_EQ(more.out.find("warmup_steps was"), std::string::npos) << more.out;
+  const char* const said =
+      "the cosine schedule over 400 steps: its decay ends at step 40, and every step behind that has lr 1.00e-03; "
+      "schedule.decay_steps = 398 would decay until the last one; step 40 had lr 1.02e-03, step 41 has 1.00e-03";
+  EXPECT_NE(more.out.find(said), std::string::npos) << more.out;
+  // Who wants another gives the key, and sees what the next step has.
+  const ShellResult given = run_.ashlar(words + "402 schedule.decay_steps=400");
+  ASSERT_EQ(given.code, 0) << given.err;
+  EXPECT_EQ(run_.metric("a", "lr").size(), 402U);
+  EXPECT_NE(given.out.find("its decay goes from step 2 to the last; step 400 had lr 1.00e-03, step 401"),
+            std::string::npos)
+      << given.out;
+  // Fewer steps than the decay has.
+  const std::string other = "train tiny.toml run.dir=b schedule.kind=linear train.eval_every=0 checkpoint.every=5 ";
+  ASSERT_EQ(run_.ashlar(other + "train.steps=20").code, 0);
+  fs::remove_all(run_.dir() / "b/checkpoints/step-00000020");
+  const ShellResult fewer = run_.ashlar(other + "train.steps=16");
+  ASSERT_EQ(fewer.code, 0) << fewer.err;
+  EXPECT_NE(fewer.out.find("its decay would end at step 20, so that the last step has lr 4.00e-03"), std::string::npos)
+      << fewer.out;
+}
+
+// A run is where its directory is; that, or the config.toml in it, names it.
+TEST_F(Resume, ARunDirectoryIsContinuedUnderAnyName) {
+  const std::string small = "train.steps=8 schedule.kind=constant train.eval_every=0 ";
+  ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=whole train.steps=24 schedule.kind=constant train.eval_every=0").code,
+            0);
+  ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a " + small).code, 0);
+  const ShellResult same = run_.ashlar("train a train.steps=12");
+  ASSERT_EQ(same.code, 0) << same.err;
+  EXPECT_NE(same.out.find("continuing from a/checkpoints/step-00000008"), std::string::npos) << same.out;
+  EXPECT_EQ(same.out.find("goes on where it is"), std::string::npos) << same.out;
+  fs::rename(run_.dir() / "a", run_.dir() / "b");
+  const ShellResult moved = run_.ashlar("train b/ train.steps=16");
+  ASSERT_EQ(moved.code, 0) << moved.err;
+  EXPECT_NE(moved.out.find("the run in b, begun as a, goes on where it is"), std::string::npos) << moved.out;
+  EXPECT_FALSE(fs::exists(run_.dir() / "a"));
+  fs::rename(run_.dir() / "b", run_.dir() / "c");
+  const ShellResult file = run_.ashlar("train c/config.toml train.steps=20");
+  ASSERT_EQ(file.code, 0) << file.err;
+  EXPECT_NE(file.out.find("continuing from c/checkpoints/step-00000016"), std::string::npos) << file.out;
+  EXPECT_FALSE(fs::exists(run_.dir() / "b"));
+  const ShellResult two = run_.ashlar("launch -np 4 train c train.steps=24");
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_NE(two.out.find("train.micro_batch was 2, is 1"), std::string::npos) << two.out;
+  const std::vector<double> got = run_.metric("c", "loss"), expected = run_.metric("whole", "loss");
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 2e-5 * expected[i]) << i;
+  // Another directory is none, and a named run.dir stands.
+  const ShellResult none = run_.ashlar("train data");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("'data': expected a configuration file, or the directory of a run"), std::string::npos);
+  ASSERT_EQ(run_.ashlar("train c run.dir=d train.steps=2 schedule.warmup_steps=1").code, 0);
+  EXPECT_EQ(run_.metric("d", "loss").size(), 2U);
+}
+
 TEST_F(Resume, ThreadsAndMicroBatchesOfAResumedRunMayNotChangeTheModelInSilence) {
   ASSERT_EQ(run_.ashlar("train tiny.toml run.dir=a").code, 0);
   const ShellResult r = run_.ashlar("train tiny.toml run.dir=a model.n_layers=2");
