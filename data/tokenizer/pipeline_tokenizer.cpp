@@ -81,7 +81,7 @@ PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
   fields.finish();
   special_.assign(static_cast<size_t>(vocabulary_.size()), 0);
   for (const AddedToken& token : added_->all())
-    if (token.special) special_[static_cast<size_t>(token.id)] = 1;
+    if (token.special) note_special(token.id);
   identity_ = str_cat(form_, unigram ? " (Unigram)" : model_reads_bytes_ ? " (byte-level BPE)" : " (BPE)");
 }
 
@@ -184,8 +184,14 @@ std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t a
 }
 
 void PipelineTokenizer::treat_as_special(int32_t id) {
-  special_[static_cast<size_t>(id)] = 1;
+  note_special(id);
   added_->make_special(id);
+}
+
+void PipelineTokenizer::note_special(int32_t id) {
+  special_[static_cast<size_t>(id)] = 1;
+  special_low_ = std::min(special_low_, id);
+  special_high_ = std::max(special_high_, id);
 }
 
 void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratch& scratch,
@@ -225,8 +231,12 @@ void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_
   scratch->as_text = &found;
   const size_t first = ids.size(), known = found.size();
   encode_whole(text, *scratch, ids);
+  // The ids lie together in most vocabularies, and a range of numbers is looked for much faster than a table.
+  const auto low = static_cast<uint32_t>(special_low_), span = static_cast<uint32_t>(special_high_ - special_low_);
+  uint32_t near = 0;
+  for (size_t i = first; i < ids.size(); ++i) near |= static_cast<uint32_t>(ids[i]) - low <= span ? 1U : 0U;
   const auto special = [&](int32_t id) { return special_[static_cast<size_t>(id)] != 0; };
-  if (std::any_of(ids.begin() + static_cast<int64_t>(first), ids.end(), special)) {
+  if (near != 0 && std::any_of(ids.begin() + static_cast<int64_t>(first), ids.end(), special)) {
     // Hardly ever: a look at each piece would cost every text a twentieth of its time.
     ids.resize(first);
     found.resize(known);

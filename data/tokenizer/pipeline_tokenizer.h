@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -56,6 +57,7 @@ class PipelineTokenizer final : public FormTokenizer {
   void encode_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
   void encode_apart(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
   void treat_as_special(int32_t id) override;
+  void note_special(int32_t id);
   bool parts_of(std::string_view text, Scratch& scratch, std::vector<std::string>& parts) const;
 
   std::string text_, form_, identity_;
@@ -69,6 +71,7 @@ class PipelineTokenizer final : public FormTokenizer {
   bool model_reads_bytes_ = false;
   bool marks_begin_words_ = false;  ///< no token has U+2581 behind another character
   std::vector<char> special_;       ///< by id
+  int32_t special_low_ = std::numeric_limits<int32_t>::max(), special_high_ = -1;  ///< of their ids
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };

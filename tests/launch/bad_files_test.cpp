@@ -83,7 +83,64 @@ TEST(BadFiles, OfTexts) {
        "data build ids.bin --out o",
        kInput,
        {"ids.bin: token 1", "id 32767", "vocabulary of 257"}},
+      {"JSON that is neither lines nor an array",
+       "printf '{\\n \"text\": \"a\"\\n}\\n' >a.json",
+       "data build a.json --out o",
+       kInput,
+       {"[data build] a.json holds a JSON object over several lines", "--format text"}},
+      {"the same for a tokenizer",
+       "printf '{\\n \"text\": \"a\"\\n}\\n' >a.json",
+       "tokenizer train a.json --out o",
+       kInput,
+       {"[tokenizer train] a.json holds a JSON object over several lines", "--format text"}},
+      {"one file under two names",
+       "mkdir in && echo text >in/a.txt && ln -s in/a.txt b.txt",
+       "data build in b.txt --out o",
+       kInput,
+       {"b.txt is an input twice: it is the same file as in/a.txt"}},
+      {"a zstd window of 256 MiB",
+       "printf '\\050\\265\\057\\375\\0\\220\\011\\0\\0a' >a.zst",
+       "data build a.zst --out o",
+       kInput,
+       {"a.zst needs a zstd window of 256 MiB", "--long=27"}},
+      {"a pointer of git-lfs",
+       "printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:0\\nsize 5\\n' >a.txt",
+       "data build a.txt --out o",
+       kInput,
+       {"a.txt is a pointer of git-lfs", "git lfs pull"}},
+      {"a line that is no JSON",
+       "printf '{\"text\":\"a\"}\\n{\"text\":\"b\"\\n' >a.jl",
+       "data build a.jl --out o",
+       kInput,
+       {"a.jl, line 2", "--bad-lines skip"}},
+      {"an unknown policy",
+       "echo text >a.txt",
+       "data build a.txt --out o --special-tokens keep",
+       kInput,
+       {"--special-tokens = 'keep': expected one of text, parse, refuse"}},
   });
+}
+
+TEST(BadFiles, WhatIsLeftOutIsCounted) {
+  const ScratchDir dir;
+  const auto ashlar = [&](const std::string& words) {
+    return run_shell(str_cat("cd ", shell_quote(dir.path().string()), " && ", shell_quote(ASHLAR_BINARY), " ", words));
+  };
+  ASSERT_EQ(
+      run_shell(str_cat("cd ", shell_quote(dir.path().string()),
+                        " && mkdir -p in/.git && echo x >in/.git/x && printf '{\"text\":\"a\"}\\nno\\n' >in/a.jsonl"))
+          .code,
+      0);
+  const ShellResult built = ashlar("data build in --out o --bad-lines skip --validation 0");
+  EXPECT_EQ(built.code, 0) << built.err;
+  EXPECT_NE(built.out.find("  1 bad JSON documents left out\n"), std::string::npos) << built.out;
+  EXPECT_NE(built.out.find("  1 hidden files left out (--include-hidden takes them)\n"), std::string::npos)
+      << built.out;
+  const ShellResult inspected = ashlar("data inspect o --tokens 0");
+  EXPECT_EQ(inspected.code, 0) << inspected.err;
+  EXPECT_NE(inspected.out.find("--bad-lines skip: 1 JSON documents left out"), std::string::npos) << inspected.out;
+  EXPECT_EQ(inspected.out.find("first 0"), std::string::npos) << inspected.out;
+  EXPECT_EQ(inspected.out.find("as text"), std::string::npos) << inspected.out;
 }
 
 TEST(BadFiles, OfTokenizers) {
