@@ -1,6 +1,5 @@
 #include "core/io/json.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -44,24 +43,42 @@ void check_depth(std::string_view text) {
   }
 }
 
-/// The library keeps the last of two equal keys without a word, so keys are watched as they come.
-template <typename Json>
-Json parse_unique(std::string_view text) {
-  std::vector<std::set<std::string>> keys;
-  return Json::parse(text.begin(), text.end(), [&](int depth, typename Json::parse_event_t event, Json& value) {
-    const auto level = static_cast<size_t>(std::max(depth, 0));
-    if (keys.size() <= level + 1) keys.resize(level + 2);
-    if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
-    if (event == Json::parse_event_t::key && !keys[level].insert(value.template get<std::string>()).second)
-      throw Refused(str_cat("it names ", printable(value.template get<std::string>()), " twice"));
+/// The library keeps the last of two equal keys without a word, so keys are watched in a pass of their own. (Its parser
+/// with a callback looks at all elements of a list again after each: quadratic.)
+class UniqueKeys : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override {
+    keys_.emplace_back();
     return true;
-  });
-}
+  }
+  bool key(string_t& key) override {
+    if (!keys_.back().insert(key).second) throw Refused{str_cat("it names ", printable(key), " twice")};
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+
+ private:
+  std::vector<std::set<std::string>> keys_;
+};
 
 template <typename Json>
 Json parse(std::string_view text, JsonKeys keys) {
   check_depth(text);
-  return keys == JsonKeys::kUnique ? parse_unique<Json>(text) : Json::parse(text.begin(), text.end());
+  if (UniqueKeys unique; keys == JsonKeys::kUnique) nlohmann::json::sax_parse(text.begin(), text.end(), &unique);
+  return Json::parse(text.begin(), text.end());
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "parallel/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -39,8 +41,39 @@ std::string block_text(const Block& b) {
   return str_cat("rows ", b.row, " to ", b.row + b.rows, ", columns ", b.col, " to ", b.col + b.cols);
 }
 
-bool overlap(const Block& a, const Block& b) {
-  return a.row < b.row + b.rows && b.row < a.row + a.rows && a.col < b.col + b.cols && b.col < a.col + a.cols;
+/// Blocks of a tensor that hold elements, pairwise apart: a line sweeps over the rows, and of the blocks that it cuts,
+/// ordered by column, only neighbours can meet. n log n in the number of blocks, which a file may say are a million.
+void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
+  struct Edge {
+    int64_t row;
+    bool begins;
+    const Block* block;
+  };
+  std::vector<Edge> edges;
+  edges.reserve(2 * blocks.size());
+  for (const Block& b : blocks) {
+    edges.push_back({b.row, true, &b});
+    edges.push_back({b.row + b.rows, false, &b});
+  }
+  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
+    return std::tie(a.row, a.begins) < std::tie(b.row, b.begins);  // a block ends before the one below it begins
+  });
+  std::map<int64_t, const Block*> cut;  // by first column
+  const auto check = [&](const Block& left, const Block& right) {
+    if (left.col + left.cols <= right.col) return;
+    contradiction("tensor ", printable(tensor.name), ": slices ", block_text(left), " and ", block_text(right),
+                  " overlap");
+  };
+  for (const Edge& edge : edges) {
+    if (!edge.begins) {
+      cut.erase(edge.block->col);
+      continue;
+    }
+    const auto next = cut.lower_bound(edge.block->col);
+    if (next != cut.begin()) check(*std::prev(next)->second, *edge.block);
+    if (next != cut.end()) check(*edge.block, *next->second);
+    cut.emplace_hint(next, edge.block->col, edge.block);
+  }
 }
 
 /// Blocks inside the tensor, pairwise apart, areas adding up: together that is a tiling.
@@ -48,7 +81,6 @@ void check_tiling(const TensorRecord& tensor) {
   const int64_t rows = tensor.matrix_rows();
   const int64_t cols = tensor.matrix_cols();
   std::vector<Block> blocks;
-  int64_t covered = 0;
   for (const Slice& slice : tensor.slices) {
     const Block& b = slice.block;
     if (b.row < 0 || b.col < 0 || b.rows < 0 || b.cols < 0 || b.rows > rows || b.cols > cols || b.row > rows - b.rows ||
@@ -56,18 +88,11 @@ void check_tiling(const TensorRecord& tensor) {
       contradiction("tensor ", printable(tensor.name), ": slice ", block_text(b), " does not lie in ", rows, " x ",
                     cols);
     }
-    covered += b.rows * b.cols;
     if (b.rows * b.cols > 0) blocks.push_back(b);
   }
-  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.row < b.row; });
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    for (size_t j = i + 1; j < blocks.size() && blocks[j].row < blocks[i].row + blocks[i].rows; ++j) {
-      if (overlap(blocks[i], blocks[j])) {
-        contradiction("tensor ", printable(tensor.name), ": slices ", block_text(blocks[i]), " and ",
-                      block_text(blocks[j]), " overlap");
-      }
-    }
-  }
+  check_apart(tensor, blocks);
+  int64_t covered = 0;  // of blocks apart and inside: no more than the tensor has
+  for (const Block& b : blocks) covered += b.rows * b.cols;
   if (covered != rows * cols) {
     contradiction("tensor ", printable(tensor.name), ": slices hold ", covered, " of ", rows * cols, " elements");
   }
@@ -117,9 +142,17 @@ T field(const Json& object, const char* key) {
   }
 }
 
+/// A number above int64_t becomes a negative one in the library's hands.
 int64_t count_field(const Json& object, const char* key) {
   const auto value = field<int64_t>(object, key);
   if (!object[key].is_number_integer() || value < 0) contradiction("'", key, "' is not a count");
+  return value;
+}
+
+/// A count that others are added to and multiplied with: no run comes near `most`.
+int64_t count_field(const Json& object, const char* key, int64_t most) {
+  const int64_t value = count_field(object, key);
+  if (value > most) contradiction("'", key, "' is ", value, ", more than the ", most, " that a run can reach");
   return value;
 }
 
@@ -130,9 +163,10 @@ const Json& list_field(const Json& object, const char* key) {
 }
 
 TrainingState state_from(const Json& json) {
-  return {.step = count_field(json, "step"),
-          .position_samples = count_field(json, "position_samples"),
-          .tokens = count_field(json, "tokens"),
+  constexpr int64_t kMostSteps = 1'000'000'000'000, kMostSamples = int64_t{1} << 53;
+  return {.step = count_field(json, "step", kMostSteps),
+          .position_samples = count_field(json, "position_samples", kMostSamples),
+          .tokens = count_field(json, "tokens", kMostSamples),
           .seed = field<uint64_t>(json, "seed"),
           .philox_step = field<uint64_t>(json, "philox_step")};
 }

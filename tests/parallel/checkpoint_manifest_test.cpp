@@ -1,16 +1,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/base/philox.h"
+#include "core/base/strings.h"
 #include "parallel/checkpoint/manifest.h"
 #include "tests/parallel/checkpoint_fixture.h"
+#include "tests/support/long_form.h"
+#include "tests/support/mutate.h"
 
 namespace ashlar::checkpoint {
 namespace {
 
 using ::ashlar::testing::error_of;
+using ::ashlar::testing::long_form;
 using ::ashlar::testing::resealed;
 using ::ashlar::testing::state_at;
 using ::testing::HasSubstr;
@@ -167,6 +175,101 @@ TEST(CheckpointManifest, ContradictionsUnderAGoodChecksumAreNamed) {
     EXPECT_THAT(error.what(), HasSubstr(edit.expect));
     EXPECT_THAT(error.what(), HasSubstr(kPath));
   }
+}
+
+// Any placing of rectangles: whether two overlap is asked of all pairs here, of a sweep there.
+TEST(CheckpointManifest, OverlapsAreFoundWhereverTheyLie) {
+  int overlapping = 0, apart = 0;
+  for (uint32_t trial = 0; trial < 400; ++trial) {
+    Manifest m = sample();
+    TensorRecord& tensor = m.tensors[0];
+    tensor.shape = {7, 9};
+    // A grid of cuts, so that many trials tile; then one block of some trials is moved.
+    uint32_t drawn = 0;
+    const auto random = [&] { return Philox::block(7, trial, drawn++)[0]; };
+    const auto cuts = [&](int64_t end) {
+      std::set<int64_t> at = {0, end};
+      for (int i = 0; i < 3; ++i) at.insert(static_cast<int64_t>(random() % static_cast<uint32_t>(end)));
+      return std::vector<int64_t>(at.begin(), at.end());
+    };
+    std::vector<Block> blocks;
+    const std::vector<int64_t> rows = cuts(7);
+    for (size_t r = 0; r + 1 < rows.size(); ++r) {
+      const std::vector<int64_t> cols = cuts(9);
+      for (size_t c = 0; c + 1 < cols.size(); ++c)
+        blocks.push_back(
+            {.row = rows[r], .col = cols[c], .rows = rows[r + 1] - rows[r], .cols = cols[c + 1] - cols[c]});
+    }
+    if (trial % 2 == 1) {
+      Block& moved = blocks[random() % blocks.size()];
+      moved.row = static_cast<int64_t>(random() % static_cast<uint32_t>(8 - moved.rows));
+      moved.col = static_cast<int64_t>(random() % static_cast<uint32_t>(10 - moved.cols));
+    }
+    bool meet = false;
+    for (size_t i = 0; i < blocks.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        meet =
+            meet || (blocks[i].row < blocks[j].row + blocks[j].rows && blocks[j].row < blocks[i].row + blocks[i].rows &&
+                     blocks[i].col < blocks[j].col + blocks[j].cols && blocks[j].col < blocks[i].col + blocks[i].cols);
+    tensor.slices.clear();
+    for (size_t i = 0; i < blocks.size(); ++i)
+      tensor.slices.push_back({.file = 0, .stored_as = str_cat("a#", i), .block = blocks[i]});
+    ++(meet ? overlapping : apart);
+    try {
+      manifest_text(m);
+      EXPECT_FALSE(meet) << "trial " << trial;
+    } catch (const Bug& problem) {  // a moved block that meets no other leaves no hole: it did not move
+      EXPECT_TRUE(meet) << "trial " << trial << problem.what();
+      EXPECT_THAT(problem.what(), HasSubstr("overlap"));
+    }
+  }
+  EXPECT_GT(overlapping, 100);
+  EXPECT_GT(apart, 100);
+}
+
+// The text of a manifest whose only tensor is cut into columns.
+std::string manifest_of_columns(int64_t slices) {
+  std::string rest = R"("format":"ashlar-checkpoint","version":)" + std::to_string(kVersion) +
+                     R"(,"state":null,"metadata":{},"files":[{"name":"f","bytes":0,"chunk_bytes":1,"crc32":""}],)"
+                     R"("config_toml":"","tokenizer_json":"","tensors":[{"name":"a","group":"weights","dtype":"BF16",)"
+                     R"("shape":[1,)" +
+                     std::to_string(slices) + R"(],"slices":[)";
+  for (int64_t i = 0; i < slices; ++i)
+    rest += str_cat(i == 0 ? "" : ",", R"({"file":"f","rows":[0,1],"cols":[)", i, ",", i + 1, "]}");
+  return resealed("{\"checksum\":\"00000000\",\n" + rest + "]}]}");
+}
+
+// A quadratic check of these takes an hour.
+TEST(CheckpointManifest, ManySlicesAreReadInTimeThatGrowsWithThem) {
+  const int64_t slices = long_form() ? 1'000'000 : 200'000;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse_manifest(manifest_of_columns(slices), kPath).tensors.at(0).slices.size(), slices);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(long_form() ? 120 : 30));
+}
+
+TEST(CheckpointManifest, AnyTextIsReadOrRefused) {
+  const std::vector<ExitCode> codes = {ExitCode::kInput, ExitCode::kDamagedData};
+  ashlar::testing::expect_bounded({.inputs = {manifest_text(sample())}, .codes = codes},
+                                  [](const std::string& text) { parse_manifest(text, kPath); });
+  ashlar::testing::expect_bounded({.inputs = {manifest_text(sample())}, .seed = 2, .codes = codes},
+                                  [](const std::string& text) {
+                                    if (text.starts_with("{\"checksum\":\"") && text.size() > 40)
+                                      parse_manifest(resealed(text), kPath);
+                                  });
+}
+
+TEST(CheckpointManifest, DepthCountsAndEqualKeysAreDamage) {
+  const std::string good = manifest_text(sample());
+  const auto refused = [&](const std::string& from, const std::string& to) {
+    const Error error = error_of([&] { parse_manifest(resealed(replaced(good, from, to)), kPath); });
+    EXPECT_EQ(error.code(), ExitCode::kDamagedData) << to.substr(0, 80);
+    return std::string(error.what());
+  };
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_THAT(refused("\"metadata\": {", "\"metadata\": {\"deep\":" + deep + ","), HasSubstr("nests deeper than 200"));
+  EXPECT_THAT(refused("\"metadata\": {", std::string("\"version\": 1, \"metadata\": {")), HasSubstr("twice"));
+  for (const char* count : {"9223372036854775807", "4611686018427387905"})
+    EXPECT_THAT(refused("\"step\": 1234", str_cat("\"step\": ", count)), HasSubstr("'step'"));
 }
 
 TEST(CheckpointManifest, WhatCannotBeWrittenIsRefused) {
