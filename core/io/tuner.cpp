@@ -28,7 +28,7 @@ TunedChoices choices_from_json(std::string_view text, std::string_view source) {
   };
   TunedChoices choices;
   io::reading_json(problem, [&] {
-    const auto json = io::parse_json(text);
+    const auto json = io::parse_json(text, io::JsonKeys::kUnique);
     const int format = json.at("format").get<int>();
     if (format != kFormat) throw problem(str_cat("format is ", format, ", not ", kFormat));
     choices.device = json.at("device").get<std::string>();

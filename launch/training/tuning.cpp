@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
 #include "core/io/joined_tuners.h"
+#include "core/io/posix_file.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -64,7 +65,11 @@ void Tuning::share(const std::string& text, const std::string& source) {
 void Tuning::reuse(const std::string& saved) {
   const bool first = ranks_.rank() == 0;
   std::string text = first ? saved : "";
-  if (first && text.empty()) text = text_of(file_);
+  comm::try_on_all_ranks(ranks_, [&] {
+    if (!first || !text.empty()) return;
+    io::require_regular_file(file_, "run");
+    text = text_of(file_);
+  });
   const std::string source = saved.empty() ? file_.string() : "the checkpoint";
   text = comm::broadcast_text(ranks_, text, 0);
   if (text.empty()) return;

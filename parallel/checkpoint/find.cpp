@@ -62,7 +62,9 @@ struct Named {
 
 Named look_up(const std::filesystem::path& path) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
+  const bool there = std::filesystem::exists(path, error);
+  if (error) throw io::system_error("checkpoint", "read", path, error.value());
+  if (!there) {
     throw input_error("checkpoint", "there is no ", printable(path.string()), "; name a checkpoint or a run directory");
   }
   if (std::filesystem::exists(path / kManifestFile, error)) return {.checkpoint = true};
@@ -104,8 +106,10 @@ std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& lo
 
 void check_has_manifest(const std::filesystem::path& path) {
   std::error_code error;
-  if (std::filesystem::exists(path / kManifestFile, error)) return;
-  throw damaged_error("checkpoint", printable(path.string()), " has no ", kManifestFile);
+  const auto manifest = std::filesystem::status(path / kManifestFile, error);
+  if (manifest.type() == std::filesystem::file_type::not_found && std::filesystem::is_directory(path, error))
+    throw damaged_error("checkpoint", printable(path.string()), " has no ", kManifestFile);
+  require_file_of_checkpoint(path / kManifestFile);
 }
 
 /// By all ranks, of what rank 0 has found: all have one verdict, which `check` comes to together.
@@ -175,7 +179,19 @@ std::string directory_name(int64_t step) { return absl::StrFormat("step-%08d", s
 
 std::filesystem::path checkpoints_dir(const std::filesystem::path& run_dir) { return run_dir / "checkpoints"; }
 
-std::vector<Found> list(const std::filesystem::path& run_dir) { return list_folder(checkpoints_dir(run_dir)); }
+std::vector<Found> list(const std::filesystem::path& run_dir) {
+  const std::filesystem::path folder = checkpoints_dir(run_dir);
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(folder, error);
+  // No folder yet is none to look into; what cannot be looked into is not none.
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw io::system_error("checkpoint", "read directory", folder, error.value());
+  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status)) {
+    throw input_error("checkpoint", "expected a folder of checkpoints, got ", printable(folder.string()),
+                      ", which is none; move it away");
+  }
+  return list_folder(folder);
+}
 
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log) {
   return newest_good_in(checkpoints_dir(run_dir), log);

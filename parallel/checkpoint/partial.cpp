@@ -110,6 +110,9 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
     mark(final_);
     rename_path(final_, replaced);
   }
+  // A link that leads nowhere holds nothing, but no directory gets its name.
+  if (!replaces && std::filesystem::is_symlink(std::filesystem::symlink_status(final_, error)))
+    std::filesystem::remove(final_, error);
   try {
     rename_path(partial_, final_);
   } catch (const Error&) {

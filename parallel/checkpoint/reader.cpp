@@ -1,6 +1,9 @@
 #include "parallel/checkpoint/reader.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <system_error>
@@ -20,10 +23,7 @@ constexpr int64_t kStageBytes = int64_t{4} << 20;
 
 /// A file that the manifest lists must be there: its absence is damage, not a wrong path.
 const std::filesystem::path& present(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw damaged_error("checkpoint", printable(path.string()), " is missing; use an older checkpoint");
-  }
+  require_file_of_checkpoint(path);
   return path;
 }
 
@@ -38,13 +38,38 @@ Block intersect(const Block& a, const Block& b) {
 
 }  // namespace
 
+void require_file_of_checkpoint(const std::filesystem::path& path) {
+  struct stat info {};
+  const auto damaged = [&](std::string_view what) {
+    return damaged_error("checkpoint", printable(path.string()), " ", what, "; use an older checkpoint");
+  };
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISREG(info.st_mode)) return;
+    throw damaged(S_ISFIFO(info.st_mode)   ? "is a pipe, no file"
+                  : S_ISDIR(info.st_mode)  ? "is a directory, no file"
+                  : S_ISSOCK(info.st_mode) ? "is a socket, no file"
+                                           : "is a device, no file");
+  }
+  switch (const int why = errno) {
+    case ENOENT: throw damaged("is missing");
+    case ENOTDIR: throw damaged("is missing: what should be its directory is none");
+    case ELOOP: throw damaged("cannot be reached: a link in its path leads in a circle");
+    case EACCES:
+    case EPERM:
+      throw input_error("checkpoint", "cannot read ", printable(path.string()), ": ", std::strerror(why),
+                        "; give this user the right to read it, or move that checkpoint away to use an older one");
+    default: throw io::system_error("checkpoint", "read", path, why);
+  }
+}
+
 std::string read_manifest_text(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kManifestFile;
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
+  if (!std::filesystem::exists(path, error) && !error) {
     throw input_error("checkpoint", "expected a checkpoint directory with ", kManifestFile, ", got ",
                       printable(directory.string()), "; name a checkpoint or a run directory");
   }
+  require_file_of_checkpoint(path);
   return io::read_text_file(path, kMaxManifestBytes);
 }
 

@@ -15,6 +15,10 @@
 
 namespace ashlar::checkpoint {
 
+/// Nothing when `path` is a regular file or a link to one. A damaged error that says what is there instead: nothing, a
+/// pipe, a link that leads in a circle. Input error when this user may not look, and as io::system_error otherwise.
+void require_file_of_checkpoint(const std::filesystem::path& path);
+
 /// The text of a checkpoint's manifest, for one rank to read and all to have. Input error when there is none.
 std::string read_manifest_text(const std::filesystem::path& directory);
 

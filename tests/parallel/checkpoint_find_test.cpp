@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/log.h"
@@ -21,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::ashlar::testing::CheckpointModel;
 using ::ashlar::testing::error_of;
+using ::ashlar::testing::exit_code_of_child;
 using ::ashlar::testing::flip_bit;
 using ::ashlar::testing::resealed;
 using ::ashlar::testing::ScratchDir;
@@ -188,6 +193,59 @@ TEST_F(CheckpointFind, DamagedNewerOnesAreNamedAndSkipped) {
   EXPECT_EQ(error.code(), ExitCode::kDamagedData);
   EXPECT_THAT(error.what(), HasSubstr("got 5, all damaged"));
   EXPECT_THAT(folder(), ::testing::SizeIs(5)) << "looking changes nothing";
+}
+
+TEST_F(CheckpointFind, WhatCannotBeReadIsNamedAsThat) {
+  for (const int64_t step : {10, 20, 30, 40, 50}) save_at(step);
+  fs::remove(step_dir(50) / "manifest.json");
+  ASSERT_EQ(mkfifo((step_dir(50) / "manifest.json").c_str(), 0600), 0);
+  fs::remove_all(step_dir(40));
+  fs::create_symlink(step_dir(40), step_dir(40));
+  fs::remove(step_dir(30) / "weights-00000.safetensors");
+  ASSERT_EQ(mkfifo((step_dir(30) / "weights-00000.safetensors").c_str(), 0600), 0);
+  fs::remove(step_dir(20) / "manifest.json");
+  fs::create_symlink("manifest.json", step_dir(20) / "manifest.json");
+  EXPECT_EQ(newest_good(run(), log_)->step, 10);
+  ASSERT_EQ(log_.warnings().size(), 4U);
+  EXPECT_THAT(log_.warnings()[0], AllOf(HasSubstr("step-00000050"), HasSubstr("manifest.json' is a pipe")));
+  EXPECT_THAT(log_.warnings()[1], AllOf(HasSubstr("step-00000040"), HasSubstr("a link in its path leads in a circle")));
+  EXPECT_THAT(log_.warnings()[2], AllOf(HasSubstr("step-00000030"), HasSubstr("weights-00000.safetensors' is a pipe")));
+  EXPECT_THAT(log_.warnings()[3], AllOf(HasSubstr("step-00000020"), HasSubstr("a link in its path leads in a circle")));
+  EXPECT_THAT(error_of([&] { resolve(step_dir(40), log_); }).what(), HasSubstr("symbolic links"));
+}
+
+// Going back in silence would write over it.
+TEST_F(CheckpointFind, WhatThisUserMayNotReadIsRefused) {
+  for (const int64_t step : {10, 20}) save_at(step);
+  fs::permissions(dir_.path(), fs::perms::all);
+  const auto as_nobody = [&] {
+    const std::string message = (fs::temp_directory_path() / str_cat("may-not-read-", getpid())).string();
+    const int code = exit_code_of_child(message, [&] {
+      if (geteuid() == 0 && setuid(65534) != 0) throw std::runtime_error("cannot become another user");
+      newest_good(run(), log_);
+    });
+    const std::string text = slurp(message);
+    fs::remove(message);
+    return std::pair(code, text);
+  };
+  for (const fs::path& closed : {step_dir(20), step_dir(20) / "manifest.json",
+                                 step_dir(20) / "weights-00000.safetensors", run() / "checkpoints"}) {
+    fs::permissions(closed, fs::perms::none);
+    const auto [code, text] = as_nobody();
+    fs::permissions(closed, static_cast<fs::perms>(0755));
+    EXPECT_EQ(code, 2) << closed << text;
+    EXPECT_THAT(text, AllOf(HasSubstr("Permission denied"), HasSubstr(closed.filename().string()))) << closed;
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("damaged")));
+  }
+}
+
+TEST_F(CheckpointFind, AFolderThatIsNoneIsNotAnEmptyOne) {
+  fs::create_directory(run());
+  spit((run() / "checkpoints").string(), "x");
+  EXPECT_THAT(error_of([&] { list(run()); }).what(), HasSubstr("expected a folder of checkpoints, got"));
+  fs::remove(run() / "checkpoints");
+  fs::create_symlink("checkpoints", run() / "checkpoints");
+  EXPECT_THAT(error_of([&] { list(run()); }).what(), HasSubstr("symbolic links"));
 }
 
 TEST_F(CheckpointFind, ANewerVersionIsRefusedAndNotSkipped) {
