@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -7,12 +9,15 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "launch/commands/commands.h"
+#include "launch/line_writer.h"
 #include "launch/watch/signals.h"
 #include "launch/world.h"
 #include "parallel/comm/bootstrap.h"
@@ -22,21 +27,67 @@ namespace {
 
 using ashlar::ExitCode;
 
-int print_error(const std::string& text, ExitCode code) {
-  std::cout.flush();
-  std::fprintf(stderr, "ashlar: %s\n", text.c_str());
-  return static_cast<int>(code);
-}
+/// What the program says. The lines of a training go through a thread: the run waits for no reader. What only prints
+/// waits as long as its reader likes, and ends with an error when there is none.
+class Output {
+ public:
+  Output(int64_t rank, bool prints_result) : rank_(rank), prints_result_(prints_result) {}
+
+  void line(std::string_view line, ashlar::LineKind kind) {
+    // Rank 0 speaks for all; what another rank warns of is its own.
+    if (rank_ != 0 && kind != ashlar::LineKind::kWarning) return;
+    std::string text = ashlar::str_cat(rank_ == 0 ? "" : ashlar::str_cat("rank ", rank_, ": "), line, "\n");
+    if (!prints_result_) {
+      lines_.add(std::move(text), kind);
+      tell_failure();
+    } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+      lost_ = true;
+    }
+  }
+  /// What was said so far is written, or will not be soon: the end of the process need not wait.
+  void finish() {
+    if (prints_result_) std::cout.flush();
+    lines_.finish();
+    tell_failure();
+    errors_.finish();
+  }
+  int error(const std::string& text, ExitCode code) {
+    finish();
+    to_standard_error(ashlar::str_cat("ashlar: ", text, "\n"));
+    errors_.finish();
+    return static_cast<int>(code);
+  }
+  bool lost() const { return lost_; }  ///< lines of a result
+
+ private:
+  /// No reason to lose a run: once, where it may be seen.
+  void tell_failure() {
+    if (const int why = lines_.new_failure(); why != 0)
+      to_standard_error(ashlar::str_cat("ashlar: warning: standard output cannot be written (", std::strerror(why),
+                                        "); its lines are lost\n"));
+  }
+  void to_standard_error(std::string text) {
+    if (prints_result_) {
+      std::fputs(text.c_str(), stderr);
+    } else {
+      errors_.add(std::move(text), ashlar::LineKind::kWarning);
+    }
+  }
+
+  int64_t rank_;
+  bool prints_result_, lost_ = false;
+  ashlar::launch::LineWriter lines_{STDOUT_FILENO}, errors_{STDERR_FILENO};
+};
 
 /// What this rank says of an error that it met by itself. Others wait for it in vain, so that its process ends without
 /// goodbye and the launcher ends them.
-int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootstrap) {
+int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootstrap, Output& output) {
   const ashlar::comm::Communicator* ranks = bootstrap.started();
   if (ranks == nullptr || ranks->size() == 1) {
     // Ranks that have not met yet have all looked at the same command line.
-    return ashlar::launch::world_from_environment().rank == 0 ? print_error(text, code) : static_cast<int>(code);
+    return ashlar::launch::world_from_environment().rank == 0 ? output.error(text, code) : static_cast<int>(code);
   }
-  print_error(
+  output.error(
       ashlar::str_cat("rank ", ranks->rank(), " of ", ranks->size(), " on ", ashlar::comm::Bootstrap::host_name(),
                       ", after ", ranks->engine()->last_operation(), ": ", text),
       code);
@@ -44,27 +95,27 @@ int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootst
 }
 
 int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signals, ashlar::comm::Bootstrap& bootstrap,
-        ashlar::Log& log, const bool& lines_lost) {
+        ashlar::Log& log, Output& output) {
   try {
     const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
-    const bool lost = !std::cout.flush() || lines_lost;
+    const bool lost = !std::cout.flush() || output.lost();
     // A result that nobody got is no success.
     if (code == 0 && lost && ashlar::launch::prints_its_result(words)) {
       return fail("[output] standard output cannot be written: the disk is full or its reader went away",
-                  ExitCode::kResource, bootstrap);
+                  ExitCode::kResource, bootstrap, output);
     }
     return code;
   } catch (const ashlar::comm::AllRanksError& error) {
-    return bootstrap.started()->rank() == 0 ? print_error(error.what(), error.code()) : static_cast<int>(error.code());
+    return bootstrap.started()->rank() == 0 ? output.error(error.what(), error.code()) : static_cast<int>(error.code());
   } catch (const ashlar::Error& error) {
-    return fail(error.what(), error.code(), bootstrap);
+    return fail(error.what(), error.code(), bootstrap, output);
   } catch (const std::bad_alloc&) {
     return fail("[memory] the machine has no memory left; close other programs, or take a machine with more",
-                ExitCode::kResource, bootstrap);
+                ExitCode::kResource, bootstrap, output);
   } catch (const std::exception& error) {
     const std::string text = ashlar::on_one_line(error.what());
     return fail((text.starts_with("[") ? "" : "[bug] ") + text + " (please report this as a bug)", ExitCode::kBug,
-                bootstrap);
+                bootstrap, output);
   }
 }
 
@@ -74,23 +125,12 @@ int main(int argc, char** argv) {
   ashlar::watch::SignalWatch signals;  // before any thread exists
   std::signal(SIGPIPE, SIG_IGN);       // a reader that went away is a failed write, reported where it happens
   std::signal(SIGXFSZ, SIG_IGN);
-  // Rank 0 speaks for all; what another rank warns of is its own.
-  const int64_t rank = ashlar::launch::world_from_environment().rank;
-  bool lines_lost = false;
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const bool result = ashlar::launch::prints_its_result(words);
-  ashlar::Log log([rank, result, &lines_lost](std::string_view line) {
-    if (rank != 0 && !line.starts_with("warning: ")) return;
-    const std::string text = ashlar::str_cat(rank == 0 ? "" : ashlar::str_cat("rank ", rank, ": "), line, "\n");
-    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
-    // No reason to lose a run: once, where it may be seen. What only prints ends with an error instead.
-    if (!lines_lost && !result)
-      std::fprintf(stderr, "ashlar: warning: standard output cannot be written (%s); its lines are lost\n",
-                   std::strerror(errno));
-    lines_lost = true;
-  });
+  Output output(ashlar::launch::world_from_environment().rank, ashlar::launch::prints_its_result(words));
+  ashlar::Log log([&](std::string_view line, ashlar::LineKind kind) { output.line(line, kind); });
   ashlar::comm::Bootstrap bootstrap;  // the other ranks, if there are any and a command asks for them
-  const int code = run(words, signals, bootstrap, log, lines_lost);
+  const int code = run(words, signals, bootstrap, log, output);
+  output.finish();
   signals.finish(static_cast<ExitCode>(code));  // the launcher ends who leaves later than others, which is no news
   return code;
 }

@@ -7,11 +7,13 @@
 
 namespace ashlar {
 
-void Log::info(std::string_view text) { sink_(on_one_line(text)); }
+void Log::info(std::string_view text) { sink_(on_one_line(text), LineKind::kInfo); }
+
+void Log::step(std::string_view text) { sink_(on_one_line(text), LineKind::kStep); }
 
 void Log::warn(std::string_view text) {
   warnings_.push_back(on_one_line(text));
-  sink_(str_cat("warning: ", warnings_.back()));
+  sink_(str_cat("warning: ", warnings_.back()), LineKind::kWarning);
 }
 
 void Log::info_once(std::string_view text) {

@@ -1,0 +1,174 @@
+#include "launch/line_writer.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <mutex>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "core/base/strings.h"
+#include "launch/training/run_events.h"
+
+namespace ashlar::launch {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A part of a text, as much as the descriptor takes at once; 0 with errno when it fails. May wait as long as it likes.
+size_t write_some(int fd, std::string_view text) {
+  while (true) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n > 0) return static_cast<size_t>(n);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) {  // what another process has made of a descriptor that it shares
+      pollfd ready{fd, POLLOUT, 0};
+      poll(&ready, 1, -1);
+      continue;
+    }
+    if (n == 0) errno = ENOSPC;
+    return 0;
+  }
+}
+
+}  // namespace
+
+struct LineWriter::State {
+  struct Line {
+    std::string text;
+    LineKind kind;
+    int64_t left_out = 0;  ///< lines that stood before it
+  };
+  int fd = -1;
+  Options options;
+  std::mutex mutex;
+  std::condition_variable work, progress;
+  std::deque<Line> lines;
+  size_t bytes = 0;      ///< of `lines`
+  int64_t in_vain = -1;  ///< `written` when `finish` gave up
+  int64_t written = 0;   ///< bytes: whether the reader takes something
+  int failure = 0;       ///< errno
+  bool told = false, writing = false, started = false, ends = false;
+
+  int64_t left_out = 0;  ///< lines after the last of `lines`
+
+  bool waiting() const { return !lines.empty() || left_out > 0; }
+  void drop_what_is_too_much();
+  Line take();
+  void run();
+};
+
+void LineWriter::State::drop_what_is_too_much() {
+  while (bytes > options.most_bytes && lines.size() > 1) {
+    const auto least =
+        std::min_element(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.kind < b.kind; });
+    int64_t& told_at = least + 1 == lines.end() ? left_out : (least + 1)->left_out;
+    told_at += least->left_out + 1;
+    bytes -= least->text.size();
+    lines.erase(least);
+  }
+}
+
+LineWriter::State::Line LineWriter::State::take() {
+  Line line{.text = "", .kind = LineKind::kInfo};
+  if (lines.empty()) {
+    line.left_out = std::exchange(left_out, 0);
+  } else {
+    line = std::move(lines.front());
+    lines.pop_front();
+    bytes -= line.text.size();
+  }
+  if (line.left_out > 0)
+    line.text = training::to_line(training::LinesLeftOut{.lines = line.left_out}) + "\n" + line.text;
+  return line;
+}
+
+void LineWriter::State::run() {
+  pthread_setname_np(pthread_self(), "lines");  // without our prefix: that it waits for a reader is no stall
+  std::unique_lock lock(mutex);
+  while (true) {
+    work.wait(lock, [&] { return waiting() || ends; });
+    if (!waiting()) return;
+    const Line line = take();
+    writing = true;
+    for (std::string_view rest = line.text; !rest.empty() && failure == 0;) {
+      lock.unlock();
+      const size_t n = write_some(fd, rest);
+      const int why = errno;
+      lock.lock();
+      if (n == 0) failure = why;
+      rest.remove_prefix(n);
+      written += static_cast<int64_t>(n);
+      progress.notify_all();
+    }
+    writing = false;
+    progress.notify_all();
+  }
+}
+
+LineWriter::LineWriter(int fd, const Options& options) : state_(std::make_shared<State>()) {
+  state_->fd = fd;
+  state_->options = options;
+}
+
+LineWriter::~LineWriter() {
+  const std::lock_guard lock(state_->mutex);
+  state_->ends = true;
+  state_->work.notify_all();
+}
+
+void LineWriter::add(std::string line, LineKind kind) {
+  const std::lock_guard lock(state_->mutex);
+  State& s = *state_;
+  if (s.failure != 0) return;
+  if (!s.started) {
+    // The thread takes no signals. It is never joined: it may be writing to who does not read.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    try {
+      std::thread([state = state_] { state->run(); }).detach();
+      s.started = true;
+    } catch (const std::system_error&) {
+      s.failure = EAGAIN;  // no thread to be had
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  s.bytes += line.size();
+  s.lines.push_back({.text = std::move(line), .kind = kind, .left_out = std::exchange(s.left_out, 0)});
+  s.drop_what_is_too_much();
+  s.work.notify_all();
+}
+
+bool LineWriter::finish() {
+  std::unique_lock lock(state_->mutex);
+  State& s = *state_;
+  const auto over = [&] { return (!s.waiting() && !s.writing) || s.failure != 0; };
+  const Clock::time_point end = Clock::now() + s.options.longest;
+  while (!over()) {
+    if (s.written == s.in_vain) return false;
+    const int64_t before = s.written;
+    const Clock::time_point until = std::min(end, Clock::now() + s.options.patience);
+    s.progress.wait_until(lock, until, [&] { return over() || s.written != before; });
+    if (over() || (s.written != before && Clock::now() < end)) continue;
+    s.in_vain = s.written;
+    return false;
+  }
+  return s.failure == 0;
+}
+
+int LineWriter::new_failure() {
+  const std::lock_guard lock(state_->mutex);
+  return state_->failure != 0 && !std::exchange(state_->told, true) ? state_->failure : 0;
+}
+
+}  // namespace ashlar::launch

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/base/log.h"
+
+namespace ashlar::launch {
+
+/// Lines to a descriptor that nobody may be reading (a stopped terminal, a pager, a log collector that is stuck), for a
+/// program that must not wait for it. `add` never waits: a thread writes what a bounded queue holds. When the queue is
+/// full its oldest line of the least worth goes (LineKind), and at that place a line tells how many did; the order
+/// stays.
+///   A thread, and not poll with short writes: a terminal that is ready takes less than it was asked to, another
+///   process
+/// may fill the pipe between poll and write, and O_NONBLOCK would belong to everybody who shares the descriptor.
+class LineWriter {
+ public:
+  struct Options {
+    size_t most_bytes = size_t{256} << 10;  ///< queued
+    /// How long `finish` waits for a reader who takes nothing, and altogether.
+    std::chrono::milliseconds patience{2000}, longest{10000};
+  };
+  explicit LineWriter(int fd) : LineWriter(fd, Options{}) {}
+  LineWriter(int fd, const Options& options);
+  LineWriter(const LineWriter&) = delete;
+  LineWriter& operator=(const LineWriter&) = delete;
+  /// Waits for nothing: a thread that is still writing ends with its lines or with the process.
+  ~LineWriter();
+
+  /// `line` ends with a line break. For any thread.
+  void add(std::string line, LineKind kind);
+  /// Waits until all is written, as long as the reader takes something, at most `longest`. False when lines are left;
+  /// they may still be written later. Where it has waited in vain before, and nothing was taken since, it does not wait
+  /// again.
+  bool finish();
+  /// Why a write failed, the first time that is asked after it did; 0 otherwise. What follows a failure is dropped.
+  int new_failure();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  ///< the thread's, too: it may outlive this object
+};
+
+}  // namespace ashlar::launch
