@@ -15,7 +15,8 @@ Checkpointer::Checkpointer(const CheckpointerArgs& args)
     : ranks_(args.ranks),
       log_(args.log),
       saving_(args.ranks),
-      retention_(args.run_dir, args.ranks.rank() == 0 ? args.keep : 0) {}
+      retention_(args.run_dir, args.ranks.rank() == 0 ? args.keep : 0),
+      check_owned_(args.check_owned) {}
 
 int64_t Checkpointer::reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer) {
   saving_.reserve(ctx, store, &optimizer);
@@ -24,6 +25,7 @@ int64_t Checkpointer::reserve(const Ctx& ctx, const nn::ParameterStore& store, c
 
 void Checkpointer::loaded(const checkpoint::Found& checkpoint) {
   step_ = checkpoint.step;
+  any_ = true;
   retention_.trust(checkpoint);
 }
 
@@ -86,6 +88,7 @@ void Checkpointer::wait() {
 void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
   if (outcome.saved) {
     failures_ = 0;
+    any_ = true;
     log_.info(str_cat("saved ", outcome.saved->path.string(), " (", human_bytes(outcome.saved->bytes), " in ",
                       absl::StrFormat("%.1f", outcome.saved->seconds), " s)"));
   }
@@ -97,13 +100,17 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     retention_.start(outcome.verified->step);
   }
   if (!outcome.failure) return;
+  // A directory that is no longer this run's is no matter of trying again.
+  comm::try_on_all_ranks(ranks_, [&] {
+    if (speaks && check_owned_) check_owned_();
+  });
   ++failures_;
   step_ = -1;
   const std::string text = outcome.failure->what();
   if (last_ || failures_ == kMostFailures) {
     comm::try_on_all_ranks(ranks_, [&] {
       throw resource_error("checkpoint", last_ ? "the last save failed" : "three saves in a row failed", ": ", text,
-                           "; the checkpoints before stay");
+                           any_ ? "; the checkpoints before stay" : "; no checkpoint was saved before");
     });
   }
   if (!speaks) return;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "core/base/log.h"
@@ -15,7 +16,8 @@ struct CheckpointerArgs {
   comm::ControlPlane& ranks;
   Log& log;  ///< of this rank; what concerns all is said by rank 0
   std::filesystem::path run_dir;
-  int64_t keep = 0;  ///< newest good checkpoints, the others go
+  int64_t keep = 0;                   ///< newest good checkpoints, the others go
+  std::function<void()> check_owned;  ///< rank 0's, RunDirectory::check_owned; a save that fails asks it first
 };
 
 /// The checkpoints of a run while it trains: saved in the background, said when they are there, read back, retired.
@@ -56,8 +58,10 @@ class Checkpointer {
   checkpoint::BackgroundSave saving_;
   checkpoint::Retention retention_;  ///< rank 0's works
   int64_t step_ = -1;                ///< saved last, or being saved
-  int failures_ = 0;                 ///< in a row
-  bool last_ = false;                ///< no further interval comes
+  std::function<void()> check_owned_;
+  bool any_ = false;   ///< checkpoints of the run, loaded or saved
+  int failures_ = 0;   ///< in a row
+  bool last_ = false;  ///< no further interval comes
 };
 
 }  // namespace ashlar::training

@@ -10,12 +10,16 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/io/json.h"
+#include "launch/training/run_events.h"
 #include "launch/watch/process.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -60,6 +64,18 @@ bool write_text(int fd, const std::string& text) {
   return ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
 
+/// Changes with each row that a run writes.
+std::string stamp_of(const fs::path& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return "none";
+  return str_cat(info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec);
+}
+
+std::string nonce_of(const std::string& text) {
+  const std::optional<LockHolder> holder = parse_holder(text);
+  return holder ? holder->nonce : "";
+}
+
 }  // namespace
 
 LockHolder this_process() {
@@ -69,18 +85,19 @@ LockHolder this_process() {
           .started = watch::process_stat(pid).started,
           .boot = watch::boot_id(),
           .pid_space = watch::pid_space(),
-          .since = absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::Now(), absl::UTCTimeZone())};
+          .since = absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::Now(), absl::UTCTimeZone()),
+          .nonce = absl::StrFormat("%08x%08x", std::random_device()(), std::random_device()())};
 }
 
 std::string to_text(const LockHolder& h) {
-  const nlohmann::ordered_json json = {{"host", h.host},           {"pid", h.pid},
-                                       {"started", h.started},     {"boot", h.boot},
-                                       {"pid_space", h.pid_space}, {"since", h.since}};
+  const nlohmann::ordered_json json = {
+      {"host", h.host},           {"pid", h.pid},     {"started", h.started}, {"boot", h.boot},
+      {"pid_space", h.pid_space}, {"since", h.since}, {"nonce", h.nonce}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::optional<LockHolder> parse_holder(const std::string& text) {
-  const auto json = io::try_parse_json(text).value_or(nlohmann::json());
+  const auto json = io::try_parse_json(text, io::JsonKeys::kUnique).value_or(nlohmann::json());
   if (!json.is_object()) return std::nullopt;
   LockHolder h;
   for (const auto& [key, field] :
@@ -92,11 +109,12 @@ std::optional<LockHolder> parse_holder(const std::string& text) {
     if (!json.contains(key) || !json[key].is_number_integer()) return std::nullopt;
   h.pid = json["pid"].get<int64_t>();
   h.started = json["started"].get<uint64_t>();
+  if (json.contains("nonce") && json["nonce"].is_string()) h.nonce = json["nonce"].get<std::string>();
   return h;
 }
 
 std::string describe(const LockHolder& h) {
-  return str_cat("process ", h.pid, " on ", h.host, " since ", h.since, " UTC");
+  return str_cat("process ", h.pid, " on ", escaped(h.host), " since ", escaped(h.since), " UTC");
 }
 
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
@@ -109,19 +127,108 @@ Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
   return lives ? Liveness::kAlive : Liveness::kDead;
 }
 
-DirectoryLock::DirectoryLock(fs::path dir, FileLock file_lock) : dir_(std::move(dir)) {
-  // A process that cannot lock files may hold it beside one that can: both look at the held file.
-  if (take_file_lock(file_lock)) {
-    try {
+DirectoryLock::DirectoryLock(Args args) : dir_(std::move(args.dir)), file_lock_(args.file_lock), self_(this_process()) {
+  dir_fd_ = open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  try {
+    // A process that cannot lock files may hold it beside one that can: both look at the held file.
+    if (take_file_lock(file_lock_)) {
       while (fs::exists(dir_ / kHeldFile)) remove_dead_holder();
-    } catch (...) {
-      close(fd_);
-      throw;
+      settle_owner(args);
+    } else {
+      take_held_file(std::strerror(errno));
     }
-    write_text(fd_, to_text(this_process()));  // for whoever asks; the lock is the kernel's
+  } catch (...) {
+    if (fd_ >= 0) close(fd_);
+    if (dir_fd_ >= 0) close(dir_fd_);
+    throw;
+  }
+}
+
+void DirectoryLock::settle_owner(const Args& args) {
+  const std::string text = text_of(dir_ / kFile);
+  const std::optional<LockHolder> other = parse_holder(text);
+  const Liveness liveness = other ? liveness_of(*other, self_) : Liveness::kUnknown;
+  if (!text.empty() && liveness == Liveness::kAlive) throw taken(dir_, other);
+  const bool watch = !text.empty() && liveness == Liveness::kUnknown && args.watch_seconds > 0;
+  if (watch) watch_owner(args, text, other ? describe(*other) : "a process that its lock file does not tell");
+  text_ours_ = write_text(fd_, to_text(self_));
+  if (!watch) return;
+  // Of several that have watched the last one that wrote has it.
+  usleep(static_cast<useconds_t>(args.watch_seconds / 30 * 1e6));
+  const std::string now = text_of(dir_ / kFile);
+  if (text_ours_ && nonce_of(now) != self_.nonce) throw taken(dir_, parse_holder(now));
+}
+
+void DirectoryLock::watch_owner(const Args& args, const std::string& text, const std::string& owner) const {
+  args.say(to_line(OwnerWatched{.run_dir = dir_, .owner = owner, .seconds = args.watch_seconds}));
+  const std::string before = stamp_of(dir_ / args.watched);
+  const absl::Time end = absl::Now() + absl::Seconds(args.watch_seconds);
+  while (absl::Now() < end) {
+    usleep(static_cast<useconds_t>(args.watch_seconds / 120 * 1e6));
+    const std::string now = text_of(dir_ / kFile);
+    if (now != text) throw taken(dir_, parse_holder(now));
+    if (stamp_of(dir_ / args.watched) == before) continue;
+    throw input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ",
+                      args.watched, " grows, although the file system has given its lock away (on Lustre mount with ",
+                      "flock, not localflock)", kHow);
+  }
+  args.say(to_line(OwnerReplaced{.run_dir = dir_, .owner = owner}));
+}
+
+void DirectoryLock::moved(fs::path dir) {
+  const std::lock_guard lock(checking_);
+  dir_ = std::move(dir);
+}
+
+void DirectoryLock::check_place() const {
+  struct stat mine {
+  }, there{};
+  if (dir_fd_ < 0 || fstat(dir_fd_, &mine) != 0) return;
+  if (stat(dir_.c_str(), &there) == 0) {
+    if (mine.st_dev == there.st_dev && mine.st_ino == there.st_ino) return;
+  } else if (errno != ENOENT && errno != ENOTDIR && errno != ESTALE) {
+    return;  // a file system that stumbles has moved nothing
+  }
+  std::error_code none;
+  const fs::path now = mine.st_nlink == 0 ? "" : fs::read_symlink(str_cat("/proc/self/fd/", dir_fd_), none);
+  const bool known = !now.empty() && !now.string().ends_with(" (deleted)");
+  throw input_error(
+      "run", "expected the run directory ", printable(dir_.string()), " to stay where it is while the run trains, got ",
+      known ? str_cat("it moved to ", printable(now.string())) : "it deleted", "; the run ends and writes nothing more",
+      known ? "; move it back, or continue with run.dir set to its new name" : "; start the run again");
+}
+
+void DirectoryLock::make_lock_file_again() {
+  const int fd = open(text_file().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return;  // looked at again before the next write
+  text_ours_ = write_text(fd, to_text(self_));
+  if (held_file_) {
+    close(fd);
     return;
   }
-  take_held_file(std::strerror(errno));
+  file_lock_(fd, LOCK_EX | LOCK_NB);
+  close(std::exchange(fd_, fd));
+}
+
+void DirectoryLock::check() {
+  const std::lock_guard lock(checking_);
+  check_place();
+  const int fd = open(text_file().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) make_lock_file_again();
+    return;
+  }
+  char text[4096];
+  const ssize_t n = pread(fd, text, sizeof(text), 0);
+  close(fd);
+  if (n < 0 || !text_ours_) return;
+  const std::string now(text, static_cast<size_t>(n));
+  if (nonce_of(now) == self_.nonce) return;
+  const std::optional<LockHolder> other = parse_holder(now);
+  throw input_error("run", "expected to own the run directory ", printable(dir_.string()),
+                    " alone, got a lock file of ", other ? describe(*other) : "another process",
+                    ", which has taken it; this run ends and writes nothing more; the file system does not keep its "
+                    "locks (on Lustre mount with flock, not localflock): start one run at a time");
 }
 
 bool DirectoryLock::take_file_lock(FileLock file_lock) {
@@ -159,13 +266,13 @@ void DirectoryLock::take_held_file(const std::string& why) {
     }
     remove_dead_holder();
   }
-  const bool written = write_text(fd, to_text(this_process()));
+  const bool written = write_text(fd, to_text(self_));
   close(fd);
   if (!written) {
     fs::remove(path);
     throw resource_error("run", "cannot write ", path.string(), "; free space and run again");
   }
-  held_file_ = true;
+  held_file_ = text_ours_ = true;
   note_ = str_cat("the file system of ", dir_.string(), " has no file locks (", why, "); ", path.filename().string(),
                   " guards the run instead");
 }
@@ -202,9 +309,12 @@ void DirectoryLock::remove_dead_holder() {
 
 DirectoryLock::~DirectoryLock() {
   std::error_code none;
-  if (held_file_) fs::remove(dir_ / kHeldFile, none);
+  const bool ours = nonce_of(text_of(text_file())) == self_.nonce;  // else it is another's by now
+  if (held_file_ && ours) fs::remove(dir_ / kHeldFile, none);
+  if (dir_fd_ >= 0) close(dir_fd_);
   if (fd_ < 0) return;
-  [[maybe_unused]] const int emptied = ftruncate(fd_, 0);  // nobody holds it
+  if (ours) [[maybe_unused]]
+    const int emptied = ftruncate(fd_, 0);  // nobody holds it
   close(fd_);
 }
 

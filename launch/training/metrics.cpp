@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -17,6 +18,7 @@
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "launch/training/memory.h"
+#include "launch/training/run_events.h"
 
 namespace ashlar::training {
 
@@ -39,7 +41,7 @@ struct StepOfRow {
 
 /// Nothing for a line that is no object with a whole number of steps.
 std::optional<StepOfRow> step_of_row(const std::string& line) {
-  const auto row = io::try_parse_json(line).value_or(nlohmann::json());
+  const auto row = io::try_parse_json(line, io::JsonKeys::kUnique).value_or(nlohmann::json());
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
   const auto& step = row["step"];
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
@@ -103,7 +105,14 @@ std::string to_json(const MetricsRow& r) {
   return j.dump();
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log) : path_(path) {
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log,
+                         std::function<void()> check)
+    : path_(path), log_(log), check_(std::move(check)) {
+  open_at(completed_steps);
+}
+
+void MetricsFile::open_at(int64_t completed_steps) {
+  const std::filesystem::path& path = path_;
   for (const std::filesystem::path& file : {path, cut_file(path)}) {
     io::require_regular_file(file, "metrics");
     if (std::filesystem::is_directory(file))
@@ -121,13 +130,14 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_st
       if (!torn && !row) odd.push_back(number);
       const bool again = torn || (row && row->step > completed_steps);
       if (row && !again && row->validates) last_validation_step_ = std::max(last_validation_step_, row->step);
+      rows_set_aside_ += again ? 1 : 0;
       (again ? cut : kept) += line + "\n";
     }
     if (!odd.empty()) {
       std::string lines;
       for (size_t i = 0; i < std::min<size_t>(odd.size(), 10); ++i) lines += str_cat(i == 0 ? "" : ", ", odd[i]);
-      log.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
-                       " no row with a step, kept as found: line ", lines, odd.size() > 10 ? ", ..." : ""));
+      log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
+                        " no row with a step, kept as found: line ", lines, odd.size() > 10 ? ", ..." : ""));
     }
     if (!cut.empty()) {
       io::append_durably(cut_file(path), cut);  // first: a kill in between leaves a row twice, never none
@@ -140,16 +150,47 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_st
                       "; make the run directory writable");
 }
 
-MetricsFile::~MetricsFile() { close(fd_); }
+MetricsFile::~MetricsFile() {
+  if (!held_.empty()) {
+    try {
+      if (check_) check_();
+      flush();
+    } catch (const Error&) {
+      // the file is another's by now
+    }
+  }
+  lost_ += std::count(held_.begin(), held_.end(), '\n');
+  if (lost_ > 0) log_.warn(to_line(MetricsLost{.path = path_, .rows = lost_, .reason = reason_}));
+  close(fd_);
+}
 
 void MetricsFile::append(const std::string& json) {
-  const std::string line = json + "\n";
-  const ssize_t n = write(fd_, line.data(), line.size());
-  if (n != static_cast<ssize_t>(line.size())) {
-    throw resource_error("metrics", "cannot append to ", path_.string(), ": ",
-                         n < 0 ? std::strerror(errno) : "disk full",
-                         "; free space and run again, the last checkpoint is intact");
+  if (check_) check_();
+  if (held_.size() + json.size() < kMostHeldBytes) {
+    held_ += json + "\n";
+  } else {
+    ++lost_;
   }
+  flush();
+}
+
+void MetricsFile::flush() {
+  const int64_t rows = std::count(held_.begin(), held_.end(), '\n');
+  while (!held_.empty()) {
+    const ssize_t n = write(fd_, held_.data(), held_.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const std::string reason = std::strerror(n < 0 ? errno : ENOSPC);
+      if (reason_.empty()) log_.warn(to_line(MetricsHeldBack{.path = path_, .reason = reason}));
+      reason_ = reason;
+      return;
+    }
+    held_.erase(0, static_cast<size_t>(n));
+  }
+  if (reason_.empty()) return;
+  log_.info(to_line(MetricsCaughtUp{.path = path_, .rows = rows}));
+  if (lost_ > 0) log_.warn(to_line(MetricsLost{.path = path_, .rows = std::exchange(lost_, 0), .reason = reason_}));
+  reason_.clear();
 }
 
 void MetricsFile::append_validation(int64_t step, const ValidationResult& result, double seconds) {

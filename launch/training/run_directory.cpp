@@ -7,10 +7,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/json.h"
 #include "core/io/posix_file.h"
+#include "parallel/checkpoint/find.h"
 
 namespace ashlar::training {
 
@@ -54,7 +59,7 @@ bool leads_through(const fs::path& path, const fs::path& dir) {
 
 }  // namespace
 
-std::string RunDirectory::lock() {
+std::string RunDirectory::lock(const DirectoryLock::Say& say) {
   std::error_code error;
   fs::create_directories(path_, error);
   if (error || !fs::is_directory(path_)) {
@@ -62,7 +67,11 @@ std::string RunDirectory::lock() {
                       error ? error.message() : "a file of that name exists",
                       "; set run.dir to a directory you may write");
   }
-  lock_ = std::make_unique<DirectoryLock>(path_, file_lock_);
+  lock_ = std::make_unique<DirectoryLock>(DirectoryLock::Args{.dir = path_,
+                                                              .file_lock = file_lock_,
+                                                              .watched = metrics().filename().string(),
+                                                              .watch_seconds = watch_seconds_,
+                                                              .say = say});
   return lock_->note();
 }
 
@@ -86,7 +95,7 @@ fs::path RunDirectory::set_aside() {
   };
   fs::create_directory(prepared, none);
   if (none) throw fail(clean, str_cat(clean.string(), ".old-1"), none.value());
-  auto lock = std::make_unique<DirectoryLock>(prepared, file_lock_);
+  auto lock = std::make_unique<DirectoryLock>(DirectoryLock::Args{.dir = prepared, .file_lock = file_lock_});
   fs::path aside;
   int why = EEXIST;
   for (int n = 1; why == EEXIST || why == ENOTEMPTY; ++n) {
@@ -120,6 +129,44 @@ void RunDirectory::check_can_be_set_aside() const {
   throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ", printable(path_.string()),
                     ", ", which, "; choose another run.dir",
                     dir == dir.root_path() ? "" : ", or start from outside of it");
+}
+
+void RunDirectory::check_owned() const {
+  ASHLAR_CHECK(lock_ != nullptr, "a directory that is not locked is nobody's");
+  lock_->check();
+}
+
+std::optional<RunDirectory::Committed> RunDirectory::committed() const {
+  std::error_code error;
+  if (!fs::exists(committed_file(), error)) return std::nullopt;
+  try {
+    constexpr int64_t kMostBytes = 4096;
+    const auto json =
+        io::try_parse_json(io::read_text_file(committed_file(), kMostBytes), io::JsonKeys::kUnique).value();
+    const auto step = json.at("committed_step").get<int64_t>();
+    return Committed{.step = json.at("committed_step").is_number_integer() && step >= 0 ? step : -1};
+  } catch (const std::exception&) {
+    return Committed{};  // there was one: a directory that has committed none has no record
+  }
+}
+
+void RunDirectory::record_committed(int64_t step) const {
+  io::write_file_atomically(committed_file(), str_cat("{\"committed_step\":", step, "}\n"));
+}
+
+void RunDirectory::check_none_lost() const {
+  const std::optional<Committed> lost = committed();
+  if (!lost) return;
+  const fs::path folder = checkpoint::checkpoints_dir(path_);
+  const std::string name =
+      lost->step < 0 ? "a checkpoint" : str_cat("checkpoint ", checkpoint::directory_name(lost->step));
+  std::error_code error;
+  const char* got = fs::exists(folder, error)                           ? "none"
+                    : fs::is_symlink(fs::symlink_status(folder, error)) ? "a link that leads nowhere"
+                                                                        : "no such folder";
+  throw damaged_error("run", "expected ", name, " in ", printable(folder.string()), ", which ",
+                      committed_file().filename().string(), " says was committed, got ", got,
+                      "; bring it back (restore it, mount the file system), or begin anew with --restart");
 }
 
 void RunDirectory::check_visible() const {

@@ -21,6 +21,7 @@
 #include "launch/training/own_devices.h"
 #include "launch/training/parameter_table.h"
 #include "launch/training/peak_flops.h"
+#include "launch/training/run_events.h"
 #include "launch/training/run_identity.h"
 #include "launch/training/traffic.h"
 #include "parallel/checkpoint/find.h"
@@ -61,7 +62,11 @@ Trainer::Trainer(TrainerArgs args)
       flops_(model::flops_per_token(config_.model, config_.train.sequence_length)),
       directory_(config_.run.dir),
       watch_(args.watch),
-      checkpoints_({.ranks = ranks_, .log = log_, .run_dir = config_.run.dir, .keep = config_.checkpoint.keep}) {
+      checkpoints_({.ranks = ranks_,
+                    .log = log_,
+                    .run_dir = config_.run.dir,
+                    .keep = config_.checkpoint.keep,
+                    .check_owned = [this] { directory_.check_owned(); }}) {
   const mesh::Coordinates at = mesh::coordinates_of(shape_of(config_.mesh), ranks_.rank());
   watch_.flight_recorder().place(at.pipeline, at.data, at.tensor);
   for (const auto& d : args.resolved.derived) log_.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
@@ -169,8 +174,11 @@ void Trainer::set_up(TrainerArgs& args) {
     if (!first_rank_) return;
     const std::filesystem::path aside = args.restart ? directory_.set_aside() : "";
     if (!aside.empty()) log_.info(str_cat("the earlier run is now ", aside.string()));
+    directory_.check_owned();
     io::write_file_atomically(directory_.config(), config_toml_);
-    metrics_.emplace(directory_.metrics(), step_, log_);
+    metrics_.emplace(directory_.metrics(), step_, log_, [this] { directory_.check_owned(); });
+    if (!restored && metrics_->rows_set_aside() > 0)
+      log_.info(to_line(StartsOver{.run_dir = directory_.path(), .rows = metrics_->rows_set_aside()}));
     validated_step_ = metrics_->last_validation_step();
   });
   batches_.emplace(*engine_, *reader_, static_cast<size_t>(micro_batches));
@@ -201,7 +209,7 @@ EngineOptions Trainer::watched_options() {
 
 void Trainer::open_run_directory() {
   comm::try_on_all_ranks(ranks_, [&] {
-    const std::string note = first_rank_ ? directory_.lock() : "";
+    const std::string note = first_rank_ ? directory_.lock([&](const std::string& line) { log_.warn(line); }) : "";
     if (!note.empty()) log_.warn(note);
   });
   comm::try_on_all_ranks(ranks_, [&] { directory_.check_visible(); });
@@ -225,6 +233,9 @@ bool Trainer::restore() {
          state = checkpoint::load_training(engine_->ctx(), load_args(reader));
          metadata_ = reader.metadata();
        }});
+  comm::try_on_all_ranks(ranks_, [&] {
+    if (first_rank_) compare_with_committed(found ? std::optional(found->step) : std::nullopt);
+  });
   if (!found) return false;
   engine_->start_param_sync();
   step_ = state.step;
@@ -232,6 +243,21 @@ bool Trainer::restore() {
   tokens_ = state.tokens;
   log_.info(str_cat("continuing from ", found->path.string(), " at step ", step_));
   return true;
+}
+
+void Trainer::compare_with_committed(std::optional<int64_t> found) const {
+  if (!found) return directory_.check_none_lost();
+  const auto before = directory_.committed();
+  const auto there = [&](int64_t step) {
+    std::error_code error;
+    return std::filesystem::exists(checkpoint::checkpoints_dir(directory_.path()) / checkpoint::directory_name(step),
+                                   error);
+  };
+  // One that is there and damaged has been named already.
+  if (before && before->step > *found && !there(before->step))
+    log_.warn(
+        to_line(NewestCheckpointMissed{.run_dir = directory_.path(), .committed_step = before->step, .step = *found}));
+  if (!before || before->step != *found) directory_.record_committed(*found);
 }
 
 std::string Trainer::saved_choices() const {
@@ -327,7 +353,7 @@ void Trainer::report(const StepResult& result, const QueuedStep& step, double st
   if (!first_rank_) return;
   metrics_->append(to_json(row));
   const bool wanted = row.step % config_.log.every == 0 || row.step == row.total_steps || row.step == 1;
-  if (wanted) log_.info(to_line(row));
+  if (wanted) log_.step(to_line(row));
 }
 
 void Trainer::write_statistics() {
@@ -388,7 +414,9 @@ checkpoint::SaveArgs Trainer::save_args() {
           .config_toml = config_toml_,
           .tokenizer_json = tokenizer_json_,
           .metadata = metadata_,
-          .data = data_};
+          .data = data_,
+          .check = [this] { directory_.check_owned(); },
+          .committed = [this, step = step_] { directory_.record_committed(step); }};
 }
 
 void Trainer::save() {

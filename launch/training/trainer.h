@@ -70,6 +70,7 @@ class Trainer {
   ExitCode train();
   checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
+  void compare_with_committed(std::optional<int64_t> found) const;  ///< what the run directory remembers
   std::string saved_choices() const;  ///< of algorithms, in the checkpoint that was restored
   /// Before the first step: does its work once without effect, so that all that can be chosen is known, and once more
   /// with what was chosen. Memory that is too little for a step is wanting now.

@@ -46,6 +46,8 @@ Event* BackgroundSave::begin(const Ctx& ctx, const SaveArgs& args, From from) {
                   .tokenizer_json = std::string(args.tokenizer_json),
                   .metadata = args.metadata,
                   .data = args.data,
+                  .check = args.check,
+                  .committed = args.committed,
                   .begun = std::chrono::steady_clock::now()};
   const Snapshot::Source source{.ctx = ctx, .store = args.store, .optimizer = args.optimizer, .rank = ranks_.rank()};
   Event* copied = nullptr;
@@ -85,7 +87,11 @@ void BackgroundSave::enter(Phase phase) {
       now_ = *std::exchange(next_, std::nullopt);
       saved_ = {.path = now_.path()};
       list_ = {};
-      if (first) job_.start([this](const Job::Cancelled&) { directory_.emplace(saved_.path); });
+      if (!first) break;
+      job_.start([this](const Job::Cancelled&) {
+        if (now_.check) now_.check();
+        directory_.emplace(saved_.path);
+      });
       break;
     case Phase::kWrite:
       job_.start([this](const Job::Cancelled& cancelled) {
@@ -150,9 +156,11 @@ BackgroundSave::Outcome BackgroundSave::advance(SaveState largest) {
       if (ranks_.rank() != 0) break;
       job_.start([this, lists = std::move(lists)](const Job::Cancelled&) {
         const Manifest manifest = manifest_of(lists);
+        if (now_.check) now_.check();
         saved_.bytes = manifest.total_bytes() + directory_->commit(manifest);
         saved_.seconds = seconds_since(now_.begun);
         directory_.reset();
+        if (now_.committed) now_.committed();
       });
       break;
     }

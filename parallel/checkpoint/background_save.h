@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,6 +69,7 @@ class BackgroundSave {
     std::string config_toml, tokenizer_json;
     io::Metadata metadata;
     std::vector<DataRecord> data;
+    std::function<void()> check, committed;
     std::chrono::steady_clock::time_point begun;
     std::filesystem::path path() const;
   };

@@ -29,6 +29,10 @@ struct SaveArgs {
   std::string_view tokenizer_json;
   io::Metadata metadata;
   std::vector<DataRecord> data;  ///< what the run reads
+  /// Rank 0's thread calls `check` before it makes the directory and again before the checkpoint gets its name, and
+  /// `committed` once it has it. What they throw fails the save; after `committed` the checkpoint stays all the same.
+  std::function<void()> check = {};
+  std::function<void()> committed = {};
   int64_t keep = 0;  ///< newest good checkpoints to keep, this one included; 0 = all, for a Retention or for ever
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "core/base/strings.h"
 #include "kernels/make_backend.h"
@@ -71,6 +72,26 @@ TEST(Endings, AFullStandardOutput) {
   EXPECT_NE(trained.err.find("warning: standard output cannot be written (No space left on device)"), std::string::npos)
       << trained.err;
   EXPECT_EQ(run.exact_metrics("again"), run.exact_metrics("done"));
+}
+
+// Rows that find no space end no run, a last save that finds none does; and nobody is told of checkpoints that are not.
+TEST(Endings, AFullDisk) {
+  const RunFixture run;
+  const std::string train = "train tiny.toml train.steps=30 train.eval_every=0 ";
+  ASSERT_EQ(run.ashlar(train + "run.dir=whole").code, 0);
+  const std::string full = preloading(ASHLAR_STALL_LIBRARY) + " STALL_CALL=write STALL_DO=nospace STALL_PATH=";
+  const ShellResult rows = run.ashlar(train + "run.dir=rows", full + "metrics.jsonl STALL_SKIP=10");
+  EXPECT_EQ(rows.code, 0) << rows.err;
+  EXPECT_NE(rows.out.find("warning: 'rows/metrics.jsonl' cannot be written: No space left on device"),
+            std::string::npos)
+      << rows.out;
+  EXPECT_NE(rows.out.find("warning: 'rows/metrics.jsonl' lacks 31 rows"), std::string::npos) << rows.out;
+  EXPECT_TRUE(std::filesystem::exists(run.dir() / "rows/checkpoints/step-00000030"));
+  const ShellResult all = run.ashlar(train + "checkpoint.every=0 run.dir=all", full + "/all/ STALL_SKIP=40");
+  EXPECT_EQ(all.code, kResource) << all.out << all.err;
+  EXPECT_NE(all.err.find("the last save failed: "), std::string::npos) << all.err;
+  EXPECT_NE(all.err.find("; no checkpoint was saved before"), std::string::npos) << all.err;
+  EXPECT_FALSE(std::filesystem::exists(run.dir() / "all/committed.json"));
 }
 
 TEST(Endings, OutOfMemoryAdvisesWhatFitsTheCommand) {

@@ -4,13 +4,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/mutate.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::testing {
@@ -96,6 +99,69 @@ TEST_F(MetricsRows, WhatIsNoFileIsRefused) {
     EXPECT_NE(std::string(error.what()).find("expected a regular file, got a directory"), std::string::npos)
         << error.what();
   }
+}
+
+// What a full disk does to an append, by a limit on the size of files; a row is torn where it was reached.
+TEST_F(MetricsRows, RowsThatFindNoSpaceWaitInMemory) {
+  const auto before = signal(SIGXFSZ, SIG_IGN);
+  rlimit whole{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &whole), 0);
+  const auto limit = [&](size_t bytes) {
+    const rlimit small{.rlim_cur = bytes, .rlim_max = whole.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  };
+  const auto append = [](training::MetricsFile& file, int64_t step) {
+    const std::string line = row(step);
+    file.append(line.substr(0, line.size() - 1));
+  };
+  std::string all;
+  for (int64_t step = 1; step <= 6; ++step) all += row(step);
+  {
+    training::MetricsFile file(dir_.file("metrics.jsonl"), 0, log_);
+    append(file, 1);
+    limit(row(1).size() * 3 / 2);
+    for (int64_t step = 2; step <= 5; ++step) append(file, step);
+    EXPECT_EQ(text_of("metrics.jsonl"), all.substr(0, row(1).size() * 3 / 2));
+    ASSERT_EQ(log_.warnings().size(), 1U) << "said once";
+    EXPECT_NE(log_.warnings()[0].find("cannot be written: File too large; its rows are kept"), std::string::npos);
+    setrlimit(RLIMIT_FSIZE, &whole);
+    append(file, 6);
+    EXPECT_EQ(text_of("metrics.jsonl"), all);
+    EXPECT_NE(lines_.back().find("is written again: 5 rows"), std::string::npos) << lines_.back();
+    limit(all.size());
+    append(file, 7);
+    append(file, 8);
+  }
+  setrlimit(RLIMIT_FSIZE, &whole);
+  signal(SIGXFSZ, before);
+  EXPECT_EQ(text_of("metrics.jsonl"), all);
+  EXPECT_NE(lines_.back().find("lacks 2 rows, which could not be written: File too large"), std::string::npos)
+      << lines_.back();
+}
+
+TEST_F(MetricsRows, WhatMemoryDoesNotKeepIsCounted) {
+  const auto before = signal(SIGXFSZ, SIG_IGN);
+  rlimit whole{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &whole), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = whole.rlim_max};
+  const std::string large(training::MetricsFile::kMostHeldBytes / 4, 'x');
+  {
+    training::MetricsFile file(dir_.file("metrics.jsonl"), 0, log_);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+    for (int i = 0; i < 10; ++i) file.append(large);
+    setrlimit(RLIMIT_FSIZE, &whole);
+  }
+  signal(SIGXFSZ, before);
+  EXPECT_EQ(std::filesystem::file_size(dir_.file("metrics.jsonl")), 3 * (large.size() + 1));
+  EXPECT_NE(lines_.back().find("lacks 7 rows"), std::string::npos) << lines_.back();
+}
+
+TEST_F(MetricsRows, RowsOfAnyContentAreBounded) {
+  expect_bounded({.inputs = {row(1) + row(2) + "{\"step\":2,\"val_loss\":2.5}\n" + row(3)}, .codes = {}},
+                 [&](const std::string& text) {
+                   write(text);
+                   open_at(2);
+                 });
 }
 
 TEST_F(MetricsRows, NothingToCutWritesNothing) {

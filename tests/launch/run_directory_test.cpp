@@ -7,13 +7,20 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <thread>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/io/tuner.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/mutate.h"
 
 namespace ashlar::training {
 namespace {
@@ -23,6 +30,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 int no_locks(int /*fd*/, int /*operation*/) { return errno = ENOLCK, -1; }
+int liar(int /*fd*/, int /*operation*/) { return 0; }  // Lustre with localflock, asked on two machines
 int not_supported(int /*fd*/, int /*operation*/) { return errno = EOPNOTSUPP, -1; }
 
 class Directory : public ::testing::Test {
@@ -108,6 +116,173 @@ TEST_F(Directory, AHolderOnAnotherMachineIsNotJudged) {
   std::ofstream(dir_ / ".lock.held") << "nothing that can be read";
   EXPECT_THAT(refusal(flock), HasSubstr("nobody knows who"));
   EXPECT_TRUE(fs::exists(dir_ / ".lock.held")) << "it is not ours to remove";
+}
+
+class LyingLocks : public Directory {
+ protected:
+  void SetUp() override { fs::create_directory(dir_); }
+  static std::string far_away() {
+    LockHolder far = this_process();
+    far.host = "far";
+    far.boot = "another";
+    return to_text(far);
+  }
+  void write(const char* file, const std::string& text) const { std::ofstream(dir_ / file) << text; }
+  static std::string problem_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kInput);
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(LyingLocks, ALivingOwnerIsRefusedAtOnce) {
+  const pid_t pid = holder(liar);
+  EXPECT_THAT(refusal(liar),
+              HasSubstr("another process is training in " + dir_.string() + ": process " + std::to_string(pid)));
+  end(pid);
+  EXPECT_EQ(refusal(liar), "") << "a dead one is not watched";
+}
+
+TEST_F(LyingLocks, AFarOwnerThatWritesIsRefused) {
+  write(".lock", far_away());
+  write("metrics.jsonl", "{}\n");
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    while (!over) {
+      std::ofstream(dir_ / "metrics.jsonl", std::ios::app) << "{}\n";
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  std::vector<std::string> said;
+  RunDirectory mine(dir_, liar, 20);
+  const std::string problem = problem_of([&] { mine.lock([&](const std::string& line) { said.push_back(line); }); });
+  over = true;
+  other.join();
+  EXPECT_THAT(problem, AllOf(HasSubstr(" on far since "), HasSubstr("metrics.jsonl grows")));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said[0], AllOf(HasSubstr(" on far since "), HasSubstr("watching for 20 s")));
+  EXPECT_THAT(read(dir_ / ".lock"), HasSubstr("\"far\"")) << "it is still the other's";
+}
+
+TEST_F(LyingLocks, ASilentFarOwnerIsReplaced) {
+  write(".lock", far_away());
+  std::vector<std::string> said;
+  RunDirectory mine(dir_, liar, 0.3);
+  mine.lock([&](const std::string& line) { said.push_back(line); });
+  ASSERT_EQ(said.size(), 2U);
+  EXPECT_THAT(said[1], HasSubstr("is taken over"));
+  mine.check_owned();
+}
+
+TEST_F(LyingLocks, AnOlderOwnerThatMeetsANewOneEndsAndLeavesItsLockAlone) {
+  for (const DirectoryLock::FileLock kind : {liar, no_locks}) {
+    const char* file = kind == liar ? ".lock" : ".lock.held";
+    {
+      RunDirectory mine(dir_, kind);
+      mine.lock();
+      mine.check_owned();
+      write(file, far_away());
+      EXPECT_THAT(problem_of([&] { mine.check_owned(); }),
+                  AllOf(HasSubstr("expected to own the run directory"), HasSubstr(" on far since ")));
+      write(file, "");
+      EXPECT_THAT(problem_of([&] { mine.check_owned(); }), HasSubstr("another process, which has taken it"))
+          << "the other has ended by now";
+      write(file, far_away());
+    }
+    EXPECT_THAT(read(dir_ / file), HasSubstr("\"far\""));
+    fs::remove(dir_ / file);
+  }
+}
+
+TEST_F(Directory, ALockFileThatSomebodyRemovedIsMadeAgain) {
+  for (const DirectoryLock::FileLock kind : std::initializer_list<DirectoryLock::FileLock>{flock, no_locks}) {
+    RunDirectory mine(dir_, kind);
+    mine.lock();
+    fs::remove(dir_ / ".lock");
+    fs::remove(dir_ / ".lock.held");
+    mine.check_owned();
+    EXPECT_THAT(refusal(kind), HasSubstr("another process is training"));
+    mine.check_owned();
+  }
+}
+
+TEST_F(Directory, ADirectoryThatMovesOrGoesIsNoticed) {
+  const auto problem = [](const RunDirectory& run) -> std::string {
+    try {
+      run.check_owned();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kInput);
+      return error.what();
+    }
+    return "";
+  };
+  const fs::path moved = dir_.string() + "-moved";
+  RunDirectory mine(dir_);
+  mine.lock();
+  EXPECT_EQ(problem(mine), "");
+  fs::rename(dir_, moved);
+  EXPECT_THAT(problem(mine), HasSubstr("got it moved to '" + moved.string() + "'"));
+  fs::copy(moved, dir_, fs::copy_options::recursive);
+  EXPECT_THAT(problem(mine), HasSubstr("got it moved to")) << "a copy in its place, lock file and all";
+  fs::remove_all(dir_);
+  fs::remove_all(moved);
+  EXPECT_THAT(problem(mine), HasSubstr("got it deleted"));
+}
+
+TEST_F(Directory, ItRemembersWhatItCommitted) {
+  RunDirectory mine(dir_);
+  mine.lock();
+  EXPECT_FALSE(mine.committed());
+  EXPECT_NO_THROW(mine.check_none_lost());
+  mine.record_committed(30);
+  mine.record_committed(40);
+  EXPECT_EQ(mine.committed()->step, 40);
+  const auto lost = [&]() -> std::string {
+    try {
+      mine.check_none_lost();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kDamagedData);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(lost(), AllOf(HasSubstr("expected checkpoint step-00000040 in"), HasSubstr("got no such folder"),
+                            HasSubstr("--restart")));
+  fs::create_directory_symlink("nowhere", dir_ / "checkpoints");
+  EXPECT_THAT(lost(), HasSubstr("a link that leads nowhere"));
+  for (const char* odd : {"", "{", "[]", "{\"committed_step\":\"x\"}", "{\"committed_step\":-3}", "\xff"}) {
+    std::ofstream(dir_ / "committed.json") << odd;
+    EXPECT_EQ(mine.committed()->step, -1) << odd;
+    EXPECT_THAT(lost(), HasSubstr("expected a checkpoint in")) << odd;
+  }
+}
+
+TEST_F(Directory, LocksAndRecordsOfAnyContentAreBounded) {
+  LockHolder far = this_process();
+  far.host = "far";
+  far.boot = "another";
+  fs::create_directory(dir_);
+  ashlar::testing::expect_bounded({.inputs = {to_text(far), to_text(this_process())}, .codes = {ExitCode::kInput}},
+                                  [&](const std::string& text) {
+                                    std::ofstream(dir_ / ".lock") << text;
+                                    std::ofstream(dir_ / "committed.json") << text;
+                                    RunDirectory mine(dir_, flock, 0);
+                                    mine.committed();
+                                    mine.lock();
+                                    mine.check_owned();
+                                  });
+  const TunedChoices choices{.device = "a", .sections = {{"b", {.library = "c", .choices = {{"d", "e"}}}}}};
+  ashlar::testing::expect_bounded({.inputs = {to_json(choices)}, .codes = {ExitCode::kDamagedData}},
+                                  [](const std::string& text) { choices_from_json(text, "choices.json"); });
+  ashlar::testing::expect_bounded({.inputs = {"{\"committed_step\":40}\n"}, .codes = {ExitCode::kDamagedData}},
+                                  [&](const std::string& text) {
+                                    std::ofstream(dir_ / "committed.json") << text;
+                                    RunDirectory(dir_).check_none_lost();
+                                  });
 }
 
 TEST(Holders, LiveAndDead) {

@@ -1,6 +1,7 @@
 // Preloaded into the program under test: calls on files whose path contains STALL_PATH behave as a file system that
 // hangs. STALL_DO = "sleep:SECONDS" waits in the kernel, in a call on the file; "stop" stops the process (SIGSTOP),
-// "nolock" answers flock with ENOLCK, "fail" answers a sync with EIO. STALL_END: the path must end with STALL_PATH.
+// "nolock" answers flock with ENOLCK, "lie" grants flock to everybody,
+// "nospace" answers a write with ENOSPC, "fail" answers a sync with EIO. STALL_END: the path must end with STALL_PATH.
 // STALL_CALL: read, write, sync or lock. STALL_RANK: on that rank of Open MPI only. STALL_THREAD: in the thread of that
 // name only. STALL_MIN: calls of at least so many bytes. STALL_SKIP: so many of them pass first. STALL_ONCE: a file
 // that is made at the first one, after which all pass.
@@ -84,7 +85,8 @@ bool stall(int fd, const char* call, size_t size = 0) {
     if (made < 0) return false;
     close(made);
   }
-  if (std::strcmp(what, "nolock") == 0 || std::strcmp(what, "fail") == 0) return true;
+  for (const char* answer : {"nolock", "lie", "nospace", "fail"})
+    if (std::strcmp(what, answer) == 0) return true;
   if (std::strcmp(what, "stop") == 0) raise(SIGSTOP);
   if (std::strncmp(what, "sleep:", 6) == 0) wait_on(fd, std::atoi(what + 6));
   return false;
@@ -112,7 +114,10 @@ ssize_t pread64(int fd, void* to, size_t size, off64_t at) {
   return next<ssize_t (*)(int, void*, size_t, off64_t)>("pread64")(fd, to, size, at);
 }
 ssize_t write(int fd, const void* from, size_t size) {
-  stall(fd, "write", size);
+  if (stall(fd, "write", size)) {
+    errno = ENOSPC;
+    return -1;
+  }
   return next<ssize_t (*)(int, const void*, size_t)>("write")(fd, from, size);
 }
 ssize_t pwrite(int fd, const void* from, size_t size, off_t at) {
@@ -133,7 +138,7 @@ int fsync(int fd) {
 int flock(int fd, int operation) {
   if (stall(fd, "lock")) {
     errno = ENOLCK;
-    return -1;
+    return std::strcmp(std::getenv("STALL_DO"), "lie") == 0 ? 0 : -1;
   }
   return next<int (*)(int, int)>("flock")(fd, operation);
 }
