@@ -182,14 +182,10 @@ std::filesystem::path checkpoints_dir(const std::filesystem::path& run_dir) { re
 std::vector<Found> list(const std::filesystem::path& run_dir) {
   const std::filesystem::path folder = checkpoints_dir(run_dir);
   std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(folder, error);
+  static_cast<void>(std::filesystem::status(folder, error));
   // No folder yet is none to look into; what cannot be looked into is not none.
-  if (error && error != std::errc::no_such_file_or_directory)
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     throw io::system_error("checkpoint", "read directory", folder, error.value());
-  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status)) {
-    throw input_error("checkpoint", "expected a folder of checkpoints, got ", printable(folder.string()),
-                      ", which is none; move it away");
-  }
   return list_folder(folder);
 }
 
