@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "core/io/lfs_pointer.h"
 
 namespace ashlar::io {
 namespace {
@@ -179,6 +180,7 @@ std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes)
   }
   std::string text(static_cast<size_t>(file.size_bytes()), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
+  if (is_lfs_pointer(text)) throw lfs_pointer_error("file", path);
   return text;
 }
 

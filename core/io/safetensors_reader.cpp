@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "core/io/lfs_pointer.h"
 #include "core/io/safetensors.h"
 
 namespace ashlar::io {
@@ -20,6 +22,11 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<C
     plain_.emplace(path_);
   }
   const int64_t file_bytes = this->file_bytes();
+  std::string begin(std::min(static_cast<size_t>(file_bytes), kLfsPointerBytes), '\0');
+  if (!checked_) {  // a file with checksums is Ashlar's own
+    read_file(0, std::as_writable_bytes(std::span(begin)));
+    if (is_lfs_pointer(begin)) throw lfs_pointer_error("safetensors", path_);
+  }
   if (file_bytes < kLengthBytes) {
     throw damaged_error("safetensors", printable(path_.string()), " is not a valid safetensors file: it has ",
                         file_bytes, " bytes, the header length alone needs 8; fetch or write it again");

@@ -6,7 +6,8 @@
 #include <system_error>
 
 #include "core/base/error.h"
-#include "launch/config/schema.h"
+#include "core/base/nearest.h"
+#include "core/base/printable.h"
 
 namespace ashlar::launch {
 
@@ -91,12 +92,10 @@ std::vector<std::string> Arguments::positionals() {
     const std::string name = word.substr(0, word.find('='));
     if (std::find(known_.begin(), known_.end(), name) != known_.end())
       throw input_error(command_, "option ", name, " is given twice; give it once");
-    const auto nearest =
-        std::min_element(known_.begin(), known_.end(), [&](const std::string& a, const std::string& b) {
-          return config::edit_distance(a, name) < config::edit_distance(b, name);
-        });
-    throw input_error(command_, "unknown option ", name, nearest == known_.end() ? "" : "; did you mean ",
-                      nearest == known_.end() ? "" : *nearest, "? ashlar ", command_, " --help lists all");
+    const std::string nearest = nearest_word(name, known_);
+    throw input_error(command_, "unknown option ", printable(name),
+                      nearest.empty() ? "; " : str_cat("; did you mean ", nearest, "? "), "ashlar ", command_,
+                      " --help lists all");
   }
   return words_;
 }

@@ -9,6 +9,8 @@
 #include <span>
 
 #include "core/base/error.h"
+#include "core/base/nearest.h"
+#include "core/base/printable.h"
 #include "launch/commands/bench_attention.h"
 #include "launch/commands/bench_comm.h"
 #include "launch/commands/bench_gemm.h"
@@ -28,7 +30,6 @@
 #include "launch/commands/tokenizer_command.h"
 #include "launch/commands/train.h"
 #include "launch/commands/zoo.h"
-#include "launch/config/schema.h"
 #include "launch/cpu_threads.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
@@ -115,10 +116,12 @@ watch::SignalWatch::Speaker speaker_of(const World& world) {
 const Command& find_command(const std::vector<Command>& all, const std::string& name) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Command& c) { return c.name == name; });
   if (found != all.end()) return *found;
-  const auto nearest = std::min_element(all.begin(), all.end(), [&](const Command& a, const Command& b) {
-    return config::edit_distance(a.name, name) < config::edit_distance(b.name, name);
-  });
-  throw input_error("ashlar", "unknown command ", name, "; did you mean ", nearest->name, "? ashlar --help lists all");
+  std::vector<std::string> names;
+  for (const Command& command : all) names.emplace_back(command.name);
+  const std::string nearest = nearest_word(name, names);
+  throw input_error("ashlar", "unknown command ", printable(name),
+                    nearest.empty() ? "" : str_cat("; did you mean ", nearest, "?"), nearest.empty() ? "; " : " ",
+                    "ashlar --help lists all");
 }
 
 std::vector<Command> command_table(Session& session) {

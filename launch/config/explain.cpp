@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/nearest.h"
 #include "core/base/strings.h"
 #include "launch/config/schema.h"
 
@@ -62,7 +63,7 @@ std::string explain(std::string_view what) {
     const std::string_view name = std::string_view(near_key).substr(near_key.find('.') + 1);
     const size_t far = name.starts_with(what) && what.size() >= 4 ? 1 : edit_distance(name, what);
     const bool section_is_nearer = !near_section.empty() && edit_distance(near_section, what) <= far;
-    if (section_is_nearer || far > std::max<size_t>(1, what.size() / 3)) guess = section_guess(what);
+    if (section_is_nearer || !is_slip(far, name, what)) guess = section_guess(what);
   }
   throw input_error("explain", "expected a key, a section or all, got `", what, "`; ", guess);
 }

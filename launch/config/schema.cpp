@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/nearest.h"
 #include "core/base/strings.h"
 
 namespace ashlar::config {
@@ -82,20 +82,6 @@ size_t key_index(std::string_view name) {
   return index_of(*found);
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 namespace {
 
 /// What is longer than this is no slip of a name of ours, and costs time to compare.
@@ -106,13 +92,14 @@ constexpr size_t kLongestName = 60;
 std::string nearest_section(std::string_view name) {
   if (name.size() > kLongestName) return "";
   std::string_view best;
-  size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;  // further away is another word
+  size_t best_distance = 0;
   for (const SectionDoc& s : sections()) {
     const std::string_view known = s.section;
     size_t distance = edit_distance(known, name);
     if (name.size() >= 3 && (known.starts_with(name) || name.starts_with(known)))
       distance = std::min<size_t>(distance, 1);
-    if (distance < best_distance) best = known, best_distance = distance;
+    if (is_slip(distance, known, name) && (best.empty() || distance < best_distance))
+      best = known, best_distance = distance;
   }
   return std::string(best);
 }
@@ -205,8 +192,9 @@ std::string nearest_key(std::string_view section, std::string_view key) {
     if (spec.section == section && key.size() >= 3 && one_holds_other) distance = std::min<size_t>(distance, 2);
     if (best == nullptr || distance < best_distance) best = &spec, best_distance = distance;
   }
-  const size_t half = std::max(key.size(), std::string_view(best->key).size()) / 2;
-  return !section.empty() && best_distance > std::max<size_t>(2, half) ? "" : best->name();
+  const bool near =
+      section.empty() ? is_slip(best_distance, best->key, key) : is_slip(best_distance, best->name(), whole);
+  return near ? best->name() : "";
 }
 
 std::string expectation(const KeySpec& s) {

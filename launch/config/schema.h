@@ -131,6 +131,5 @@ std::vector<std::string_view> split_words(const char* words);
 std::vector<std::string_view> words_of(const KeySpec& spec);  ///< the words that it may have
 /// The number that a word of a model key stands for: `head_dim^-0.5`, `sqrt(d_model)`, ...
 double value_of_rule(const std::string& rule, const model::ModelConfig& m);
-size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace ashlar::config

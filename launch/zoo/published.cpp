@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
+#include "core/base/nearest.h"
 #include "core/base/strings.h"
 #include "launch/config/schema.h"
 
@@ -30,7 +31,7 @@ const PublishedText& text_of(std::span<const PublishedText> all, std::string_vie
   const std::string_view family = id.substr(0, 4);
   std::vector<std::string> similar;
   for (const PublishedText& text : all)
-    if (text.id.starts_with(family) || config::edit_distance(text.id, id) <= 2) similar.emplace_back(text.id);
+    if (text.id.starts_with(family) || is_slip(edit_distance(text.id, id), text.id, id)) similar.emplace_back(text.id);
   throw input_error(where, "there is no published model '", id, "'; ",
                     similar.empty() ? str_cat("ashlar ", where, " lists them")
                                     : str_cat("did you mean ", absl::StrJoin(similar, " or "), "?"));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "core/base/nearest.h"
 #include "launch/config/raw_values.h"
 #include "tests/config/fixture.h"
 

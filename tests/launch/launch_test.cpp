@@ -408,10 +408,10 @@ TEST_F(Launch, MistakesAreNamed) {
   fails("-np 2", "expected a command such as train, got none");
   fails("-np 2 --", "expected a command such as train, got none");
   fails("-np -- train x", "-np = --");
-  fails("-np 2 -- --dry-run train x", "unknown command --dry-run");
+  fails("-np 2 -- --dry-run train x", "unknown command '--dry-run'");
   fails("-np 2 launch -np 2 train x", "got launch");
-  fails("-np 2 trian x", "ashlar: [ashlar] unknown command trian; did you mean train? ashlar --help lists all");
-  fails("-np 2 --hostfil f train x", "unknown option --hostfil; did you mean --hostfile?");
+  fails("-np 2 trian x", "ashlar: [ashlar] unknown command 'trian'; did you mean train? ashlar --help lists all");
+  fails("-np 2 --hostfil f train x", "unknown option '--hostfil'; did you mean --hostfile?");
   fails("-np 2 --hostfile nowhere train x", "--hostfile 'nowhere' cannot be read");
   fails("-np 2 --hostfile nowhere --host a train x", "got both; give one");
   fails("-np 2 train x", "expected mpirun on PATH, got none; install openmpi-bin", "PATH=/nowhere");

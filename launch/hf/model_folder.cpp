@@ -1,0 +1,87 @@
+#include "launch/hf/model_folder.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "core/base/error.h"
+#include "core/base/printable.h"
+
+namespace ashlar::hf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.json";
+
+/// Weights in another form, by the ending of their files.
+struct OtherForm {
+  std::string_view ending, words;
+};
+constexpr OtherForm kOtherForms[] = {
+    {".gguf",
+     "GGUF of llama.cpp, mostly of quantised weights, which is not read; fetch the safetensors model it was made of"},
+    {".bin",
+     "pickles of PyTorch, which are programs and are not read; convert them once with transformers: "
+     "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)"},
+    {".pt", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
+    {".pth", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
+    {".ckpt", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
+    {".msgpack", "weights of Flax, which are not read; fetch the safetensors of the same model"},
+    {".h5", "weights of TensorFlow, which are not read; fetch the safetensors of the same model"},
+    {".onnx", "a graph of ONNX, which is not read; fetch the safetensors of the same model"},
+};
+
+/// The first name, in their order, that ends so; empty: none.
+std::string first_ending(const std::set<std::string>& names, std::string_view ending) {
+  const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return n.ends_with(ending); });
+  return at == names.end() ? "" : *at;
+}
+
+std::set<std::string> names_in(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    const bool there = fs::exists(directory, error);
+    throw input_error("hf", printable(directory.string()), there ? " is a file" : " is not there",
+                      "; expected the folder of a Hugging Face model, with config.json and model.safetensors");
+  }
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory, error)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+}  // namespace
+
+void check_model_folder(const fs::path& directory) {
+  const std::set<std::string> names = names_in(directory);
+  const std::string shown = printable(directory.string());
+  const bool whole = names.contains("model.safetensors") || names.contains("model.safetensors.index.json");
+  if (!whole && (names.contains("adapter_config.json") || names.contains("adapter_model.safetensors"))) {
+    throw input_error("hf", shown,
+                      " holds an adapter (PEFT, LoRA): changes to a base model, not a model; merge it into its base "
+                      "with peft's merge_and_unload and save_pretrained, and name that folder");
+  }
+  const std::string shard = first_ending(names, ".safetensors");
+  if (!whole && !shard.empty()) {
+    const bool numbered = shard.find("-of-") != std::string::npos;
+    throw input_error("hf", shown, " holds ", printable(shard),
+                      numbered ? ", but not model.safetensors.index.json, which says where each tensor lies; fetch it "
+                                 "from where the shards came from"
+                               : ", but neither model.safetensors nor model.safetensors.index.json; give the file of "
+                                 "weights that name");
+  }
+  for (const OtherForm& form : kOtherForms) {
+    const std::string file = first_ending(names, form.ending);
+    if (!whole && !file.empty()) throw input_error("hf", shown, " holds ", printable(file), ": ", form.words);
+  }
+  if (!whole)
+    throw input_error("hf", shown, " holds no weights; expected model.safetensors or model.safetensors.index.json");
+  if (!names.contains(kConfig)) {
+    throw input_error("hf", shown, " holds weights but no config.json, which says what model they are; fetch it from ",
+                      "where they came from");
+  }
+}
+
+}  // namespace ashlar::hf
