@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "core/io/safetensors.h"
@@ -14,5 +15,12 @@ bool is_convertible(FileDType dtype);
 /// becomes fp16 or bf16 through fp32. Equal types are copied bit for bit. Spans need not be aligned. Bug for other
 /// types or sizes that do not match.
 void convert(FileDType from, std::span<const std::byte> in, FileDType to, std::span<std::byte> out);
+
+/// Place of the first element that is NaN or infinite; -1: none is. Types as `convert`; the span need not be aligned.
+/// Looks at exponents alone, at the speed of memory.
+int64_t first_non_finite(FileDType dtype, std::span<const std::byte> elements);
+
+/// "nan", "inf" or "-inf": how an element that is not finite is written in messages.
+const char* non_finite_word(FileDType dtype, std::span<const std::byte> element);
 
 }  // namespace ashlar::io

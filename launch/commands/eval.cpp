@@ -140,6 +140,18 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
   return validation;
 }
 
+/// A loss that is no number is no result; the same on all ranks.
+void check_finite(const training::ValidationResult& result, const inference::LoadedModel& m) {
+  for (const training::SourceLoss& s : result.sources) {
+    if (std::isfinite(s.loss)) continue;
+    throw comm::AllRanksError(
+        ExitCode::kNonFinite, "eval",
+        str_cat("the loss of ", printable(m.checkpoint.string()), " on ", printable(s.path), " is ", s.loss,
+                ": the weights are finite, what is computed from them in ", name_of(m.engine->options().dtype),
+                " is not; try --dtype fp32 or fp64, or another checkpoint"));
+  }
+}
+
 }  // namespace
 
 int run_eval_command(std::span<const std::string> words, Session& session) {
@@ -164,6 +176,7 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
     return int64_t{0};
   };
   const training::ValidationResult result = validation->run(*m.engine, tell).value();
+  check_finite(result, m);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (const training::UncountedSource& s : result.uncounted) log.info(to_line(s));
   if (result.sources.empty())

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
+#include "core/io/convert.h"
 #include "core/io/posix_file.h"
 #include "launch/hf/convert.h"
 #include "launch/hf/export_folder.h"
@@ -138,6 +139,7 @@ class RowAssembler {
     const int64_t our_row = run.front().our_row, rows = run.back().our_row + run.back().rows - our_row;
     read_.resize(static_cast<size_t>(rows * row_elems_ * io::size_of(spec.dtype)));
     source_.read_rows(part.name, our_row, read_);
+    check_finite(spec, our_row);
     converted_.resize(static_cast<size_t>(rows * row_bytes()));
     const int64_t lost = convert_elements(spec.dtype, read_, dtype_, converted_);
     if (lost >= 0) {
@@ -149,6 +151,18 @@ class RowAssembler {
                   converted_.data() + (block.our_row - our_row) * row_bytes(),
                   static_cast<size_t>(block.rows * row_bytes()));
     }
+  }
+
+  void check_finite(const io::TensorSpec& spec, int64_t our_row) const {
+    const int64_t element = io::first_non_finite(spec.dtype, read_);
+    if (element < 0) return;
+    const auto size = static_cast<size_t>(io::size_of(spec.dtype));
+    throw Error(
+        ExitCode::kNonFinite, "hf",
+        str_cat(spec.name, " element ", our_row * row_elems_ + element, " is ",
+                io::non_finite_word(spec.dtype, std::span(read_).subspan(static_cast<size_t>(element) * size, size)),
+                ", the first in the order of the files; a model with such weights computes nothing: export "
+                "another checkpoint"));
   }
 
   const TensorMapping& mapping_;

@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
+#include "core/io/convert.h"
 #include "core/io/posix_file.h"
 #include "launch/hf/convert.h"
 #include "launch/hf/hf_model.h"
+#include "launch/hf/model_folder.h"
 
 namespace ashlar::hf {
 namespace {
@@ -35,6 +37,7 @@ int64_t row_elems(const std::vector<int64_t>& shape) { return shape.size() > 1 ?
 }  // namespace
 
 ImportedModel import_hf(const std::filesystem::path& directory, const std::vector<std::string>& ignored_keys) {
+  check_model_folder(directory);
   const std::filesystem::path config_path = directory / "config.json";
   HfConfig config = parse_hf_config(io::read_text_file(config_path), config_path.string(), ignored_keys);
   io::SafetensorsModel files(directory);
@@ -180,6 +183,16 @@ void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
     } else {
       files_.read_range(file_name, block.hf_row * row_bytes, target);
     }
+  }
+  const io::FileDType dtype = files_.at(file_name).dtype;
+  if (const int64_t bad = io::first_non_finite(dtype, out); bad >= 0) {
+    const int64_t cols = row_elems(part.shape);
+    throw Error(ExitCode::kNonFinite, "hf",
+                str_cat(printable(file_name), " holds a value that is not finite: ", name, " element [", bad / cols,
+                        ", ", bad % cols, "] is ",
+                        io::non_finite_word(dtype, out.subspan(static_cast<size_t>(bad * element), element)),
+                        ", the first in model order; the model is damaged or came out of a failed training: fetch "
+                        "another"));
   }
 }
 

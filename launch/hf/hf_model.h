@@ -30,7 +30,8 @@ class ImportedModel {
   /// Name, shape and dtype of each of our tensors, in model order.
   const std::vector<io::TensorSpec>& tensors() const { return tensors_; }
 
-  /// Fills `out`, exactly the tensor's bytes. Bug for a name that tensors() lacks.
+  /// Fills `out`, exactly the tensor's bytes. Bug for a name that tensors() lacks. Exit 4 for a value that is not
+  /// finite, naming the tensor of the file.
   void read(std::string_view name, std::span<std::byte> out);
 
  private:
@@ -95,9 +96,10 @@ struct Exported {
 /// bit for bit; with it, values are rounded once to nearest even (to fp16 through fp32).
 ///   Host memory: a few windows of 8 MiB, and where the class stores matrices transposed (GPT2) the largest of them.
 /// Files open at a time: one to write, and the source's. Errors (exit 2): as ExportFolder, a folder that not all ranks
-/// see, a source tensor missing or of another shape, a finite value that the dtype cannot hold; exit 6 for a full disk.
-/// One of any rank is thrown by all (comm::AllRanksError), after the shards under way; nothing of the export is left
-/// then. A process that is killed leaves files without a config.json, which the next export takes away.
+/// see, a source tensor missing or of another shape, a finite value that the dtype cannot hold; exit 4 for a value that
+/// is not finite, exit 6 for a full disk. One of any rank is thrown by all (comm::AllRanksError), after the shards
+/// under way; nothing of the export is left then. A process that is killed leaves files without a config.json, which
+/// the next export takes away.
 Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks);
 
 }  // namespace ashlar::hf

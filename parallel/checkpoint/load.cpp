@@ -11,13 +11,14 @@
 #include "core/base/error.h"
 #include "core/io/convert.h"
 #include "core/io/posix_file.h"
+#include "parallel/checkpoint/finite_check.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::checkpoint {
 namespace {
 
-constexpr int64_t kBufferElems = int64_t{2} << 20;
+constexpr int64_t kBufferElems = int64_t{1} << 18;
 
 std::string shape_text(const std::vector<int64_t>& shape) { return str_cat("[", absl::StrJoin(shape, ", "), "]"); }
 
@@ -61,7 +62,7 @@ void check_floating(const CheckpointReader& reader) {
 
 /// Fills a range of a tensor in a flat buffer from the tensor NAME + suffix, rows (or parts of a row) at a time.
 void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange& range, std::string_view suffix,
-                const nn::FlatTensor& buffer) {
+                const nn::FlatTensor& buffer, FiniteCheck& finite) {
   const TensorRecord& tensor = reader.at(range.ref->tensor->name + std::string(suffix));
   const Tensor flat = buffer.of(range);
   const bool same = io::to_dtype(tensor.dtype) == flat.dtype();
@@ -75,11 +76,18 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
       for (int64_t col = 0; col < block.cols; col += cols_at_once) {
         const int64_t cols = std::min(cols_at_once, block.cols - col);
         stored.resize(static_cast<size_t>(rows * cols * io::size_of(tensor.dtype)));
-        reader.read_block(tensor, {.row = block.row + row, .col = block.col + col, .rows = rows, .cols = cols}, stored);
+        const Block wished{.row = block.row + row, .col = block.col + col, .rows = rows, .cols = cols};
+        reader.read_block(tensor, wished, stored);
         if (!same) {
           wanted.resize(static_cast<size_t>(rows * cols * size_of(flat.dtype())));
           io::convert(tensor.dtype, stored, io::to_file_dtype(flat.dtype()), wanted);
         }
+        finite.look({.tensor = tensor.name,
+                     .block = wished,
+                     .stored_as = tensor.dtype,
+                     .loaded_as = io::to_file_dtype(flat.dtype()),
+                     .stored = stored,
+                     .loaded = same ? stored : wanted});
         const Tensor target = flat.flat_range(block.offset + row * block.cols + col, rows * cols);
         ctx.backend.write((same ? stored : wanted).data(), target.mut_view(), ctx.stream);
       }
@@ -121,14 +129,14 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
   }
 }
 
-void fill_weights(const Ctx& ctx, const LoadArgs& args) {
+void fill_weights(const Ctx& ctx, const LoadArgs& args, FiniteCheck& finite) {
   if (args.optimizer != nullptr) {
     for (const auto& range : args.optimizer->ranges())
-      fill_range(ctx, args.reader, range, "", args.optimizer->master());
+      fill_range(ctx, args.reader, range, "", args.optimizer->master(), finite);
     args.optimizer->copy_master_to_params(ctx);
   } else {
     for (const auto& range : nn::sharded_ranges(args.store, nn::FlatRanges::whole(args.store)))
-      fill_range(ctx, args.reader, range, "", {.data = args.store.values()});
+      fill_range(ctx, args.reader, range, "", {.data = args.store.values()}, finite);
   }
 }
 
@@ -189,7 +197,9 @@ void load_weights(const Ctx& ctx, const LoadArgs& args) {
     check_same_model(args.reader, model);
     check_floating(args.reader);
   });
-  comm::try_on_all_ranks(args.ranks, [&] { fill_weights(ctx, args); });
+  FiniteCheck finite;
+  comm::try_on_all_ranks(args.ranks, [&] { fill_weights(ctx, args, finite); });
+  finite.throw_if_met(args.ranks, args.reader.path());
 }
 
 TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
@@ -199,14 +209,16 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
     check_same_model(args.reader, model);
     check_resumable(args.reader, model, *args.optimizer, ctx.accumulate());
   });
+  FiniteCheck finite;
   comm::try_on_all_ranks(args.ranks, [&] {
-    fill_weights(ctx, args);
+    fill_weights(ctx, args, finite);
     // One after the other, as they lie in the files: neighbours share a chunk, which is read once.
     for (const auto& [name, tensor] : args.optimizer->state()) {
       const std::string suffix = str_cat(".", name.suffix);
-      for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, suffix, tensor);
+      for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, suffix, tensor, finite);
     }
   });
+  finite.throw_if_met(args.ranks, args.reader.path());
   return *args.reader.state();
 }
 

@@ -40,7 +40,8 @@ struct LoadArgs {
 /// wait_param_sync). Without: all of the store's values. Any of F64, F32, F16, BF16 is converted on the way: to fp64
 /// exactly, to fp32 with one rounding to nearest even, to bf16 through fp32, so that values equal what a run would copy
 /// from its master. Host memory is bounded. Errors of any rank are thrown by all, as comm::AllRanksError: another model
-/// exit 2, compared with the tensors of all ranks (nothing has been changed then), damage exit 3.
+/// exit 2, compared with the tensors of all ranks (nothing has been changed then), damage exit 3, a value that is not
+/// finite exit 4 (FiniteCheck).
 void load_weights(const Ctx& ctx, const LoadArgs& args);
 
 /// Weights and the optimizer's state to the bit, for continuing a run, otherwise as load_weights with an optimizer,

@@ -74,13 +74,26 @@ void CheckpointModel::set(const Tensor& buffer, const nn::ParameterStore::Sharde
   ctx_->backend.write(bytes.data(), buffer.flat_range(ref.flat_begin, ref.tensor->size()).mut_view(), *stream_);
 }
 
+namespace {
+
+/// Random bits that are a finite number as fp64 and as two of fp32: an exponent of ones loses its highest bit.
+uint64_t finite_bits(uint64_t word) {
+  for (const int half : {0, 32}) {
+    const uint64_t exponent = uint64_t{0x7f800000} << half;
+    if ((word & exponent) == exponent) word ^= uint64_t{0x40000000} << half;
+  }
+  return word;
+}
+
+}  // namespace
+
 void CheckpointModel::randomize(uint64_t seed) {
   std::mt19937_64 random(seed);
   for (const nn::FlatTensor& buffer : {optimizer_->master(), optimizer_->state("m"), optimizer_->state("v")}) {
     for (const auto& ref : store_.sharded_tensors()) {
       std::string bytes(static_cast<size_t>(ref.tensor->size() * size_of(buffer.data.dtype())), '\0');
       for (size_t i = 0; i < bytes.size(); i += 8) {
-        const uint64_t word = random();
+        const uint64_t word = finite_bits(random());
         std::memcpy(bytes.data() + i, &word, std::min<size_t>(8, bytes.size() - i));
       }
       set(buffer.data, ref, bytes);

@@ -33,7 +33,7 @@ class CheckpointModel {
   optim::Optimizer& optimizer() { return *optimizer_; }
   comm::ControlPlane& ranks() { return ranks_; }
 
-  /// Master (or values), m and v of every tensor from raw random bits: NaN payloads, denormals and -0 included.
+  /// Master (or values), m and v of every tensor from raw random bits that are finite: denormals and -0 included.
   void randomize(uint64_t seed);
   /// The same, from finite numbers, in the values and (when training) published from the master.
   void randomize_finite(uint64_t seed);
