@@ -43,6 +43,8 @@ class Tokenizer {
   /// End of document: an id of its own that no text encodes to, or the token that the files name (eos), which a text
   /// that holds its spelling encodes to.
   virtual int32_t eod_id() const = 0;
+  /// Whether a token has this id: false beyond the vocabulary, and in the gaps that some files leave.
+  virtual bool has_token(int32_t id) const { return id >= 0 && id < vocab_size(); }
   virtual CutRule cut_rule() const = 0;
   /// For kWords: whether a long text may be cut at byte `at` of `window`, a part of it with what lies around that
   /// place. Returns the bytes to leave out between the two pieces (0, or 1 for a space that stands for itself before

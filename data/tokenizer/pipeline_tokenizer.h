@@ -26,6 +26,7 @@ class PipelineTokenizer final : public FormTokenizer {
   using FormTokenizer::encode;
   std::string identity() const override { return identity_; }
   int32_t vocab_size() const override { return vocabulary_.size(); }
+  bool has_token(int32_t id) const override { return vocabulary_.used(id); }
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
                       std::vector<SpecialSpelling>& found) const override;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "launch/commands/arguments.h"
+#include "launch/hf/hf_checkpoint.h"
 #include "launch/inference/generator.h"
 #include "launch/inference/model_loading.h"
 #include "launch/inference/text_stream.h"
@@ -17,7 +18,8 @@ namespace ashlar::launch {
 const char* const kGenerateHelp =
     "ashlar generate CHECKPOINT [options]\n"
     "\n"
-    "Continues a text with the model of a checkpoint, or of a run directory's newest checkpoint.\n"
+    "Continues a text with the model of a checkpoint, or of a run directory's newest checkpoint. Ids that no token of\n"
+    "its tokenizer has are never drawn. A model that computes no number ends it with exit code 4.\n"
     "\n"
     "  --prompt TEXT       the text to continue (default: a document's beginning)\n"
     "  --no-template       without what the tokenizer puts around a text, such as <s> (only imported tokenizers do)\n"
@@ -27,7 +29,7 @@ const char* const kGenerateHelp =
     "  --top-k K           draw from the K likeliest (default 0: all)\n"
     "  --top-p P           draw from the fewest that reach probability P (default 1)\n"
     "  --seed N            of the draw (default 0): same seed, same text\n"
-    "  --through-documents continue after an end-of-document token\n"
+    "  --through-documents continue after an end-of-document token (of an import: any of its eos_token_id)\n"
     "  --no-cache          run the whole text again for every token; slow, same tokens\n"
     "  --dtype T           bf16, fp32 or fp64 (default: as trained)\n"
     "  --threads N         of each rank (default: the cores of its machine / the ranks there)\n"
@@ -120,6 +122,16 @@ std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::Lo
   return prompt;
 }
 
+/// Which ids end the text and which are never drawn.
+void choose_ids(const GenerateArguments& a, const inference::LoadedModel& m, inference::GenerateOptions& options) {
+  const int64_t vocab = m.engine->options().model.vocab_size;
+  if (m.tokenizer) options.never = inference::ids_without_token(*m.tokenizer, vocab);
+  if (a.through_documents) return;
+  for (const int64_t id : hf::end_ids(m.metadata))
+    if (id >= 0 && id < vocab) options.stop_ids.push_back(static_cast<int32_t>(id));
+  if (m.tokenizer) options.stop_ids.push_back(m.tokenizer->eod_id());
+}
+
 }  // namespace
 
 int run_generate_command(std::span<const std::string> words, Session& session) {
@@ -132,7 +144,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   const inference::LoadedModel m = inference::load_model(a.load, session.bootstrap, log);
   inference::GenerateOptions& options = a.generate;
   comm::try_on_all_ranks(ranks, [&] { options.prompt = read_prompt(a, m); });
-  if (m.tokenizer && !a.through_documents) options.stop_id = m.tokenizer->eod_id();
+  comm::try_on_all_ranks(ranks, [&] { choose_ids(a, m, options); });
   std::ostream nowhere(nullptr);
   std::ostream& out = ranks.rank() == 0 ? std::cout : nowhere;
 
@@ -150,7 +162,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   // Tokens are written as they come.
   inference::TextStream text(*m.tokenizer, options.prompt);
   inference::generate(*m.engine, options, [&](int32_t id) {
-    if (id == options.stop_id) return;
+    if (std::find(options.stop_ids.begin(), options.stop_ids.end(), id) != options.stop_ids.end()) return;
     out << text.add(id) << std::flush;
     enter(session, watch::Phase::kGenerating, ++token);
   });

@@ -111,12 +111,14 @@ fs::path run_directory_of(std::span<const std::string> words) {
   Arguments arguments("train", words);
   arguments.flag(kRestart);
   const std::optional<std::string> from = arguments.option("--from");
+  while (arguments.option("--ignore-key")) {  // of the import, which a rank does
+  }
   std::vector<std::string> files = arguments.positionals();
   std::vector<std::string> overrides = take_overrides(files);
   if (from) {
     constexpr std::string_view kRunDir = "run.dir=";
     Log silent([](std::string_view) {});
-    const TrainFrom begun = train_from(*from, overrides, false, silent);
+    const TrainFrom begun = train_from({.hf_directory = *from, .overrides = overrides}, false, silent);
     overrides.insert(overrides.begin(), begun.overrides.begin(), begun.overrides.end());
     for (auto word = overrides.rbegin(); word != overrides.rend(); ++word)
       if (word->starts_with(kRunDir)) return word->substr(kRunDir.size());

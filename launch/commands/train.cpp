@@ -38,6 +38,8 @@ const char* const kTrainHelp =
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
     "  --from HF_DIR       goes on from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,\n"
     "                      default runs/NAME), and trains with the config.toml of the import and these overrides\n"
+    "  --ignore-key KEY    with --from: a key of its config.json that is not known and changes nothing; may be given\n"
+    "                      again\n"
     "  --restart           begin anew: an existing run directory is renamed to DIR.old-1, once the new run stands\n"
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and "
@@ -81,6 +83,11 @@ int run_train_command(std::span<const std::string> words, Session& session) {
     Arguments arguments("train", words);
     restart = arguments.flag("--restart");
     const std::optional<std::string> from = arguments.option("--from");
+    std::vector<std::string> ignored_keys;
+    while (const auto key = arguments.option("--ignore-key")) ignored_keys.push_back(*key);
+    if (!from && !ignored_keys.empty())
+      throw input_error("train", "--ignore-key ", printable(ignored_keys[0]),
+                        " is of --from HF_DIR, whose config.json has such keys; leave it out");
     std::vector<std::string> files = arguments.positionals();
     std::vector<std::string> overrides = take_overrides(files);
     if (files.size() != (from ? 0 : 1))
@@ -89,7 +96,8 @@ int run_train_command(std::span<const std::string> words, Session& session) {
           from ? "expected no configuration file beside --from, got " : "expected one configuration file, got ",
           files.size(), "; usage: ashlar train CONFIG|RUN_DIR [section.key=value ...]");
     if (from) {
-      const TrainFrom begun = train_from(*from, overrides, ranks.rank() == 0, log);
+      const TrainFrom begun = train_from({.hf_directory = *from, .overrides = overrides, .ignored_keys = ignored_keys},
+                                         ranks.rank() == 0, log);
       overrides.insert(overrides.begin(), begun.overrides.begin(), begun.overrides.end());
       files.push_back(begun.config);
     }

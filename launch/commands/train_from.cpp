@@ -28,10 +28,11 @@ void check_imported(const fs::path& hf_directory, const fs::path& out) {
 
 }  // namespace
 
-TrainFrom train_from(const fs::path& hf_directory, const std::vector<std::string>& overrides, bool import, Log& log) {
+TrainFrom train_from(const TrainFromArgs& args, bool import, Log& log) {
+  const fs::path& hf_directory = args.hf_directory;
   constexpr std::string_view kRunDir = "run.dir=";
   std::string run_dir;
-  for (const std::string& word : overrides)
+  for (const std::string& word : args.overrides)
     if (word.starts_with(kRunDir)) run_dir = word.substr(kRunDir.size());
   TrainFrom from;
   if (run_dir.empty()) {
@@ -46,7 +47,7 @@ TrainFrom train_from(const fs::path& hf_directory, const std::vector<std::string
     check_imported(hf_directory, out);
     return from;
   }
-  const hf::ImportReport report = hf::import_to_checkpoint(hf_directory, out);
+  const hf::ImportReport report = hf::import_to_checkpoint(hf_directory, out, {.ignored_keys = args.ignored_keys});
   for (const std::string& note : report.config.notes) log.info("note: " + note);
   log.info(hf::summary(report, out));
   return from;

@@ -15,11 +15,16 @@ struct TrainFrom {
   std::vector<std::string> overrides;
 };
 
+struct TrainFromArgs {
+  std::filesystem::path hf_directory;
+  std::vector<std::string> overrides;
+  std::vector<std::string> ignored_keys;  ///< of its config.json, as for `ashlar import`
+};
+
 /// Called by all ranks; rank 0 imports (`import` true). The checkpoint goes to RUN_DIR.import, beside the run's
 /// directory (run.dir of `overrides`, else runs/NAME of the Hugging Face directory), once: what an earlier start has
 /// imported from the same directory is used again. Input error when that place holds another model's import, or what is
 /// none.
-TrainFrom train_from(const std::filesystem::path& hf_directory, const std::vector<std::string>& overrides, bool import,
-                     Log& log);
+TrainFrom train_from(const TrainFromArgs& args, bool import, Log& log);
 
 }  // namespace ashlar::launch

@@ -4,6 +4,7 @@
 
 #include "launch/hf/common_keys.h"
 #include "launch/hf/family_tables.h"
+#include "launch/hf/neutral_keys.h"
 
 // Source: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
@@ -65,14 +66,16 @@ ClassTable mistral() { return {.base = {.norm = kRmsNorm}, .rows = mistral_rows(
 ClassTable ministral() { return {.base = {.norm = kRmsNorm}, .rows = mistral_rows(true)}; }
 
 ClassTable starcoder2() {
-  return {.base = {.norm = kLayerNorm, .ffn = {.act = Activation::kGeluTanh, .gated = false}},
-          .rows = joined(usual_rows({49152, 4096, 3072, 30, 24, 12288}, "gelu_pytorch_tanh", "norm_epsilon", 1e-5),
-                         {kv_heads(2), head_dim(HeadDim::kWrittenIfNeeded),
-                          flag("use_bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, true),
-                          number("residual_dropout", {AXIS(dropout.resid)}, 0.0),
-                          number("embedding_dropout", {AXIS(dropout.embed)}, 0.0), windows({.types = false}),
-                          // Of the published files: what the class has without a choice.
-                          ignored({"mlp_type", "norm_type"}), rope({.whole_heads = true})})};
+  return {
+      .base = {.norm = kLayerNorm, .ffn = {.act = Activation::kGeluTanh, .gated = false}},
+      .rows = joined(usual_rows({49152, 4096, 3072, 30, 24, 12288}, "gelu_pytorch_tanh", "norm_epsilon", 1e-5),
+                     {kv_heads(2), head_dim(HeadDim::kWrittenIfNeeded),
+                      flag("use_bias", {AXIS(bias.qkv), AXIS(bias.attn_out), AXIS(bias.ffn)}, true),
+                      number("residual_dropout", {AXIS(dropout.resid)}, 0.0),
+                      number("embedding_dropout", {AXIS(dropout.embed)}, 0.0), windows({.types = false}),
+                      // Of the published files: what the class has without a choice; it reads hidden_act, norm_epsilon.
+                      ignored({"mlp_type", "norm_type", "layer_norm_epsilon", "activation_function"}),
+                      rope({.whole_heads = true})})};
 }
 
 ClassTable gpt_neo() {
@@ -106,9 +109,7 @@ ClassTable gpt_neo() {
           size_or({"intermediate_size"}, AXIS(d_ff), four_widths), head_dim(HeadDim::kDerived), layers,
           activation("activation_function", "gelu_new"), number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
           number("embed_dropout", {AXIS(dropout.embed)}, 0.0), number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
-          number("resid_dropout", {AXIS(dropout.resid)}, 0.0),
-          ignored({"classifier_dropout", "summary_type", "summary_use_proj", "summary_activation",
-                   "summary_proj_to_labels", "summary_first_dropout"})}};
+          number("resid_dropout", {AXIS(dropout.resid)}, 0.0)}};
 }
 
 ClassTable mpt() {
@@ -125,7 +126,7 @@ ClassTable mpt() {
     unread(r, c, "logit_scale", r.raw("logit_scale"), nullptr);
     unread(r, c, "resid_pdrop", r.raw("resid_pdrop"), 0.0);
     unread(r, c, "emb_pdrop", r.raw("emb_pdrop"), 0.0);
-    r.ignore({"learned_pos_emb", "init_device", "verbose", "embedding_fraction", "norm_type"});
+    r.ignore({"learned_pos_emb", "embedding_fraction", "norm_type"});
   }};
   const Row attention = {
       .read =
@@ -146,6 +147,7 @@ ClassTable mpt() {
             a.ignore({"attn_impl", "attn_uses_sequence_id"});
             HfConfig none;  // it is a config object of transformers, with the keys that all of these have
             read_common_keys(a, none);
+            accept_neutral_keys(a);
             for (const std::string& key : a.unread_keys()) a.refuse(key.c_str(), "the class is not known to read it");
           },
       .write =
@@ -180,7 +182,7 @@ ClassTable olmo() {
                    size({"intermediate_size"}, {AXIS(d_ff)}, 11008), activation("hidden_act", "silu"),
                    number("attention_dropout", {AXIS(dropout.attn)}, 0.0), kv_heads(), head_dim(HeadDim::kDerived),
                    flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false), clip,
-                   ignored({"pretraining_tp"}), rope({.whole_heads = true})}};
+                   rope({.whole_heads = true})}};
 }
 
 Row falcon_positions() {

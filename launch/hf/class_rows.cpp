@@ -13,15 +13,15 @@ Rows joined(Rows first, const Rows& more) {
 Rows gpt_rows(const Sizes& s, double dropout) {
   return {size({"vocab_size"}, {AXIS(vocab_size)}, s.vocab),
           positions({"n_positions", "max_position_embeddings"}, s.positions),
-          // n_ctx was the length of the causal mask buffer of old versions: nothing reads it now.
-          ignored({"n_ctx", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
-                   "summary_first_dropout"}),
           size({"n_embd", "hidden_size"}, {AXIS(d_model)}, s.width),
           size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, s.layers),
           size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, s.heads),
-          size_or({"n_inner"}, AXIS(d_ff), four_widths), head_dim(HeadDim::kDerived),
-          activation("activation_function", "gelu_new"), number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
-          number("embd_pdrop", {AXIS(dropout.embed)}, dropout), number("attn_pdrop", {AXIS(dropout.attn)}, dropout),
+          size_or({"n_inner"}, AXIS(d_ff), four_widths),
+          head_dim(HeadDim::kDerived),
+          activation("activation_function", "gelu_new"),
+          number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
+          number("embd_pdrop", {AXIS(dropout.embed)}, dropout),
+          number("attn_pdrop", {AXIS(dropout.attn)}, dropout),
           number("resid_pdrop", {AXIS(dropout.resid)}, dropout)};
 }
 

@@ -6,8 +6,11 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
 
-/// The keys that every class takes: token ids, which are kept; options of training, generation and bookkeeping, which
-/// change no logit; and the few that would change them, which are refused.
+/// A key that holds a token id, a list of them, or null.
+std::vector<int64_t> token_ids(JsonReader& reader, const char* key);
+
+/// The keys that every class takes: token ids, which are kept, and the few that would change a logit in any class,
+/// which are refused. What changes none: neutral_keys.h.
 void read_common_keys(JsonReader& reader, HfConfig& out);
 
 }  // namespace ashlar::hf

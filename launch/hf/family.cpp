@@ -69,6 +69,13 @@ constexpr Names kNames[] = {
     {Family::kYoutu, "YoutuForCausalLM", "youtu", "model."},
 };
 
+/// Names of the same classes in older files, read alone.
+struct OtherName {
+  std::string_view class_name;
+  Family family;
+};
+constexpr OtherName kOtherNames[] = {{"MPTForCausalLM", Family::kMpt}, {"LLaMAForCausalLM", Family::kLlama}};
+
 const Names& names_of(Family family) {
   for (const Names& row : kNames) {
     if (row.family == family) return row;
@@ -84,6 +91,9 @@ std::string_view name_prefix(Family family) { return names_of(family).prefix; }
 
 std::optional<Family> family_from_class(std::string_view name) {
   for (const Names& row : kNames) {
+    if (row.class_name == name) return row.family;
+  }
+  for (const OtherName& row : kOtherNames) {
     if (row.class_name == name) return row.family;
   }
   return std::nullopt;

@@ -29,8 +29,7 @@ ClassTable gpt2() {
                          {scale_attn_weights(),
                           always_false("scale_attn_by_inverse_layer_idx",
                                        "attn.scale is one value for all layers; expected false", true),
-                          always_false("add_cross_attention", "cross-attention is not an axis; expected false"),
-                          ignored({"reorder_and_upcast_attn"})})};  // the order of roundings in half precision
+                          always_false("add_cross_attention", "cross-attention is not an axis; expected false")})};
 }
 
 ClassTable gptj() {
@@ -54,19 +53,16 @@ ClassTable gpt_neox() {
                           rope({.base_key = "rotary_emb_base", .fraction_key = "rotary_pct", .fraction = 0.25}),
                           unread_rope_keys("rope_theta", "partial_rotary_factor"),
                           // The published 20B file has the BERT names of its dropouts; the class does not read them.
-                          ignored({"classifier_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob"})})};
+                          ignored({"attention_probs_dropout_prob", "hidden_dropout_prob"})})};
 }
 
 ClassTable llama() {
   return {.base = {.norm = kRmsNorm},
-          .rows = joined(
-              usual_rows({32000, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
-              {heads_divide_width(), kv_heads(), head_dim(HeadDim::kWritten),
-               flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false),
-               flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.whole_heads = true}),
-               // Splits a product into slices of the same sum; max_sequence_length is of the first published files.
-               ignored({"pretraining_tp", "max_sequence_length", "is_llama_config"}),
-               always_false("rope_interleaved", "the class rotates halves; expected false")})};
+          .rows = joined(usual_rows({32000, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
+                         {heads_divide_width(), kv_heads(), head_dim(HeadDim::kWritten),
+                          flag("attention_bias", {AXIS(bias.qkv), AXIS(bias.attn_out)}, false),
+                          flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.whole_heads = true}),
+                          always_false("rope_interleaved", "the class rotates halves; expected false")})};
 }
 
 /// The windows of Qwen 2 and 3: use_sliding_window switches them on, for layers from max_window_layers on or by
@@ -132,6 +128,7 @@ ClassTable phi3() {
                           windows({.types = false}), number("resid_pdrop", {AXIS(dropout.resid)}, 0.0),
                           without_effect("embd_pdrop"), rope({}),
                           always_false("attention_bias", "the class has no biases; expected false"),
+                          always_false("mlp_bias", "the class has no biases; expected false"),
                           always_false("lm_head_bias", "the class has no biases; expected false")})};
 }
 
@@ -194,8 +191,8 @@ ClassTable falcon() {
           .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 65024),
                    positions({"max_position_embeddings"}, 2048),
                    size({"hidden_size", "n_embed"}, {AXIS(d_model)}, 4544),
-                   size({"num_hidden_layers"}, {AXIS(n_layers)}, 32),
-                   size({"num_attention_heads"}, {AXIS(n_heads)}, 71),
+                   size({"num_hidden_layers", "n_layer"}, {AXIS(n_layers)}, 32),
+                   size({"num_attention_heads", "n_head"}, {AXIS(n_heads)}, 71),
                    head_dim(HeadDim::kDerived),
                    size_or({"ffn_hidden_size"}, AXIS(d_ff), four_widths),
                    activation("activation", "gelu"),

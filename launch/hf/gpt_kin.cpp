@@ -104,10 +104,7 @@ ClassTable openai_gpt() {
                    head_dim(HeadDim::kDerived), four_widths_always(), openai_activation(),
                    number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
                    number("embd_pdrop", {AXIS(dropout.embed)}, 0.1), number("attn_pdrop", {AXIS(dropout.attn)}, 0.1),
-                   number("resid_pdrop", {AXIS(dropout.resid)}, 0.1),
-                   // Of the published file, and of heads for other tasks.
-                   ignored({"n_ctx", "n_special", "predict_special_tokens", "summary_type", "summary_use_proj",
-                            "summary_activation", "summary_proj_to_labels", "summary_first_dropout"})}};
+                   number("resid_pdrop", {AXIS(dropout.resid)}, 0.1)}};
 }
 
 ClassTable bloom() {
@@ -119,23 +116,22 @@ ClassTable bloom() {
   model::NormConfig norm = kLayerNorm;
   norm.embed = true;
   // Its GELU has the tanh form, with 0.79788456 for sqrt(2/pi): 2e-9 from ours.
-  return {
-      .base = {.norm = norm,
-               .bias = kAllButHead,
-               .ffn = {.act = Activation::kGeluTanh, .gated = false},
-               .pos = {.type = PosType::kAlibi}},
-      .rows = {
-          size({"vocab_size"}, {AXIS(vocab_size)}, 250880), length,
-          size({"hidden_size", "n_embed"}, {AXIS(d_model)}, 64),
-          size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, 2),
-          size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 8), head_dim(HeadDim::kDerived),
-          four_widths_always(), number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
-          number("hidden_dropout", {AXIS(dropout.resid)}, 0.0), number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
-          always_false("apply_residual_connection_post_layernorm",
-                       "the stream is what norm.placement adds to; expected false"),
-          // Of the published files: how the training program computed, n_inner read by nothing.
-          ignored({"n_inner", "masked_softmax_fusion", "bias_dropout_fusion", "skip_bias_add", "skip_bias_add_qkv",
-                   "attention_softmax_in_fp32", "offset_alibi", "unk_token_id", "pretraining_tp", "slow_but_exact"})}};
+  return {.base = {.norm = norm,
+                   .bias = kAllButHead,
+                   .ffn = {.act = Activation::kGeluTanh, .gated = false},
+                   .pos = {.type = PosType::kAlibi}},
+          .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 250880), length,
+                   size({"hidden_size", "n_embed"}, {AXIS(d_model)}, 64),
+                   size({"n_layer", "num_hidden_layers"}, {AXIS(n_layers)}, 2),
+                   size({"n_head", "num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 8),
+                   head_dim(HeadDim::kDerived), four_widths_always(),
+                   number("layer_norm_epsilon", {AXIS(norm.variant.eps)}, 1e-5),
+                   number("hidden_dropout", {AXIS(dropout.resid)}, 0.0),
+                   number("attention_dropout", {AXIS(dropout.attn)}, 0.0),
+                   always_false("apply_residual_connection_post_layernorm",
+                                "the stream is what norm.placement adds to; expected false"),
+                   // Of the published files; nothing reads them.
+                   ignored({"n_inner", "offset_alibi"})}};
 }
 
 ClassTable persimmon() {
@@ -246,12 +242,7 @@ ClassTable gpt_bigcode() {
                                },
                            .write = [](Json& j, const HfConfig& c) { j["multi_query"] = c.model.n_kv_heads == 1; }};
   return {.base = {.norm = kLayerNorm, .bias = kAllButHead, .ffn = kUngated, .pos = {.type = PosType::kLearned}},
-          .rows = joined(gpt_rows({50257, 1024, 768, 12, 12, 0}, 0.1),
-                         {multi_query, scale_attn_weights(),
-                          // The order of roundings in half precision, and how an inference server pads.
-                          ignored({"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "inference_runner",
-                                   "pad_key_length", "max_batch_size", "max_sequence_length", "pre_allocate_kv_cache",
-                                   "validate_runner_input"})})};
+          .rows = joined(gpt_rows({50257, 1024, 768, 12, 12, 0}, 0.1), {multi_query, scale_attn_weights()})};
 }
 
 }  // namespace ashlar::hf

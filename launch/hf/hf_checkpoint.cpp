@@ -31,7 +31,10 @@ constexpr const char* kClass = "hf.class";
 constexpr const char* kMaxPositions = "hf.max_positions";
 constexpr const char* kBos = "hf.bos_token_id";
 constexpr const char* kEos = "hf.eos_token_ids";
+constexpr const char* kGenerationEos = "hf.generation_eos_token_ids";
 constexpr const char* kPad = "hf.pad_token_id";
+
+constexpr const char* kGenerationFile = "generation_config.json";
 
 io::Metadata to_metadata(const HfConfig& config) {
   io::Metadata metadata;
@@ -39,6 +42,8 @@ io::Metadata to_metadata(const HfConfig& config) {
   metadata[kMaxPositions] = std::to_string(config.extras.max_positions);
   if (config.extras.bos_token_id) metadata[kBos] = std::to_string(*config.extras.bos_token_id);
   if (!config.extras.eos_token_ids.empty()) metadata[kEos] = absl::StrJoin(config.extras.eos_token_ids, ",");
+  const std::vector<int64_t>& generation = config.extras.generation_eos_token_ids;
+  if (!generation.empty()) metadata[kGenerationEos] = absl::StrJoin(generation, ",");
   if (config.extras.pad_token_id) metadata[kPad] = std::to_string(*config.extras.pad_token_id);
   return metadata;
 }
@@ -55,7 +60,7 @@ std::vector<int64_t> integers_of(const io::Metadata& metadata, const char* key) 
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const size_t used = static_cast<size_t>(end - text.data());
     if (error != std::errc() || (used < text.size() && text[used] != ',')) {
-      throw damaged_error("hf", "checkpoint metadata ", key, " = ", found->second, ": expected integers");
+      throw damaged_error("hf", "checkpoint metadata ", key, " = ", printable(found->second), ": expected integers");
     }
     values.push_back(value);
     if (used == text.size()) return values;
@@ -72,6 +77,7 @@ HfExtras extras_of(const io::Metadata& metadata) {
   extras.max_positions = one(kMaxPositions).value_or(0);
   extras.bos_token_id = one(kBos);
   extras.eos_token_ids = integers_of(metadata, kEos);
+  extras.generation_eos_token_ids = integers_of(metadata, kGenerationEos);
   extras.pad_token_id = one(kPad);
   return extras;
 }
@@ -81,8 +87,10 @@ std::string generation_config(const HfExtras& extras) {
   nlohmann::ordered_json json;
   json["_from_model_config"] = true;
   if (extras.bos_token_id) json["bos_token_id"] = *extras.bos_token_id;
-  if (extras.eos_token_ids.size() == 1) json["eos_token_id"] = extras.eos_token_ids[0];
-  if (extras.eos_token_ids.size() > 1) json["eos_token_id"] = extras.eos_token_ids;
+  const std::vector<int64_t>& eos =
+      extras.generation_eos_token_ids.empty() ? extras.eos_token_ids : extras.generation_eos_token_ids;
+  if (eos.size() == 1) json["eos_token_id"] = eos[0];
+  if (eos.size() > 1) json["eos_token_id"] = eos;
   if (extras.pad_token_id) json["pad_token_id"] = *extras.pad_token_id;
   return json.dump(2) + "\n";
 }
@@ -170,6 +178,15 @@ std::string starting_config(const HfConfig& config, bool tokenizer, const std::f
       "already\n");
 }
 
+/// The ids of generation_config.json where it says others than config.json.
+void read_generation_config(const std::filesystem::path& folder, HfExtras& extras) {
+  const std::filesystem::path file = folder / kGenerationFile;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return;
+  std::vector<int64_t> ids = parse_generation_eos(io::read_text_file(file), file.string());
+  if (ids != extras.eos_token_ids) extras.generation_eos_token_ids = std::move(ids);
+}
+
 /// The tokenizer of a Hugging Face folder as checkpoints hold it; empty when there is none.
 std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& report) {
   if (!data::holds_tokenizer(folder.string())) return "";
@@ -198,7 +215,7 @@ std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointR
     files = std::move(made.bytes);
     if (config.extras.eos_token_ids.empty()) config.extras.eos_token_ids = {tokenizer->eod_id()};
   }
-  files["generation_config.json"] = generation_config(config.extras);
+  files[kGenerationFile] = generation_config(config.extras);
   return files;
 }
 
@@ -239,6 +256,11 @@ std::string summary(const ImportReport& report, const std::filesystem::path& out
                  report.tokenizer.empty() ? "without a tokenizer" : str_cat("with its tokenizer: ", report.tokenizer));
 }
 
+std::vector<int64_t> end_ids(const io::Metadata& metadata) {
+  const HfExtras extras = extras_of(metadata);
+  return extras.generation_eos_token_ids.empty() ? extras.eos_token_ids : extras.generation_eos_token_ids;
+}
+
 std::string source_digest(const std::filesystem::path& hf_directory) {
   constexpr size_t kEnd = 64 << 10;
   std::map<std::string, uint64_t> weights;
@@ -262,6 +284,7 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
                                   const ImportOptions& options) {
   ImportedModel model = import_hf(hf_directory, options.ignored_keys);
   ImportReport report{.config = model.config(), .tokenizer = ""};
+  read_generation_config(hf_directory, report.config.extras);
   const std::string tokenizer = options.tokenizer ? tokenizer_of(hf_directory, report) : "";
   std::vector<std::byte> buffer;
   const checkpoint::TensorSource source{
@@ -271,7 +294,7 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
         model.read(tensor.name, buffer);
         emit(buffer);
       }};
-  io::Metadata metadata = to_metadata(model.config());
+  io::Metadata metadata = to_metadata(report.config);
   metadata[kSourceKey] = source_digest(hf_directory);
   const std::string config_toml = config::model_to_toml(model.config().model);
   const std::string starting_toml = starting_config(model.config(), !tokenizer.empty(), hf_directory, out);

@@ -40,6 +40,10 @@ std::string summary(const ImportReport& report, const std::filesystem::path& out
 std::string source_digest(const std::filesystem::path& hf_directory);
 inline constexpr const char* kSourceKey = "hf.source";
 
+/// The ids that end a text of the model, by the metadata of its import: those of generation_config.json where there
+/// were some, else of config.json; none for a checkpoint that no import began. Damaged error for metadata that is none.
+std::vector<int64_t> end_ids(const io::Metadata& metadata);
+
 struct ExportOptions {
   std::optional<Family> family;        ///< absent: the class it was imported from, else the first that has the model
   std::optional<io::FileDType> dtype;  ///< absent: as stored

@@ -11,6 +11,7 @@
 #include "launch/config/run_config.h"
 #include "launch/hf/common_keys.h"
 #include "launch/hf/family_tables.h"
+#include "launch/hf/neutral_keys.h"
 #include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::hf {
@@ -111,18 +112,38 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     JsonReader reader(root, "", errors, config.notes);
     read_model(reader, config);
     read_common_keys(reader, config);
+    accept_neutral_keys(reader);
     for (const std::string& key : ignored_keys) {
       if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", printable(key), ", is not there"));
     }
     for (const std::string& key : reader.unread_keys()) {
       if (std::find(ignored_keys.begin(), ignored_keys.end(), key) != ignored_keys.end()) continue;
-      reader.refuse(key.c_str(), class_name(config.family),
-                    " is not known to read this key; if it changes nothing, say so with --ignore-key ", key);
+      const std::string_view neutral = neutral_value(key);
+      reader.refuse(key.c_str(), class_name(config.family), " is not known to read this key",
+                    neutral.empty() ? "" : str_cat(", which changes nothing at ", neutral, " alone"),
+                    "; if it changes nothing, say so with --ignore-key ", escaped(key));
     }
   });
   if (errors.empty()) errors = model::constraint_errors(config.model);
   if (!errors.empty()) throw input_error("hf", printable(name), ": ", joined(errors));
   return config;
+}
+
+std::vector<int64_t> parse_generation_eos(const std::string& json, const std::string& name) {
+  std::vector<std::string> errors, notes;
+  std::vector<int64_t> ids;
+  const auto no_config = [&](const std::string& sentence) {
+    return input_error("hf", printable(name), ": ", sentence,
+                       "; expected the generation_config.json of a Hugging Face model, or none");
+  };
+  io::reading_json(no_config, [&] {
+    const nlohmann::json root = io::parse_json(json);
+    if (!root.is_object()) throw no_config("it is not a JSON object");
+    JsonReader reader(root, "", errors, notes);
+    ids = token_ids(reader, "eos_token_id");
+  });
+  if (!errors.empty()) throw no_config(joined(errors));
+  return ids;
 }
 
 namespace {

@@ -16,6 +16,8 @@ struct HfExtras {
   int64_t max_positions = 0;  ///< longest context it was made for; no part of a model with rotary positions
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
+  /// Those of generation_config.json, which `generate` of transformers stops at; empty: the same.
+  std::vector<int64_t> generation_eos_token_ids;
   std::optional<int64_t> pad_token_id;
   bool operator==(const HfExtras&) const = default;
 };
@@ -36,6 +38,10 @@ struct HfConfig {
 /// for. Source: the configuration and modeling files of transformers 5.23; section 7 of the axes reference.
 HfConfig parse_hf_config(const std::string& json, const std::string& name,
                          const std::vector<std::string>& ignored_keys = {});
+
+/// The eos_token_id of the text of a generation_config.json: one or a list; empty when it says none. Input error naming
+/// the file for a text that is none.
+std::vector<int64_t> parse_generation_eos(const std::string& json, const std::string& name);
 
 /// The same model with the shortest cycles of windows and of rotary bases, what layers of one kind have said in one
 /// way, and no temperature of queries where it is one: two models that are the same by layer compare as equal.

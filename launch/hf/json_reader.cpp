@@ -122,6 +122,8 @@ const nlohmann::json* JsonReader::raw(const char* key) {
   return has_value(key) ? &object_[key] : nullptr;
 }
 
+const nlohmann::json* JsonReader::peek(const char* key) const { return has_value(key) ? &object_[key] : nullptr; }
+
 void JsonReader::ignore(const Keys& keys) { read_.insert(keys.begin(), keys.end()); }
 
 std::vector<std::string> JsonReader::unread_keys() const {

@@ -45,6 +45,9 @@ class JsonReader {
   const nlohmann::json* object(const char* key);
   const nlohmann::json* raw(const char* key);  ///< any value; null when absent or null
 
+  /// The value as it is, not counted as read; null when absent or null.
+  const nlohmann::json* peek(const char* key) const;
+
   /// Keys that change nothing in this class.
   void ignore(const Keys& keys);
   /// An error of the form `KEY = VALUE: TEXT`.

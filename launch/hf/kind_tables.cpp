@@ -1,5 +1,7 @@
 // Classes whose layers are of two kinds, with a window and with full attention: what config.json says of each.
+#include <charconv>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -67,10 +69,9 @@ Row hidden_activation() {
 
 /// What the Gemmas from the second on share.
 Rows gemma_rows(const Sizes& s, int64_t kv) {
-  return joined(
-      usual_rows(s, hidden_activation(), "rms_norm_eps", 1e-6),
-      {embedding_times_root_of_width(), heads_divide_width(), kv_heads(kv), size({"head_dim"}, {AXIS(head_dim)}, 256),
-       attention_bias(), causal_attention_alone(), ignored({"cache_implementation"})});
+  return joined(usual_rows(s, hidden_activation(), "rms_norm_eps", 1e-6),
+                {embedding_times_root_of_width(), heads_divide_width(), kv_heads(kv),
+                 size({"head_dim"}, {AXIS(head_dim)}, 256), attention_bias(), causal_attention_alone()});
 }
 
 Rows gemma2_rows() {
@@ -117,22 +118,34 @@ struct FullHeads {
   bool operator==(const FullHeads&) const = default;
 };
 
+/// Entries by the number of their layer; files write layer 5 as "5" or, since transformers 5.24, as "05".
+std::map<int64_t, const nlohmann::json*> numbered(const nlohmann::json& by_layer) {
+  std::map<int64_t, const nlohmann::json*> entries;
+  for (const auto& [key, value] : by_layer.items()) {
+    int64_t layer = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
+    if (error == std::errc() && end == key.data() + key.size()) entries.emplace(layer, &value);
+  }
+  return entries;
+}
+
 FullHeads read_per_layer_config(JsonReader& r, const ModelConfig& m) {
   constexpr const char* kKey = "per_layer_config";
   const nlohmann::json* by_layer = r.object(kKey);
   if (by_layer == nullptr) return {};
   const std::vector<int64_t> windows = model::layer_windows(m);
   std::optional<FullHeads> found;
+  const std::map<int64_t, const nlohmann::json*> entries = numbered(*by_layer);
   size_t read = 0;
   for (int64_t layer = 0; layer < std::ssize(windows); ++layer) {
     FullHeads heads;
-    if (const auto entry = by_layer->find(std::to_string(layer)); entry != by_layer->end()) {
+    if (const auto entry = entries.find(layer); entry != entries.end()) {
       ++read;
-      if (!entry->is_object()) {
+      if (!entry->second->is_object()) {
         r.refuse(kKey, "expected an object for layer ", layer);
         continue;
       }
-      JsonReader of = r.nested(*entry, str_cat(kKey, ".", layer, "."));
+      JsonReader of = r.nested(*entry->second, str_cat(kKey, ".", layer, "."));
       heads = {of.optional_size({"head_dim"}), of.optional_size({"num_key_value_heads"})};
       for (const std::string& key : of.unread_keys()) of.refuse(key.c_str(), "only heads may differ by layer");
     }
@@ -225,7 +238,6 @@ ClassTable gemma4() {
                .qk_norm = {.kind = QkNorm::kHead}},
       .rows = joined(usual_rows({262144, 131072, 2304, 30, 8, 9216}, hidden_activation(), "rms_norm_eps", 1e-6),
                      {embedding_times_root_of_width(),
-                      heads_divide_width(),
                       kv_heads(4),
                       size({"head_dim"}, {AXIS(head_dim)}, 256),
                       attention_bias(),
@@ -254,9 +266,9 @@ ClassTable cohere2() {
                           windows({.absent = 4096, .full_every = 4, .every_key = "sliding_window_pattern"}),
                           rope({.whole_heads = true}), full_layers_do_not_rotate(),
                           // Of the published files: what the class has without a choice.
-                          ignored({"cache_implementation", "layer_switch", "order_of_interleaved_layers",
-                                   "position_embedding_type", "rotary_pct", "use_embedding_sharing",
-                                   "use_gated_activation", "use_parallel_block", "use_parallel_embedding"})})};
+                          ignored({"layer_switch", "order_of_interleaved_layers", "position_embedding_type",
+                                   "rotary_pct", "use_embedding_sharing", "use_gated_activation", "use_parallel_block",
+                                   "use_parallel_embedding"})})};
 }
 
 ClassTable olmo3() {
@@ -342,7 +354,7 @@ ClassTable cwm() {
                           always_false("attention_bias", "the class has no biases in attention; expected false"),
                           flag("mlp_bias", {AXIS(bias.ffn)}, false),
                           windows({.absent = 8192, .full_every = 4, .first_is_full = true}), usual_scaling,
-                          rope({.base = 1e6, .whole_heads = true}), ignored({"pretraining_tp"})})};
+                          rope({.base = 1e6, .whole_heads = true})})};
 }
 
 }  // namespace ashlar::hf

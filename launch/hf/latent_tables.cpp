@@ -192,12 +192,11 @@ ClassTable apertus() {
 }
 
 ClassTable minicpm3() {
-  return {
-      .base = {.norm = kRmsNorm},
-      .rows = joined(usual_rows({73448, 32768, 2560, 62, 40, 6400}, "silu", "rms_norm_eps", 1e-5),
-                     {heads_divide_width(), kv_heads(40), latent_sizes({768, 256, 64, 32, 0}), attention_bias(),
-                      flag("mlp_bias", {AXIS(bias.ffn)}, false), number("scale_emb", {AXIS(embed_scale)}, 12.0),
-                      depth_scale(), base_width(), latent_rope(10000.0), latent_scale(), ignored({"pretraining_tp"})})};
+  return {.base = {.norm = kRmsNorm},
+          .rows = joined(usual_rows({73448, 32768, 2560, 62, 40, 6400}, "silu", "rms_norm_eps", 1e-5),
+                         {heads_divide_width(), kv_heads(40), latent_sizes({768, 256, 64, 32, 0}), attention_bias(),
+                          flag("mlp_bias", {AXIS(bias.ffn)}, false), number("scale_emb", {AXIS(embed_scale)}, 12.0),
+                          depth_scale(), base_width(), latent_rope(10000.0), latent_scale()})};
 }
 
 ClassTable youtu() {

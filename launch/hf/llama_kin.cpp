@@ -134,8 +134,7 @@ ClassTable chameleon() {
                    .qk_norm = {.kind = model::QkNorm::kHeadPer, .type = NormType::kLayerNorm, .bias = true}},
           .rows = joined(usual_rows({65536, 4096, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
                          joined({kv_heads(32), head_dim(HeadDim::kDerived), placement, chameleon_masked_ids(),
-                                 rope({.whole_heads = true}),
-                                 ignored({"vq_config", "model_parallel_size", "image_token_id", "pretraining_tp"})},
+                                 rope({.whole_heads = true}), ignored({"vq_config"})},
                                 bias_rows(false)))};
 }
 
@@ -191,15 +190,14 @@ ClassTable baichuan() {
                             return m.tied ? "head.tie = true: BaichuanForCausalLM has a head of its own"
                                           : std::string();
                           }};
-  return {.base = {.norm = kRmsNorm, .norm_rows = true},
-          .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 125696), size({"hidden_size"}, {AXIS(d_model)}, 4096),
-                   size({"num_hidden_layers"}, {AXIS(n_layers)}, 32),
-                   size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 32),
-                   size({"intermediate_size"}, {AXIS(d_ff)}, 11008), activation("hidden_act", "silu"),
-                   number("rms_norm_eps", {AXIS(norm.variant.eps)}, 1e-6), head_dim(HeadDim::kDerived), positions_kind,
-                   always_zero("attention_dropout", "the class drops nothing; expected 0"), untied, baichuan2_z_loss(),
-                   // Read by nothing, or flags of quantised copies and of generation.
-                   ignored({"_from_model_config", "gradient_checkpointing", "user_token_id", "assistant_token_id"})}};
+  return {
+      .base = {.norm = kRmsNorm, .norm_rows = true},
+      .rows = {size({"vocab_size"}, {AXIS(vocab_size)}, 125696), size({"hidden_size"}, {AXIS(d_model)}, 4096),
+               size({"num_hidden_layers"}, {AXIS(n_layers)}, 32),
+               size({"num_attention_heads"}, {AXIS(n_heads), AXIS(n_kv_heads)}, 32),
+               size({"intermediate_size"}, {AXIS(d_ff)}, 11008), activation("hidden_act", "silu"),
+               number("rms_norm_eps", {AXIS(norm.variant.eps)}, 1e-6), head_dim(HeadDim::kDerived), positions_kind,
+               always_zero("attention_dropout", "the class drops nothing; expected 0"), untied, baichuan2_z_loss()}};
 }
 
 ClassTable qwen() {
@@ -247,15 +245,14 @@ ClassTable qwen() {
                    number("attn_dropout_prob", {AXIS(dropout.attn)}, 0.0),
                    rope({.base_key = "rotary_emb_base", .fraction_key = "rotary_pct"}), beyond,
                    ignored("seq_length", [](const HfConfig& c) { return Json(c.extras.max_positions); }),
-                   ignored({"scale_attn_weights", "bf16", "fp16", "fp32", "softmax_in_fp32", "onnx_safe",
-                            "use_cache_quantization", "use_cache_kernel", "use_flash_attn"})}};
+                   ignored({"scale_attn_weights"})}};
 }
 
 ClassTable jais2() {
   return {.base = {.norm = kLayerNorm, .ffn = kUngated},
           .rows = joined(usual_rows({150272, 8192, 3328, 32, 26, 26624}, "relu2", "layer_norm_eps", 1e-5),
                          joined({heads_divide_width(), kv_heads(), head_dim(HeadDim::kWritten),
-                                 rope({.base = 500000.0, .whole_heads = true}), ignored({"pretraining_tp"})},
+                                 rope({.base = 500000.0, .whole_heads = true})},
                                 bias_rows(true)))};
 }
 

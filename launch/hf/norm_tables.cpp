@@ -149,7 +149,7 @@ ClassTable hunyuan() {
   return {.base = {.norm = kRmsNorm, .qk_norm = {.kind = QkNorm::kHead, .order = model::QkNormOrder::kAfterRope}},
           .rows = joined(usual_rows({290943, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
                          {kv_heads(), head_dim(HeadDim::kWritten), attention_bias("attention_bias", false),
-                          qk_norm_eps(), rope({.whole_heads = true}), ignored({"eod_token_id", "pretraining_tp"})})};
+                          qk_norm_eps(), rope({.whole_heads = true})})};
 }
 
 ClassTable seed_oss() {
@@ -159,7 +159,7 @@ ClassTable seed_oss() {
               {number("attention_dropout", {AXIS(dropout.attn)}, 0.1),
                number("residual_dropout", {AXIS(dropout.resid)}, 0.1), kv_heads(8), head_dim(HeadDim::kWritten, 128),
                flag("attention_bias", {AXIS(bias.qkv)}, true), flag("attention_out_bias", {AXIS(bias.attn_out)}, false),
-               flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.whole_heads = true}), ignored({"pretraining_tp"})})};
+               flag("mlp_bias", {AXIS(bias.ffn)}, false), rope({.whole_heads = true})})};
 }
 
 ClassTable ernie() {

@@ -45,11 +45,22 @@ int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
 
 }  // namespace
 
+namespace {
+
+/// Far above any model: lists by layer are made before the weights are looked at.
+constexpr int64_t kMostLayers = 65536;
+
+}  // namespace
+
 Row size(const Keys& keys, const std::vector<SizeAxis>& axes, int64_t fallback) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 const int64_t value = r.size(keys, fallback);
-                for (const SizeAxis axis : axes) axis(c.model) = value;
+                for (const SizeAxis axis : axes) {
+                  if (&axis(c.model) == &c.model.n_layers && value > kMostLayers)
+                    return r.refuse(keys[0], "expected at most ", kMostLayers, " layers");
+                  axis(c.model) = value;
+                }
               },
           .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(axes[0], c); }};
 }
@@ -234,6 +245,7 @@ Row windows(const WindowKeys& keys) {
     if (!r.has(kKey) && keys.absent) r.add_note(str_cat(kKey, " is absent: ", *window, ", the default of the class"));
     int64_t every = keys.full_every;
     const nlohmann::json* said = keys.every_key == nullptr ? nullptr : r.raw(keys.every_key);
+    if (!window) said = nullptr;  // nothing to repeat, whatever is there: Exaone's files have 0
     const bool number = said != nullptr && !said->is_string();
     if (number) every = r.size({keys.every_key}, every);
     const auto slides = [&](int64_t layer) {

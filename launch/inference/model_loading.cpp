@@ -29,6 +29,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   LoadedModel m;
   m.checkpoint = reader.path();
   m.config_toml = reader.config_toml();
+  m.metadata = reader.metadata();
   if (reader.state()) m.step = reader.state()->step;
   training::EngineOptions engine;
   mesh::MeshShape shape;

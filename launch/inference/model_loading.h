@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/log.h"
+#include "core/io/safetensors.h"
 #include "data/tokenizer.h"
 #include "launch/training/engine.h"
 #include "parallel/comm/bootstrap.h"
@@ -17,6 +18,7 @@ struct LoadedModel {
   std::filesystem::path checkpoint;
   int64_t step = -1;  ///< -1: an import, which has none
   std::string config_toml;
+  io::Metadata metadata;                       ///< of the checkpoint: what an import says of itself
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null for an import without one
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> stream;

@@ -1,4 +1,8 @@
 #include "launch/hf/hf_checkpoint.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/strings.h"
 #include "parallel/checkpoint/reader.h"
 #include "tests/hf/hf_support.h"
 
@@ -83,6 +87,47 @@ TEST(HfCheckpoint, AnImportNeverOverwrites) {
   EXPECT_EQ(testing::error_of([&] { import_to_checkpoint(golden_dir("phi"), dir.path() / "ckpt"); }).code(),
             ExitCode::kInput);
   EXPECT_EQ(testing::slurp(dir.path() / "ckpt/manifest.json"), before);
+}
+
+TEST(HfCheckpoint, EveryEndOfTextSurvives) {
+  struct {
+    const char *config, *generation;    // eos_token_id of config.json and of generation_config.json
+    std::vector<int64_t> stops;         // at which generation stops
+    const char *same, *generation_out;  // what an export says
+  } rows[] = {
+      {"[5, 7]", nullptr, {5, 7}, "[5,7]", "[5,7]"},
+      {"5", "[5, 7, 9]", {5, 7, 9}, "5", "[5,7,9]"},
+      {"null", "9", {9}, "null", "9"},
+      {"[5, 7]", "[5, 7]", {5, 7}, "[5,7]", "[5,7]"},
+      {"5", "null", {5}, "5", "5"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.config);
+    const ashlar::testing::ScratchDir dir;
+    Log log = quiet_log();
+    std::filesystem::copy(golden_dir("llama"), dir.path() / "hub");
+    nlohmann::json config = nlohmann::json::parse(testing::slurp(dir.path() / "hub/config.json"));
+    config["eos_token_id"] = nlohmann::json::parse(row.config);
+    testing::spit(dir.path() / "hub/config.json", config.dump());
+    if (row.generation != nullptr)
+      testing::spit(dir.path() / "hub/generation_config.json", str_cat("{\"eos_token_id\": ", row.generation, "}"));
+    import_to_checkpoint(dir.path() / "hub", dir.path() / "ckpt");
+    EXPECT_EQ(end_ids(checkpoint::CheckpointReader(dir.path() / "ckpt").metadata()), row.stops);
+    export_alone(dir.path() / "ckpt", dir.path() / "out", {}, log);
+    const auto eos = [&](const char* file) {
+      return nlohmann::json::parse(testing::slurp(dir.path() / "out" / file))["eos_token_id"].dump();
+    };
+    EXPECT_EQ(eos("config.json"), row.same);
+    EXPECT_EQ(eos("generation_config.json"), row.generation_out);
+  }
+}
+
+TEST(HfCheckpoint, AGenerationConfigThatIsNoneIsNamed) {
+  for (const char* text : {"{", "[]", R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, 2.5]})"}) {
+    const Error error = testing::error_of([&] { parse_generation_eos(text, "g.json"); });
+    EXPECT_EQ(error.code(), ExitCode::kInput);
+    EXPECT_THAT(error.what(), HasSubstr("'g.json'"));
+  }
 }
 
 }  // namespace

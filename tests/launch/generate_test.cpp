@@ -117,10 +117,37 @@ TEST(Generate, StopsAtTheStopId) {
   Tiny tiny(config_of(model::Topology::kSerial, model::PosType::kRope), DType::kFloat32);
   GenerateOptions options{.prompt = {3}, .new_tokens = 400, .sampling = {.temperature = 1, .seed = 1}};
   const auto all = run(tiny.engine, options, true);
-  options.stop_id = all[7];
+  options.stop_ids = {all[7]};
   const auto stopped = run(tiny.engine, options, true);
   EXPECT_EQ(stopped.back(), all[7]);
   EXPECT_LE(stopped.size(), 8u);
+}
+
+TEST(Generate, StopsAtAnyOfTheStopIds) {
+  Tiny tiny(config_of(model::Topology::kSerial, model::PosType::kRope), DType::kFloat32);
+  GenerateOptions options{.prompt = {3}, .new_tokens = 400, .sampling = {.temperature = 1, .seed = 1}};
+  const auto all = run(tiny.engine, options, true);
+  size_t last = 0;
+  while (last < all.size() && all[last] != 7 && all[last] != 11) ++last;
+  ASSERT_LT(last, all.size());
+  options.stop_ids = {11, 7};
+  EXPECT_EQ(run(tiny.engine, options, true), std::vector<int32_t>(all.begin(), all.begin() + last + 1));
+}
+
+// Rows of the model that no token has are likely here, and are not drawn; greedily neither.
+TEST(Generate, IdsWithoutATokenAreNeverDrawn) {
+  Tiny tiny(config_of(model::Topology::kSerial, model::PosType::kRope), DType::kFloat32);
+  for (const double temperature : {1.0, 0.0}) {
+    GenerateOptions options{.prompt = {3}, .new_tokens = 300, .sampling = {.temperature = temperature, .seed = 1}};
+    const auto usual = run(tiny.engine, options, true);
+    const auto drawn = [](const std::vector<int32_t>& ids, int32_t id) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
+    options.never = {usual[0], usual[5], usual[9]};
+    const auto ids = run(tiny.engine, options, true);
+    EXPECT_EQ(ids.size(), 300u);
+    for (const int32_t id : options.never) EXPECT_FALSE(drawn(ids, id)) << id;
+  }
 }
 
 TEST(Sampling, TemperatureTopKTopP) {
