@@ -216,5 +216,97 @@ TEST(BadFiles, OfModels) {
   });
 }
 
+/// A shell line that leaves a git-lfs pointer where a file was.
+std::string pointer(const char* file) {
+  return str_cat("printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:%064d\\nsize 4096\\n' 1 >", file,
+                 "\n");
+}
+
+TEST(BadFiles, OfHubFolders) {
+  const std::string nested = "repeated() { head -c 100000 /dev/zero | tr '\\0' \"$1\"; }\n";
+  const auto only = [](const char* file) { return str_cat("mkdir m && touch m/", file, "\n"); };
+  run_rows({
+      {"a pointer for weights",
+       model("llama", "") + pointer("m/model.safetensors"),
+       "import m o",
+       kInput,
+       {"m/model.safetensors' is a git-lfs pointer", "git lfs pull"}},
+      {"a pointer for a configuration",
+       model("llama", "") + pointer("m/config.json"),
+       "import m o",
+       kInput,
+       {"m/config.json' is a git-lfs pointer", "git lfs pull"}},
+      {"a pointer for a tokenizer",
+       model("llama", "") + pointer("m/tokenizer.json"),
+       "import m o",
+       kInput,
+       {"m/tokenizer.json' is a git-lfs pointer", "git lfs pull"}},
+      {"a pointer for a SentencePiece model",
+       model("llama", "") + pointer("m/tokenizer.model"),
+       "import m o",
+       kInput,
+       {"m/tokenizer.model' is a git-lfs pointer", "git lfs pull"}},
+      {"a pointer for an index",
+       model("llama", "") + "rm m/model.safetensors\n" + pointer("m/model.safetensors.index.json"),
+       "import m o",
+       kInput,
+       {"index.json' is a git-lfs pointer", "git lfs pull"}},
+      {"shards without an index",
+       model("llama", "") + "mv m/model.safetensors m/model-00001-of-00002.safetensors",
+       "import m o",
+       kInput,
+       {"'model-00001-of-00002.safetensors', but not model.safetensors.index.json"}},
+      {"an adapter",
+       only("adapter_config.json") + "touch m/adapter_model.safetensors",
+       "import m o",
+       kInput,
+       {"holds an adapter (PEFT, LoRA)", "merge_and_unload"}},
+      {"pickles",
+       model("llama", "") + "rm m/*.safetensors; touch m/pytorch_model.bin",
+       "import m o",
+       kInput,
+       {"'pytorch_model.bin': pickles of PyTorch", "save_pretrained"}},
+      {"GGUF", only("model-q4.gguf"), "import m o", kInput, {"'model-q4.gguf': GGUF"}},
+      {"nothing", "mkdir m", "import m o", kInput, {"'m' holds no weights"}},
+      {"no folder", "true", "import m o", kInput, {"'m' is not there"}},
+      {"a file", "touch m", "import m o", kInput, {"'m' is a file"}},
+      {"no configuration", model("llama", "") + "rm m/config.json", "import m o", kInput, {"but no config.json"}},
+      {"to train from", only("model-q4.gguf"), "train --from m data.path=d", kInput, {"'model-q4.gguf': GGUF"}},
+      {"a command that is no word of ours", "true", "frobnicate", kInput, {"'frobnicate'; ashlar --help lists all"}},
+      {"an option that is no word of ours",
+       "true",
+       "import a b --frobnicate",
+       kInput,
+       {"'--frobnicate'; ashlar import --help lists all"}},
+      {"a command mistyped", "true", "improt a b", kInput, {"did you mean import?"}},
+      {"an option mistyped", "true", "import a b --no-tokeniser", kInput, {"did you mean --no-tokenizer?"}},
+      {"a configuration of 100,000 levels",
+       nested + model("llama", "") + "(printf '{\"a\":'; repeated '['; repeated ']'; printf '}') >m/config.json",
+       "import m o",
+       kInput,
+       {"m/config.json", "nests deeper than"}},
+      {"an index of 100,000 levels",
+       nested + model("llama", "") +
+           "rm m/model.safetensors; (printf '{\"weight_map\":'; repeated '['; repeated ']'; "
+           "printf '}') >m/model.safetensors.index.json",
+       "import m o",
+       kDamaged,
+       {"index.json", "nests deeper than"}},
+      {"a header of 100,000 levels",
+       nested + model("llama", "") +
+           "(printf '\\101\\015\\003\\0\\0\\0\\0\\0'; printf '{'; repeated '['; repeated ']') "
+           ">m/model.safetensors",
+       "import m o",
+       kDamaged,
+       {"m/model.safetensors", "nests deeper than"}},
+      {"a generation_config of 100,000 levels",
+       nested + model("llama", "") +
+           "(printf '{\"a\":'; repeated '['; repeated ']'; printf '}') >m/generation_config.json",
+       "import m o",
+       kInput,
+       {"m/generation_config.json", "nests deeper than"}},
+  });
+}
+
 }  // namespace
 }  // namespace ashlar::testing

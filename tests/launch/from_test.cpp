@@ -75,5 +75,19 @@ TEST_F(From, WhatIsNotTheSameModelIsSaid) {
   refused("train --from", "--from");
 }
 
+TEST_F(From, AKeyThatIsNotKnownCanBeVouchedFor) {
+  std::string config = run_.read("hub/a-model/config.json");
+  config.insert(config.find('{') + 1, "\"mystery\": 1,");
+  run_.write("hub/a-model/config.json", config);
+  const std::string words = str_cat(kTrain, "train.steps=2 ");
+  const ShellResult refused = run_.ashlar(words);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("say so with --ignore-key mystery"));
+  must(words + "--ignore-key mystery");
+  const ShellResult alone = run_.ashlar("train tiny.toml --ignore-key mystery");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("is of --from HF_DIR"));
+}
+
 }  // namespace
 }  // namespace ashlar::testing
