@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/device/host_limits.h"
 #include "core/io/atomic_file.h"
 #include "core/io/checksum.h"
 #include "core/io/posix_file.h"
@@ -53,8 +54,7 @@ class Builder {
         scans_(corpus_scans(options.tokenizer)),  // an unknown kind is said before anything is touched
         folder_(options.out),
         claim_(folder_),
-        threads_(options.threads > 0 ? options.threads
-                                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+        threads_(options.threads > 0 ? options.threads : static_cast<int>(usable_cores())) {}
 
   BuildReport run();
 

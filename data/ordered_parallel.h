@@ -5,15 +5,19 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "core/base/error.h"
 
 namespace ashlar::data {
 
 /// For i in [0, count): `produce(i, worker)` on several threads, `consume(i, result)` one after the other in ascending
 /// i. A thread holds one result until its turn, so memory is one result a thread. The exception of the lowest i is
-/// rethrown, after which nothing more is consumed: errors do not depend on the number of threads.
+/// rethrown, after which nothing more is consumed: errors do not depend on the number of threads. Throws resource_error
+/// when the system refuses a thread.
 template <typename Produce, typename Consume>
 void ordered_parallel(int threads, int64_t count, const Produce& produce, const Consume& consume) {
   std::atomic<int64_t> next{0};
@@ -50,8 +54,16 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
     }
   };
   std::vector<std::thread> pool;
-  for (int w = 1; w < threads && w < count; ++w) pool.emplace_back(work, w);
-  work(0);
+  try {
+    for (int w = 1; w < threads && w < count; ++w) pool.emplace_back(work, w);
+    work(0);
+  } catch (const std::system_error& error) {
+    const std::lock_guard lock(mutex);
+    failure = std::make_exception_ptr(resource_error(
+        "threads", "the system refused thread ", pool.size() + 2, " of ", threads, " (", error.code().message(),
+        "); use fewer threads, or raise the limits shown by `ulimit -u` and `ulimit -v`"));
+    turn_changed.notify_all();
+  }
   for (std::thread& t : pool) t.join();
   if (failure != nullptr) std::rethrow_exception(failure);
 }

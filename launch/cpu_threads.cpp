@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/strings.h"
+#include "core/device/host_limits.h"
 
 namespace ashlar::launch {
 
@@ -38,7 +39,7 @@ std::vector<int> share_of_cores(const CoreShare& share) {
 }
 
 Cores share_cores(const World& world, Log& log) {
-  const int64_t cores = widen_affinity(world, log);
+  const int64_t cores = std::min(widen_affinity(world, log), cgroup_limits().cores.value_or(CPU_SETSIZE));
   return {.machine = cores, .threads = std::max<int64_t>(1, cores / world.local_ranks)};
 }
 

@@ -16,7 +16,7 @@ int64_t widen_affinity(const World& world, Log& log, int64_t threads = 1);
 
 /// What a rank computes with when nobody says otherwise.
 struct Cores {
-  int64_t machine = 1;  ///< those that the ranks of this machine share
+  int64_t machine = 1;  ///< those that the ranks of this machine share, or as many as their control group lets them use
   int64_t threads = 1;  ///< this rank's share of them, at least one
 };
 /// Widens the affinity as above and divides the cores among the ranks. Call before any thread is started.

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "core/base/printable.h"
 #include "launch/commands/commands.h"
 #include "launch/line_writer.h"
+#include "launch/uncaught.h"
 #include "launch/watch/signals.h"
 #include "launch/world.h"
 #include "parallel/comm/bootstrap.h"
@@ -109,10 +109,9 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
     return bootstrap.started()->rank() == 0 ? output.error(error.what(), error.code()) : static_cast<int>(error.code());
   } catch (const ashlar::Error& error) {
     return fail(error.what(), error.code(), bootstrap, output);
-  } catch (const std::bad_alloc&) {
-    return fail("[memory] the machine has no memory left; close other programs, or take a machine with more",
-                ExitCode::kResource, bootstrap, output);
   } catch (const std::exception& error) {
+    if (const auto refused = ashlar::launch::refused_by_system(error))
+      return fail(*refused, ExitCode::kResource, bootstrap, output);
     const std::string text = ashlar::on_one_line(error.what());
     return fail((text.starts_with("[") ? "" : "[bug] ") + text + " (please report this as a bug)", ExitCode::kBug,
                 bootstrap, output);
@@ -122,6 +121,7 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
 }  // namespace
 
 int main(int argc, char** argv) {
+  ashlar::launch::report_what_nobody_catches();
   ashlar::watch::SignalWatch signals;  // before any thread exists
   std::signal(SIGPIPE, SIG_IGN);       // a reader that went away is a failed write, reported where it happens
   std::signal(SIGXFSZ, SIG_IGN);

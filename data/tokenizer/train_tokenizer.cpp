@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/device/host_limits.h"
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
 #include "data/block_reader.h"
@@ -28,8 +29,7 @@ class Corpus {
  public:
   explicit Corpus(const TokenizerTraining& training)
       : training_(training),
-        threads_(training.threads > 0 ? training.threads
-                                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+        threads_(training.threads > 0 ? training.threads : static_cast<int>(usable_cores())),
         sources_(list_sources({.inputs = training.inputs,
                                .format = training.format,
                                .skip_binary = training.skip_binary,

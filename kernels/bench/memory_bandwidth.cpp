@@ -29,7 +29,8 @@ double median_seconds(double budget, const Call& call) {
 
 }  // namespace
 
-MemoryBandwidth measure_memory_bandwidth(int threads, Allocator& memory) {
+MemoryBandwidth measure_memory_bandwidth(int num_threads, Allocator& memory) {
+  cpu::Threads threads(num_threads);
   typedef float Vector __attribute__((vector_size(16)));  // enough for memory
   constexpr int64_t kVectors = 16 << 20;
   constexpr int64_t kBytes = kVectors * static_cast<int64_t>(sizeof(Vector));

@@ -12,7 +12,7 @@ struct MemoryBandwidth {
   double best() const { return std::max({read, copy, triad, update}); }
 };
 
-/// Loops over three arrays of 256 MB of `memory` on `threads` threads, about a second.
-MemoryBandwidth measure_memory_bandwidth(int threads, Allocator& memory);
+/// Loops over three arrays of 256 MB of `memory` on `num_threads` threads, about a second.
+MemoryBandwidth measure_memory_bandwidth(int num_threads, Allocator& memory);
 
 }  // namespace ashlar::kernels

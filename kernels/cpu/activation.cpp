@@ -261,7 +261,7 @@ Xielu<A> xielu_of(const ConstView& scalars) {
   return Xielu<A>::of(static_cast<A>(widen(alpha[0])), static_cast<A>(widen(alpha[1])));
 }
 
-void xielu_forward_impl(const ActivationForward& a, int threads) {
+void xielu_forward_impl(const ActivationForward& a, Threads& threads) {
   with_storage("activation_forward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     const auto act = xielu_of<T>(a.scalars);
@@ -278,7 +278,7 @@ void xielu_forward_impl(const ActivationForward& a, int threads) {
 }
 
 /// `partials` [blocks of xielu_rows rows][2], accumulate dtype.
-void xielu_backward_impl(const ActivationBackward& a, int threads, void* partials) {
+void xielu_backward_impl(const ActivationBackward& a, Threads& threads, void* partials) {
   with_storage("activation_backward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = hn::TFromD<TagOf<T>>;
@@ -323,7 +323,7 @@ void xielu_backward_impl(const ActivationBackward& a, int threads, void* partial
   });
 }
 
-void activation_forward_impl(const ActivationForward& a, int threads) {
+void activation_forward_impl(const ActivationForward& a, Threads& threads) {
   with_storage("activation_forward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     with_activation(a, [&](const auto& act) {
@@ -338,7 +338,7 @@ void activation_forward_impl(const ActivationForward& a, int threads) {
   });
 }
 
-void activation_backward_impl(const ActivationBackward& a, int threads) {
+void activation_backward_impl(const ActivationBackward& a, Threads& threads) {
   with_storage("activation_backward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     const bool contiguous =

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
-#include <limits>
 #include <string>
 
 #include "core/base/error.h"
+#include "core/device/host_limits.h"
 
 namespace ashlar::cpu {
 namespace {
@@ -20,116 +19,138 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kHugePage = 2 * kMiB;
 constexpr int64_t kCommitStep = 64 * kMiB;
-constexpr int64_t kLargestReserve = int64_t{256} << 30;
-constexpr int64_t kSmallestReserve = 64 * kMiB;
+constexpr int64_t kFirstReserve = 32 * kMiB;
+constexpr int64_t kLargestReserve = 1024 * kMiB;  // beyond what is asked for
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-/// The first number in `path` after `key` (or at its start), times `unit`; INT64_MAX when there is none.
-int64_t read_bytes(const char* path, const std::string& key, int64_t unit) {
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind(key, 0) != 0) continue;
-    int64_t value = 0;
-    bool found = false;
-    for (const char c : line.substr(key.size())) {
-      if (c >= '0' && c <= '9') {
-        value = value * 10 + (c - '0');
-        found = true;
-      } else if (found) {
-        break;
-      }
-    }
-    if (found) return value * unit;
-  }
-  return std::numeric_limits<int64_t>::max();
-}
-
-/// What the system can still back. Linux hands out addresses beyond it and kills the process at the first touch, so it
-/// is asked before memory is promised.
-int64_t available_bytes() {
-  return std::min(read_bytes("/proc/meminfo", "MemAvailable:", 1024), read_bytes("/sys/fs/cgroup/memory.max", "", 1));
-}
-
 }  // namespace
 
-ArenaAllocator::ArenaAllocator(MemoryKind kind, int64_t cap_bytes) : kind_(kind) {
+ArenaAllocator::ArenaAllocator(MemoryKind kind, int64_t cap_bytes)
+    : kind_(kind), cap_bytes_(cap_bytes / kAlignment * kAlignment) {
   ASHLAR_CHECK(cap_bytes >= 0, "cap_bytes = ", cap_bytes);
-  void* range = MAP_FAILED;
-  for (int64_t bytes = kLargestReserve; bytes >= kSmallestReserve && range == MAP_FAILED; bytes /= 2) {
-    range = mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    ++num_system_calls_;
-    reserved_bytes_ = bytes;
-  }
-  if (range == MAP_FAILED) {
-    throw resource_error("memory", "cannot reserve ", kSmallestReserve / kMiB, " MiB of addresses for ", name_of(kind_),
-                         ": ", std::strerror(errno), "; raise the limit shown by `ulimit -v`");
-  }
-  base_ = static_cast<char*>(range);
-  // mmap aligns ranges of this size to huge pages on current kernels only; the first block must start on one.
-  const int64_t skip = round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(base_)), kHugePage) -
-                       static_cast<int64_t>(reinterpret_cast<uintptr_t>(base_));
-  if (skip > 0) {
-    munmap(base_, static_cast<size_t>(skip));
-    base_ += skip;
-    reserved_bytes_ -= skip;
-    ++num_system_calls_;
-  }
-  // Advice only: without huge pages everything works, first touches are slower.
-  madvise(base_, static_cast<size_t>(reserved_bytes_), MADV_HUGEPAGE);
-  ++num_system_calls_;
-  limit_bytes_ = cap_bytes > 0 ? std::min(cap_bytes / kAlignment * kAlignment, reserved_bytes_) : reserved_bytes_;
-  if (limit_bytes_ > 0) free_.emplace(0, limit_bytes_);
 }
 
 ArenaAllocator::~ArenaAllocator() {
-  if (committed_bytes_ > 0) ASAN_UNPOISON_MEMORY_REGION(base_, static_cast<size_t>(committed_bytes_));
-  munmap(base_, static_cast<size_t>(reserved_bytes_));
+  for (const Segment& segment : segments_) {
+    if (segment.committed_bytes > 0)
+      ASAN_UNPOISON_MEMORY_REGION(segment.base, static_cast<size_t>(segment.committed_bytes));
+    munmap(segment.base, static_cast<size_t>(segment.reserved_bytes));
+  }
 }
 
-void ArenaAllocator::commit(int64_t end_offset, int64_t requested_bytes) {
-  const int64_t end = std::min(round_up(end_offset, kCommitStep), round_up(limit_bytes_, kHugePage));
-  const int64_t bytes = std::min(end, reserved_bytes_) - committed_bytes_;
-  const int64_t available = available_bytes();
-  const bool fits = end_offset - committed_bytes_ <= available;
-  num_system_calls_ += 2;
-  if (!fits || mprotect(base_ + committed_bytes_, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE) != 0) {
-    throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
-                         " bytes with ", used_bytes_, " in use, the system has ", available, " left");
+int64_t ArenaAllocator::high_water_bytes() const {
+  int64_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.high_water_bytes;
+  return bytes;
+}
+
+bool ArenaAllocator::reserve(int64_t bytes) {
+  const int64_t whole = round_up(bytes, kHugePage);
+  ++num_system_calls_;
+  void* const range = mmap(nullptr, static_cast<size_t>(whole + kHugePage), PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return false;
+  // mmap aligns to huge pages on current kernels only; what lies before and behind goes back.
+  char* const begin = static_cast<char*>(range);
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(range));
+  const int64_t skip = round_up(address, kHugePage) - address;
+  if (skip > 0) munmap(begin, static_cast<size_t>(skip));
+  munmap(begin + skip + whole, static_cast<size_t>(kHugePage - skip));
+  // Advice only: without huge pages everything works, first touches are slower.
+  madvise(begin + skip, static_cast<size_t>(whole), MADV_HUGEPAGE);
+  // Apart from the segment before: blocks of two segments never merge.
+  const int64_t offset = segments_.empty() ? 0 : segments_.back().end() + kAlignment;
+  segments_.push_back({.base = begin + skip, .offset = offset, .reserved_bytes = whole});
+  const int64_t usable = cap_bytes_ > 0 ? cap_bytes_ : whole;
+  free_.emplace(offset, usable);
+  return true;
+}
+
+void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
+  if (cap_bytes_ > 0) {
+    if (size > cap_bytes_ || !segments_.empty()) {
+      throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
+                           " bytes with ", used_bytes_, " in use and a limit of ", cap_bytes_);
+    }
+    if (reserve(cap_bytes_)) return;
+  } else {
+    check_left(size, requested_bytes);  // before addresses are taken for what can never be backed
+    int64_t reserved = 0;
+    for (const Segment& segment : segments_) reserved += segment.reserved_bytes;
+    const int64_t more = std::clamp(reserved, kFirstReserve, kLargestReserve);
+    if (reserve(std::max(size, more)) || (size < more && reserve(size))) return;
   }
-  ASAN_POISON_MEMORY_REGION(base_ + committed_bytes_, static_cast<size_t>(bytes));
-  committed_bytes_ += bytes;
+  const int reason = errno;
+  throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes, " bytes with ",
+                       used_bytes_, " in use, the system refused the addresses (", std::strerror(reason),
+                       "): ", memory_state_text());
+}
+
+void ArenaAllocator::check_left(int64_t bytes, int64_t requested_bytes) {
+  const int64_t left = memory_left_bytes();
+  ++num_system_calls_;
+  if (bytes <= left) return;
+  throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes, " bytes with ",
+                       used_bytes_, " in use, the system has ", left, " left");
+}
+
+void ArenaAllocator::commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes) {
+  check_left(end_bytes - segment.committed_bytes, requested_bytes);
+  const int64_t end = std::min(round_up(end_bytes, kCommitStep), segment.reserved_bytes);
+  const auto bytes = static_cast<size_t>(end - segment.committed_bytes);
+  ++num_system_calls_;
+  if (mprotect(segment.base + segment.committed_bytes, bytes, PROT_READ | PROT_WRITE) != 0) {
+    const int reason = errno;
+    throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
+                         " bytes with ", used_bytes_, " in use, the system refused it (", std::strerror(reason),
+                         "): ", memory_state_text());
+  }
+  ASAN_POISON_MEMORY_REGION(segment.base + segment.committed_bytes, bytes);
+  segment.committed_bytes = end;
+}
+
+ArenaAllocator::Segment& ArenaAllocator::segment_at(int64_t offset) {
+  const auto found = std::find_if(segments_.begin(), segments_.end(),
+                                  [offset](const Segment& segment) { return offset < segment.end(); });
+  ASHLAR_CHECK(found != segments_.end(), "offset = ", offset);
+  return *found;
 }
 
 void* ArenaAllocator::allocate(int64_t bytes) {
   ASHLAR_CHECK(bytes >= 0, "bytes = ", bytes);
-  const bool sane = bytes <= limit_bytes_;
-  const int64_t size = sane ? round_up(std::max<int64_t>(bytes, 1), kAlignment) : bytes;
-  auto hole = free_.begin();
-  while (hole != free_.end() && hole->second < size) ++hole;
-  if (!sane || hole == free_.end()) {
-    throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", bytes, " bytes with ",
-                         used_bytes_, " in use and a limit of ", limit_bytes_);
+  constexpr int64_t kSane = int64_t{1} << 50;  // no rounding overflows below it, and no machine has it
+  const int64_t size = bytes < kSane ? round_up(std::max<int64_t>(bytes, 1), kAlignment) : bytes;
+  const auto hole_for = [&] {
+    auto at = free_.begin();
+    while (at != free_.end() && at->second < size) ++at;
+    return at;
+  };
+  auto hole = hole_for();
+  if (hole == free_.end()) {
+    add_segment(size, bytes);
+    hole = hole_for();
   }
   const int64_t offset = hole->first;
-  const int64_t end = offset + size;
-  if (end > committed_bytes_) commit(end, bytes);
+  Segment& segment = segment_at(offset);
+  const int64_t end = offset + size - segment.offset;
+  if (end > segment.committed_bytes) commit(segment, end, bytes);
   const int64_t rest = hole->second - size;
   free_.erase(hole);
-  if (rest > 0) free_.emplace(end, rest);
-  live_.emplace(offset, size);
+  if (rest > 0) free_.emplace(offset + size, rest);
+  char* const block = segment.base + (offset - segment.offset);
+  live_.emplace(block, Block{.offset = offset, .size = size});
   used_bytes_ += size;
-  high_water_bytes_ = std::max(high_water_bytes_, end);
-  ASAN_UNPOISON_MEMORY_REGION(base_ + offset, static_cast<size_t>(bytes));
-  return base_ + offset;
+  segment.high_water_bytes = std::max(segment.high_water_bytes, end);
+  ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
+  return block;
 }
 
 void ArenaAllocator::release(void* block) {
   if (block == nullptr) return;
-  const auto found = live_.find(static_cast<char*>(block) - base_);
+  const auto found = live_.find(block);
   ASHLAR_CHECK(found != live_.end(), name_of(kind_), ": released a block that is not live");
-  int64_t offset = found->first;
-  int64_t size = found->second;
+  auto [offset, size] = found->second;
   live_.erase(found);
   used_bytes_ -= size;
   ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));

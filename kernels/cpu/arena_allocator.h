@@ -3,46 +3,63 @@
 #include <cstdint>
 #include <map>
 #include <unordered_map>
+#include <vector>
 
 #include "core/device/allocator.h"
 
 namespace ashlar::cpu {
 
-/// First-fit arena over one reserved range of addresses, huge pages asked for.
+/// First-fit arena over ranges of addresses, reserved as they are needed, huge pages asked for.
 /// Blocks are handed out at the lowest free offset that holds them, 256-byte aligned, and merged when released, so the
-/// high-water offset is what the arena has made resident. Memory is committed in steps of 64 MiB and never given back
-/// before destruction: a step that repeats its sizes makes no system call and no page fault.
+/// high-water offsets of the ranges are what the arena has made resident. A request that no range holds makes a new
+/// one, as large as all before it but at most 1 GiB, or as the request. Memory is committed in steps of 64 MiB and
+/// never given back before destruction: a step that repeats its sizes makes no system call and no page fault.
 /// Free blocks are poisoned under AddressSanitizer. Not thread-safe.
 class ArenaAllocator final : public Allocator {
  public:
-  /// Reserves addresses only. `cap_bytes` > 0 limits the arena below the reserved range.
+  /// Takes no addresses yet. `cap_bytes` > 0: the most that the arena may hold, in one range.
   explicit ArenaAllocator(MemoryKind kind, int64_t cap_bytes = 0);
   ~ArenaAllocator() override;
   ArenaAllocator(const ArenaAllocator&) = delete;
   ArenaAllocator& operator=(const ArenaAllocator&) = delete;
 
-  /// Throws resource_error (exit 6) with kind, sizes and what to do when the range, cap or system is exhausted.
+  /// Throws resource_error (exit 6) with kind, sizes and the limit that was met: the cap, what the system has left, or
+  /// the addresses that this process may have.
   void* allocate(int64_t bytes) override;
   /// `block` must come from allocate; null is allowed and ignored.
   void release(void* block) override;
 
   int64_t used_bytes() const override { return used_bytes_; }
-  int64_t high_water_bytes() const override { return high_water_bytes_; }
+  int64_t high_water_bytes() const override;
   int64_t num_system_calls() const override { return num_system_calls_; }
 
  private:
-  void commit(int64_t end_offset, int64_t requested_bytes);
+  /// A range of addresses; its part of the arena's offsets follows that of the range before, apart from it.
+  struct Segment {
+    char* base = nullptr;
+    int64_t offset = 0;            // of `base` in the arena
+    int64_t reserved_bytes = 0;    // addresses
+    int64_t committed_bytes = 0;   // readable and writable prefix
+    int64_t high_water_bytes = 0;  // the largest end of a block so far
+    int64_t end() const { return offset + reserved_bytes; }
+  };
+
+  void add_segment(int64_t size, int64_t requested_bytes);  // that holds a block of `size`
+  bool reserve(int64_t bytes);                              // a segment; false when the system has no addresses
+  void commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes);
+  void check_left(int64_t bytes, int64_t requested_bytes);
+  Segment& segment_at(int64_t offset);
 
   MemoryKind kind_;
-  char* base_ = nullptr;
-  int64_t reserved_bytes_ = 0;   // addresses
-  int64_t limit_bytes_ = 0;      // the most that may be committed
-  int64_t committed_bytes_ = 0;  // readable and writable prefix
+  int64_t cap_bytes_ = 0;  // 0: none
+  std::vector<Segment> segments_;
   int64_t used_bytes_ = 0;
-  int64_t high_water_bytes_ = 0;
   int64_t num_system_calls_ = 0;
-  std::map<int64_t, int64_t> free_;            // offset -> size, coalesced, never adjacent
-  std::unordered_map<int64_t, int64_t> live_;  // offset -> size
+  std::map<int64_t, int64_t> free_;  // offset -> size, coalesced, never adjacent
+  struct Block {
+    int64_t offset = 0, size = 0;
+  };
+  std::unordered_map<const void*, Block> live_;
 };
 
 /// A block of an allocator for the length of a scope: scratch space of a kernel.

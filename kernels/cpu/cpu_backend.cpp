@@ -9,11 +9,22 @@
 
 namespace ashlar::cpu {
 
-CpuBackend::CpuBackend(const CpuOptions& options) : info_(detect_cpu(options.max_isa)), log_(options.log) {
+namespace {
+
+int thread_count(const CpuOptions& options, const CpuInfo& info) {
   if (options.threads < 0) {
     throw input_error("run.threads", "expected 0 (all cores) or a positive count, got ", options.threads);
   }
-  threads_ = options.threads > 0 ? options.threads : info_.cores;
+  return options.threads > 0 ? options.threads : info.cores;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(const CpuOptions& options)
+    : info_(detect_cpu(options.max_isa)),
+      threads_(thread_count(options, info_),
+               thread_count(options, info_) > info_.cores ? 0 : Threads::kSpinMicroseconds),
+      log_(options.log) {
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
     arenas_[static_cast<size_t>(kind)] =
         std::make_unique<ArenaAllocator>(static_cast<MemoryKind>(kind), options.arena_cap_bytes);
@@ -32,7 +43,7 @@ CpuBackend::~CpuBackend() = default;
 std::string CpuBackend::description() const {
   std::string held;
   if (info_.isa != info_.detected) held = str_cat(" (held below ", name_of(info_.detected), ")");
-  return str_cat("cpu: ", info_.model, ", ", threads_, threads_ == 1 ? " thread of " : " threads of ", info_.cores,
+  return str_cat("cpu: ", info_.model, ", ", threads(), threads() == 1 ? " thread of " : " threads of ", info_.cores,
                  info_.cores == 1 ? " core, " : " cores, ", name_of(info_.isa), held, ", ", gemm_->description());
 }
 

@@ -5,17 +5,19 @@
 #include <string>
 
 #include "core/backend/backend.h"
+#include "core/device/host_threads.h"
 #include "kernels/cpu/arena_allocator.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/cpu/cpu_options.h"
+#include "kernels/cpu/threads.h"
 
 namespace ashlar::cpu {
 
 class Gemm;
 
 /// The backend of the host's own cores. Every call has finished when it returns. Each contract X.h of core/backend is
-/// implemented in kernels/cpu/X.cpp. Not thread-safe: one thread drives it, it uses `threads()` OpenMP threads.
-class CpuBackend final : public Backend {
+/// implemented in kernels/cpu/X.cpp. Not thread-safe: one thread drives it, it computes with `threads()` threads.
+class CpuBackend final : public Backend, public HostThreads {
  public:
   /// Throws input_error when options.threads is negative or options.max_isa unknown.
   explicit CpuBackend(const CpuOptions& options);
@@ -33,7 +35,8 @@ class CpuBackend final : public Backend {
   DType logits_dtype(DType storage) const override { return accumulate_dtype(storage); }
   int64_t loss_chunk_rows(int64_t N, int64_t V, DType storage) const override;
 
-  int threads() const { return threads_; }
+  int threads() const override { return threads_.size(); }
+  double waited_sec() const override { return threads_.waited_sec(); }
   const CpuInfo& info() const { return info_; }
 
  protected:
@@ -45,7 +48,7 @@ class CpuBackend final : public Backend {
   Allocator& workspace() { return allocator(MemoryKind::kWorkspace); }  // scratch of one kernel call: use ScopedBlock
 
   CpuInfo info_;
-  int threads_ = 1;
+  Threads threads_;
   Log* log_ = nullptr;
   std::array<std::unique_ptr<ArenaAllocator>, kNumMemoryKinds> arenas_;
   std::unique_ptr<Gemm> gemm_;

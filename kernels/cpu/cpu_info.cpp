@@ -1,14 +1,11 @@
 #include "kernels/cpu/cpu_info.h"
 
-#include <omp.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <vector>
 
 #include "core/base/error.h"
+#include "core/device/host_limits.h"
 
 namespace ashlar::cpu {
 namespace {
@@ -34,26 +31,6 @@ Isa parse_isa(std::string_view where, std::string_view word) {
   }
   throw input_error("cpu", where, " = \"", word,
                     "\" is not an instruction set; use baseline, avx2, avx512 or avx512_bf16");
-}
-
-// With OMP_PROC_BIND the OpenMP runtime ties this thread to its own place before main(), and the affinity mask tells of
-// that place alone; the cores the process may use are then those of all places.
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const omp_proc_bind_t binding = omp_get_proc_bind();
-  // primary keeps every thread on the place of this one, which is what the mask says
-  if (binding != omp_proc_bind_false && binding != omp_proc_bind_master) {
-    std::vector<int> processors;
-    for (int place = 0; place < omp_get_num_places(); ++place) {
-      processors.resize(static_cast<size_t>(std::max(0, omp_get_place_num_procs(place))));
-      omp_get_place_proc_ids(place, processors.data());
-      for (const int processor : processors) CPU_SET(processor, &set);  // places may overlap
-    }
-    if (CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-  }
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
 }
 
 std::string processor_name() {
@@ -91,7 +68,7 @@ CpuInfo detect_cpu(std::string_view max_isa) {
   hold("max_isa", max_isa);
   hold("ASHLAR_MAX_ISA", environment == nullptr ? "" : environment);
   info.isa = std::min(named ? info.detected : preferred_isa(info.detected), limit);
-  info.cores = usable_cores();
+  info.cores = static_cast<int>(usable_cores());
   info.model = processor_name();
   return info;
 }

@@ -8,6 +8,8 @@
 
 namespace ashlar::cpu {
 
+class Threads;
+
 /// Instruction sets a kernel may be chosen for, each containing the ones before it.
 enum class Isa : uint8_t {
   kBaseline,    ///< x86-64 without AVX2
@@ -21,7 +23,7 @@ std::string_view name_of(Isa isa);  ///< "baseline", "avx2", "avx512", "avx512_b
 struct CpuInfo {
   Isa isa = Isa::kBaseline;  ///< the fastest both detected and allowed
   Isa detected = Isa::kBaseline;
-  int cores = 1;      ///< cores of the affinity mask this process was started with
+  int cores = 1;      ///< cores that this process may use (usable_cores in core/device/host_limits.h)
   std::string model;  ///< the processor's own name
 };
 
@@ -31,9 +33,9 @@ struct CpuInfo {
 /// names that. Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
 CpuInfo detect_cpu(std::string_view max_isa = {});
 
-/// Multiply-add rate in FLOP/s of `threads` cores on registers only, measured now for about `seconds`: fp32 and fp64
-/// FMA at the vector width of `isa`; bf16 the dot-product instruction, or the fp32 rate where there is none.
-/// The yardstick for every "percent of peak".
-double measure_peak(DType dtype, int threads, Isa isa, double seconds = 0.1);
+/// Multiply-add rate in FLOP/s of the cores of `threads` on registers only, measured now for about `seconds`: fp32 and
+/// fp64 FMA at the vector width of `isa`; bf16 the dot-product instruction, or the fp32 rate where there is none. The
+/// yardstick for every "percent of peak".
+double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds);
 
 }  // namespace ashlar::cpu

@@ -9,10 +9,10 @@ namespace ashlar::cpu {
 
 /// How to build a CpuBackend.
 struct CpuOptions {
-  int threads = 0;              ///< 0 = every core in this process's affinity mask
+  int threads = 0;              ///< 0 = every core that this process may use
   Log* log = nullptr;           ///< capability notices; null = silent. Must outlive the backend.
   std::string max_isa;          ///< see detect_cpu in cpu_info.h; empty = the best there is
-  int64_t arena_cap_bytes = 0;  ///< most bytes of each memory kind; 0 = the reserved range is the limit
+  int64_t arena_cap_bytes = 0;  ///< most bytes of each memory kind; 0 = what the system has is the limit
 };
 
 }  // namespace ashlar::cpu

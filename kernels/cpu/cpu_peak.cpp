@@ -1,5 +1,4 @@
 #include <immintrin.h>
-#include <omp.h>
 #include <time.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "core/base/error.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/threads.h"
 
 // Multiply-adds on registers only: enough independent chains to hide the latency of two units, no loads.
 
@@ -83,9 +83,9 @@ using Rounds = double (*)(int64_t steps, double* sink);
 
 }  // namespace
 
-double measure_peak(DType dtype, int threads, Isa isa, double seconds) {
+double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds) {
   using Clock = std::chrono::steady_clock;
-  ASHLAR_CHECK(threads >= 1 && is_floating(dtype), "threads = ", threads, " dtype = ", name_of(dtype));
+  ASHLAR_CHECK(is_floating(dtype), "dtype = ", name_of(dtype));
   const bool dot = dtype == DType::kBFloat16 && isa == Isa::kAvx512Bf16;
   const Rounds rounds = dot                        ? &dot_rounds
                         : dtype == DType::kFloat64 ? ASHLAR_FOR_ISA(isa, fma_rounds<double>)
@@ -99,14 +99,22 @@ double measure_peak(DType dtype, int threads, Isa isa, double seconds) {
   constexpr int64_t kSteps = 50'000;  // about a millisecond
   std::vector<double> rates;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  struct alignas(64) OfThread {
+    double rate = 0, sink = 0;
+  };
+  std::vector<OfThread> of_threads(static_cast<size_t>(threads.size()));
   double sink = 0;
   do {
-    double rate = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : sink, rate)
-    {
+    threads.run(threads.size(), [&](int thread, int) {
+      OfThread& mine = of_threads[static_cast<size_t>(thread)];
       const double start = cpu_seconds();
-      const double flops = rounds(kSteps, &sink) * static_cast<double>(kSteps);
-      rate += flops / (cpu_seconds() - start);
+      const double flops = rounds(kSteps, &mine.sink) * static_cast<double>(kSteps);
+      mine.rate = flops / (cpu_seconds() - start);
+    });
+    double rate = 0;
+    for (const OfThread& one : of_threads) {
+      rate += one.rate;
+      sink += one.sink;
     }
     rates.push_back(rate);
   } while (Clock::now() < end);

@@ -134,12 +134,12 @@ void residual_forward_range(const ResidualForward& a, int64_t begin, int64_t end
                [&](auto t) { residual_rows<decltype(t)>(a, first, second, begin, end); });
 }
 
-void residual_forward_impl(const ResidualForward& a, int threads) {
+void residual_forward_impl(const ResidualForward& a, Threads& threads) {
   parallel_for(threads, a.delta.rows, rows_grain(a.delta.cols, kCheapGrain),
                [&](int64_t begin, int64_t end) { residual_forward_range(a, begin, end); });
 }
 
-void dropout_backward_impl(const DropoutBackward& a, int threads) {
+void dropout_backward_impl(const DropoutBackward& a, Threads& threads) {
   with_storage("dropout_backward", a.dy.dtype, [&](auto t) {
     using T = decltype(t);
     const TagOf<T> d;
@@ -170,7 +170,7 @@ void dropout_backward_impl(const DropoutBackward& a, int threads) {
 }
 
 /// y = min(max(x, -limit), limit), by comparisons that a NaN fails and so passes.
-void clamp_impl(const Clamp& a, int threads) {
+void clamp_impl(const Clamp& a, Threads& threads) {
   with_storage("clamp", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     const TagOf<T> d;
@@ -188,7 +188,7 @@ void clamp_impl(const Clamp& a, int threads) {
   });
 }
 
-void clamp_backward_impl(const ClampBackward& a, int threads) {
+void clamp_backward_impl(const ClampBackward& a, Threads& threads) {
   with_storage("clamp_backward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     const TagOf<T> d;
@@ -220,7 +220,7 @@ HWY_INLINE void copy_piece(const S* src, T* dst, bool accumulate, int64_t count)
   });
 }
 
-void copy_impl(const Copy& a, int threads) {
+void copy_impl(const Copy& a, Threads& threads) {
   const bool contiguous = a.src.contiguous() && a.dst.contiguous();
   const bool accumulate = a.mode == GradMode::kAccumulate;
   with_storage("copy", a.src.dtype, [&](auto s) {
@@ -293,7 +293,7 @@ void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
   }
 }
 
-void random_fill_impl(const RandomFill& a, int threads) {
+void random_fill_impl(const RandomFill& a, Threads& threads) {
   // Rows that follow each other in the global tensor are one long row.
   const bool contiguous = a.dst.contiguous() && (a.dst.cols == a.global_cols || a.dst.rows <= 1);
   with_storage("random_fill", a.dst.dtype, [&](auto t) {
@@ -315,7 +315,7 @@ namespace ashlar::cpu {
 namespace {
 
 template <typename T>
-void fill_rows(const MutView& dst, T value, int threads) {
+void fill_rows(const MutView& dst, T value, Threads& threads) {
   // Copies of a small block: the compiler's loop over single elements is several times slower.
   constexpr int64_t kBlock = 256;
   T block[kBlock];

@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-void embedding_forward_impl(const EmbeddingForward& a, int threads) {
+void embedding_forward_impl(const EmbeddingForward& a, Threads& threads) {
   with_storage("embedding_forward", a.table.dtype, [&](auto t) {
     using T = decltype(t);
     using A = hn::TFromD<TagOf<T>>;
@@ -66,7 +66,7 @@ void add_run(const EmbeddingBackward& a, const int32_t* ids, const int32_t* orde
   });
 }
 
-void embedding_backward_impl(const EmbeddingBackward& a, int threads) {
+void embedding_backward_impl(const EmbeddingBackward& a, Threads& threads) {
   constexpr int64_t kColumns = 128;
   constexpr int64_t kEntries = 64;
   const int64_t cols = a.dtable.cols;

@@ -36,7 +36,7 @@ HWY_INLINE double sum_squares_of(const T* x, int64_t count) {
   });
 }
 
-void sum_squares_impl(const SumSquares& a, int threads) {
+void sum_squares_impl(const SumSquares& a, Threads& threads) {
   const std::span<const SquaresSegment> segments = table_of<SquaresSegment>(a.segments);
   double* const partials = static_cast<double*>(a.partials.data);
   double* const sums = static_cast<double*>(a.sums.data);

@@ -24,7 +24,7 @@ HWY_INLINE VecOf<TagOf<T>> factor_of(const ConstView& s) {
   return hn::Set(d, static_cast<hn::TFromD<TagOf<T>>>(widen(*static_cast<const T*>(s.data))));
 }
 
-void learned_scale_impl(const LearnedScale& a, int threads) {
+void learned_scale_impl(const LearnedScale& a, Threads& threads) {
   with_storage("learned_scale", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     const TagOf<T> d;
@@ -41,7 +41,7 @@ void learned_scale_impl(const LearnedScale& a, int threads) {
 }
 
 /// `row_sums` has room for a number in the accumulate type a row when ds is wanted.
-void learned_scale_backward_impl(const LearnedScaleBackward& a, int threads, void* row_sums) {
+void learned_scale_backward_impl(const LearnedScaleBackward& a, Threads& threads, void* row_sums) {
   with_storage("learned_scale_backward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = hn::TFromD<TagOf<T>>;

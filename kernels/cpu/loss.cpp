@@ -133,7 +133,7 @@ void row_stats(const Z& z_of_row, const LossRowStats& a, int64_t n) {
   static_cast<A*>(a.target_logit.data)[n] = target < 0 ? A{0} : z_of(z_of_row, z[target]);
 }
 
-void loss_row_stats_impl(const LossRowStats& a, int threads) {
+void loss_row_stats_impl(const LossRowStats& a, Threads& threads) {
   with_logits(a.logits, [&](auto t) {
     using A = decltype(t);
     with_z<A>(a.shape, [&](const auto& z) {
@@ -144,7 +144,7 @@ void loss_row_stats_impl(const LossRowStats& a, int threads) {
   });
 }
 
-void loss_max_count_impl(const LossMaxCount& a, int threads) {
+void loss_max_count_impl(const LossMaxCount& a, Threads& threads) {
   with_logits(a.logits, [&](auto t) {
     using A = decltype(t);
     with_z<A>(a.shape, [&](const auto& z) {
@@ -216,7 +216,7 @@ void loss_backward_rows(const Z& z_of_row, const Largest& largest, const LossBac
   }
 }
 
-void loss_backward_impl(const LossBackward& a, int threads) {
+void loss_backward_impl(const LossBackward& a, Threads& threads) {
   const double unit = a.shape.logit_scale * struct_of<StepScalars>(a.scalars).inv_valid_tokens;
   with_logits(a.logits, [&](auto t) {
     using A = decltype(t);

@@ -122,12 +122,12 @@ void norm_forward_range(const NormForward& a, int64_t begin, int64_t end) {
   with_storage("norm_forward", a.x.dtype, [&](auto t) { norm_forward_rows<decltype(t)>(a, begin, end); });
 }
 
-void norm_forward_impl(const NormForward& a, int threads) {
+void norm_forward_impl(const NormForward& a, Threads& threads) {
   parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain),
                [&](int64_t begin, int64_t end) { norm_forward_range(a, begin, end); });
 }
 
-void norm_row_stats_impl(const NormRowStats& a, int threads) {
+void norm_row_stats_impl(const NormRowStats& a, Threads& threads) {
   with_storage("norm_row_stats", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = hn::TFromD<TagOf<T>>;
@@ -146,7 +146,7 @@ void norm_row_stats_impl(const NormRowStats& a, int threads) {
   });
 }
 
-void norm_statistics_impl(const NormStatistics& a, int threads) {
+void norm_statistics_impl(const NormStatistics& a, Threads& threads) {
   const ConstView& first = a.sum ? a.sum : a.sum_squares;
   with_storage("norm_statistics", first.dtype, [&](auto t) {
     using A = hn::TFromD<TagOf<decltype(t)>>;
@@ -169,7 +169,7 @@ void norm_statistics_impl(const NormStatistics& a, int threads) {
   });
 }
 
-void norm_apply_impl(const NormApply& a, int threads) {
+void norm_apply_impl(const NormApply& a, Threads& threads) {
   with_storage("norm_apply", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = hn::TFromD<TagOf<T>>;
@@ -225,7 +225,8 @@ HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool
 /// The shared second half of the backward: dx and parameter gradients, with row sums given or computed here.
 /// `partials` holds num_blocks * 2 * heads.gains() accumulators when a parameter gradient is wanted.
 template <typename T>
-void backward_apply(const NormBackwardApply& a, NormType type, const Heads& heads, int threads, void* partials_data) {
+void backward_apply(const NormBackwardApply& a, NormType type, const Heads& heads, Threads& threads,
+                    void* partials_data) {
   using A = hn::TFromD<TagOf<T>>;
   const int64_t rows = a.x.rows;
   const int64_t gains = heads.gains();
@@ -292,13 +293,13 @@ void backward_apply(const NormBackwardApply& a, NormType type, const Heads& head
   });
 }
 
-void norm_backward_apply_impl(const NormBackwardApply& a, NormType type, const Heads& heads, int threads,
+void norm_backward_apply_impl(const NormBackwardApply& a, NormType type, const Heads& heads, Threads& threads,
                               void* partials) {
   with_storage("norm_backward", a.x.dtype,
                [&](auto t) { backward_apply<decltype(t)>(a, type, heads, threads, partials); });
 }
 
-void norm_backward_row_sums_impl(const NormBackwardRowSums& a, int threads) {
+void norm_backward_row_sums_impl(const NormBackwardRowSums& a, Threads& threads) {
   with_storage("norm_backward_row_sums", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = hn::TFromD<TagOf<T>>;

@@ -62,7 +62,7 @@ void normalize_row_backward(const NormalizeRowsBackward& a, int64_t v) {
   });
 }
 
-void normalize_rows_impl(const NormalizeRows& a, int threads) {
+void normalize_rows_impl(const NormalizeRows& a, Threads& threads) {
   with_storage("normalize_rows", a.w.dtype, [&](auto t) {
     parallel_for(threads, a.w.rows, rows_grain(a.w.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
       for (int64_t v = begin; v < end; ++v) normalize_row<decltype(t)>(a, v);
@@ -70,7 +70,7 @@ void normalize_rows_impl(const NormalizeRows& a, int threads) {
   });
 }
 
-void normalize_rows_backward_impl(const NormalizeRowsBackward& a, int threads) {
+void normalize_rows_backward_impl(const NormalizeRowsBackward& a, Threads& threads) {
   with_storage("normalize_rows_backward", a.w.dtype, [&](auto t) {
     parallel_for(threads, a.w.rows, rows_grain(a.w.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
       for (int64_t v = begin; v < end; ++v) normalize_row_backward<decltype(t)>(a, v);

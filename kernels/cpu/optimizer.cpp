@@ -95,7 +95,7 @@ void lion(const Lion& a, const UpdateRange<A, W>& r) {
 
 /// Calls `rule` with every range of every segment, shared out to threads.
 template <typename A, typename W, typename Rule>
-void update_segments(const Update& a, int threads, const Rule& rule) {
+void update_segments(const Update& a, Threads& threads, const Rule& rule) {
   constexpr int64_t kPart = 2048;
   const std::span<const UpdateSegment> segments = table_of<UpdateSegment>(a.segments);
   if (segments.empty()) return;
@@ -123,18 +123,18 @@ void update_segments(const Update& a, int threads, const Rule& rule) {
 }
 
 template <typename Rule>
-void update_by_dtype(const Update& a, int threads, const Rule& rule) {
+void update_by_dtype(const Update& a, Threads& threads, const Rule& rule) {
   if (struct_of<ClipState>(a.clip).skip != 0) return;
   if (a.master.dtype == DType::kFloat64) return update_segments<double, double>(a, threads, rule);
   if (a.weights && a.weights.dtype == DType::kBFloat16) return update_segments<float, BF16>(a, threads, rule);
   update_segments<float, float>(a, threads, rule);
 }
 
-void adamw_impl(const AdamW& a, int threads) {
+void adamw_impl(const AdamW& a, Threads& threads) {
   update_by_dtype(a.update, threads, [&](const auto& range) { adamw(a, range); });
 }
 
-void lion_impl(const Lion& a, int threads) {
+void lion_impl(const Lion& a, Threads& threads) {
   update_by_dtype(a.update, threads, [&](const auto& range) { lion(a, range); });
 }
 

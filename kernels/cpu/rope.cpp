@@ -106,7 +106,7 @@ void rope_rows(const Rope& r, int64_t begin, int64_t end) {
   }
 }
 
-void rope_impl(const Rope& r, int threads) {
+void rope_impl(const Rope& r, Threads& threads) {
   with_storage("rope", r.x.dtype, [&](auto t) {
     parallel_for(threads, r.x.rows, rows_grain(r.x.cols, kCheapGrain),
                  [&](int64_t begin, int64_t end) { rope_rows<decltype(t)>(r, begin, end); });

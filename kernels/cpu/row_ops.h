@@ -71,7 +71,7 @@ inline void prefetch_row(const ConstView& v, int64_t n) {
 /// f(row, first column, count) on pieces that cover [rows, cols] once: whole rows, or with `contiguous` pieces of the
 /// one long row (row 0) that the matrix then is.
 template <typename F>
-void for_row_pieces(int threads, int64_t rows, int64_t cols, bool contiguous, int64_t grain, const F& f) {
+void for_row_pieces(Threads& threads, int64_t rows, int64_t cols, bool contiguous, int64_t grain, const F& f) {
   if (contiguous) {
     constexpr int64_t kPiece = 256;  // no two threads within a cache line
     parallel_for(threads, (rows * cols + kPiece - 1) / kPiece, std::max<int64_t>(1, grain / kPiece),

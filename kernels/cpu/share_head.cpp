@@ -70,14 +70,14 @@ void add_rows(const ShareHeadBackward& a, int64_t begin, int64_t end) {
   }
 }
 
-void share_head_impl(const ShareHead& a, int threads) {
+void share_head_impl(const ShareHead& a, Threads& threads) {
   with_storage("share_head", a.y.dtype, [&](auto t) {
     parallel_for(threads, a.y.rows, rows_grain(a.y.cols, kCheapGrain),
                  [&](int64_t begin, int64_t end) { join_rows<decltype(t)>(a, begin, end); });
   });
 }
 
-void share_head_backward_impl(const ShareHeadBackward& a, int threads) {
+void share_head_backward_impl(const ShareHeadBackward& a, Threads& threads) {
   with_storage("share_head_backward", a.dy.dtype, [&](auto t) {
     parallel_for(threads, a.dy.rows, rows_grain(a.dy.cols, kCheapGrain),
                  [&](int64_t begin, int64_t end) { add_rows<decltype(t)>(a, begin, end); });

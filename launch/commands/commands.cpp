@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/nearest.h"
 #include "core/base/printable.h"
+#include "core/device/host_limits.h"
 #include "launch/commands/bench_attention.h"
 #include "launch/commands/bench_comm.h"
 #include "launch/commands/bench_gemm.h"
@@ -68,7 +69,7 @@ int run_with_advice(const Command& command, std::span<const std::string> words) 
     if (!std::string_view(error.what()).starts_with(kWhere)) throw;
     throw Error(error.code(), "memory", advised(error));
   } catch (const std::bad_alloc&) {
-    throw resource_error("memory", "the machine has no memory left; ", command.memory_advice);
+    throw resource_error("memory", "the system refused memory: ", memory_state_text(), "; ", command.memory_advice);
   }
 }
 

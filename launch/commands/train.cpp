@@ -171,6 +171,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
                              .memory = std::move(memory),
                              .log = log,
                              .watch = *session.watch,
+                             .cores = session.cores.machine,
                              .restart = restart});
   hang.after_seconds = run.hang_after;
   hang.starting = false;

@@ -92,6 +92,10 @@ std::string to_json(const MetricsRow& r) {
   j["mfu_causal"] = share(r.mfu_causal);
   j["peak_memory_bytes"] = r.peak_memory_bytes;
   j["data_wait_ms"] = r.data_wait_ms;
+  if (r.slowest.rank >= 0) {
+    j["slowest_rank"] = r.slowest.rank;
+    j["slowest_rank_ms"] = r.slowest.ms;
+  }
   j["z_loss"] = r.result.z_loss;
   j["mean_log_z"] = r.result.mean_log_z;
   j["max_log_z"] = r.result.max_log_z;

@@ -26,6 +26,7 @@ struct MetricsRow {
   int64_t peak_memory_bytes = 0;
   double data_wait_ms = 0;
   double eta_sec = 0;
+  SlowestRank slowest;  ///< whose own work took longest; untold on devices that work beside the host
   // Of rank 0's GPU, behind the step; untold on other devices:
   int64_t gpu_memory_bytes = -1;
   GpuMonitor::Reading gpu;

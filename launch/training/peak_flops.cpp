@@ -1,9 +1,9 @@
 #include "launch/training/peak_flops.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "core/device/device_facts.h"
+#include "core/device/host_limits.h"
 #include "parallel/comm/host.h"
 
 namespace ashlar::training {
@@ -12,7 +12,7 @@ double peak_flops(comm::Bootstrap& bootstrap, Backend& backend, DType dtype, int
   double share = 1;
   if (dynamic_cast<DeviceFacts*>(&backend) == nullptr) {
     // A moment on a core does not tell that others take turns on it.
-    const double cores = std::thread::hardware_concurrency();
+    const auto cores = static_cast<double>(usable_cores());
     share = std::min(1.0, cores / static_cast<double>(bootstrap.local_size() * threads));
   }
   return comm::sum_of(bootstrap.control(), share * backend.measure_peak(dtype, seconds));

@@ -78,4 +78,29 @@ std::string to_line(const ScheduleAtNewSteps& e) {
   return text + absl::StrFormat("step %d had lr %.2e, step %d has %.2e", e.step, e.lr_before, e.step + 1, e.lr_next);
 }
 
+std::string to_line(const ThreadsWait& e) {
+  const int half = std::max(1, e.threads / 2);
+  return absl::StrFormat(
+      "the %d threads of rank %d waited for each other in %.0f%% of %d steps: other programs use these cores, or the "
+      "work is too little for so many; try run.threads=%d (`ashlar bench step CONFIG --compare run.threads=%d,%d` "
+      "measures both)",
+      e.threads, e.rank, 100 * e.share, e.steps, half, half, e.threads);
+}
+
+std::string to_line(const RankSlow& e) {
+  return str_cat(
+      absl::StrFormat("rank %d on ", e.rank), printable(e.host),
+      absl::StrFormat(" is slow: %.1f ms of its own work a step, waits excluded, against %.1f %s, over %d steps "
+                      "up to step %d; all ranks wait for it: look at its load, clock and temperature, or "
+                      "leave that machine out",
+                      e.ms, e.usual_ms, e.lone ? "in its first 50 steps" : "of the ranks of its stage", e.steps,
+                      e.step));
+}
+
+std::string to_line(const RankSlowOver& e) {
+  return str_cat(absl::StrFormat("rank %d on ", e.rank), printable(e.host),
+                 absl::StrFormat(" is slow no more at step %d: %.1f ms of its own work a step against %.1f", e.step,
+                                 e.ms, e.usual_ms));
+}
+
 }  // namespace ashlar::training

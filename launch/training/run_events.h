@@ -86,4 +86,32 @@ struct ScheduleAtNewSteps {
 };
 std::string to_line(const ScheduleAtNewSteps& event);
 
+/// The threads of a rank mostly wait for each other.
+struct ThreadsWait {
+  int64_t rank = 0;
+  double share = 0;  ///< of the time in which all but one could have worked
+  int64_t steps = 0;
+  int threads = 0;
+};
+std::string to_line(const ThreadsWait& event);
+
+/// A rank takes longer for its own work than the ranks of its stage, or than at its beginning where it is alone there.
+struct RankSlow {
+  int64_t rank = 0;
+  std::string host;
+  double ms = 0, usual_ms = 0;
+  bool lone = false;
+  int64_t step = 0, steps = 0;  ///< seen at that step, over so many
+};
+std::string to_line(const RankSlow& event);
+
+/// It does so no more.
+struct RankSlowOver {
+  int64_t rank = 0;
+  std::string host;
+  double ms = 0, usual_ms = 0;
+  int64_t step = 0;
+};
+std::string to_line(const RankSlowOver& event);
+
 }  // namespace ashlar::training

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "core/backend/loss.h"
 #include "parallel/comm/control_plane.h"
@@ -22,6 +23,12 @@ enum class SaveState : uint8_t {
   kFailed,
 };
 
+/// The rank that has worked longest on a step, waits excluded.
+struct SlowestRank {
+  int64_t rank = -1;  ///< -1: nobody has told
+  double ms = 0;      ///< to the microsecond; of ranks with the same time the highest
+};
+
 /// What the ranks of a run tell each other once a step. Each fills in its own part and gets that of all.
 struct StepMessage {
   LossStats losses;               ///< sums and maxima; empty where they are another rank's to tell
@@ -31,6 +38,10 @@ struct StepMessage {
   StepCounts next;                ///< sums, of the step that follows: its divisor is known before its first backward
   double next_data_wait_ms = 0;   ///< the largest
   int64_t unread = 0;             ///< 1 when a rank could not read its batches of that step
+  SlowestRank slowest;            ///< of all; each tells its own time
+  /// Once in SlowRanks::kWindow steps, on all ranks for the same message, else empty: the time of each rank's own work,
+  /// by rank. Each puts its own into its place.
+  std::vector<double> rank_ms;
 };
 
 /// A message under way. Called by all ranks; stays where it is until `wait` has returned.
@@ -43,10 +54,10 @@ class StepExchange {
   StepMessage wait();
 
  private:
-  std::array<double, 3> sums_;
+  std::vector<double> sums_;  // of the losses, then of what is told by rank
   std::array<double, 3> maxima_;
   std::array<int64_t, 3> int_sums_;
-  std::array<int64_t, 4> int_maxima_;
+  std::array<int64_t, 5> int_maxima_;
   comm::Work work_;  // last: it waits for what refers to the others
 };
 

@@ -10,6 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/device/device_facts.h"
+#include "core/device/host_limits.h"
+#include "core/device/host_threads.h"
 #include "core/io/atomic_file.h"
 #include "data/batch_stream.h"
 #include "data/prefetcher.h"
@@ -118,14 +120,14 @@ void Trainer::set_up(TrainerArgs& args) {
   const pipeline::Partition cut = partition_of(
       c.model,
       {.sequence_length = c.train.sequence_length, .stages = c.mesh.pipeline, .virtual_stages = c.mesh.virtual_stages});
-  const std::vector<std::string> hosts = comm::gather_texts_at(ranks_, comm::Bootstrap::host_name(), 0);
+  hosts_ = comm::gather_texts_at(ranks_, comm::Bootstrap::host_name(), 0);
   if (first_rank_) {
     for (const std::string& line : layout_picture({.model = c.model,
                                    .mesh = mesh_->shape(),
                                    .cut = cut,
                                    .schedule = schedule,
                                    .sequence_parallel = c.mesh.sequence_parallel,
-                                   .hosts = hosts}))
+                                   .hosts = hosts_}))
       log_.info(line);
   }
   std::istringstream table(parameter_table(c.model, engine_->optimizer()->options()));
@@ -182,12 +184,26 @@ void Trainer::set_up(TrainerArgs& args) {
     validated_step_ = metrics_->last_validation_step();
   });
   batches_.emplace(*engine_, *reader_, static_cast<size_t>(micro_batches));
+  watch_own_work(args.bootstrap.local_size(), args.cores > 0 ? args.cores : usable_cores());
   validated_step_ = comm::max_of(ranks_, validated_step_);
   for (const std::string& remark : validation_->remarks()) log_.info(remark);
   peak_flops_ = peak_flops(args.bootstrap, *backend_, c.run.dtype, static_cast<int>(c.run.threads), 0.05);
   log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate %s now", peak_flops_ / 1e9,
                             std::string(name_of(c.run.dtype)), ranks_.size() == 1 ? "this machine's" : "the ranks'",
                             c.run.device == config::Device::kCpu ? "on registers" : "of matrix products"));
+}
+
+void Trainer::watch_own_work(int64_t local_ranks, int64_t cores) {
+  if (!stream_->synchronous()) return;
+  auto* const threads = dynamic_cast<HostThreads*>(backend_.get());
+  own_work_.emplace(*ranks_.engine(), threads);
+  // Ranks that take turns on cores are slow in turns, as the system has it.
+  const bool crowded = local_ranks * (threads == nullptr ? 1 : threads->threads()) > cores;
+  if (ranks_.size() == 1 || comm::max_of(ranks_, int64_t{crowded}) != 0 || !first_rank_) return;
+  std::vector<int64_t> stages;
+  for (int rank = 0; rank < ranks_.size(); ++rank)
+    stages.push_back(mesh::coordinates_of(mesh_->shape(), rank).pipeline);
+  slow_ranks_.emplace(std::move(stages));
 }
 
 EngineOptions Trainer::watched_options() {
@@ -293,12 +309,19 @@ void Trainer::queue_step() {
                         .counts = heard_.next,
                         .begin_sec = begin,
                         .data_wait_ms = heard_.next_data_wait_ms};
+  if (own_work_) own_work_->start();
   engine_->backward(batches_->current(), step_, step.counts);
+  if (own_work_) own_work_->stop();
   recorder.enter(watch::Phase::kReadingData);
   if (step_ + 1 < config_.train.steps) batches_->prefetch();
   recorder.enter(watch::Phase::kOptimizer);
+  if (own_work_) own_work_->start();
   engine_->reduce_norm();
   engine_->update(step_, step.lr);
+  if (own_work_) {
+    own_work_->stop();
+    own_work_->end_step();
+  }
   pending_.add(step);
   ++step_;
 }
@@ -341,6 +364,7 @@ void Trainer::report(const StepResult& result, const QueuedStep& step, double st
                  .tokens_per_sec = static_cast<double>(result.tokens) / (step_ms / 1e3),
                  .peak_memory_bytes = heard_.peak_memory_bytes,
                  .data_wait_ms = step.data_wait_ms};
+  row.slowest = heard_.slowest;
   if (gpu_) row.gpu = gpu_->read();
   if (memory_.device_bytes(*backend_) > 0) row.gpu_memory_bytes = memory_.device_bytes(*backend_);
   row.mfu = flops_.total_full() * row.tokens_per_sec / peak_flops_;
@@ -354,6 +378,31 @@ void Trainer::report(const StepResult& result, const QueuedStep& step, double st
   metrics_->append(to_json(row));
   const bool wanted = row.step % config_.log.every == 0 || row.step == row.total_steps || row.step == 1;
   if (wanted) log_.step(to_line(row));
+  say_who_is_slow(step.step);
+}
+
+void Trainer::say_who_is_slow(int64_t step) {
+  if (!own_work_) return;
+  if (const auto share = own_work_->waiting_threads()) {
+    const int threads = dynamic_cast<HostThreads&>(*backend_).threads();
+    log_.warn(to_line(ThreadsWait{.rank = 0, .share = *share, .steps = ThreadWaits::kSteps, .threads = threads}));
+  }
+  if (!slow_ranks_ || heard_.rank_ms.empty()) return;
+  for (const SlowRanks::Finding& found : slow_ranks_->see(heard_.rank_ms)) {
+    const std::string& host = hosts_[static_cast<size_t>(found.rank)];
+    if (found.over) {
+      log_.info(to_line(
+          RankSlowOver{.rank = found.rank, .host = host, .ms = found.ms, .usual_ms = found.usual_ms, .step = step}));
+    } else {
+      log_.warn(to_line(RankSlow{.rank = found.rank,
+                                 .host = host,
+                                 .ms = found.ms,
+                                 .usual_ms = found.usual_ms,
+                                 .lone = found.lone,
+                                 .step = step,
+                                 .steps = SlowRanks::kInARow * SlowRanks::kWindow}));
+    }
+  }
 }
 
 void Trainer::write_statistics() {
@@ -445,6 +494,7 @@ StepMessage Trainer::message(const LossStats& losses) {
                    .save = checkpoints_.state(),
                    .peak_memory_bytes = peak_memory_.bytes()};
   batches_->tell(mine);
+  if (own_work_) own_work_->tell(mine, ranks_.rank(), ranks_.size());
   return mine;
 }
 

@@ -13,8 +13,10 @@
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
 #include "launch/training/metrics.h"
+#include "launch/training/own_work.h"
 #include "launch/training/pending_steps.h"
 #include "launch/training/run_directory.h"
+#include "launch/training/slow_ranks.h"
 #include "launch/training/step_batches.h"
 #include "launch/training/tuning.h"
 #include "launch/training/validation.h"
@@ -41,6 +43,7 @@ struct TrainerArgs {
   MemoryLedger memory;
   Log& log;                 ///< of this rank; what concerns all is said by rank 0
   watch::RankWatch& watch;  ///< of all ranks
+  int64_t cores = 0;        ///< that the ranks of this machine share; 0: this process's
   bool restart = false;     ///< begin anew: what the run directory holds is set aside once nothing can fail any more
   /// Makes what computes; empty: kernels::make_backend, as the configuration says.
   std::function<std::unique_ptr<Backend>()> make_backend;
@@ -67,6 +70,7 @@ class Trainer {
   void open_run_directory();
   EngineOptions watched_options();  ///< of the engine, whose actions the watch sees
   void set_up(TrainerArgs& args);   ///< the rest of the constructor: what may find a peer gone
+  void watch_own_work(int64_t local_ranks, int64_t cores);
   ExitCode train();
   checkpoint::LoadArgs load_args(checkpoint::CheckpointReader& reader);
   bool restore();  ///< from the newest good checkpoint of the run directory; false when there is none
@@ -82,6 +86,7 @@ class Trainer {
   void poll_saves();
   bool is_known_to_all(const Error& error) const;
   void report(const StepResult& result, const QueuedStep& step, double step_ms);
+  void say_who_is_slow(int64_t step);  ///< by the last message of all, where it tells
   void write_statistics();
   void validate();
   checkpoint::SaveArgs save_args();
@@ -117,7 +122,10 @@ class Trainer {
   std::unique_ptr<data::Prefetcher> reader_;
   std::optional<Validation> validation_;
   std::optional<StepBatches> batches_;
-  StepMessage heard_;  ///< of all ranks, the last one
+  std::optional<OwnWork> own_work_;      ///< none where the stream works on its own
+  std::optional<SlowRanks> slow_ranks_;  ///< rank 0's, where it has others, and where each has cores of its own
+  std::vector<std::string> hosts_;       ///< of all ranks, on rank 0
+  StepMessage heard_;                    ///< of all ranks, the last one
   PendingSteps pending_;
   std::vector<double> recent_ms_;  ///< recent step times, for the time that remains
   double peak_flops_ = 0;          ///< of all ranks

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/device/host_limits.h"
 #include "core/io/direct_file.h"
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/reader.h"
@@ -68,8 +69,8 @@ SaveState BackgroundSave::state() {
     } catch (const Error& error) {
       failure_ = error;
     } catch (const std::bad_alloc&) {
-      failure_ =
-          resource_error("memory", "the machine has no memory left to write a checkpoint; use fewer ranks a node");
+      failure_ = resource_error("memory", "the system refused memory to write a checkpoint: ", memory_state_text(),
+                                "; use fewer ranks a node");
     } catch (const Snapshot::Interrupted&) {
       // cancelled: another rank has failed
     }

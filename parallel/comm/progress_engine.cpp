@@ -36,17 +36,24 @@ class Backoff {
   bool slow_ = false;
 };
 
-// Set while it lives, unless it was before.
+// Set while it lives, and its time counted, unless one inside of which it lies does that.
 class Mark {
  public:
-  explicit Mark(std::atomic<bool>& flag) : flag_(flag), before_(flag.exchange(true, std::memory_order_relaxed)) {}
+  Mark(std::atomic<bool>& flag, double& seconds)
+      : flag_(flag), seconds_(seconds), before_(flag.exchange(true, std::memory_order_relaxed)), begin_(Clock::now()) {}
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
-  ~Mark() { flag_.store(before_, std::memory_order_relaxed); }
+  ~Mark() {
+    flag_.store(before_, std::memory_order_relaxed);
+    if (!before_) seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
   std::atomic<bool>& flag_;
+  double& seconds_;
   const bool before_;
+  const Clock::time_point begin_;
 };
 
 }  // namespace
@@ -109,7 +116,7 @@ void ProgressEngine::drop_finished() {
 
 void ProgressEngine::wait(const Operation& operation, Until until) {
   Backoff backoff;
-  const Mark mark(waiting_);
+  const Mark mark(waiting_, waited_sec_);
   const auto pending = [&] {
     return operation.state() == Operation::State::kPending && !(until == Until::kReceived && operation.received());
   };

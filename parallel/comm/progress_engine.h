@@ -61,6 +61,8 @@ class ProgressEngine {
   /// How many operations have been completed, and whether the owner waits for one. Any thread may ask.
   uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
   bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  /// How long the owner has waited so far.
+  double waited_sec() const { return waited_sec_; }
 
   Traffic& data_traffic() { return data_traffic_; }        ///< of communicators
   Traffic& control_traffic() { return control_traffic_; }  ///< of control planes
@@ -77,6 +79,7 @@ class ProgressEngine {
   bool running_ = false;
   std::atomic<uint64_t> completed_ = 0;
   std::atomic<bool> waiting_ = false;
+  double waited_sec_ = 0;
   Observer observer_;
   Traffic data_traffic_, control_traffic_;
 

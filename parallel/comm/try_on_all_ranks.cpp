@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "core/device/host_limits.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/host.h"
 
@@ -21,7 +22,7 @@ Failure attempt(const std::function<void()>& part) {
     if (error.code() == ExitCode::kPeerLost) throw;  // there is nobody to share it with
     return {error.code(), error.what()};
   } catch (const std::bad_alloc&) {
-    return {ExitCode::kResource, "[memory] the machine has no memory left"};
+    return {ExitCode::kResource, str_cat("[memory] the system refused memory: ", memory_state_text())};
   }
   return {};
 }

@@ -1,4 +1,5 @@
 #include "kernels/cpu/gemm/gemm.h"
+#include "kernels/cpu/threads.h"
 
 #include <gtest/gtest.h>
 
@@ -125,7 +126,8 @@ struct Operands {
 /// the arithmetic relative to the sum of magnitudes (Higham 2002, eq. 3.5), and the store by one of its dtype.
 void expect_right(const Case& t, Isa isa, int threads) {
   ArenaAllocator workspace(MemoryKind::kWorkspace);
-  Gemm gemm(isa, threads, workspace);
+  Threads team(threads);
+  Gemm gemm(isa, team, workspace);
   Operands x(t);
   const Operands before(t);
   gemm.run(x.args);
@@ -221,7 +223,8 @@ TEST(GemmProducts, RepeatsToTheBit) {
     for (const DType storage : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       const Case t{.m = 131, .n = 200, .k = 900, .storage = storage, .transpose_b = true};
       ArenaAllocator workspace(MemoryKind::kWorkspace);
-      Gemm gemm(isa, 2, workspace);
+      Threads team(2);
+      Gemm gemm(isa, team, workspace);
       Operands first(t);
       gemm.run(first.args);
       for (int repeat = 0; repeat < 5; ++repeat) {
@@ -242,7 +245,8 @@ TEST(Gemm, OwnKernelsGiveTheSameBitsForAnyThreadCount) {
         std::vector<char> one_thread;
         for (const int threads : {1, 2, 3, 5}) {
           ArenaAllocator workspace(MemoryKind::kWorkspace);
-          Gemm gemm(isa, threads, workspace);
+          Threads team(threads);
+          Gemm gemm(isa, team, workspace);
           Operands x(t);
           gemm.run(x.args);
           if (threads == 1) one_thread = x.c.bytes();
@@ -261,7 +265,8 @@ TEST(Gemm, TheSameBitsPackedAndInPlace) {
         for (const int64_t k : {64, 901}) {
           const Case t{.m = m, .n = 48, .k = k, .storage = storage, .transpose_b = true, .bias = true, .pad = 3};
           ArenaAllocator workspace(MemoryKind::kWorkspace);
-          Gemm gemm(isa, 2, workspace);
+          Threads team(2);
+          Gemm gemm(isa, team, workspace);
           Operands x(t);
           gemm.run(x.args);
           const std::vector<char> in_place = x.c.bytes();
@@ -344,7 +349,8 @@ TEST(Gemm, NothingIsLeftOfAnOverwrittenNaN) {
     for (const DType storage : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       const Case t{.m = 14, .n = 37, .k = 800, .storage = storage, .transpose_b = true};
       ArenaAllocator workspace(MemoryKind::kWorkspace);
-      Gemm gemm(isa, 1, workspace);
+      Threads team(1);
+      Gemm gemm(isa, team, workspace);
       Operands x(t);
       for (int64_t i = 0; i < t.m; ++i) {
         for (int64_t j = 0; j < t.n; ++j) x.c.set(i, j, std::numeric_limits<double>::quiet_NaN());
@@ -362,7 +368,8 @@ TEST(Gemm, NonFiniteInputsReachTheirResults) {
     for (const DType storage : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       const Case t{.m = 5, .n = 40, .k = 70, .storage = storage, .transpose_b = true};
       ArenaAllocator workspace(MemoryKind::kWorkspace);
-      Gemm gemm(isa, 1, workspace);
+      Threads team(1);
+      Gemm gemm(isa, team, workspace);
       Operands x(t);
       x.a.set(2, 69, std::numeric_limits<double>::quiet_NaN());
       x.b.set(39, 3, std::numeric_limits<double>::infinity());
@@ -379,7 +386,8 @@ TEST(Gemm, NonFiniteInputsReachTheirResults) {
 
 TEST(Gemm, WrongShapesAndDtypesAreBugs) {
   ArenaAllocator workspace(MemoryKind::kWorkspace);
-  Gemm gemm(detect_cpu().isa, 1, workspace);
+  Threads team(1);
+  Gemm gemm(detect_cpu().isa, team, workspace);
   const Case t{.m = 4, .n = 5, .k = 6, .transpose_b = true};
   Operands x(t);
   GemmArgs wrong = x.args;

@@ -94,6 +94,31 @@ TEST(Endings, AFullDisk) {
   EXPECT_FALSE(std::filesystem::exists(run.dir() / "all/committed.json"));
 }
 
+// A small run needs few addresses; with fewer still it says which limit it met, whichever thread met it.
+TEST(Endings, ALimitOfAddressesIsEnoughOrNamed) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer takes addresses of its own";
+#endif
+  const RunFixture run;
+  int done = 0, refused = 0;
+  for (const int64_t kilobytes : {150'000, 200'000, 250'000, 300'000, 350'000, 400'000, 500'000, 2'000'000}) {
+    SCOPED_TRACE(kilobytes);
+    const ShellResult r = run_shell(str_cat("cd ", shell_quote(run.dir().string()), " && ulimit -v ", kilobytes, " && ",
+                                            shell_quote(ASHLAR_BINARY),
+                                            " train tiny.toml train.steps=2 run.threads=2 run.dir=r", kilobytes));
+    if (r.code == 127) continue;  // not even its libraries fit
+    EXPECT_TRUE(r.code == 0 || r.code == kResource) << r.code << "\n" << r.out << r.err;
+    done += r.code == 0;
+    if (r.code == 0) continue;
+    ++refused;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_NE(r.err.find(str_cat("ulimit -v ", kilobytes)), std::string::npos) << r.err;
+    EXPECT_EQ(r.err.find("GiB"), std::string::npos) << r.err;
+  }
+  EXPECT_GE(done, 1) << "2 GB are plenty";
+  EXPECT_GE(refused, 1);
+}
+
 TEST(Endings, OutOfMemoryAdvisesWhatFitsTheCommand) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer needs more addresses than the limit of this test leaves";

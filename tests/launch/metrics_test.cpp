@@ -34,6 +34,7 @@ MetricsRow row() {
   r.mfu_causal = 0.40625;
   r.peak_memory_bytes = 7340032;
   r.data_wait_ms = 12.5;
+  r.slowest = {.rank = 3, .ms = 1400.25};
   r.eta_sec = 3725;
   return r;
 }
@@ -50,6 +51,8 @@ TEST(Metrics, ARowHasEachFieldOnce) {
                                    {"mfu_causal", 0.40625},
                                    {"peak_memory_bytes", 7340032},
                                    {"data_wait_ms", 12.5},
+                                   {"slowest_rank", 3},
+                                   {"slowest_rank_ms", 1400.25},
                                    {"z_loss", 0.125},
                                    {"mean_log_z", 3.25},
                                    {"max_log_z", 4.5},
@@ -63,6 +66,8 @@ TEST(Metrics, ARowHasEachFieldOnce) {
   unknown.mfu = unknown.mfu_causal = -1;
   EXPECT_TRUE(nlohmann::json::parse(to_json(unknown)).at("mfu").is_null());
   EXPECT_TRUE(nlohmann::json::parse(to_json(unknown)).at("mfu_causal").is_null());
+  unknown.slowest = {};
+  EXPECT_FALSE(nlohmann::json::parse(to_json(unknown)).contains("slowest_rank"));
 }
 
 TEST(Metrics, TheLineIsForPeople) {

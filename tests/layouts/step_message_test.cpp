@@ -17,6 +17,13 @@ using training::SaveState;
 using training::StepExchange;
 using training::StepMessage;
 
+/// A rank's own part of what is told by rank.
+std::vector<double> of_rank(int rank, int size) {
+  std::vector<double> ms(static_cast<size_t>(size));
+  ms[static_cast<size_t>(rank)] = 3.5 + rank;
+  return ms;
+}
+
 TEST(StepMessages, AreMerged) {
   comm::ControlPlane& ranks = bootstrap().control();
   const int rank = ranks.rank(), size = ranks.size();
@@ -30,7 +37,9 @@ TEST(StepMessages, AreMerged) {
                                                .save = rank == size - 1 ? SaveState::kWriting : SaveState::kDurable,
                                                .peak_memory_bytes = int64_t{1} << (30 + rank),
                                                .next = {.tokens = 100, .valid_targets = rank},
-                                               .next_data_wait_ms = 0.5 * rank})
+                                               .next_data_wait_ms = 0.5 * rank,
+                                               .slowest = {.rank = rank, .ms = rank == size / 2 ? 7.25 : 7.0},
+                                               .rank_ms = of_rank(rank, size)})
                               .wait();
   const int pairs = size * (size - 1) / 2;  // the sum of all ranks
   EXPECT_EQ(all.losses.loss, 1.5 * pairs);
@@ -45,6 +54,13 @@ TEST(StepMessages, AreMerged) {
   EXPECT_EQ(all.next.tokens, 100 * size);
   EXPECT_EQ(all.next.valid_targets, pairs);
   EXPECT_EQ(all.next_data_wait_ms, 0.5 * (size - 1));
+  EXPECT_EQ(all.slowest.rank, size / 2);
+  EXPECT_EQ(all.slowest.ms, 7.25);
+  ASSERT_EQ(all.rank_ms.size(), static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) EXPECT_EQ(all.rank_ms[static_cast<size_t>(r)], 3.5 + r);
+  const StepMessage untold = StepExchange(ranks, {}).wait();
+  EXPECT_EQ(untold.slowest.rank, -1);
+  EXPECT_TRUE(untold.rank_ms.empty());
   for (const SaveState last : {SaveState::kNone, SaveState::kDurable, SaveState::kWriting, SaveState::kFailed}) {
     const SaveState mine = rank == size / 2 ? last : std::min(last, SaveState::kDurable);
     EXPECT_EQ(StepExchange(ranks, {.save = mine}).wait().save, last);

@@ -23,7 +23,7 @@ using Rule = std::vector<Finding> (*)(const SourceFile&);
 std::vector<Finding> include_arrows(const SourceFile& file);
 /// parallel/model has no call of a backend: ops have them all.
 std::vector<Finding> kernel_calls(const SourceFile& file);
-/// Vendor headers (and `#pragma omp`) stay in the folders that wrap them.
+/// Vendor headers stay in the folders that wrap them, and OpenMP (and `#pragma omp`) out of all.
 std::vector<Finding> vendor_headers(const SourceFile& file);
 /// At most 600 lines.
 std::vector<Finding> file_length(const SourceFile& file);

@@ -98,8 +98,8 @@ TEST(VendorHeaders, StayAtHome) {
   EXPECT_THAT(lines_found(vendor_headers, "core/ops/linear.cpp", "#include \"oneapi/dnnl/dnnl.hpp\"\n"),
               ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "kernels/make_backend.cpp", "#include <dnnl.hpp>\n"), ElementsAre(1));
-  EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/gemm.cpp", "#include <dnnl.hpp>\n#include <omp.h>\n"),
-              IsEmpty());
+  EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/gemm.cpp", "#include <dnnl.hpp>\n"), IsEmpty());
+  EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/gemm.cpp", "#include <omp.h>\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "launch/trainer.cpp", "#include <omp.h>\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "tests/core/a.cpp", "#include <omp.h>\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "tests/kernels/a.cpp", "#include \"hwy/targets.h\"\n"), IsEmpty());
@@ -125,7 +125,7 @@ TEST(VendorHeaders, SlowOnesNotInHeaders) {
 
 TEST(VendorHeaders, PragmasAndDeviceCodeToo) {
   EXPECT_THAT(lines_found(vendor_headers, "data/a.cpp", "void f() {\n#pragma omp parallel\n}\n"), ElementsAre(2));
-  EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/a.cpp", "#pragma omp parallel\n"), IsEmpty());
+  EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/a.cpp", "#pragma omp parallel\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "core/ops/a.cpp", "#ifdef ASHLAR_CUDA\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "kernels/cpu/a.cpp", "__global__ void f();\n"), ElementsAre(1));
 }

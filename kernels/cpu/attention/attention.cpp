@@ -146,9 +146,9 @@ void bias_gradient(const AttentionBackward& a, int64_t h, const double* sums) {
 
 /// Each thread takes the next item until none is left; `run(item, scratch)`.
 template <typename Run>
-void run_items(const Plan& plan, int threads, std::byte* workspace, const Run& run) {
+void run_items(const Plan& plan, Threads& threads, std::byte* workspace, const Run& run) {
   std::atomic<int64_t> next{0};
-  const int64_t slots = std::min<int64_t>(threads, plan.num_items);
+  const int64_t slots = std::min<int64_t>(threads.size(), plan.num_items);
   parallel_for(threads, slots, 1, [&](int64_t slot, int64_t /*end*/) {
     for (int64_t i = next.fetch_add(1); i < plan.num_items; i = next.fetch_add(1)) {
       run(plan.item(i), workspace + slot * plan.thread_bytes);
@@ -159,8 +159,8 @@ void run_items(const Plan& plan, int threads, std::byte* workspace, const Run& r
 }  // namespace
 
 void CpuBackend::launch(const AttentionForward& args, Stream& /*stream*/) {
-  const Plan plan = attention::plan_forward(args.shape, args.q.dtype, threads_, info_.isa);
-  const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
+  const Plan plan = attention::plan_forward(args.shape, args.q.dtype, threads_.size(), info_.isa);
+  const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_.size());
   const auto kernels = attention::forward_kernels(info_.isa);
   run_items(plan, threads_, scratch.as<std::byte>(),
             [&](const Item& item, std::byte* mine) { kernels.run(args, item, mine); });
@@ -171,10 +171,10 @@ void CpuBackend::launch(const AttentionBackward& args, Stream& /*stream*/) {
   const AttentionShape& shape = args.shape;
   const bool wants_bias = args.dt5_bias && args.t5_mode != GradMode::kSkip;
   if (args.dq || args.dk || wants_bias) {
-    const Plan plan = attention::plan_backward(shape, args.q.dtype, threads_, info_.isa);
+    const Plan plan = attention::plan_backward(shape, args.q.dtype, threads_.size(), info_.isa);
     const int64_t sums = wants_bias ? shape.B * shape.H * attention::num_blocks(shape.T_q) * shape.t5_bias.rows : 0;
     const ScopedBlock bias_sums(workspace(), sums * static_cast<int64_t>(sizeof(double)));
-    const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_);
+    const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_.size());
     run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& cut, std::byte* mine) {
       Item item = cut;
       if (item.want_dq && wants_bias) item.bias_sums = bias_sums.as<double>();

@@ -77,7 +77,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 
-void column_sums(ConstView x, MutView out, bool accumulate, Isa isa, int threads) {
+void column_sums(ConstView x, MutView out, bool accumulate, Isa isa, Threads& threads) {
   ASHLAR_CHECK(is_floating(x.dtype) && out.dtype == accumulate_dtype(x.dtype) && out.size() == x.cols,
                "column sums of ", name_of(x.dtype), " [", x.rows, ", ", x.cols, "] into ", name_of(out.dtype), " [",
                out.size(), "]");

@@ -34,9 +34,7 @@ void check(const GemmArgs& args) {
 
 }  // namespace
 
-Gemm::Gemm(Isa isa, int threads, Allocator& workspace) : isa_(isa), threads_(threads), workspace_(workspace) {
-  ASHLAR_CHECK(threads >= 1, "threads = ", threads);
-}
+Gemm::Gemm(Isa isa, Threads& threads, Allocator& workspace) : isa_(isa), threads_(threads), workspace_(workspace) {}
 
 void Gemm::run(const GemmArgs& args) {
   check(args);

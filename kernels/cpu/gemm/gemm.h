@@ -31,7 +31,7 @@ struct GemmArgs {
 /// any number of rows. Scratch comes from `workspace`. Not thread-safe.
 class Gemm {
  public:
-  Gemm(Isa isa, int threads, Allocator& workspace);
+  Gemm(Isa isa, Threads& threads, Allocator& workspace);
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
@@ -43,7 +43,7 @@ class Gemm {
 
  private:
   Isa isa_;
-  int threads_;
+  Threads& threads_;
   Allocator& workspace_;
   int64_t num_runs_ = 0;
 };

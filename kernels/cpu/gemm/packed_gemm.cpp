@@ -1,7 +1,5 @@
 #include "kernels/cpu/gemm/packed_gemm.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -65,10 +63,10 @@ Grid choose_grid(int64_t threads, int64_t rows, int64_t vectors, int64_t lanes) 
 template <typename Acc>
 class PackedGemm {
  public:
-  PackedGemm(const GemmArgs& args, const GemmKernels<Acc>& kernels, int threads, Allocator& workspace)
-      : args_(args), kernels_(kernels), m_(args.m()), n_(args.n()), k_(args.k()) {
+  PackedGemm(const GemmArgs& args, const GemmKernels<Acc>& kernels, Threads& team, Allocator& workspace)
+      : args_(args), kernels_(kernels), team_(team), m_(args.m()), n_(args.n()), k_(args.k()) {
     const double flops = 2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
-    threads_ = static_cast<int>(std::clamp(flops / kFlopsPerThread, 1.0, static_cast<double>(threads)));
+    threads_ = static_cast<int>(std::clamp(flops / kFlopsPerThread, 1.0, static_cast<double>(team.size())));
     panel_cols_ = 2 * kernels.lanes;
     const int64_t slice = kSliceK * kernels.k_group;
     num_slices_ = std::max<int64_t>(1, ceil_div(k_, slice));
@@ -97,12 +95,7 @@ class PackedGemm {
   }
 
   void run() {
-    if (threads_ == 1) {
-      work(0, 1);
-      return;
-    }
-#pragma omp parallel num_threads(threads_)
-    work(omp_get_thread_num(), omp_get_num_threads());
+    team_.run(threads_, [this](int thread, int threads) { work(thread, threads); });
   }
 
  private:
@@ -152,7 +145,7 @@ class PackedGemm {
     }
   }
 
-  void work(int64_t thread, int64_t threads) {
+  void work(int thread, int threads) {
     if (one_tile_) {
       work_on_one_tile(thread, threads);
       return;
@@ -164,17 +157,13 @@ class PackedGemm {
         for (int64_t begin = 0; begin < num_slices_; begin += round_slices_) {
           const int64_t end = std::min(begin + round_slices_, num_slices_);
           const bool very_first = row0 == 0 && col0 == 0 && begin == 0;
-          if (threads > 1 && !very_first) {
-#pragma omp barrier  // the panels of the round before are read no more
-          }
+          if (threads > 1 && !very_first) team_.barrier(thread);  // the panels of the round before are read no more
           for (int64_t s = begin; s < end; ++s) {
             const Slice slice = slice_at(s, begin);
             if (!in_place_ && (round_slices_ < num_slices_ || col0 == 0)) pack_a(block, slice, share);
             pack_b(block, slice, share);
           }
-          if (threads > 1) {
-#pragma omp barrier  // the panels of this round are complete
-          }
+          if (threads > 1) team_.barrier(thread);  // the panels of this round are complete
           for (int64_t s = begin; s < end; ++s) multiply(block, slice_at(s, begin), share);
         }
       }
@@ -183,7 +172,7 @@ class PackedGemm {
 
   // A few rows (a token being generated): each panel of b is used once, so a thread packs it into its own corner of L1
   // and multiplies at once. The time is that of reading b; the sums are those of `work`.
-  void work_on_one_tile(int64_t thread, int64_t threads) {
+  void work_on_one_tile(int thread, int threads) {
     const Block block{0, m_, 0, n_};
     char* a = pack_->template as<char>();
     char* b = a + (num_slices_ * padded_m_ + thread * panel_cols_) * group_bytes_;
@@ -197,9 +186,7 @@ class PackedGemm {
     };
     if (!in_place_) {
       for (int64_t s = thread; s < num_slices_; s += threads) pack_a(block, slice_of(s), whole);
-      if (threads > 1) {
-#pragma omp barrier
-      }
+      if (threads > 1) team_.barrier(thread);
     }
     const Range mine = part_of(num_panels(whole), threads, thread);
     for (int64_t panel = mine.begin; panel < mine.end; ++panel) {
@@ -387,6 +374,7 @@ class PackedGemm {
 
   const GemmArgs& args_;
   const GemmKernels<Acc> kernels_;
+  Threads& team_;
   const int64_t m_, n_, k_;
   int threads_ = 1;
   int64_t panel_cols_ = 0;
@@ -402,7 +390,7 @@ class PackedGemm {
 
 }  // namespace
 
-void packed_gemm(const GemmArgs& args, Isa isa, int threads, Allocator& workspace) {
+void packed_gemm(const GemmArgs& args, Isa isa, Threads& threads, Allocator& workspace) {
   if (args.m() == 0 || args.n() == 0) return;
   if (args.a.dtype == DType::kFloat64) {
     PackedGemm<double>(args, double_kernels(isa), threads, workspace).run();

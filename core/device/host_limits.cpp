@@ -1,0 +1,194 @@
+#include "core/device/host_limits.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "core/base/strings.h"
+
+namespace ashlar {
+
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 says so with a number near 2^63
+
+/// The number that `text` begins with, after spaces; nothing for another word ("max").
+std::optional<int64_t> number_in(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+/// The number on the line of `text` that begins with `key`.
+std::optional<int64_t> number_after(std::string_view key, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(key)) return number_in(std::string_view(line).substr(key.size()));
+  return std::nullopt;
+}
+
+std::optional<int64_t> number_of_file(const FileReader& read, const std::string& path) {
+  const std::optional<std::string> text = read(path);
+  return text ? number_in(*text) : std::nullopt;
+}
+
+bool lists(std::string_view words, std::string_view word) {  // "rw,cpu,cpuacct"
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    if (words.substr(begin, end - begin) == word) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+/// Where a hierarchy is mounted, and which of its groups lies there.
+struct Mount {
+  std::string at, root;
+};
+
+/// The mount of version 2 (no controller), or of the hierarchy of version 1 that has the controller.
+std::optional<Mount> find_mount(const std::string& mountinfo, std::string_view controller) {
+  std::istringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream front(line.substr(0, dash)), back(line.substr(dash + 3));
+    std::string skipped, root, at, type, source, options;
+    front >> skipped >> skipped >> skipped >> root >> at;
+    back >> type >> source >> options;
+    const bool found = controller.empty() ? type == "cgroup2" : type == "cgroup" && lists(options, controller);
+    if (found) return Mount{.at = at, .root = root};
+  }
+  return std::nullopt;
+}
+
+/// The path of this process's group in that hierarchy, from /proc/self/cgroup.
+std::optional<std::string> find_group(const std::string& cgroup, std::string_view controller) {
+  std::istringstream lines(cgroup);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string_view controllers = std::string_view(line).substr(first + 1, second - first - 1);
+    if (controller.empty() ? controllers.empty() && line.starts_with("0:") : lists(controllers, controller))
+      return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+/// The folders of this process's group and of those around it, as far as they can be seen.
+std::vector<std::string> folders_of(const FileReader& read, std::string_view controller) {
+  const std::optional<std::string> mountinfo = read("/proc/self/mountinfo"), cgroup = read("/proc/self/cgroup");
+  if (!mountinfo || !cgroup) return {};
+  const std::optional<Mount> mount = find_mount(*mountinfo, controller);
+  const std::optional<std::string> group = find_group(*cgroup, controller);
+  if (!mount || !group) return {};
+  // In a container without a name space of its own the group lies outside of what is mounted: its mount is the group.
+  std::string below;
+  const std::string root = mount->root == "/" ? "" : mount->root;
+  if (group->starts_with(root + "/")) below = group->substr(root.size());
+  std::vector<std::string> folders;
+  for (; below.size() > 1; below.resize(below.rfind('/'))) folders.push_back(mount->at + below);
+  folders.push_back(mount->at);
+  return folders;
+}
+
+void lower(std::optional<int64_t>& limit, int64_t value) { limit = std::min(limit.value_or(kMost), value); }
+
+void take_cores(const FileReader& read, CgroupLimits& limits) {
+  const auto take = [&](std::optional<int64_t> quota, std::optional<int64_t> period) {
+    if (quota && period && *quota > 0 && *period > 0) lower(limits.cores, std::max<int64_t>(1, *quota / *period));
+  };
+  for (const std::string& folder : folders_of(read, "")) {
+    const std::string both = read(folder + "/cpu.max").value_or("");  // "150000 100000" or "max 100000"
+    take(number_in(both), number_in(std::string_view(both).substr(std::min(both.find(' '), both.size()))));
+  }
+  for (const std::string& folder : folders_of(read, "cpu"))
+    take(number_of_file(read, folder + "/cpu.cfs_quota_us"), number_of_file(read, folder + "/cpu.cfs_period_us"));
+}
+
+void take_memory(const FileReader& read, CgroupLimits& limits) {
+  const auto take = [&](const std::string& folder, const char* most, const char* used, const char* cached) {
+    const std::optional<int64_t> limit = number_of_file(read, folder + most);
+    if (!limit || *limit >= kNoLimit) return;
+    lower(limits.memory_bytes, *limit);
+    const std::string stat = read(folder + "/memory.stat").value_or("");
+    int64_t left = *limit - number_of_file(read, folder + used).value_or(0);
+    for (const char* kind : {"inactive_file ", "active_file "})
+      left += number_after(str_cat(cached, kind), stat).value_or(0);
+    lower(limits.memory_left_bytes, std::clamp<int64_t>(left, 0, *limit));
+  };
+  for (const std::string& folder : folders_of(read, "")) take(folder, "/memory.max", "/memory.current", "");
+  for (const std::string& folder : folders_of(read, "memory"))
+    take(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_");
+}
+
+}  // namespace
+
+std::optional<std::string> read_host_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string text;
+  char part[4096];
+  ssize_t n = 0;
+  while ((n = read(fd, part, sizeof(part))) > 0) text.append(part, static_cast<size_t>(n));
+  close(fd);
+  if (n < 0) return std::nullopt;
+  return text;
+}
+
+CgroupLimits cgroup_limits(const FileReader& read) {
+  CgroupLimits limits;
+  take_cores(read, limits);
+  take_memory(read, limits);
+  return limits;
+}
+
+int64_t usable_cores(const FileReader& read) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const bool known = sched_getaffinity(0, sizeof(mask), &mask) == 0;
+  return std::max<int64_t>(1,
+                           std::min<int64_t>(known ? CPU_COUNT(&mask) : 1, cgroup_limits(read).cores.value_or(kMost)));
+}
+
+int64_t memory_left_bytes(const FileReader& read) {
+  const std::optional<int64_t> kilobytes = number_after("MemAvailable:", read("/proc/meminfo").value_or(""));
+  const int64_t of_machine = kilobytes ? *kilobytes * 1024 : kMost;
+  return std::min(of_machine, cgroup_limits(read).memory_left_bytes.value_or(kMost));
+}
+
+std::string memory_limits_text() {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  std::string text;
+  const std::string status = read_host_file("/proc/self/status").value_or("");
+  const auto add = [&](auto resource, const char* key, const char* what, const char* letter) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    const int64_t has = number_after(key, status).value_or(0) * 1024;
+    text += str_cat(text.empty() ? "this process has " : ", and ", has / kMiB, " MiB of ", what, " and may have ",
+                    static_cast<int64_t>(limit.rlim_cur) / kMiB, " (ulimit -", letter, " ",
+                    static_cast<int64_t>(limit.rlim_cur) / 1024, ")");
+  };
+  add(RLIMIT_AS, "VmSize:", "addresses", "v");
+  add(RLIMIT_DATA, "VmData:", "data", "d");
+  return text.empty() ? text : text + "; raise that limit";
+}
+
+std::string memory_state_text() {
+  const std::string limits = memory_limits_text();
+  return limits.empty() ? str_cat("the machine has ", memory_left_bytes() >> 20, " MiB of memory left") : limits;
+}
+
+}  // namespace ashlar

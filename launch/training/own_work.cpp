@@ -1,0 +1,58 @@
+#include "launch/training/own_work.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "launch/training/slow_ranks.h"
+
+namespace ashlar::training {
+
+namespace {
+
+double now_sec() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+std::optional<double> ThreadWaits::add(double step_sec, double waited_sec, int threads) {
+  if (threads < 2 || said_) return std::nullopt;
+  available_sec_ += step_sec * (threads - 1);
+  waited_sec_ += waited_sec;
+  if (++steps_ < kSteps) return std::nullopt;
+  const double share = available_sec_ > 0 ? waited_sec_ / available_sec_ : 0;
+  steps_ = 0;
+  available_sec_ = waited_sec_ = 0;
+  if (share <= kMost) return std::nullopt;
+  said_ = true;
+  return std::min(share, 1.0);
+}
+
+void OwnWork::start() {
+  begin_sec_ = now_sec();
+  waited_begin_sec_ = engine_.waited_sec();
+  if (threads_ != nullptr) threads_begin_sec_ = threads_->waited_sec();
+}
+
+void OwnWork::stop() {
+  own_sec_ += now_sec() - begin_sec_ - (engine_.waited_sec() - waited_begin_sec_);
+  if (threads_ != nullptr) threads_sec_ += threads_->waited_sec() - threads_begin_sec_;
+}
+
+void OwnWork::end_step() {
+  waiting_ = threads_ == nullptr ? std::nullopt : thread_waits_.add(own_sec_, threads_sec_, threads_->threads());
+  last_ms_ = std::max(own_sec_, 0.0) * 1e3;
+  window_ms_.push_back(last_ms_);
+  own_sec_ = threads_sec_ = 0;
+  told_ = false;
+}
+
+void OwnWork::tell(StepMessage& mine, int rank, int ranks) {
+  if (told_) return;
+  told_ = true;
+  mine.slowest = {.rank = rank, .ms = last_ms_};
+  if (ranks < 2 || static_cast<int>(window_ms_.size()) < SlowRanks::kWindow) return;
+  mine.rank_ms.assign(static_cast<size_t>(ranks), 0);
+  mine.rank_ms[static_cast<size_t>(rank)] = SlowRanks::time_of_window(window_ms_);
+  window_ms_.clear();
+}
+
+}  // namespace ashlar::training
