@@ -59,11 +59,10 @@ TrainStream::TrainStream(std::vector<WeightedDataset> datasets, const StreamOpti
   for (size_t i = 0; i < datasets.size(); ++i) {
     std::unique_ptr<TokenDataset> dataset = std::move(datasets[i].dataset);
     check_vocabulary(*dataset, options_);
-    const std::string& hash = dataset->manifest().tokenizer_hash;
-    if (i > 0 && hash != inputs_[0].dataset->manifest().tokenizer_hash) {
+    if (i > 0 && !same_tokenizer(dataset->tokenizer(), inputs_[0].dataset->tokenizer())) {
       throw input_error("data", dataset->directory(), " and ", inputs_[0].dataset->directory(),
-                        " have different tokenizers (", hash, " and ", inputs_[0].dataset->manifest().tokenizer_hash,
-                        "); a mixture needs one");
+                        " have different tokenizers (", dataset->manifest().tokenizer_hash, " and ",
+                        inputs_[0].dataset->manifest().tokenizer_hash, "); a mixture needs one");
     }
     // The same dataset may be named twice; each entry has its own order.
     const Philox::Counter key = Philox::block(seed, hash64("data.order"), i);

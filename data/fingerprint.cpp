@@ -3,10 +3,19 @@
 #include "core/base/hex.h"
 #include "core/base/strings.h"
 #include "data/digest.h"
+#include "data/tokenizer.h"
 
 namespace ashlar::data {
 
-std::string tokenizer_fingerprint(const std::string& tokenizer_json) { return digest_of(tokenizer_json).hex(); }
+std::string tokenizer_fingerprint(const std::string& tokenizer_json) {
+  return tokenizer_from_json(tokenizer_json)->fingerprint();
+}
+
+std::string old_tokenizer_fingerprint(const std::string& tokenizer_json) { return digest_of(tokenizer_json).hex(); }
+
+bool same_tokenizer(const Tokenizer& one, const Tokenizer& other) {
+  return one.hash() == other.hash() || one.fingerprint() == other.fingerprint();
+}
 
 Fingerprint fingerprint_of(const Manifest& manifest) {
   // The chunk is part of it: the order of samples depends on it.

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "data/manifest.h"
+#include "data/tokenizer.h"
 
 namespace ashlar::data {
 
@@ -10,7 +11,7 @@ namespace ashlar::data {
 /// tokenizer, wherever they lie, whenever and on however many threads they were built, and however they are cut into
 /// shards.
 struct Fingerprint {
-  std::string tokenizer;  ///< 32 hex digits of the tokenizer's canonical JSON
+  std::string tokenizer;  ///< Tokenizer::fingerprint
   std::string tokens;     ///< 32 hex digits of the token stream of each part: ids, document ends, counts
 
   bool operator==(const Fingerprint&) const = default;
@@ -22,5 +23,10 @@ Fingerprint fingerprint_of(const Manifest& manifest);
 
 /// `tokenizer` of a fingerprint, from what Tokenizer::to_json gives.
 std::string tokenizer_fingerprint(const std::string& tokenizer_json);
+/// What releases before had for it: 32 hex digits of all that to_json gives. Checkpoints of theirs hold it.
+std::string old_tokenizer_fingerprint(const std::string& tokenizer_json);
+
+/// Whether two tokenizers give the same ids and texts. Quick for equal ones.
+bool same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 
 }  // namespace ashlar::data

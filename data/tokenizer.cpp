@@ -12,6 +12,8 @@
 #include "core/io/json.h"
 #include "data/bytes_tokenizer.h"
 #include "data/characters_tokenizer.h"
+#include "data/digest.h"
+#include "data/tokenizer/canonical.h"
 #include "data/tokenizer/files_json.h"
 #include "data/tokenizer/forms.h"
 
@@ -93,6 +95,22 @@ size_t first_cut(CutRule rule, std::string_view text) {
 
 std::string Tokenizer::hash() const { return hex64(hash64(to_json())); }
 
+std::string Tokenizer::fingerprint() const {
+  std::string what;
+  const auto* const form = dynamic_cast<const FormTokenizer*>(this);
+  try {
+    what = canonical_tokenizer(tokenizer_json_text());
+  } catch (const Error&) {
+    if (form == nullptr) throw;
+    // No tokenizer.json says it: the files that make the form.
+    for (const TokenizerFile& file : files()) {
+      if (makes_form(file.name)) what += str_cat(file.name, " ", digest_of(file.bytes).hex(), " ");
+    }
+  }
+  const bool ends = form == nullptr || form->eos_id();
+  return digest_of(str_cat(what, " ends with ", ends ? str_cat(eod_id()) : "nothing")).hex();
+}
+
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
   encode(text, ids);
@@ -120,6 +138,26 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   return tokenizer;
 }
 
+std::unique_ptr<Tokenizer> tokenizer_of_path(const std::string& path) {
+  std::unique_ptr<FormTokenizer> opened = open_tokenizer(path);
+  if (opened->form() != "tokenizer.json" || !opened->eos_id()) return opened;
+  const std::string fingerprint = opened->fingerprint();
+  auto bytes = std::make_unique<BytesTokenizer>();
+  if (opened->vocab_size() == bytes->vocab_size() && fingerprint == bytes->fingerprint()) return bytes;
+  std::vector<char32_t> points;
+  for (int32_t id = 0; id < opened->eod_id(); ++id) {
+    const std::string token = opened->token(id);
+    const CodePoint c = token.empty() ? CodePoint() : next_code_point(token);
+    const bool character = c.bytes > 0 && static_cast<size_t>(c.bytes) == token.size();
+    if (!character || (!points.empty() && c.value <= points.back())) return opened;
+    points.push_back(c.value);
+  }
+  if (points.empty()) return opened;
+  auto characters = std::make_unique<CharactersTokenizer>(std::move(points));
+  if (fingerprint == characters->fingerprint()) return characters;
+  return opened;
+}
+
 CorpusScans corpus_scans(const std::string& kind_or_path) {
   const Kind* const kind = find_kind(kind_or_path);
   if (kind != nullptr && kind->scan != nullptr)
@@ -129,8 +167,12 @@ CorpusScans corpus_scans(const std::string& kind_or_path) {
     throw input_error("data build", "--tokenizer ", kind_or_path, " is neither a kind (", known_kinds(),
                       ") nor a tokenizer's file or folder");
   }
-  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(kind_or_path);
+  const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of_path(kind_or_path);
   tokenizer->eod_id();  // without one no document could end
+  for (const Kind& own : kKinds) {
+    if (own.name == tokenizer->identity() && own.scan == make_bytes_scan)
+      return {.make = own.scan, .identity = std::string(own.name), .tokenizer = nullptr};
+  }
   const auto make = [tokenizer, json = tokenizer->to_json()]() -> std::unique_ptr<CorpusScan> {
     return std::make_unique<ReadyScan>(tokenizer, json);
   };

@@ -73,6 +73,8 @@ class Tokenizer {
   /// Text of the ids. An end-of-document id of its own decodes to nothing, one that is a token of the files to its
   /// spelling. An id outside the vocabulary is an input error.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  /// Whether the id is one byte of a character among tokens of text: what it decodes to depends on the ids around it.
+  virtual bool is_byte(int32_t) const { return false; }
 
   /// Everything that decides ids, as one JSON object; goes into manifests and checkpoints.
   virtual std::string to_json() const = 0;
@@ -83,8 +85,12 @@ class Tokenizer {
   /// The same tokenizer as the tokenizer.json that other programs read. Input error for one that cannot be written so.
   virtual std::string tokenizer_json_text() const = 0;
 
-  /// 16 hex digits of to_json(): equal hashes mean equal ids for equal texts.
+  /// 16 hex digits of to_json(): equal hashes mean equal files. Other files may say the same tokenizer: fingerprint().
   std::string hash() const;
+  /// 32 hex digits of what decides ids of texts, texts of ids, and which id ends a document; nothing else. Equal for
+  /// one tokenizer in all of its forms: a kind of its own and the tokenizer.json that an export writes of it, a folder
+  /// with another chat template, model_max_length, padding, order of keys or white space.
+  std::string fingerprint() const;
 
   std::vector<int32_t> encode(std::string_view text) const;
 };
@@ -114,6 +120,9 @@ class CorpusScan {
 };
 
 using MakeCorpusScan = std::function<std::unique_ptr<CorpusScan>()>;
+
+/// A tokenizer's file or folder. What an export wrote of a kind that has no files is that kind again.
+std::unique_ptr<Tokenizer> tokenizer_of_path(const std::string& path);
 
 /// What was typed after --tokenizer: a kind, or a tokenizer's file or folder, which is read once. Anything else is an
 /// input error that lists the kinds. `identity` is the kind or the tokenizer's hash: equal for equal tokenizers

@@ -1,8 +1,10 @@
 #include "data/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/utf8.h"
 #include "data/tokenizer/unicode.h"
 
@@ -48,34 +50,43 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
                          const std::string& where)
     : tokens_(std::move(tokens)) {
   Regex::Scratch scratch;
+  const size_t count = static_cast<size_t>(vocabulary.size()) + tokens_.size();
   for (AddedToken& token : tokens_) {
+    if (id_too_far(token.id, count))
+      throw input_error("tokenizer", where, ": ", printable(token.content), " has the id ", token.id,
+                        ", far beyond the ", count, " tokens");
     if (!vocabulary.add(token.content, token.id)) {
-      throw input_error("tokenizer", where, ": \"", token.content, "\" has the id ", token.id,
-                        vocabulary.used(token.id) ? str_cat(", which is that of \"", vocabulary.token(token.id), "\"")
-                                                  : ", in the vocabulary another one");
+      throw input_error("tokenizer", where, ": ", printable(token.content), " has the id ", token.id,
+                        vocabulary.used(token.id)
+                            ? str_cat(", which is that of ", printable(vocabulary.token(token.id)))
+                            : ", in the vocabulary another one");
     }
     token.pattern = token.content;
-    if (token.normalized && normalizer != nullptr) normalizer->apply(token.pattern, scratch);
+    if (token.normalized && normalizer != nullptr) {
+      const TextLimit limit(scratch, token.pattern.size());
+      normalizer->apply(token.pattern, scratch);
+    }
+    if (token.pattern.size() > kMaxTokenBytes)
+      throw input_error("tokenizer", where, ": ", printable(token.content), ": an added token of ",
+                        token.pattern.size(), " bytes, at most ", kMaxTokenBytes, " are taken");
   }
   by_id_.assign(static_cast<size_t>(vocabulary.size()), -1);
-  for (Finder& finder : finders_) finder.list_of.fill(-1);
-  for (size_t i = 0; i < tokens_.size(); ++i) {
-    const AddedToken& token = tokens_[i];
-    by_id_[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < tokens_.size(); ++i) by_id_[static_cast<size_t>(tokens_[i].id)] = static_cast<int32_t>(i);
+  make_finders();
+}
+
+void AddedTokens::make_finders() {
+  size_t bytes[2] = {0, 0};
+  for (const AddedToken& token : tokens_) bytes[token.normalized ? 1 : 0] += token.pattern.size();
+  for (size_t kind : {size_t{0}, size_t{1}}) finders_[kind].tokens = ByteTrie(bytes[kind]);
+  // Of tokens that are looked for alike the first counts; of a trie's the last.
+  for (size_t i = tokens_.size(); i > 0; --i) {
+    const AddedToken& token = tokens_[i - 1];
     if (token.pattern.empty()) continue;
     Finder& finder = finders_[token.normalized ? 1 : 0];
-    int16_t& list = finder.list_of[static_cast<uint8_t>(token.pattern[0])];
-    if (list < 0) {
-      list = static_cast<int16_t>(finder.lists.size());
-      finder.lists.emplace_back();
-    }
-    finder.lists[static_cast<size_t>(list)].push_back(&token);
-  }
-  for (Finder& finder : finders_) {
-    for (auto& list : finder.lists) {
-      std::stable_sort(list.begin(), list.end(),
-                       [](const AddedToken* a, const AddedToken* b) { return a->pattern.size() > b->pattern.size(); });
-    }
+    finder.begins[static_cast<uint8_t>(token.pattern[0])] = true;
+    finder.any = true;
+    finder.tokens.add(token.pattern, static_cast<int32_t>(i - 1));
   }
 }
 
@@ -96,17 +107,18 @@ void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segmen
     return Span{static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
   };
   size_t done = 0;
-  if (!finder.lists.empty()) {
+  if (finder.any) {
     for (size_t at = 0; at < text.size();) {
-      const int16_t list = finder.list_of[static_cast<uint8_t>(text[at])];
-      const AddedToken* found = nullptr;
-      if (list >= 0) {
-        for (const AddedToken* token : finder.lists[static_cast<size_t>(list)]) {
-          if (text.substr(at).starts_with(token->pattern)) {
-            found = token;
-            break;
-          }
-        }
+      if (!finder.begins[static_cast<uint8_t>(text[at])]) {
+        ++at;
+        continue;
+      }
+      const AddedToken* found = nullptr;  // the longest
+      int32_t node = ByteTrie::kRoot;
+      for (size_t i = at; i < text.size(); ++i) {
+        node = finder.tokens.child(node, static_cast<uint8_t>(text[i]));
+        if (node < 0) break;
+        if (const int32_t token = finder.tokens.id_at(node); token >= 0) found = &tokens_[static_cast<size_t>(token)];
       }
       if (found == nullptr) {
         ++at;
@@ -128,6 +140,12 @@ void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segmen
     }
   }
   if (done < text.size()) segments.push_back({span(done, text.size()), -1});
+}
+
+nlohmann::ordered_json json_of(const AddedToken& token) {
+  return {{"id", token.id},          {"content", token.content}, {"single_word", token.single_word},
+          {"lstrip", token.lstrip},  {"rstrip", token.rstrip},   {"normalized", token.normalized},
+          {"special", token.special}};
 }
 
 std::vector<AddedToken> read_added_tokens(Fields& all) {

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "data/tokenizer/byte_trie.h"
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/vocabulary.h"
 
@@ -18,6 +20,7 @@ struct AddedToken {
   std::string content;
   std::string pattern;  ///< what is looked for: the content, or what the normaliser makes of it
   bool special = false, normalized = false, single_word = false, lstrip = false, rstrip = false;
+  bool operator==(const AddedToken&) const = default;
 };
 
 /// A piece of text, or an added token in its place.
@@ -42,18 +45,23 @@ class AddedTokens {
            std::vector<SpecialSpelling>* as_text = nullptr) const;
   /// That token is special from now on, if it is one of these.
   void make_special(int32_t id);
-  bool any(bool normalized) const { return !finders_[normalized ? 1 : 0].lists.empty(); }
+  bool any(bool normalized) const { return finders_[normalized ? 1 : 0].any; }
 
  private:
   struct Finder {
-    std::array<int16_t, 256> list_of{};                 ///< by first byte; -1: none begins so
-    std::vector<std::vector<const AddedToken*>> lists;  ///< longest first
+    std::array<bool, 256> begins{};  ///< by first byte
+    bool any = false;
+    ByteTrie tokens;  ///< places in tokens_ by what is looked for
   };
+  void make_finders();
+
   std::vector<AddedToken> tokens_;
   std::vector<int32_t> by_id_;
   Finder finders_[2];
 };
 
+/// A token as an entry of that list.
+nlohmann::ordered_json json_of(const AddedToken& token);
 /// The list under "added_tokens"; none when there is no list.
 std::vector<AddedToken> read_added_tokens(Fields& fields);
 

@@ -5,6 +5,7 @@
 #include "core/base/utf8.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/normalizers.h"
+#include "data/tokenizer/vocabulary.h"
 
 namespace ashlar::data {
 namespace {
@@ -57,7 +58,7 @@ class ByteFallback final : public Decoder {
       bytes.clear();
     };
     for (std::string& token : tokens) {
-      const int byte = byte_of(token);
+      const int byte = byte_of_token(token);
       if (byte >= 0) {
         bytes.push_back(static_cast<char>(byte));
         continue;
@@ -67,21 +68,6 @@ class ByteFallback final : public Decoder {
     }
     flush();
     tokens = std::move(out);
-  }
-
- private:
-  static int byte_of(const std::string& token) {
-    if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
-    int value = 0;
-    for (const char c : token.substr(3, 2)) {
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                               : -1;
-      if (digit < 0) return -1;
-      value = value * 16 + digit;
-    }
-    return value;
   }
 };
 
@@ -99,8 +85,10 @@ class Strip final : public Decoder {
   Strip(std::string content, int64_t start, int64_t stop) : content_(std::move(content)), start_(start), stop_(stop) {}
   void apply(Tokens& tokens, Regex::Scratch&) const override {
     for (std::string& token : tokens) {
-      for (int64_t i = 0; i < start_ && token.starts_with(content_); ++i) token.erase(0, content_.size());
-      for (int64_t i = 0; i < stop_ && token.ends_with(content_); ++i) token.resize(token.size() - content_.size());
+      std::string_view left = token;
+      for (int64_t i = 0; i < start_ && left.starts_with(content_); ++i) left.remove_prefix(content_.size());
+      for (int64_t i = 0; i < stop_ && left.ends_with(content_); ++i) left.remove_suffix(content_.size());
+      if (left.size() < token.size()) token = std::string(left);
     }
   }
 
@@ -176,6 +164,7 @@ std::string as_utf8(std::string_view bytes) {
 }
 
 std::unique_ptr<Decoder> read_decoder(Fields fields) {
+  fields.count_step();
   const std::string type = fields.text("type");
   std::unique_ptr<Decoder> made;
   if (type == "Sequence") {
@@ -196,7 +185,7 @@ std::unique_ptr<Decoder> read_decoder(Fields fields) {
     made = std::make_unique<Strip>(content, start, fields.integer("stop", 0, 0, 1'000'000));
   } else if (type == "Replace") {
     Regex pattern = read_pattern(fields, "pattern");
-    made = std::make_unique<Replace>(std::move(pattern), fields.text("content"));
+    made = std::make_unique<Replace>(std::move(pattern), read_content(fields));
   } else if (type == "Metaspace") {
     fields.ignore({"str_rep", "split"});
     const std::string mark = fields.text("replacement", "\xE2\x96\x81");

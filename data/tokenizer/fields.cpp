@@ -2,12 +2,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/printable.h"
+
 namespace ashlar::data {
 namespace {
 
 using nlohmann::json;
 
 std::string brief(const json& value) {
+  // A list or object may be the file itself: what is shown of it is its kind.
+  if (value.is_structured() && value.size() > 8)
+    return str_cat(value.is_array() ? "a list of " : "an object of ", value.size());
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
@@ -15,12 +20,15 @@ std::string brief(const json& value) {
 
 }  // namespace
 
-Fields::Fields(const json& object, std::string path) : object_(object), path_(std::move(path)) {
+Fields::Fields(const json& object, std::string path) : Fields(object, std::move(path), std::make_shared<int>(0)) {}
+
+Fields::Fields(const json& object, std::string path, std::shared_ptr<int> steps)
+    : object_(object), path_(std::move(path)), steps_(std::move(steps)) {
   if (!object_.is_object()) throw input_error("tokenizer", path_, ": expected an object, got ", brief(object_));
 }
 
 std::string Fields::path_of(std::string_view key) const {
-  return str_cat(path_, path_.ends_with(".json") ? ": " : ".", key);
+  return str_cat(path_, path_.ends_with(".json") ? ": " : ".", escaped(key));
 }
 
 Error Fields::error(std::string_view key, const std::string& sentence) const {
@@ -49,7 +57,7 @@ const json& Fields::array(std::string_view key) {
 Fields Fields::object(std::string_view key) {
   const json* const value = find(key);
   if (value == nullptr || !value->is_object()) throw error(key, "expected an object");
-  return {*value, path_of(key)};
+  return {*value, path_of(key), steps_};
 }
 
 std::string Fields::text(std::string_view key) {
@@ -107,6 +115,13 @@ bool Fields::is_text(std::string_view key) {
 
 size_t Fields::length(std::string_view key) { return array(key).size(); }
 
-Fields Fields::element(std::string_view key, size_t i) { return {array(key)[i], str_cat(path_of(key), "[", i, "]")}; }
+Fields Fields::element(std::string_view key, size_t i) {
+  return {array(key)[i], str_cat(path_of(key), "[", i, "]"), steps_};
+}
+
+void Fields::count_step() {
+  if (++*steps_ > kMaxSteps)
+    throw input_error("tokenizer", path_, ": more than ", kMaxSteps, " steps in one tokenizer are not taken");
+}
 
 }  // namespace ashlar::data

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -17,6 +18,8 @@ namespace ashlar::data {
 /// `tokenizer.json: pre_tokenizer.pretokenizers[1].behavior`.
 class Fields {
  public:
+  static constexpr int kMaxSteps = 64;  ///< published tokenizers have up to twenty
+
   /// `path` is put before field names: "tokenizer.json: model".
   Fields(const nlohmann::json& object, std::string path);
 
@@ -34,6 +37,10 @@ class Fields {
   bool boolean(std::string_view key, bool otherwise);
   int64_t integer(std::string_view key, int64_t otherwise, int64_t least, int64_t most);
 
+  /// Counts one step of a pipeline; refuses more than kMaxSteps of them in one file, however they are nested. Each may
+  /// compile a pattern.
+  void count_step();
+
   /// Fields that change no id.
   void ignore(std::initializer_list<std::string_view> keys);
   /// Refuses a value other than null, false, "" or an empty list or object.
@@ -43,8 +50,11 @@ class Fields {
   void finish() const;
 
  private:
+  Fields(const nlohmann::json& object, std::string path, std::shared_ptr<int> steps);
+
   const nlohmann::json& object_;
   std::string path_;
+  std::shared_ptr<int> steps_;  ///< of the whole file
   std::set<std::string, std::less<>> read_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/utf8.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
@@ -14,6 +15,7 @@
 #include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/tiktoken.h"
+#include "data/tokenizer/tokenizer_classes.h"
 #include "data/tokenizer/vocab_merges.h"
 
 namespace ashlar::data {
@@ -26,7 +28,7 @@ constexpr Form kForms[] = {
     {"tokenizer.json", [](const TokenizerFiles& files) { return files.find("tokenizer.json") != nullptr; },
      [](std::string_view file) { return file == "tokenizer.json"; },
      [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
-       return std::make_unique<PipelineTokenizer>(*files.find("tokenizer.json"), "tokenizer.json");
+       return std::make_unique<PipelineTokenizer>(*files.find("tokenizer.json"), "tokenizer.json", &files);
      }},
     {"vocab.json with merges.txt",
      [](const TokenizerFiles& files) {
@@ -34,7 +36,10 @@ constexpr Form kForms[] = {
      },
      [](std::string_view file) { return file == "vocab.json" || file == "merges.txt"; },
      [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
-       return std::make_unique<PipelineTokenizer>(tokenizer_json_of_vocab_and_merges(files), "vocab.json, merges.txt");
+       auto made =
+           std::make_unique<PipelineTokenizer>(tokenizer_json_of_vocab_and_merges(files), "vocab.json, merges.txt");
+       if (pairs_differ_by_rules(files)) made->rules_matter();
+       return made;
      }},
     {"SentencePiece .model", holds_sentencepiece, [](std::string_view file) { return file.ends_with(".model"); },
      open_sentencepiece},
@@ -53,30 +58,17 @@ bool named(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool makes_form(const std::string& name) {
-  return named(kFormFiles, name) || name.ends_with(".tiktoken") || name.ends_with(".model");
-}
-
 std::string known_forms() {
   std::string text;
   for (const Form& form : kForms) text += str_cat(text.empty() ? "" : ", ", form.name);
   return text;
 }
 
-json parsed(const TokenizerFiles& files, const std::string& name) {
-  json value;
-  io::reading_json(
-      [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
-      [&] { value = io::parse_json(files.bytes.at(name)); });
-  if (!value.is_object()) throw input_error("tokenizer", files.shown, ": ", name, ": expected an object");
-  return value;
-}
-
 /// What the files say under "eos_token" or "bos_token"; empty when nothing.
 std::string named_token(const TokenizerFiles& files, const char* key) {
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     if (files.find(name) == nullptr) continue;
-    const json all = parsed(files, name);
+    const json all = object_in(files, name);
     const auto at = all.find(key);
     if (at == all.end()) continue;
     if (at->is_string()) return at->get<std::string>();
@@ -104,7 +96,8 @@ void FormTokenizer::keep(TokenizerFiles files) {
     const std::string name = named_token(files_, key);
     if (!name.empty()) {
       const auto id = id_of(name);
-      if (!id) throw input_error("tokenizer", files_.shown, ": ", key, " is \"", name, "\", which is no token of it");
+      if (!id)
+        throw input_error("tokenizer", files_.shown, ": ", key, " is ", printable(name), ", which is no token of it");
       return id;
     }
     const std::vector<std::string> special = special_tokens();
@@ -140,6 +133,7 @@ std::string FormTokenizer::to_json() const {
   value["form"] = form();
   value["vocab_size"] = vocab_size();
   value["eod_id"] = eod_id();
+  if (rules_ != 1) value["rules"] = rules_;
   json& files = value["files"] = json::object();
   for (const auto& [name, bytes] : files_.bytes) {
     // JSON holds text; what is none goes as base64.
@@ -156,6 +150,10 @@ std::vector<TokenizerFile> FormTokenizer::files() const {
   std::vector<TokenizerFile> files;
   for (const auto& [name, bytes] : files_.bytes) files.push_back({name, bytes});
   return files;
+}
+
+bool makes_form(const std::string& name) {
+  return named(kFormFiles, name) || name.ends_with(".tiktoken") || name.ends_with(".model");
 }
 
 bool holds_tokenizer(const std::string& folder) {
@@ -175,8 +173,13 @@ bool holds_tokenizer(const std::string& folder) {
 std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files) {
   for (const Form& form : kForms) {
     if (!form.there(files)) continue;
-    std::unique_ptr<FormTokenizer> tokenizer = form.open(files);
-    tokenizer->keep(std::move(files));
+    std::unique_ptr<FormTokenizer> tokenizer;
+    const std::string shown = files.shown;
+    io::reading_json([&](const std::string& sentence) { return input_error("tokenizer", shown, ": ", sentence); },
+                     [&] {
+                       tokenizer = form.open(files);
+                       tokenizer->keep(std::move(files));
+                     });
     return tokenizer;
   }
   throw input_error("tokenizer", files.shown, " holds no tokenizer of a known form: ", known_forms());
@@ -221,6 +224,12 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
       std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& f) { return f.there(files); });
   if (form != std::end(kForms))
     std::erase_if(files.bytes, [&](const auto& file) { return makes_form(file.first) && !form->reads(file.first); });
+  const fs::path config = where / "config.json";
+  const bool pairs = files.find("merges.txt") != nullptr;
+  if ((pairs || holds_sentencepiece(files)) && fs::is_regular_file(config, ignored)) {
+    std::string text = io::read_text_file(config, kMaxFileBytes);
+    if (config_json_decides(files, text, pairs)) files.bytes["config.json"] = std::move(text);
+  }
   return tokenizer_from_files(std::move(files));
 }
 
@@ -228,7 +237,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_files_json(const json& value) {
   Fields fields(value, "tokenizer");
   fields.ignore({"kind", "form", "vocab_size", "eod_id"});
   Fields list = fields.object("files");
-  TokenizerFiles files{.shown = "the tokenizer of the dataset or checkpoint", .bytes = {}};
+  const auto rules = static_cast<int>(fields.integer("rules", 1, 1, 2));
+  TokenizerFiles files{.shown = "the tokenizer of the dataset or checkpoint", .bytes = {}, .rules = rules};
   for (const auto& [name, content] : value["files"].items()) {
     if (content.is_string()) {
       files.bytes[name] = content.get<std::string>();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "data/tokenizer/vocabulary.h"
 
 namespace ashlar::data {
 
@@ -19,6 +20,9 @@ inline constexpr std::string_view kFilesKind = "files";
 struct TokenizerFiles {
   std::string shown;  ///< file or folder as the user named it, for errors
   std::map<std::string, std::string> bytes;
+  /// How the files are read. 1: as datasets and checkpoints of before had it, the class and the added tokens beside the
+  /// tokenizer ignored. Datasets and checkpoints say 2 where that makes a difference.
+  int rules = 2;
 
   const std::string* find(const std::string& name) const {
     const auto at = bytes.find(name);
@@ -47,11 +51,14 @@ class FormTokenizer : public Tokenizer {
   int32_t eod_id() const final;
   std::string to_json() const final;
   std::vector<TokenizerFile> files() const final;
+  bool is_byte(int32_t id) const override { return byte_of_token(token(id)) >= 0; }
   const TokenizerFiles& source() const { return files_; }
   std::optional<int32_t> eos_id() const { return eos_id_; }
   std::optional<int32_t> bos_id() const { return bos_id_; }
   /// What a form's open ends with: keeps the files, finds eos and bos in them.
   void keep(TokenizerFiles files);
+  /// For a form's open: its files meant something else by the rules of before.
+  void rules_matter() { rules_ = 2; }
 
  protected:
   /// eos or bos: special whatever its flag says, as transformers has it.
@@ -59,6 +66,7 @@ class FormTokenizer : public Tokenizer {
 
  private:
   TokenizerFiles files_;
+  int rules_ = 1;
   std::optional<int32_t> eos_id_, bos_id_;
   CutRule cut_rule_ = CutRule::kNowhere;
 };
@@ -66,6 +74,8 @@ class FormTokenizer : public Tokenizer {
 /// Reads a tokenizer's file, or the folder that holds one: `tokenizer.json` before `vocab.json` + `merges.txt` before
 /// `.tiktoken`. Input errors name the file and the field that is not supported.
 std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path);
+/// Whether a file of this name makes one of the forms.
+bool makes_form(const std::string& name);
 /// Whether a folder has a file that makes one of the forms, supported or not.
 bool holds_tokenizer(const std::string& folder);
 std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files);

@@ -14,7 +14,10 @@ class Sequence final : public Normalizer {
   explicit Sequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
   bool apply(std::string& text, Regex::Scratch& scratch) const override {
     bool kept = true;
-    for (const auto& step : steps_) kept = step->apply(text, scratch) && kept;
+    for (const auto& step : steps_) {
+      kept = step->apply(text, scratch) && kept;
+      check_growth(text.size(), scratch);
+    }
     return kept;
   }
 
@@ -135,6 +138,19 @@ std::string regex_escaped(std::string_view text) {
   return pattern;
 }
 
+std::string read_content(Fields& fields) {
+  std::string content = fields.text("content");
+  if (content.size() > kMaxPatternBytes)
+    throw fields.error("content", str_cat("has ", content.size(), " bytes, at most ", kMaxPatternBytes, " are taken"));
+  return content;
+}
+
+void check_growth(size_t bytes, const Regex::Scratch& scratch) {
+  if (bytes <= scratch.most_bytes) return;
+  throw input_error("tokenizer", "its rules make more than ", scratch.most_bytes,
+                    " bytes of a text, over 64 times what it has: repeated replacements multiply it");
+}
+
 Regex read_pattern(Fields& fields, std::string_view key) {
   if (fields.is_text(key)) return {regex_escaped(fields.text(key)), Dialect::kOniguruma, fields.path_of(key)};
   Fields pattern = fields.object(key);
@@ -154,6 +170,7 @@ bool replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scra
     kept = kept && (!out.empty() || !by.empty() || found.begin == found.end);
     out += by;
     done = found.end;
+    check_growth(out.size(), scratch);
   });
   if (done == 0 && out.empty()) return true;
   out.append(text, done);
@@ -162,6 +179,7 @@ bool replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scra
 }
 
 std::unique_ptr<Normalizer> read_normalizer(Fields fields) {
+  fields.count_step();
   const std::string type = fields.text("type");
   std::unique_ptr<Normalizer> made;
   if (type == "Sequence") {
@@ -182,9 +200,12 @@ std::unique_ptr<Normalizer> read_normalizer(Fields fields) {
     made = std::make_unique<Strip>(left, right);
   } else if (type == "Replace") {
     Regex pattern = read_pattern(fields, "pattern");
-    made = std::make_unique<Replace>(std::move(pattern), fields.text("content"));
+    made = std::make_unique<Replace>(std::move(pattern), read_content(fields));
   } else if (type == "Prepend") {
-    made = std::make_unique<Prepend>(fields.text("prepend"));
+    const std::string text = fields.text("prepend");
+    if (text.size() > kMaxPatternBytes)
+      throw fields.error("prepend", str_cat("expected at most ", kMaxPatternBytes, " bytes"));
+    made = std::make_unique<Prepend>(text);
   } else if (type == "Precompiled") {
     made = precompiled_normalizer(fields.text("precompiled_charsmap", ""), fields);
   } else {

@@ -26,6 +26,23 @@ std::unique_ptr<Normalizer> read_normalizer(Fields fields);
 /// it replaces all of it. Source: SentencePiece, src/normalizer.cc; Darts-clone for the array's units.
 std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_base64, const Fields& fields);
 
+/// `content` of Replace, at most kMaxPatternBytes long.
+std::string read_content(Fields& fields);
+/// For the time of its life rules may make a text of `bytes` at most 64 times as long (and 64 KB): steps that double it
+/// each would otherwise fill any memory. The published rules that make most of a character make 11 times its bytes.
+class TextLimit {
+ public:
+  TextLimit(Regex::Scratch& scratch, size_t bytes) : scratch_(scratch) { scratch.most_bytes = 64 * bytes + 65536; }
+  ~TextLimit() { scratch_.most_bytes = ~size_t{0}; }
+  TextLimit(const TextLimit&) = delete;
+  TextLimit& operator=(const TextLimit&) = delete;
+
+ private:
+  Regex::Scratch& scratch_;
+};
+/// Throws an input error for a text that has become longer than its limit.
+void check_growth(size_t bytes, const Regex::Scratch& scratch);
+
 /// `pattern` of Split and Replace: {"String": ...} literally, or {"Regex": ...}.
 Regex read_pattern(Fields& fields, std::string_view key);
 /// A pattern that matches `text` itself.

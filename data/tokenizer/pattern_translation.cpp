@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/utf8.h"
 #include "data/tokenizer/regex.h"
 #include "data/tokenizer/unicode.h"
@@ -78,7 +79,7 @@ class Translator {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw input_error("tokenizer", where_, ": the pattern has ", what, " at byte ", at_,
-                      ", which is not supported: ", pattern_.substr(0, 200));
+                      ", which is not supported: ", printable(pattern_, 200));
   }
   char peek(size_t ahead = 0) const { return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0'; }
   bool ahead(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
@@ -106,7 +107,7 @@ class Translator {
          {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?i)", "(?-i:", "(?-i)"}) {
       if (ahead(known)) return copy(known.size());
     }
-    refuse(str_cat("a group ", pattern_.substr(at_, 4)));
+    refuse(str_cat("a group ", escaped(pattern_.substr(at_, 4))));
   }
 
   void bracket() {
@@ -200,7 +201,8 @@ class Translator {
       negated = !negated;
       name.remove_prefix(1);
     }
-    if (category(name).empty()) refuse(str_cat("the property ", name, " (known are general categories, such as Lu)"));
+    if (category(name).empty())
+      refuse(str_cat("the property ", escaped(name), " (known are general categories, such as Lu)"));
     put(property_text(std::string(name), negated), in_class);
     at_ += length;
   }

@@ -9,6 +9,8 @@
 #include "core/base/error.h"
 #include "core/base/utf8.h"
 #include "core/io/json.h"
+#include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 namespace ashlar::data {
 namespace {
@@ -57,15 +59,14 @@ void check_text(std::string_view text) {
   }
 }
 
-PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
+PipelineTokenizer::PipelineTokenizer(std::string text, std::string form, const TokenizerFiles* beside)
     : text_(std::move(text)), form_(std::move(form)) {
   nlohmann::json json;
   io::reading_json([](const std::string& sentence) { return input_error("tokenizer", "tokenizer.json: ", sentence); },
                    [&] { json = io::parse_json(text_); });
   Fields fields(json, "tokenizer.json");
-  fields.ignore({"version"});
-  fields.must_be_off("truncation");
-  fields.must_be_off("padding");
+  // Texts are encoded whole, whatever a file says of cutting and filling them for a batch.
+  fields.ignore({"version", "truncation", "padding"});
   if (fields.has("normalizer")) normalizer_ = read_normalizer(fields.object("normalizer"));
   if (fields.has("pre_tokenizer")) pre_tokenizer_ = read_pre_tokenizer(fields.object("pre_tokenizer"));
   Fields model = fields.object("model");
@@ -74,7 +75,7 @@ PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
       pre_tokenizer_ && pre_tokenizer_->maps_bytes_last() && !unigram && !model.boolean("byte_fallback", false);
   model_ = read_model(fields.object("model"), vocabulary_, model_reads_bytes_);
   marks_begin_words_ = !model.boolean("ignore_merges", false) && no_mark_inside(vocabulary_);
-  added_ = std::make_unique<AddedTokens>(read_added_tokens(fields), normalizer_.get(), vocabulary_,
+  added_ = std::make_unique<AddedTokens>(added_tokens(fields, beside), normalizer_.get(), vocabulary_,
                                          fields.path_of("added_tokens"));
   if (fields.has("post_processor")) template_ = read_template(fields.object("post_processor"), vocabulary_);
   if (fields.has("decoder")) decoder_ = read_decoder(fields.object("decoder"));
@@ -83,6 +84,22 @@ PipelineTokenizer::PipelineTokenizer(std::string text, std::string form)
   for (const AddedToken& token : added_->all())
     if (token.special) note_special(token.id);
   identity_ = str_cat(form_, unigram ? " (Unigram)" : model_reads_bytes_ ? " (byte-level BPE)" : " (BPE)");
+}
+
+std::vector<AddedToken> PipelineTokenizer::added_tokens(Fields& fields, const TokenizerFiles* beside) {
+  std::vector<AddedToken> tokens = read_added_tokens(fields);
+  if (beside == nullptr || beside->rules == 1) return tokens;
+  ModelTokens model{.count = 0, .id_of = [this](const std::string& token) { return vocabulary_.find(token); }};
+  for (int32_t id = 0; id < vocabulary_.size(); ++id) model.count += vocabulary_.used(id) ? 1 : 0;
+  const std::vector<AddedToken> own = tokens;
+  add_folder_tokens(*beside, "", model, tokens);
+  if (tokens == own) return tokens;
+  rules_matter();
+  OrderedJson whole = io::parse_ordered_json(text_);
+  whole["added_tokens"] = OrderedJson::array();
+  for (const AddedToken& token : tokens) whole["added_tokens"].push_back(json_of(token));
+  text_ = whole.dump();
+  return tokens;
 }
 
 std::unique_ptr<PipelineTokenizer::Scratch> PipelineTokenizer::take_scratch() const {
@@ -140,6 +157,7 @@ void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, s
 
 /// What the model would be given of `text`, in order. False when it has an added token.
 bool PipelineTokenizer::parts_of(std::string_view text, Scratch& scratch, std::vector<std::string>& parts) const {
+  const TextLimit limit(scratch.regex, text.size());
   std::vector<SpecialSpelling> special;
   const auto plain = [&](std::string_view part, bool normalized) {
     scratch.inner.clear();
@@ -249,6 +267,7 @@ void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_
 }
 
 void PipelineTokenizer::encode_whole(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
+  const TextLimit limit(scratch.regex, text.size());
   scratch.outer.clear();
   added_->cut(text, false, scratch.outer, scratch.as_text);
   for (const Segment& s : scratch.outer) {
@@ -279,7 +298,12 @@ std::string PipelineTokenizer::decode(std::span<const int32_t> ids) const {
   }
   if (decoder_) {
     std::unique_ptr<Scratch> scratch = take_scratch();
-    decoder_->apply(tokens, scratch->regex);
+    size_t bytes = 0;
+    for (const std::string& token : tokens) bytes += token.size();
+    {
+      const TextLimit limit(scratch->regex, bytes);
+      decoder_->apply(tokens, scratch->regex);
+    }
     give_back(std::move(scratch));
   }
   std::string text;

@@ -20,8 +20,9 @@ namespace ashlar::data {
 /// pieces, and each piece goes through the model. The ids are those of the Hugging Face library (0.23).
 class PipelineTokenizer final : public FormTokenizer {
  public:
-  /// `text` is that of a tokenizer.json; `form` says what it was read as.
-  PipelineTokenizer(std::string text, std::string form);
+  /// `text` is that of a tokenizer.json; `form` says what it was read as. `beside`: files that may name more added
+  /// tokens (folder_tokens.h).
+  PipelineTokenizer(std::string text, std::string form, const TokenizerFiles* beside = nullptr);
 
   using FormTokenizer::encode;
   std::string identity() const override { return identity_; }
@@ -51,6 +52,7 @@ class PipelineTokenizer final : public FormTokenizer {
     bool apart = false;                               ///< the model may make special tokens of pieces
     size_t text_offset = 0;                           ///< of what encode_text has, in the whole
   };
+  std::vector<AddedToken> added_tokens(Fields& fields, const TokenizerFiles* beside);
   std::unique_ptr<Scratch> take_scratch() const;
   void give_back(std::unique_ptr<Scratch> scratch) const;
   void encode_whole(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const;

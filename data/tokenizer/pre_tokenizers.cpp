@@ -12,6 +12,9 @@ namespace ashlar::data {
 
 const char* const kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+const char* const kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 void Pieces::reset(std::string_view of, bool starts) {
   text = of;
   at_start = starts;
@@ -99,12 +102,13 @@ void split_by_characters(Matches matches, Split split, Pieces& pieces) {
 
 /// Rewrites every piece: `write` appends what it becomes to the text given.
 template <typename Write>
-void rewrite(Pieces& pieces, Write write) {
+void rewrite(Pieces& pieces, const Regex::Scratch& scratch, Write write) {
   std::string text;
   text.reserve(pieces.text.size() + pieces.text.size() / 4 + 16);
   for (const Span s : pieces.spans) {
     const auto begin = static_cast<uint32_t>(text.size());
     write(s, text);
+    check_growth(text.size(), scratch);
     if (text.size() > begin) pieces.next.push_back({begin, static_cast<uint32_t>(text.size())});
   }
   pieces.own = std::move(text);
@@ -144,7 +148,7 @@ class ByteLevel final : public PreTokenizer {
   bool maps_bytes_last() const override { return true; }
   bool apply_without_mapping(Pieces& pieces, Regex::Scratch& scratch) const override {
     if (prefix_space_) {
-      rewrite(pieces, [&](Span s, std::string& text) {
+      rewrite(pieces, scratch, [&](Span s, std::string& text) {
         if (!pieces.piece(s).starts_with(' ')) text += ' ';
         text += pieces.piece(s);
       });
@@ -154,7 +158,7 @@ class ByteLevel final : public PreTokenizer {
   }
   void apply(Pieces& pieces, Regex::Scratch& scratch) const override {
     apply_without_mapping(pieces, scratch);
-    rewrite(pieces, [&](Span s, std::string& text) { text += characters_.written(pieces.piece(s)); });
+    rewrite(pieces, scratch, [&](Span s, std::string& text) { text += characters_.written(pieces.piece(s)); });
   }
 
  private:
@@ -168,8 +172,8 @@ class Metaspace final : public PreTokenizer {
   enum class Prepend : uint8_t { kNever, kFirst, kAlways };
   Metaspace(std::string mark, Prepend prepend, bool split) : mark_(std::move(mark)), prepend_(prepend), split_(split) {}
 
-  void apply(Pieces& pieces, Regex::Scratch&) const override {
-    rewrite(pieces, [&](Span s, std::string& text) {
+  void apply(Pieces& pieces, Regex::Scratch& scratch) const override {
+    rewrite(pieces, scratch, [&](Span s, std::string& text) {
       const std::string_view piece = pieces.piece(s);
       const bool may = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && pieces.at_start && s.begin == 0);
       if (may && !piece.starts_with(' ') && !piece.starts_with(mark_)) text += mark_;
@@ -251,6 +255,7 @@ std::unique_ptr<PreTokenizer> read_metaspace(Fields& fields) {
 }  // namespace
 
 std::unique_ptr<PreTokenizer> read_pre_tokenizer(Fields fields) {
+  fields.count_step();
   const std::string type = fields.text("type");
   std::unique_ptr<PreTokenizer> made;
   if (type == "Sequence") {

@@ -48,5 +48,7 @@ std::unique_ptr<PreTokenizer> read_pre_tokenizer(Fields fields);
 
 /// The pattern that GPT-2 splits by, built into ByteLevel.
 extern const char* const kGpt2Pattern;
+/// Qwen2's, as its class in transformers has it.
+extern const char* const kQwen2Pattern;
 
 }  // namespace ashlar::data

@@ -15,7 +15,7 @@ class Precompiled final : public Normalizer {
   Precompiled(std::vector<uint32_t> units, std::string texts) : units_(std::move(units)), texts_(std::move(texts)) {}
 
   /// The reference counts a first character that a rule removes as if it were still there.
-  bool apply(std::string& text, Regex::Scratch&) const override {
+  bool apply(std::string& text, Regex::Scratch& scratch) const override {
     if (units_.empty()) return true;
     std::string out;
     out.reserve(text.size());
@@ -24,6 +24,7 @@ class Precompiled final : public Normalizer {
       const size_t end = grapheme_end(all, at);
       const std::string_view grapheme = all.substr(at, end - at);
       at = end;
+      check_growth(out.size(), scratch);
       if (grapheme.size() < kGraphemeBytes && replace(grapheme, out)) continue;
       for (size_t i = 0; i < grapheme.size();) {
         const auto n = static_cast<size_t>(next_code_point(grapheme.substr(i)).bytes);

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/model.h"
 
@@ -11,10 +12,16 @@ using nlohmann::json;
 
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 
-int32_t take_id(const json& value, const Fields& fields, std::string_view key, const std::string& token) {
+int32_t take_id(const json& value, const Fields& fields, std::string_view key, const std::string& token,
+                size_t tokens) {
   if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > static_cast<double>(kMaxId))
-    throw input_error("tokenizer", fields.path_of(key), ": the id of \"", token, "\" is no number from 0 to ", kMaxId);
-  return value.get<int32_t>();
+    throw input_error("tokenizer", fields.path_of(key), ": the id of ", printable(token), " is no number from 0 to ",
+                      kMaxId);
+  const auto id = value.get<int32_t>();
+  if (id_too_far(id, tokens))
+    throw input_error("tokenizer", fields.path_of(key), ": the id of ", printable(token), " is ", id,
+                      ", far beyond the ", tokens, " tokens");
+  return id;
 }
 
 /// The two tokens of a merge, written as "a b" or ["a", "b"].
@@ -41,13 +48,14 @@ std::unique_ptr<Model> read_bpe(Fields& fields, Vocabulary& vocabulary, bool byt
   if (tokens == nullptr || !tokens->is_object() || tokens->empty())
     throw fields.error("vocab", "expected tokens and ids");
   for (const auto& [token, id] : tokens->items()) {
-    if (!vocabulary.add(token, take_id(id, fields, "vocab", token)))
-      throw input_error("tokenizer", fields.path_of("vocab"), ": two tokens have the id ", id.dump());
+    if (!vocabulary.add(token, take_id(id, fields, "vocab", token, tokens->size())))
+      throw input_error("tokenizer", fields.path_of("vocab"), ": two tokens have the id ", id.get<int32_t>());
   }
   const auto id_of = [&](const std::string& token, size_t i) {
     const auto id = vocabulary.find(token);
     if (!id)
-      throw input_error("tokenizer", fields.path_of("merges"), "[", i, "] names \"", token, "\", no token of vocab");
+      throw input_error("tokenizer", fields.path_of("merges"), "[", i, "] names ", printable(token),
+                        ", no token of vocab");
     return *id;
   };
   std::vector<BpeModel::Merge> merges;
@@ -87,7 +95,12 @@ std::unique_ptr<Model> read_unigram(Fields& fields, Vocabulary& vocabulary) {
     const bool good = entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number();
     if (!good) throw input_error("tokenizer", fields.path_of("vocab"), "[", i, "]: expected [\"token\", score]");
     if (!vocabulary.add(entry[0].get<std::string>(), static_cast<int32_t>(i)))
-      throw input_error("tokenizer", fields.path_of("vocab"), "[", i, "]: ", entry[0].dump(), " is there twice");
+      throw input_error("tokenizer", fields.path_of("vocab"), "[", i, "]: ", printable(entry[0].get<std::string>()),
+                        " is there twice");
+    if (entry[0].get_ref<const std::string&>().size() > kMaxTokenBytes)
+      throw input_error("tokenizer", fields.path_of("vocab"), "[", i, "]: a token of ",
+                        entry[0].get_ref<const std::string&>().size(), " bytes, at most ", kMaxTokenBytes,
+                        " are taken");
     scores.push_back(entry[1].get<double>());
   }
   if (scores.empty()) throw fields.error("vocab", "expected tokens and scores");

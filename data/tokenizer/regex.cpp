@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/utf8.h"
 
 namespace ashlar::data {
@@ -43,6 +44,9 @@ Regex::Scratch::~Scratch() = default;
 
 Regex::Regex(std::string_view pattern, Dialect dialect, const std::string& where)
     : code_(std::make_unique<Code>()), where_(where) {
+  if (pattern.size() > kMaxPatternBytes)
+    throw input_error("tokenizer", where, ": a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes,
+                      " are taken");
   const std::string text = translated_pattern(pattern, dialect, where);
   const std::unique_ptr<pcre2_compile_context, Release<pcre2_compile_context_free>> context(
       pcre2_compile_context_create(nullptr));
@@ -55,7 +59,8 @@ Regex::Regex(std::string_view pattern, Dialect dialect, const std::string& where
   if (code_->code == nullptr) {
     char message[256] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
-    throw input_error("tokenizer", where, ": the pattern cannot be compiled (", message, "): ", pattern.substr(0, 200));
+    throw input_error("tokenizer", where, ": the pattern cannot be compiled (", message,
+                      "): ", printable(pattern, 200));
   }
   code_->compiled = pcre2_jit_compile(code_->code.get(), PCRE2_JIT_COMPLETE) == 0;
 }
@@ -77,8 +82,9 @@ bool Regex::next(Finder& finder, Scratch& scratch) const {
     if (result < 0) {
       char message[256] = "";
       pcre2_get_error_message(result, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
-      throw resource_error("tokenizer", where_, ": the pattern cannot be matched at byte ", finder.at, " of a text of ",
-                           text.size(), " bytes (", message, ")");
+      // The pattern and the text are the user's; a bad pattern takes time that doubles with each character.
+      throw input_error("tokenizer", where_, ": the pattern cannot be matched at byte ", finder.at, " of a text of ",
+                        text.size(), " bytes (", message, "); it takes too many steps for such a text");
     }
     const size_t* const bounds = pcre2_get_ovector_pointer(data);
     // An empty match right behind a match is none.

@@ -19,6 +19,9 @@ struct Span {
 /// which is refused. kPerl (tiktoken): of the text, and possessive.
 enum class Dialect : uint8_t { kOniguruma, kPerl };
 
+/// The longest pattern that is taken, in bytes; those of published tokenizers have some hundreds.
+inline constexpr size_t kMaxPatternBytes = 8192;
+
 /// A pattern of a tokenizer, matched by PCRE2's compiled code: character classes, `\p{..}` of general categories,
 /// `\s \d \w`, groups, lookaround, quantifiers. Character classes are those of Unicode 16, whatever PCRE2 was built
 /// with, and `\s` is White_Space, where PCRE2 adds U+180E. Whatever could mean another thing there is refused by name.
@@ -35,6 +38,8 @@ class Regex {
   /// Memory of one matching thread.
   class Scratch {
    public:
+    /// How long a text may become that rules rewrite; see TextLimit.
+    size_t most_bytes = ~size_t{0};
     Scratch();
     ~Scratch();
     Scratch(const Scratch&) = delete;
@@ -46,8 +51,8 @@ class Regex {
     std::unique_ptr<Parts> parts_;
   };
 
-  /// Calls `match` with the bounds of each match of `text`, valid UTF-8, from left to right, empty ones too. Throws a
-  /// resource error when a match needs more memory than 64 MiB of stack.
+  /// Calls `match` with the bounds of each match of `text`, valid UTF-8, from left to right, empty ones too. Throws an
+  /// input error when a match takes more steps than PCRE2 allows (10 million) or more than 64 MiB of stack.
   template <typename Match>
   void find_all(std::string_view text, Scratch& scratch, Match match) const {
     Finder finder{text};

@@ -105,11 +105,18 @@ Json unigram(const SentencePieceModelFile& model) {
 }
 
 Json post_processor(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
-                    const std::vector<int32_t>& after) {
+                    const std::vector<int32_t>& after, std::span<const AddedToken> added) {
   if (before.empty() && after.empty()) return nullptr;
+  const auto spelled = [&](int32_t id) {
+    if (static_cast<size_t>(id) < model.pieces.size()) return model.pieces[static_cast<size_t>(id)].text;
+    for (const AddedToken& token : added) {
+      if (token.id == id) return token.content;
+    }
+    return std::string();
+  };
   Json special = Json::object(), single = Json::array(), pair = Json::array();
   const auto put = [&](int32_t id, int type, Json& list) {
-    const std::string& token = model.pieces[static_cast<size_t>(id)].text;
+    const std::string token = spelled(id);
     list.push_back({{"SpecialToken", {{"id", token}, {"type_id", type}}}});
     special[token] = {{"id", token}, {"ids", {id}}, {"tokens", {token}}};
   };
@@ -124,29 +131,55 @@ Json post_processor(const SentencePieceModelFile& model, const std::vector<int32
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
-}  // namespace
-
-std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
-                                            const std::vector<int32_t>& after) {
-  if (const std::string wrong = obstacle(model); !wrong.empty())
-    throw input_error("tokenizer", "tokenizer.json has no word for a SentencePiece model with ", wrong);
-  Json parts = {{"added_tokens", Json::array()}};
-  parts["normalizer"] = normalizer(model);
+/// From pieces to text.
+Json decoder(const SentencePieceModelFile& model, bool prefix) {
   Json steps = Json::array();
   steps.push_back(replace({{"String", kSpace}}, " "));
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
   steps.push_back({{"type", "Fuse"}});
-  if (model.dummy_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  parts["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", steps}};
+}
+
+/// The model's own tokens that are found in a text, and those that are added; of both the added ones' flags.
+Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToken> added, bool unknown) {
+  Json list = Json::array();
+  const auto is_added = [&](size_t id) {
+    return std::any_of(added.begin(), added.end(),
+                       [&](const AddedToken& token) { return static_cast<size_t>(token.id) == id; });
+  };
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const auto& piece = model.pieces[i];
-    if (piece.type == Type::kControl || piece.type == Type::kUnknown)
-      parts["added_tokens"].push_back(added_token_json(piece.text, static_cast<int64_t>(i)));
-    if (piece.type == Type::kUserDefined)
-      parts["added_tokens"].push_back(added_token_json(piece.text, static_cast<int64_t>(i), false));
+    const bool special = piece.type == Type::kControl || (unknown && piece.type == Type::kUnknown);
+    if ((special || piece.type == Type::kUserDefined) && !is_added(i))
+      list.push_back(added_token_json(piece.text, static_cast<int64_t>(i), special));
   }
-  parts["post_processor"] = post_processor(model, before, after);
+  for (const AddedToken& token : added) list.push_back(json_of(token));
+  return list;
+}
+
+}  // namespace
+
+std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
+                                            const std::vector<int32_t>& after, std::span<const AddedToken> added) {
+  if (const std::string wrong = obstacle(model); !wrong.empty())
+    throw input_error("tokenizer", "tokenizer.json has no word for a SentencePiece model with ", wrong);
+  Json parts = {{"added_tokens", added_tokens(model, added, true)}};
+  parts["normalizer"] = normalizer(model);
+  parts["decoder"] = decoder(model, model.dummy_prefix);
+  parts["post_processor"] = post_processor(model, before, after, added);
   parts["model"] = model.unigram ? unigram(model) : bpe(model);
+  return tokenizer_json_of_parts(parts);
+}
+
+std::string tokenizer_json_of_llama(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
+                                    const std::vector<int32_t>& after, std::span<const AddedToken> added, bool prefix) {
+  Json parts = {{"added_tokens", added_tokens(model, added, false)}};
+  parts["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", prefix ? "first" : "never"}, {"split", false}};
+  parts["decoder"] = decoder(model, prefix);
+  parts["post_processor"] = post_processor(model, before, after, added);
+  parts["model"] = bpe(model);
   return tokenizer_json_of_parts(parts);
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/sentencepiece_model.h"
 
 namespace ashlar::data {
@@ -13,7 +15,13 @@ namespace ashlar::data {
 /// its template puts around a text. Two things differ: a control token (Unigram: a byte's too) that is spelled in a
 /// text is taken for the token there, and where a rule of normalisation meets combining marks, tokenizer.json goes by
 /// whole characters as read. Input error for what tokenizer.json has no word for.
+/// `added`: tokens that are found in a text beside the model's own.
 std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
-                                            const std::vector<int32_t>& after);
+                                            const std::vector<int32_t>& after, std::span<const AddedToken> added = {});
+
+/// The pipeline that the class of Llama makes of a BPE model with `"legacy": false`: one space before a text and none
+/// behind special tokens; without `prefix` none at all.
+std::string tokenizer_json_of_llama(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
+                                    const std::vector<int32_t>& after, std::span<const AddedToken> added, bool prefix);
 
 }  // namespace ashlar::data

@@ -1,6 +1,10 @@
 #include "data/tokenizer/sentencepiece_model.h"
 
 #include <bit>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "data/tokenizer/vocabulary.h"
 
 namespace ashlar::data {
 namespace {
@@ -110,6 +114,59 @@ std::optional<SentencePieceModelFile> parse_sentencepiece_model(std::string_view
   }
   if (!good || !reader.good() || model.pieces.empty()) return std::nullopt;
   return model;
+}
+
+namespace {
+
+/// The rules are a double array (Darts) and the texts that it points to. What a text can lead to lies within both.
+bool rules_are_good(const std::string& charsmap) {
+  if (charsmap.empty()) return true;
+  const auto word = [&](size_t at) {
+    uint32_t value = 0;
+    for (size_t k = 0; k < 4; ++k) value |= static_cast<uint32_t>(static_cast<uint8_t>(charsmap[at + k])) << (8 * k);
+    return value;
+  };
+  if (charsmap.size() <= 4) return false;
+  const size_t bytes = word(0);
+  if (bytes > charsmap.size() - 4 || bytes % 4 != 0 || bytes < 4) return false;
+  const size_t units = bytes / 4, texts = charsmap.size() - 4 - bytes;
+  if (texts == 0 || charsmap.back() != '\0') return false;
+  const auto unit_at = [&](size_t i) { return word(4 + 4 * i); };
+  const auto offset = [](uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); };
+  std::vector<bool> seen(units);
+  std::vector<size_t> open = {0};
+  while (!open.empty()) {
+    const size_t at = open.back();
+    open.pop_back();
+    const size_t base = at ^ offset(unit_at(at));
+    if ((base | 0xFFU) >= units) return false;
+    if (((unit_at(at) >> 8) & 1U) != 0 && (unit_at(base) & 0x7FFFFFFFU) >= texts) return false;
+    for (uint32_t c = 1; c < 256; ++c) {
+      const size_t next = base ^ c;
+      if ((unit_at(next) & 0x800000FFU) != c || seen[next]) continue;
+      seen[next] = true;
+      open.push_back(next);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_sentencepiece_model(const SentencePieceModelFile& model, const std::string& shown) {
+  int64_t unknown = 0;
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    const auto& piece = model.pieces[i];
+    if (piece.text.size() > kMaxTokenBytes)
+      throw input_error("tokenizer", shown, ": piece ", i, " has ", piece.text.size(), " bytes, at most ",
+                        kMaxTokenBytes, " are taken");
+    if (!std::isfinite(piece.score)) throw input_error("tokenizer", shown, ": the score of piece ", i, " is no number");
+    unknown += piece.type == SentencePieceModelFile::Type::kUnknown ? 1 : 0;
+  }
+  if (unknown != 1) throw input_error("tokenizer", shown, " has ", unknown, " pieces for unknown texts, expected one");
+  if (!rules_are_good(model.charsmap))
+    throw input_error("tokenizer", shown,
+                      ": its rules of normalisation (precompiled_charsmap) point outside themselves");
 }
 
 }  // namespace ashlar::data

@@ -29,4 +29,8 @@ struct SentencePieceModelFile {
 /// Reads the protocol buffer (sentencepiece_model.proto); nothing when it is none.
 std::optional<SentencePieceModelFile> parse_sentencepiece_model(std::string_view bytes);
 
+/// Refuses, with an input error, what the library would take and then read beyond its memory or spend hours with: rules
+/// of normalisation that point outside themselves, pieces longer than kMaxTokenBytes, several pieces for the unknown.
+void check_sentencepiece_model(const SentencePieceModelFile& model, const std::string& shown);
+
 }  // namespace ashlar::data

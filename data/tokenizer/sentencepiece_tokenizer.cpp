@@ -5,13 +5,18 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/io/json.h"
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/folder_tokens.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/sentencepiece_json.h"
 #include "data/tokenizer/sentencepiece_library.h"
 #include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/sentencepiece_unigram.h"
+#include "data/tokenizer/tokenizer_classes.h"
 
 namespace ashlar::data {
 namespace {
@@ -23,48 +28,75 @@ bool ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= '
 
 class SentencePieceTokenizer final : public FormTokenizer {
  public:
-  SentencePieceTokenizer(const std::string& model, const std::string& shown) {
+  SentencePieceTokenizer(const std::string& model, SentencePieceModelFile file, const std::string& shown)
+      : file_(std::move(file)) {
     const std::string wrong = library_.load(model);
-    if (!wrong.empty()) throw input_error("tokenizer", shown, " is no SentencePiece model; its library says: ", wrong);
-    std::optional<SentencePieceModelFile> file = parse_sentencepiece_model(model);
-    if (!file) throw input_error("tokenizer", shown, " is no SentencePiece model: it is cut off or something else");
-    file_ = std::move(*file);
+    if (!wrong.empty())
+      throw input_error("tokenizer", shown, " is no SentencePiece model; its library says: ", escaped(wrong));
+    if (library_.size() != static_cast<int32_t>(file_.pieces.size()))
+      throw input_error("tokenizer", shown, " has ", file_.pieces.size(), " pieces, for its library ", library_.size());
     if (file_.unigram) unigram_.emplace(file_);
     cuttable_ = may_be_cut();
-    for (const std::string& token : special_tokens()) {
-      if (token.empty()) continue;
-      special_.emplace_back(token, library_.id_of(token));
-      begins_special_[static_cast<uint8_t>(token[0])] = true;
-    }
-    std::stable_sort(special_.begin(), special_.end(),
-                     [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+    for (const std::string& token : special_tokens()) add_special(token, library_.id_of(token));
+    sort_special();
+  }
+
+  /// Tokens that are found in the text before the library sees the rest.
+  void take_added(std::vector<AddedToken> tokens, const std::string& where) {
+    for (const AddedToken& token : tokens) vocabulary_size_ = std::max(vocabulary_size_, token.id + 1);
+    for (size_t i = 0; i < file_.pieces.size(); ++i) vocabulary_.add(file_.pieces[i].text, static_cast<int32_t>(i));
+    added_ = std::make_unique<AddedTokens>(std::move(tokens), nullptr, vocabulary_, where);
+    for (const AddedToken& token : added_->all())
+      if (token.special) add_special(token.content, token.id);
+    sort_special();
+    rules_matter();
   }
 
   std::string identity() const override { return "SentencePiece"; }
   std::string form() const override { return "SentencePiece"; }
-  int32_t vocab_size() const override { return library_.size(); }
+  int32_t vocab_size() const override { return std::max(library_.size(), vocabulary_size_); }
   std::string token(int32_t id) const override {
-    return id >= 0 && id < vocab_size() && !library_.is_unused(id) ? library_.piece(id) : "";
+    if (const AddedToken* const added = behind(id)) return added->content;
+    return id >= 0 && id < library_.size() && !library_.is_unused(id) ? library_.piece(id) : "";
   }
   std::optional<int32_t> id_of(std::string_view token) const override {
+    if (added_) {
+      for (const AddedToken& added : added_->all()) {
+        if (added.content == token) return added.id;
+      }
+    }
     const int id = library_.id_of(token);
     if (library_.piece(id) != token) return std::nullopt;
     return id;
   }
   std::vector<std::string> special_tokens() const override {
     std::vector<std::string> tokens;
-    for (int id = 0; id < vocab_size(); ++id)
+    for (int id = 0; id < library_.size(); ++id)
       if (library_.is_control(id) || library_.is_unknown(id)) tokens.push_back(library_.piece(id));
+    if (!added_) return tokens;
+    for (const AddedToken& added : added_->all()) {
+      if (added.special && std::find(tokens.begin(), tokens.end(), added.content) == tokens.end())
+        tokens.push_back(added.content);
+    }
     return tokens;
   }
   std::string tokenizer_json_text() const override {
     const auto [before, after] = around();
-    return tokenizer_json_of_sentencepiece(file_, before, after);
+    return tokenizer_json_of_sentencepiece(file_, before, after,
+                                           added_ ? std::span(added_->all()) : std::span<const AddedToken>());
   }
 
   using FormTokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::optional<size_t> joint(std::string_view window, size_t at) const override {
+    if (added_) {
+      std::vector<Segment> segments;
+      for (const bool normalized : {false, true}) {
+        segments.clear();
+        added_->cut(window, normalized, segments);
+        if (segments.size() != 1 || segments[0].id >= 0) return std::nullopt;
+      }
+    }
     const bool word = cuttable_ && at > 0 && at + 1 < window.size() && window[at] == ' ' &&
                       ascii_letter(window[at - 1]) && ascii_letter(window[at + 1]);
     return word ? std::optional<size_t>(1) : std::nullopt;
@@ -72,7 +104,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
   /// The library never takes a text for a special token.
   void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
                       std::vector<SpecialSpelling>& found) const override {
-    encode(text, ids);
+    encode_all(text, ids, true);
     find_spellings(text, found);
   }
   void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const override {
@@ -85,9 +117,29 @@ class SentencePieceTokenizer final : public FormTokenizer {
 
  private:
   void find_spellings(std::string_view text, std::vector<SpecialSpelling>& found) const;
+  void encode_all(std::string_view text, std::vector<int32_t>& ids, bool special_as_text) const;
+  void add_special(const std::string& token, int32_t id) {
+    if (token.empty()) return;
+    special_.emplace_back(token, id);
+    begins_special_[static_cast<uint8_t>(token[0])] = true;
+  }
+  void sort_special() {
+    std::stable_sort(special_.begin(), special_.end(),
+                     [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  }
+  void treat_as_special(int32_t id) override {
+    if (added_ == nullptr || added_->find(id) == nullptr || added_->find(id)->special) return;
+    added_->make_special(id);
+    add_special(added_->find(id)->content, id);
+    sort_special();
+  }
   std::pair<std::vector<int32_t>, std::vector<int32_t>> around() const;
   bool may_be_cut() const;
+  void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
+  void decode_pieces(std::span<const int32_t> ids, std::string& text) const;
+  /// An added token that no piece of the model is; null for any other id.
+  const AddedToken* behind(int32_t id) const { return added_ && id >= library_.size() ? added_->find(id) : nullptr; }
 
   SentencePieceModelFile file_;
   SentencePieceLibrary library_;
@@ -95,6 +147,9 @@ class SentencePieceTokenizer final : public FormTokenizer {
   bool cuttable_ = false;
   std::vector<std::pair<std::string, int32_t>> special_;  ///< spellings, the longest first
   std::array<bool, 256> begins_special_{};                ///< by the first byte
+  int32_t vocabulary_size_ = 0;
+  Vocabulary vocabulary_;
+  std::unique_ptr<AddedTokens> added_;  ///< null: none are looked for
 };
 
 /// What a model is given before and after a text: a .model does not say, the tokenizer_config.json beside it does.
@@ -118,7 +173,7 @@ bool SentencePieceTokenizer::may_be_cut() const {
   std::vector<int32_t> first;
   if (!library_.encode("a", first).empty() || first.empty() || !library_.piece(first[0]).starts_with(kSpace))
     return false;
-  for (int id = 0; id < vocab_size(); ++id) {
+  for (int id = 0; id < library_.size(); ++id) {
     if (library_.is_control(id) || library_.is_unknown(id)) continue;
     const std::string piece = library_.piece(id);
     size_t at = 0;
@@ -129,7 +184,36 @@ bool SentencePieceTokenizer::may_be_cut() const {
 }
 
 void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  encode_all(text, ids, false);
+}
+
+void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32_t>& ids, bool special_as_text) const {
   check_text(text);
+  if (!added_) return encode_plain(text, ids);
+  std::vector<SpecialSpelling> left;  // in the text
+  std::vector<SpecialSpelling>* const as_text = special_as_text ? &left : nullptr;
+  // Without a normaliser before them both kinds are found in one go: first those that are not normalised.
+  std::vector<Segment> outer, inner;
+  added_->cut(text, false, outer, as_text);
+  for (const Segment& s : outer) {
+    if (s.id >= 0) {
+      ids.push_back(s.id);
+      continue;
+    }
+    const std::string_view part = text.substr(s.span.begin, s.span.end - s.span.begin);
+    inner.clear();
+    added_->cut(part, true, inner, as_text);
+    for (const Segment& t : inner) {
+      if (t.id >= 0) {
+        ids.push_back(t.id);
+      } else {
+        encode_plain(part.substr(t.span.begin, t.span.end - t.span.begin), ids);
+      }
+    }
+  }
+}
+
+void SentencePieceTokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
   // The library takes some 50 bytes of memory for each of a text, and more than twice the time for twice of it.
   while (cuttable_ && text.size() > kLongText) {
     size_t cut = kLongText;
@@ -169,9 +253,63 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
     }
   }
   std::string text;
-  const std::string wrong = library_.decode(ids, text);
-  ASHLAR_CHECK(wrong.empty(), "SentencePiece: ", wrong);
+  for (size_t begin = 0; begin < ids.size();) {
+    if (const AddedToken* const added = behind(ids[begin])) {
+      text += added->content;
+      ++begin;
+      continue;
+    }
+    size_t end = begin;
+    while (end < ids.size() && behind(ids[end]) == nullptr) ++end;
+    decode_pieces(ids.subspan(begin, end - begin), text);
+    begin = end;
+  }
   return text;
+}
+
+/// The library takes the space off the first word of what it decodes, which is one within a text.
+void SentencePieceTokenizer::decode_pieces(std::span<const int32_t> ids, std::string& text) const {
+  std::string part;
+  const std::string wrong = library_.decode(ids, part);
+  ASHLAR_CHECK(wrong.empty(), "SentencePiece: ", wrong);
+  if (!text.empty() && file_.dummy_prefix && library_.piece(ids[0]).starts_with(kSpace)) text += ' ';
+  text += part;
+}
+
+/// The class of Llama does not look at the normalisation that a model says.
+void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files) {
+  if (file.unigram || file.charsmap.size() > 4 || file.remove_extra_spaces || !file.escape_spaces || !file.dummy_prefix)
+    throw input_error("tokenizer", files.shown,
+                      ": the tokenizer class LlamaTokenizer is not supported for a SentencePiece model that is no BPE "
+                      "or that normalises texts (charsmap, remove_extra_whitespaces, add_dummy_prefix): ",
+                      "transformers gives other ids than its library; give its tokenizer.json");
+}
+
+/// `"legacy": false`: a text behind a special token does not begin with a space of its own.
+bool is_new_llama(const TokenizerFiles& files) {
+  const auto config = object_in(files, "tokenizer_config.json");
+  return config.value("legacy", nlohmann::json()) == nlohmann::json(false) ||
+         config.value("add_prefix_space", nlohmann::json()) == nlohmann::json(false);
+}
+
+std::unique_ptr<FormTokenizer> open_new_llama(const TokenizerFiles& files, const SentencePieceModelFile& file,
+                                              std::vector<AddedToken> added) {
+  const auto config = object_in(files, "tokenizer_config.json");
+  const auto side = [&](const char* key, bool usual, const char* kind) {
+    std::vector<int32_t> ids;
+    const std::string content = special_token(files, "bos=<s> eos=</s>", kind);
+    for (const AddedToken& token : added) {
+      if (config.value(key, nlohmann::json(usual)) == nlohmann::json(true) && token.content == content)
+        ids.push_back(token.id);
+    }
+    return ids;
+  };
+  const auto before = side("add_bos_token", true, "bos"), after = side("add_eos_token", false, "eos");
+  const bool prefix = config.value("add_prefix_space", nlohmann::json(true)) != nlohmann::json(false);
+  auto made =
+      std::make_unique<PipelineTokenizer>(tokenizer_json_of_llama(file, before, after, added, prefix), "SentencePiece");
+  made->rules_matter();
+  return made;
 }
 
 }  // namespace
@@ -185,8 +323,29 @@ bool holds_sentencepiece(const TokenizerFiles& files) {
 std::unique_ptr<FormTokenizer> open_sentencepiece(const TokenizerFiles& files) {
   std::string name;
   const std::string* const model = files.find_ending(".model", &name);
-  return std::make_unique<SentencePieceTokenizer>(*model,
-                                                  files.shown == name ? name : str_cat(files.shown, ": ", name));
+  const std::string shown = files.shown == name ? name : str_cat(files.shown, ": ", name);
+  std::optional<SentencePieceModelFile> file = parse_sentencepiece_model(*model);
+  if (!file) throw input_error("tokenizer", shown, " is no SentencePiece model: it is cut off or something else");
+  check_sentencepiece_model(*file, shown);
+  if (files.rules == 1) return std::make_unique<SentencePieceTokenizer>(*model, std::move(*file), shown);
+  const TokenizerClass& own = class_for_model(files);
+  std::vector<AddedToken> added;
+  ModelTokens ids{.count = static_cast<int64_t>(file->pieces.size()), .id_of = nullptr};
+  absl::flat_hash_map<std::string, int32_t> by_text;
+  for (size_t i = 0; i < file->pieces.size(); ++i) by_text.emplace(file->pieces[i].text, static_cast<int32_t>(i));
+  ids.id_of = [&](const std::string& token) -> std::optional<int32_t> {
+    const auto at = by_text.find(token);
+    if (at == by_text.end()) return std::nullopt;
+    return at->second;
+  };
+  add_folder_tokens(files, own.usual, ids, added);
+  if (own.name == "LlamaTokenizer") {
+    check_llama(*file, files);
+    if (is_new_llama(files)) return open_new_llama(files, *file, std::move(added));
+  }
+  auto made = std::make_unique<SentencePieceTokenizer>(*model, std::move(*file), shown);
+  if (!added.empty()) made->take_added(std::move(added), shown);
+  return made;
 }
 
 }  // namespace ashlar::data

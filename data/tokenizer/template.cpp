@@ -9,10 +9,13 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMaxAround = 1000;  // ids
+
 std::vector<int32_t> ids_of_special(Fields& specials, const std::string& name, const Vocabulary& vocabulary) {
   Fields special = specials.object(name);
   special.ignore({"id", "tokens"});
   std::vector<int32_t> ids;
+  if (special.length("ids") > kMaxAround) throw special.error("ids", str_cat("expected at most ", kMaxAround));
   for (const json& id : special.array("ids")) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= vocabulary.size())
       throw special.error("ids", "expected ids of the vocabulary");
@@ -38,10 +41,12 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
       Fields specials(*special_tokens, fields.path_of("special_tokens"));
       std::vector<int32_t>& side = text_seen ? made.behind : made.before;
       const std::vector<int32_t> ids = ids_of_special(specials, name, vocabulary);
-      side.insert(side.end(), ids.begin(), ids.end());
+      if (side.size() <= kMaxAround) side.insert(side.end(), ids.begin(), ids.end());
     }
     piece.finish();
   }
+  if (made.before.size() + made.behind.size() > kMaxAround)
+    throw fields.error("single", str_cat("puts more than ", kMaxAround, " ids around a text"));
   if (!text_seen) throw fields.error("single", "has no place for the text");
   return made;
 }
@@ -57,6 +62,7 @@ int32_t id_of_pair(Fields& fields, std::string_view key, const Vocabulary& vocab
 }  // namespace
 
 Template read_template(Fields fields, const Vocabulary& vocabulary) {
+  fields.count_step();
   const std::string type = fields.text("type");
   Template made;
   if (type == "TemplateProcessing") {

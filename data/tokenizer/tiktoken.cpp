@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/utf8.h"
 #include "core/io/json.h"
 #include "data/tokenizer/added_tokens.h"
@@ -88,8 +89,10 @@ std::optional<std::pair<std::string, int32_t>> parse_line(std::string_view line)
 }
 
 Ranks parse_ranks(std::string_view text, const std::string& name) {
+  constexpr uint64_t kMaxWork = uint64_t{1} << 33;
   Ranks ranks;
   int64_t number = 0;
+  uint64_t work = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t stop = std::min(text.find('\n', at), text.size());
     std::string_view line = text.substr(at, stop - at);
@@ -99,7 +102,12 @@ Ranks parse_ranks(std::string_view text, const std::string& name) {
     if (line.empty()) continue;
     auto entry = parse_line(line);
     if (!entry)
-      throw input_error("tokenizer", name, ", line ", number, ": expected BASE64 RANK, got ", line.substr(0, 40));
+      throw input_error("tokenizer", name, ", line ", number, ": expected BASE64 RANK, got ", printable(line, 40));
+    // Each way to cut a token in two is looked up.
+    work += static_cast<uint64_t>(entry->first.size()) * entry->first.size();
+    if (entry->first.size() > kMaxTokenBytes || work > kMaxWork)
+      throw input_error("tokenizer", name, ", line ", number, ": a token of ", entry->first.size(), " bytes, at most ",
+                        kMaxTokenBytes, " are taken, and fewer for many of them");
     ranks.push_back(std::move(*entry));
   }
   return ranks;
@@ -127,8 +135,10 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
     Fields fields(value, beside);
     Splitting made{.pattern = fields.text("pattern"), .special = {}};
     Fields special = fields.object("special");
-    for (const auto& [token, id] : value["special"].items())
+    for (const auto& [token, id] : value["special"].items()) {
       made.special.emplace_back(token, static_cast<int32_t>(special.integer(token, -1, 0, (1 << 24) - 1)));
+      if (made.special.back().second < 0) throw special.error(token, "expected a number");
+    }
     return made;
   }
   if (auto known = published(ranks)) return *known;
@@ -145,6 +155,8 @@ class TiktokenTokenizer final : public FormTokenizer {
     std::array<int32_t, 256> byte_ids{};
     byte_ids.fill(-1);
     for (const auto& [bytes, rank] : ranks) {
+      if (id_too_far(rank, ranks.size()))
+        throw input_error("tokenizer", name, ": the rank ", rank, " is far beyond the ", ranks.size(), " tokens");
       if (!ids.emplace(bytes, rank).second || !vocabulary_.add(characters_.written(bytes), rank))
         throw input_error("tokenizer", name, ": the rank ", rank, " or its token is there twice");
       if (bytes.size() == 1) byte_ids[static_cast<uint8_t>(bytes[0])] = rank;

@@ -1,27 +1,22 @@
 #include "data/tokenizer/vocab_merges.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/io/json.h"
+#include "data/tokenizer/canonical.h"
+#include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/pre_tokenizers.h"
+#include "data/tokenizer/tokenizer_classes.h"
 #include "data/tokenizer/tokenizer_json.h"
 
 namespace ashlar::data {
 namespace {
 
 using nlohmann::json;
-
-json object_in(const TokenizerFiles& files, const std::string& name) {
-  const std::string* const text = files.find(name);
-  if (text == nullptr) return json::object();
-  json value;
-  io::reading_json(
-      [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
-      [&] { value = io::parse_json(*text); });
-  if (!value.is_object()) throw input_error("tokenizer", files.shown, ": ", name, ": expected an object");
-  return value;
-}
 
 OrderedJson added_token(const std::string& content, int64_t id, const json& flags) {
   OrderedJson token = added_token_json(content, id);
@@ -31,14 +26,7 @@ OrderedJson added_token(const std::string& content, int64_t id, const json& flag
   return token;
 }
 
-}  // namespace
-
-std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
-  const json vocab = object_in(files, "vocab.json");
-  for (const auto& [token, id] : vocab.items()) {
-    if (token.ends_with("</w>"))
-      throw input_error("tokenizer", files.shown, ": vocab.json: \"", token, "\": end_of_word_suffix is not supported");
-  }
+OrderedJson merges_of(const TokenizerFiles& files) {
   OrderedJson merges = OrderedJson::array();
   const std::string& text = *files.find("merges.txt");
   for (size_t at = 0; at < text.size();) {
@@ -49,6 +37,20 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
     if (line.empty() || line.starts_with("#version")) continue;
     merges.push_back(std::move(line));
   }
+  return merges;
+}
+
+OrderedJson model_of(const TokenizerFiles& files, const json& vocab) {
+  for (const auto& [token, id] : vocab.items()) {
+    if (token.ends_with("</w>"))
+      throw input_error("tokenizer", files.shown, ": vocab.json: ", printable(token),
+                        ": end_of_word_suffix is not supported");
+  }
+  return bpe_model_json({{"vocab", vocab}, {"merges", merges_of(files)}});
+}
+
+/// As releases of before read the files: always by GPT-2's pattern, in every class.
+std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
   const json config = object_in(files, "tokenizer_config.json");
   std::map<std::string, OrderedJson> added;
   const json decoder = config.value("added_tokens_decoder", json::object());
@@ -56,7 +58,8 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
     const bool good = !id.empty() && id.size() < 9 && id.find_first_not_of("0123456789") == std::string::npos &&
                       flags.is_object() && flags.contains("content") && flags["content"].is_string();
     if (!good)
-      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: added_tokens_decoder: bad entry ", id);
+      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: added_tokens_decoder: bad entry ",
+                        printable(id));
     const std::string content = flags["content"];
     added[content] = added_token(content, std::stoi(id), flags);
   }
@@ -79,8 +82,117 @@ std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
   const bool prefix = config.value("add_prefix_space", json(false)) == json(true);
   parts["pre_tokenizer"] = byte_level_json(prefix, true);
   parts["decoder"] = byte_level_json(true, true);
-  parts["model"] = bpe_model_json({{"vocab", vocab}, {"merges", std::move(merges)}});
+  parts["model"] = model_of(files, vocab);
   return tokenizer_json_of_parts(parts);
+}
+
+bool flag(const json& config, const char* key) { return config.value(key, json()) == json(true); }
+
+/// What the class does to a text before the model.
+void put_steps(Steps steps, bool prefix, OrderedJson& parts) {
+  const OrderedJson nfc = {{"type", "NFC"}};
+  const auto after = [&](OrderedJson first, bool use_regex) {
+    return OrderedJson{{"type", "Sequence"}, {"pretokenizers", {std::move(first), byte_level_json(prefix, use_regex)}}};
+  };
+  parts["decoder"] = byte_level_json(true, true);
+  parts["pre_tokenizer"] = byte_level_json(prefix, true);
+  if (steps != Steps::kGpt2) parts["normalizer"] = nfc;
+  if (steps == Steps::kQwen2) {
+    parts["pre_tokenizer"] =
+        after({{"type", "Split"}, {"pattern", {{"Regex", kQwen2Pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
+              false);
+  }
+  if (steps == Steps::kCohere) parts["pre_tokenizer"] = after({{"type", "Digits"}, {"individual_digits", true}}, true);
+}
+
+/// The post-processor that puts ids of these special tokens before and behind a text; null when there are none.
+OrderedJson around(const std::vector<const AddedToken*>& before, const std::vector<const AddedToken*>& behind) {
+  if (before.empty() && behind.empty()) return nullptr;
+  OrderedJson single = OrderedJson::array(), special = OrderedJson::object();
+  const auto put = [&](const AddedToken* token) {
+    single.push_back({{"SpecialToken", {{"id", token->content}, {"type_id", 0}}}});
+    special[token->content] = {{"id", token->content}, {"ids", {token->id}}, {"tokens", {token->content}}};
+  };
+  for (const AddedToken* token : before) put(token);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  for (const AddedToken* token : behind) put(token);
+  return {
+      {"type", "TemplateProcessing"}, {"single", single}, {"pair", OrderedJson::array()}, {"special_tokens", special}};
+}
+
+/// What a config file must say, because releases of transformers take it differently where it says nothing.
+void check_said(const TokenizerFiles& files, const TokenizerClass& own, const json& config) {
+  const auto unsaid = [&](const char* what) {
+    return input_error("tokenizer", files.shown, ": the tokenizer class ", own.name, " needs ", what,
+                       " in tokenizer_config.json: releases of transformers differ where it is not said");
+  };
+  if (own.must_say == "add_prefix_space" && !config.value("add_prefix_space", json()).is_boolean())
+    throw unsaid("\"add_prefix_space\": true or false");
+  if (own.must_say != "mask_token") return;
+  const std::string mask = special_token(files, own.usual, "mask");
+  const json said = config.value("mask_token", json());
+  if (mask.empty() || (said.is_object() && said.contains("lstrip"))) return;
+  const json decoder = config.value("added_tokens_decoder", json::object());
+  for (const auto& [id, token] : decoder.items()) {
+    if (token.is_object() && token.value("content", json()) == json(mask)) return;
+  }
+  throw unsaid("its \"mask_token\" as an object with \"content\" and \"lstrip\"");
+}
+
+std::string json_of_class(const TokenizerFiles& files, const json& vocab) {
+  const TokenizerClass& own = class_for_pairs(files);
+  const json config = object_in(files, "tokenizer_config.json");
+  check_said(files, own, config);
+  std::vector<AddedToken> added;
+  const ModelTokens model{.count = static_cast<int64_t>(vocab.size()),
+                          .id_of = [&](const std::string& token) -> std::optional<int32_t> {
+                            const auto at = vocab.find(token);
+                            if (at == vocab.end() || !at->is_number_integer()) return std::nullopt;
+                            return at->get<int32_t>();
+                          }};
+  const bool gpt2_end = own.name.empty() && vocab.contains(std::string(kEndOfText));
+  add_folder_tokens(files, gpt2_end ? "eos=<|endoftext|>" : own.usual, model, added);
+  OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
+  for (const AddedToken& token : added) parts["added_tokens"].push_back(json_of(token));
+  put_steps(own.pairs, flag(config, "add_prefix_space"), parts);
+  const auto named = [&](const char* kind) {
+    std::vector<const AddedToken*> found;
+    const std::string content = special_token(files, own.usual, kind);
+    for (const AddedToken& token : added) {
+      if (!content.empty() && token.content == content) found.push_back(&token);
+    }
+    return found;
+  };
+  std::vector<const AddedToken*> before, behind;
+  if (own.around == Around::kClsSep) {
+    before = named("cls");
+    behind = named("sep");
+  } else {
+    if (flag(config, "add_bos_token")) before = named("bos");
+    if (flag(config, "add_eos_token") || own.around == Around::kEos) behind = named("eos");
+  }
+  parts["post_processor"] = around(before, behind);
+  parts["model"] = model_of(files, vocab);
+  return tokenizer_json_of_parts(parts);
+}
+
+}  // namespace
+
+bool pairs_differ_by_rules(const TokenizerFiles& files) {
+  if (files.rules == 1) return false;
+  const json vocab = object_in(files, "vocab.json");
+  const std::string now = json_of_class(files, vocab);
+  if (!io::parse_json(now)["post_processor"].is_null()) return true;
+  try {
+    return canonical_tokenizer(json_of_rules_1(files, vocab)) != canonical_tokenizer(now);
+  } catch (const Error&) {
+    return true;  // they refused what is taken now
+  }
+}
+
+std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files) {
+  const json vocab = object_in(files, "vocab.json");
+  return files.rules == 1 ? json_of_rules_1(files, vocab) : json_of_class(files, vocab);
 }
 
 }  // namespace ashlar::data

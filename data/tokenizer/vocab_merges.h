@@ -6,9 +6,13 @@
 
 namespace ashlar::data {
 
-/// The tokenizer.json of `vocab.json` and `merges.txt`, the form of GPT-2: byte-level BPE, split by GPT-2's pattern.
-/// Special tokens are those that tokenizer_config.json, special_tokens_map.json and added_tokens.json name, and
-/// `<|endoftext|>` where the vocabulary has it; `add_prefix_space` comes from tokenizer_config.json.
+/// The tokenizer.json of `vocab.json` and `merges.txt`: byte-level BPE, with the steps of the class that the files name
+/// (tokenizer_classes.h), GPT-2's when they name none. Added tokens are those of folder_tokens.h, and `<|endoftext|>`
+/// where the vocabulary of files without a class has it; `add_prefix_space`, `add_bos_token` and `add_eos_token` come
+/// from tokenizer_config.json. `files.rules` = 1 reads them as releases of before did.
 std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files);
+
+/// Whether the files meant other ids or another template by rules 1.
+bool pairs_differ_by_rules(const TokenizerFiles& files);
 
 }  // namespace ashlar::data

@@ -29,4 +29,15 @@ class Vocabulary {
   absl::flat_hash_map<std::string, int32_t> ids_;
 };
 
+/// The longest token that is looked for in a text, in bytes: a text of one character over and over costs as many steps
+/// at each of its places. The longest of published tokenizers has some hundreds.
+inline constexpr size_t kMaxTokenBytes = 1024;
+
+/// Whether an id is too far from the number of tokens: memory goes by the greatest id. Published vocabularies leave
+/// gaps of some hundreds.
+constexpr bool id_too_far(int64_t id, size_t tokens) { return id >= 4 * static_cast<int64_t>(tokens) + 100'000; }
+
+/// The byte that a token "<0x41>" stands for; -1 for any other token.
+int byte_of_token(std::string_view token);
+
 }  // namespace ashlar::data

@@ -88,7 +88,7 @@ std::vector<data::WeightedDataset> open_datasets(const std::vector<config::DataS
 void check_tokenizers(const inference::LoadedModel& m, const std::vector<data::WeightedDataset>& datasets) {
   for (const auto& d : datasets) {
     const data::Tokenizer& tokenizer = d.dataset->tokenizer();
-    if (m.tokenizer && m.tokenizer->hash() != tokenizer.hash()) {
+    if (m.tokenizer && !data::same_tokenizer(*m.tokenizer, tokenizer)) {
       throw input_error("eval", "the model was trained with tokenizer ", m.tokenizer->identity(), " (",
                         m.tokenizer->hash(), "), ", d.dataset->directory(), " is made with ", tokenizer.identity(),
                         " (", tokenizer.hash(), "); build the dataset with the model's tokenizer");

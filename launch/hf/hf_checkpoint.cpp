@@ -191,7 +191,7 @@ void read_generation_config(const std::filesystem::path& folder, HfExtras& extra
 std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& report) {
   if (!data::holds_tokenizer(folder.string())) return "";
   try {
-    const auto tokenizer = data::open_tokenizer(folder.string());
+    const auto tokenizer = data::tokenizer_of_path(folder.string());
     report.tokenizer = tokenizer->identity();
     if (tokenizer->vocab_size() > report.config.model.vocab_size) {
       report.config.notes.push_back(str_cat("the tokenizer has ids to ", tokenizer->vocab_size() - 1,

@@ -1,28 +1,33 @@
 #include "launch/inference/text_stream.h"
 
-#include <algorithm>
 #include <string_view>
 
 namespace ashlar::inference {
 namespace {
 
-constexpr size_t kIdsOfACharacter = 4;  // at most: one a byte
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// Whether the text may end within a character: its bytes, or the replacement character that some decoders put there.
-bool is_cut(std::string_view text) {
-  if (text.ends_with("\xEF\xBF\xBD")) return true;
+/// How much of a text further ids cannot change: all but a last character that lacks bytes, or what decoders put there.
+size_t certain_size(std::string_view text) {
+  if (text.ends_with(kReplacement)) return text.size() - kReplacement.size();
   size_t tail = 0;
   while (tail < 3 && tail < text.size() && (text[text.size() - 1 - tail] & 0xC0) == 0x80) ++tail;
-  if (tail >= text.size()) return false;
+  if (tail >= text.size()) return text.size();
   const auto lead = static_cast<unsigned char>(text[text.size() - 1 - tail]);
   const size_t needed = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-  return needed > tail;
+  return needed > tail ? text.size() - 1 - tail : text.size();
 }
 
 }  // namespace
 
+TextStream::TextStream(const data::Tokenizer& tokenizer, std::span<const int32_t> before)
+    : tokenizer_(tokenizer), ids_(before.begin(), before.end()), told_(ids_.size()) {
+  known_ = tokenizer_.decode(ids_);
+}
+
 std::string TextStream::add(int32_t id) {
   ids_.push_back(id);
+  if (tokenizer_.is_byte(id)) return "";  // the run may go on
   return flush(false);
 }
 
@@ -30,12 +35,24 @@ std::string TextStream::rest() { return told_ < ids_.size() ? flush(true) : ""; 
 
 std::string TextStream::flush(bool all) {
   const std::span<const int32_t> ids(ids_);
-  const std::string known = tokenizer_.decode(ids.subspan(anchor_, told_ - anchor_));
-  const std::string text = tokenizer_.decode(ids.subspan(anchor_));
-  if (!all && ids_.size() - told_ < kIdsOfACharacter && is_cut(text)) return "";
+  std::string text = tokenizer_.decode(ids.subspan(anchor_));
+  if (!text.starts_with(known_)) {
+    // The ids before ended within a run of bytes, whose text has been told: what follows stands for itself.
+    anchor_ = told_;
+    known_.clear();
+    text = tokenizer_.decode(ids.subspan(anchor_));
+  }
+  const size_t certain = all ? text.size() : certain_size(text);
+  if (certain < known_.size()) return "";
+  std::string fresh = text.substr(known_.size(), certain - known_.size());
+  if (certain < text.size()) {
+    known_ += fresh;
+    return fresh;
+  }
   anchor_ = told_;
   told_ = ids_.size();
-  return text.substr(std::min(known.size(), text.size()));
+  known_ = tokenizer_.decode(ids.subspan(anchor_));
+  return fresh;
 }
 
 }  // namespace ashlar::inference

@@ -63,8 +63,11 @@ class DataComparison {
       changes.push_back(str_cat("data.path: ", count(after.size()), ", expected the ", before.size(), " of the run"));
       return;
     }
-    const bool same = std::equal(before.begin(), before.end(), after.begin());
-    if (!same && std::is_permutation(before.begin(), before.end(), after.begin())) {
+    const auto alike = [](const checkpoint::DataRecord& then, const checkpoint::DataRecord& now) {
+      return same_tokenizer(then.tokenizer, now) && then.tokens == now.tokens;
+    };
+    const bool same = std::equal(before.begin(), before.end(), after.begin(), alike);
+    if (!same && std::is_permutation(before.begin(), before.end(), after.begin(), after.end(), alike)) {
       changes.push_back("data.path: the sources of the run in another order, which gives other samples");
       return;
     }
@@ -74,7 +77,7 @@ class DataComparison {
 
   /// Of a checkpoint that knows its first source's tokenizer only.
   void compare_tokenizer(const std::string& before, const checkpoint::DataRecord& after) {
-    if (before != after.tokenizer)
+    if (!same_tokenizer(before, after))
       changes.push_back(
           str_cat(name(0), ": the tokenizer is another (", brief(after.tokenizer), ", expected ", brief(before), ")"));
   }
@@ -92,13 +95,17 @@ class DataComparison {
   bool unknown_tokens = false;  ///< those of a dataset of the old form and of a new one cannot be compared
 
  private:
+  /// `before` may be of a release that made fingerprints of all that the files hold.
+  static bool same_tokenizer(const std::string& before, const checkpoint::DataRecord& after) {
+    return before == after.tokenizer || (!after.old_tokenizer.empty() && before == after.old_tokenizer);
+  }
   static std::string count(size_t n) { return n == 1 ? "1 source" : str_cat(n, " sources"); }
   std::string name(size_t i) const {
     return str_cat("data.path", now_.size() == 1 ? "" : str_cat("[", i, "]"), " = ", now_[i].path);
   }
 
   void compare_source(size_t i, const checkpoint::DataRecord& before, const checkpoint::DataRecord& after) {
-    const bool tokenizer = before.tokenizer == after.tokenizer;
+    const bool tokenizer = same_tokenizer(before.tokenizer, after);
     const bool comparable = before.tokens.starts_with(kOldTokens) == after.tokens.starts_with(kOldTokens);
     const bool tokens = !comparable || before.tokens == after.tokens;
     unknown_tokens = unknown_tokens || (tokenizer && !comparable);
@@ -157,7 +164,9 @@ std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedD
   std::vector<checkpoint::DataRecord> records;
   for (const data::WeightedDataset& d : datasets) {
     const data::Fingerprint fingerprint = d.dataset->fingerprint();
-    records.push_back({.tokenizer = fingerprint.tokenizer, .tokens = fingerprint.tokens});
+    records.push_back({.tokenizer = fingerprint.tokenizer,
+                       .tokens = fingerprint.tokens,
+                       .old_tokenizer = data::old_tokenizer_fingerprint(d.dataset->manifest().tokenizer_json)});
   }
   return records;
 }
@@ -233,7 +242,7 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
 std::string mixture_problem(std::span<const data::WeightedDataset> datasets) {
   for (const data::WeightedDataset& d : datasets) {
     const data::Tokenizer &first = datasets.front().dataset->tokenizer(), &other = d.dataset->tokenizer();
-    if (first.hash() != other.hash())
+    if (!data::same_tokenizer(first, other))
       return str_cat("the sources of a mixture share one tokenizer: ", datasets.front().dataset->directory(), " has ",
                      first.identity(), " (", first.hash(), "), ", d.dataset->directory(), " has ", other.identity(),
                      " (", other.hash(), "); build them with one");

@@ -30,7 +30,8 @@ struct TrainingState {
 /// What one source of a run's data holds: digests of its tokenizer and of its tokens, no path and no time.
 struct DataRecord {
   std::string tokenizer, tokens;
-  bool operator==(const DataRecord&) const = default;
+  std::string old_tokenizer = "";  ///< that releases before had for the tokenizer; of data at hand, never stored
+  bool operator==(const DataRecord& other) const { return tokenizer == other.tokenizer && tokens == other.tokens; }
 };
 
 /// A block of the matrix view [rows, cols] of a global tensor: rows = product of all extents but the last, cols = the

@@ -133,6 +133,14 @@ TEST(TokenizerFiles, LongWordsAreMergedAsShortOnes) {
   EXPECT_EQ(tokenizer->encode(text), expected);
 }
 
+/// They cut and fill texts for a batch; a dataset has no such batches.
+TEST(TokenizerFiles, TruncationAndPaddingAreIgnored) {
+  json all = small();
+  all["truncation"] = {{"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}, {"direction", "Right"}};
+  all["padding"] = {{"strategy", {{"Fixed", 8}}}, {"pad_id", 0}, {"pad_token", "a"}};
+  EXPECT_EQ(opened(all)->encode("abbab</s>aa"), Ids({3, 2, 4, 0, 0}));
+}
+
 /// What is not understood may change ids, and is refused by its name.
 TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
   const auto changed = [](const char* pointer, const json& value) {
@@ -157,18 +165,17 @@ TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
               HasSubstr("cannot be compiled"));
   EXPECT_THAT(changed("/decoder", {{"type", "WordPiece"}}), HasSubstr("decoder.type"));
   EXPECT_THAT(changed("/post_processor", {{"type", "Other"}}), HasSubstr("post_processor.type"));
-  EXPECT_THAT(changed("/truncation", {{"max_length", 5}}), HasSubstr("truncation"));
-  EXPECT_THAT(changed("/added_tokens/0/id", 3), HasSubstr("which is that of \"abb\""));
+  EXPECT_THAT(changed("/added_tokens/0/id", 3), HasSubstr("which is that of 'abb'"));
 }
 
 TEST(TokenizerFiles, MergesNameTokens) {
   json all = small();
   all["model"]["merges"] = {"a b", "ab c"};
-  EXPECT_THAT(refusal(all), HasSubstr("model.merges[1] names \"c\", no token of vocab"));
+  EXPECT_THAT(refusal(all), HasSubstr("model.merges[1] names 'c', no token of vocab"));
   all["model"]["merges"] = {"a b c"};
   EXPECT_THAT(refusal(all), HasSubstr("model.merges[0]: expected two tokens"));
   all["model"]["merges"] = {"b a"};
-  EXPECT_THAT(refusal(all), HasSubstr("\"ba\""));
+  EXPECT_THAT(refusal(all), HasSubstr("'ba'"));
 }
 
 TEST(TokenizerFiles, BadJsonAndBadTextAreSaid) {
@@ -199,7 +206,7 @@ TEST(TokenizerFiles, OtherFormsAreRefusedByTheirLine) {
   EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\n"}, {"about.json", R"({"pattern": "a", "special": {}})"}}),
               HasSubstr("no rank for the byte 0"));
   EXPECT_THAT(said({{"vocab.json", R"({"a": 0, "b": 1})"}, {"merges.txt", "#version: 0.2\na b\n"}}),
-              HasSubstr("merges[0] names \"ab\""));
+              HasSubstr("merges[0] names 'ab'"));
   EXPECT_THAT(said({{"vocab.json", R"({"a</w>": 0})"}, {"merges.txt", ""}}), HasSubstr("end_of_word_suffix"));
   EXPECT_THAT(said({{"vocab.json", "[]"}, {"merges.txt", ""}}), HasSubstr("vocab.json: expected an object"));
 }

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/base/philox.h"
+#include "core/base/utf8.h"
 #include "data/tokenizer/forms.h"
 #include "launch/inference/text_stream.h"
 
@@ -53,12 +55,77 @@ TEST(TextStream, WaitsForTheRestOfACharacterAlone) {
     text += piece;
   }
   EXPECT_EQ(text, " b \xF0\x9F\xA6\x84 c");
-  EXPECT_EQ(silent, 3) << "three of the four bytes of the unicorn";
+  EXPECT_EQ(silent, 4) << "the bytes of the unicorn: one more could make none of them a character";
   EXPECT_EQ(stream.rest(), "");
   // Cut off within it, what there is comes at the end.
   TextStream cut(*tokenizer, first);
   for (size_t i = 1; i + 3 < ids.size(); ++i) cut.add(ids[i]);
   EXPECT_FALSE(cut.rest().empty());
+}
+
+bool whole_characters(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const int n = next_code_point(text.substr(at)).bytes;
+    if (n == 0) return false;
+    at += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+/// A model that has learnt nothing draws any ids: bytes that make no character, runs of them, special tokens within.
+TEST(TextStream, AnyIdsGiveTheTextOfTheWholeInWholeCharacters) {
+  for (const char* name : {"llama2_bpe", "mistral_metaspace", "gemma_bpe", "pythia_neox", "t5_unigram", "prefix_space",
+                           "xlmr_like", "deepseek_split", "added_tokens"}) {
+    const auto tokenizer =
+        data::open_tokenizer(std::string(ASHLAR_SOURCE_DIR "/tests/data/fixtures/tokenizers/") + name + ".json");
+    std::vector<int32_t> bytes;
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+      if (tokenizer->is_byte(id)) bytes.push_back(id);
+    }
+    for (uint64_t trial = 0; trial < 200; ++trial) {
+      const std::vector<int32_t> before = tokenizer->encode("The cat");
+      std::vector<int32_t> ids = before;
+      for (uint64_t i = 0; i < 24; ++i) {
+        const Philox::Counter w = Philox::block(3, trial, i);
+        const bool byte = !bytes.empty() && w[0] % 3 != 0;
+        ids.push_back(byte ? bytes[w[1] % bytes.size()]
+                           : static_cast<int32_t>(w[1] % static_cast<uint32_t>(tokenizer->vocab_size())));
+      }
+      TextStream stream(*tokenizer, before);
+      std::string text = tokenizer->decode(before);
+      for (size_t i = before.size(); i < ids.size(); ++i) {
+        const std::string piece = stream.add(ids[i]);
+        ASSERT_TRUE(whole_characters(piece)) << name << " trial " << trial << " id " << i;
+        text += piece;
+      }
+      text += stream.rest();
+      ASSERT_EQ(text, tokenizer->decode(ids)) << name << " trial " << trial;
+    }
+  }
+}
+
+/// The library of SentencePiece decodes runs of bytes in its own way.
+TEST(TextStream, SentencePieceTooGivesTheTextOfTheWhole) {
+  const auto tokenizer =
+      data::open_tokenizer(ASHLAR_SOURCE_DIR "/tests/data/fixtures/sentencepiece_bpe_identity/model.model");
+  for (uint64_t trial = 0; trial < 200; ++trial) {
+    const std::vector<int32_t> before = tokenizer->encode("The cat");
+    std::vector<int32_t> ids = before;
+    for (uint64_t i = 0; i < 24; ++i) {
+      const Philox::Counter w = Philox::block(4, trial, i);
+      const uint32_t range = w[0] % 2 == 0 ? 259U : static_cast<uint32_t>(tokenizer->vocab_size());
+      ids.push_back(static_cast<int32_t>(w[1] % range));
+    }
+    TextStream stream(*tokenizer, before);
+    std::string text = tokenizer->decode(before);
+    for (size_t i = before.size(); i < ids.size(); ++i) {
+      const std::string piece = stream.add(ids[i]);
+      ASSERT_TRUE(whole_characters(piece)) << "trial " << trial << " id " << i;
+      text += piece;
+    }
+    text += stream.rest();
+    ASSERT_EQ(text, tokenizer->decode(ids)) << "trial " << trial;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,241 @@
+// What the files beside a tokenizer say: its class, its added tokens. Ids are those of transformers 4.57.6 and 5.24.0.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+#include "data/bytes_tokenizer.h"
+#include "data/characters_tokenizer.h"
+#include "data/fingerprint.h"
+#include "data/tokenizer/forms.h"
+#include "data/tokenizer/hugging_face_files.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+using Bytes = std::map<std::string, std::string>;
+
+const fs::path kFixtures = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures";
+
+Bytes files_of(const fs::path& folder) {
+  Bytes bytes;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".jsonl") continue;
+    bytes[entry.path().filename().string()] = io::read_text_file(entry.path(), 1 << 20);
+  }
+  return bytes;
+}
+
+std::unique_ptr<FormTokenizer> opened(Bytes bytes, int rules = 2) {
+  return tokenizer_from_files({.shown = "here", .bytes = std::move(bytes), .rules = rules});
+}
+
+std::string refusal(Bytes bytes) {
+  try {
+    opened(std::move(bytes));
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
+    return e.what();
+  }
+  return "accepted";
+}
+
+Bytes with_class(Bytes bytes, const std::string& name, json more = json::object()) {
+  more["tokenizer_class"] = name;
+  bytes["tokenizer_config.json"] = more.dump();
+  return bytes;
+}
+
+TEST(TokenizerFolders, EveryIdIsThatOfTransformers) {
+  for (const char* name : {"tokenizers-qwen2", "tokenizers-more-added"}) {
+    const auto tokenizer = open_tokenizer(kFixtures / name);
+    std::ifstream rows(kFixtures / name / "vectors.jsonl");
+    int compared = 0;
+    for (std::string line; std::getline(rows, line); ++compared) {
+      const json row = json::parse(line);
+      EXPECT_EQ(tokenizer->encode(row.at("text").get<std::string>()), row.at("ids").get<Ids>()) << name << " " << line;
+    }
+    EXPECT_EQ(compared, 87) << name;
+    // In a dataset or checkpoint, and exported for other programs.
+    const auto kept = tokenizer_from_json(tokenizer->to_json());
+    const auto exported = opened(hugging_face_files(*tokenizer, 512).bytes);
+    for (const char* text : {"a<|user|>b", "x\u65e5\u672c<|im_end|>", "caf\u0065\u0301 1234 it's"}) {
+      EXPECT_EQ(kept->encode(text), tokenizer->encode(text)) << name << text;
+      EXPECT_EQ(exported->encode(text), tokenizer->encode(text)) << name << text;
+    }
+    EXPECT_EQ(exported->fingerprint(), tokenizer->fingerprint()) << name;
+  }
+  EXPECT_EQ(open_tokenizer(kFixtures / "tokenizers-more-added")->encode("a<|user|>b"), Ids({65, 1200, 66}));
+}
+
+TEST(TokenizerFolders, AddedTokensJsonCountsToo) {
+  Bytes bytes = files_of(kFixtures / "tokenizers-more-added");
+  bytes["tokenizer_config.json"] = R"({"eos_token": "<|endoftext|>"})";
+  bytes["added_tokens.json"] = R"({"<|user|>": 1200})";
+  EXPECT_EQ(opened(bytes)->encode("a<|user|>b"), Ids({65, 1200, 66}));
+  bytes["added_tokens.json"] = R"({"<|user|>": 1300})";
+  EXPECT_THAT(refusal(bytes), HasSubstr("'<|user|>' is to have the id 1300; transformers gives it 1200"));
+  bytes["added_tokens.json"] = R"({"<|user|>": "x"})";
+  EXPECT_THAT(refusal(bytes), HasSubstr("is no number"));
+  bytes.erase("added_tokens.json");
+  bytes["tokenizer_config.json"] = R"({"split_special_tokens": true})";
+  EXPECT_THAT(refusal(bytes), HasSubstr("split_special_tokens"));
+  // Named special tokens are found in a text as well.
+  bytes["tokenizer_config.json"] = R"({"pad_token": "<pad>", "additional_special_tokens": ["<|user|>"]})";
+  EXPECT_EQ(opened(bytes)->encode("a<|user|>b<pad>"), Ids({65, 1201, 66, 1200}));
+}
+
+TEST(TokenizerFolders, AddedTokensBesideASentencePieceModel) {
+  Bytes bytes;
+  bytes["tokenizer.model"] = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
+  const auto alone = opened(bytes);
+  const int32_t behind = alone->vocab_size();
+  bytes["added_tokens.json"] = str_cat("{\"<|user|>\": ", behind, "}");
+  bytes["tokenizer_config.json"] = R"({"tokenizer_class": "LlamaTokenizer"})";
+  const auto tokenizer = opened(bytes);
+  Ids expected = alone->encode("a");
+  expected.push_back(behind);
+  for (const int32_t id : alone->encode("b c")) expected.push_back(id);
+  EXPECT_EQ(tokenizer->encode("a<|user|>b c"), expected);
+  EXPECT_EQ(tokenizer->decode(expected), "a<|user|> b c");
+  EXPECT_EQ(tokenizer->vocab_size(), behind + 1);
+  const auto exported = opened(hugging_face_files(*tokenizer, 0).bytes);
+  EXPECT_EQ(exported->encode("a<|user|>b c"), expected);
+  EXPECT_EQ(exported->fingerprint(), tokenizer->fingerprint());
+}
+
+/// `"legacy": false` puts no space behind special tokens. Ids of transformers 4.57.6 and 5.24.0.
+TEST(TokenizerFolders, LlamaWithoutLegacyIsAnotherPipeline) {
+  Bytes bytes;
+  bytes["tokenizer.model"] = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
+  const auto now = opened(with_class(bytes, "LlamaTokenizer", {{"legacy", false}}));
+  const auto before = opened(with_class(bytes, "LlamaTokenizer"));
+  EXPECT_EQ(now->encode("a b"), before->encode("a b"));
+  EXPECT_NE(now->encode("a</s>b"), before->encode("a</s>b"));
+  EXPECT_NE(now->fingerprint(), before->fingerprint());
+}
+
+TEST(TokenizerFolders, ClassesThatAreNotServedAreRefusedByName) {
+  const Bytes pairs = {{"vocab.json", R"({"a": 0, "b": 1, "ab": 2})"}, {"merges.txt", "#version: 0.2\na b\n"}};
+  for (const char* name : {"CLIPTokenizer", "CLIPTokenizerFast", "OpenAIGPTTokenizer", "HerbertTokenizer",
+                           "LayoutLMv3Tokenizer", "PreTrainedTokenizerFast", "LlamaTokenizer", "MyOwnTokenizer"}) {
+    EXPECT_THAT(refusal(with_class(pairs, name)), HasSubstr(str_cat("the tokenizer class '", name, "'")));
+  }
+  EXPECT_THAT(refusal(with_class(pairs, "RobertaTokenizer")), HasSubstr("mask_token"));
+  EXPECT_THAT(refusal(with_class(pairs, "BlenderbotTokenizer")), HasSubstr("add_prefix_space"));
+  EXPECT_EQ(opened(with_class(pairs, "BlenderbotTokenizer", {{"add_prefix_space", false}}))->encode("ab"), Ids({2}));
+  Bytes model;
+  model["spiece.model"] = io::read_text_file(kFixtures / "sentencepiece_unigram_identity/model.model", 1 << 20);
+  for (const char* name : {"XLMRobertaTokenizer", "CamembertTokenizer", "T5Tokenizer", "AlbertTokenizer",
+                           "PegasusTokenizer", "NllbTokenizer", "GemmaTokenizer", "LlamaTokenizer", "Own"}) {
+    EXPECT_THAT(refusal(with_class(model, name)), HasSubstr(name));
+  }
+  // A dataset of before has them as it was built.
+  EXPECT_NO_THROW(opened(with_class(model, "T5Tokenizer"), 1));
+}
+
+TEST(TokenizerFolders, ConfigJsonSaysTheClassWhereNothingElseDoes) {
+  const ashlar::testing::ScratchDir scratch;
+  const std::string folder = scratch.file("folder");
+  fs::create_directory(folder);
+  for (const char* name : {"vocab.json", "merges.txt"})
+    fs::copy_file(kFixtures / "tokenizers-qwen2" / name, fs::path(folder) / name);
+  const std::string text = "it's 1234";
+  const Ids as_gpt2 = open_tokenizer(folder)->encode(text);
+  std::ofstream(folder + "/config.json") << R"({"model_type": "gpt2"})";
+  EXPECT_EQ(open_tokenizer(folder)->encode(text), as_gpt2);
+  std::ofstream(folder + "/config.json") << R"({"model_type": "qwen2"})";
+  const auto qwen2 = open_tokenizer(folder);
+  EXPECT_EQ(qwen2->encode(text), open_tokenizer(kFixtures / "tokenizers-qwen2")->encode(text));
+  EXPECT_NE(qwen2->encode(text), as_gpt2);
+  EXPECT_EQ(tokenizer_from_json(qwen2->to_json())->encode(text), qwen2->encode(text));
+  std::ofstream(folder + "/config.json") << R"({"model_type": "clip"})";
+  EXPECT_THROW(open_tokenizer(folder), Error);
+}
+
+/// Datasets and checkpoints of before do not say by which rules their files are read: by those of then.
+TEST(TokenizerFolders, DatasetsOfBeforeKeepTheirIds) {
+  const auto now = open_tokenizer(kFixtures / "tokenizers-more-added");
+  json then = json::parse(now->to_json());
+  ASSERT_EQ(then.at("rules"), 2);
+  then.erase("rules");
+  then["vocab_size"] = 1200;
+  const auto before = tokenizer_from_json(then.dump());
+  EXPECT_EQ(before->to_json(), then.dump());
+  EXPECT_EQ(before->vocab_size(), 1200);
+  EXPECT_GT(before->encode("a<|user|>b").size(), 3U);
+  EXPECT_NE(before->fingerprint(), now->fingerprint());
+  // Where the rules make no difference, nothing is said of them and the digest of before is the same.
+  EXPECT_FALSE(json::parse(open_tokenizer(kFixtures / "tokenizers-gpt2")->to_json()).contains("rules"));
+}
+
+TEST(TokenizerFingerprint, CoversWhatDecidesIdsAndNothingElse) {
+  const Bytes bytes = files_of(kFixtures / "tokenizers-more-added");
+  const std::string own = opened(bytes)->fingerprint();
+  const auto with = [&](const char* file, const char* pointer, const json& value) {
+    Bytes changed = bytes;
+    json all = json::parse(changed[file]);
+    all[json::json_pointer(pointer)] = value;
+    changed[file] = all.dump(3);
+    return opened(changed)->fingerprint();
+  };
+  const char* const config = "tokenizer_config.json";
+  for (const char* key : {"/model_max_length", "/chat_template", "/padding_side", "/clean_up_tokenization_spaces",
+                          "/model_input_names", "/name_or_path", "/tokenizer_class"})
+    EXPECT_EQ(with(config, key, key == std::string("/tokenizer_class") ? json("GPT2Tokenizer") : json("x")), own)
+        << key;
+  EXPECT_EQ(with("tokenizer.json", "/truncation", {{"max_length", 3}}), own);
+  EXPECT_EQ(with("tokenizer.json", "/padding", {{"pad_id", 3}}), own);
+  EXPECT_EQ(with("tokenizer.json", "/version", "2.0"), own);
+  EXPECT_EQ(with("tokenizer.json", "/post_processor", nullptr), own);
+  EXPECT_EQ(with("tokenizer.json", "/model/dropout", nullptr), own);
+  Bytes more = bytes;
+  more["chat_template.jinja"] = "{{ x }}";
+  EXPECT_EQ(opened(more)->fingerprint(), own);
+  EXPECT_NE(with("tokenizer.json", "/normalizer", {{"type", "NFC"}}), own);
+  EXPECT_NE(with("tokenizer.json", "/added_tokens/0/lstrip", true), own);
+  EXPECT_NE(with(config, "/eos_token", "<|user|>"), own);
+  EXPECT_NE(with(config, "/added_tokens_decoder/1200/content", "<|other|>"), own);
+}
+
+TEST(TokenizerFingerprint, IsTheSameInEveryForm) {
+  for (const fs::path& path : {kFixtures / "tokenizers-gpt2", kFixtures / "tokenizers-tiktoken",
+                               kFixtures / "sentencepiece_bpe_identity/model.model",
+                               kFixtures / "tokenizers/llama2_bpe.json", kFixtures / "tokenizers/t5_unigram.json"}) {
+    const auto tokenizer = open_tokenizer(path);
+    if (!tokenizer->eos_id()) continue;
+    const auto exported = opened(hugging_face_files(*tokenizer, 77).bytes);
+    EXPECT_EQ(exported->fingerprint(), tokenizer->fingerprint()) << path;
+    EXPECT_EQ(tokenizer_fingerprint(exported->to_json()), tokenizer->fingerprint()) << path;
+    EXPECT_TRUE(same_tokenizer(*tokenizer, *exported)) << path;
+  }
+}
+
+TEST(TokenizerFingerprint, AKindWithoutFilesStaysItselfThroughAnExport) {
+  const ashlar::testing::ScratchDir scratch;
+  const BytesTokenizer bytes;
+  const CharactersTokenizer characters({U'\n', U'a', U'b', 0x65E5});
+  for (const Tokenizer* own : {static_cast<const Tokenizer*>(&bytes), static_cast<const Tokenizer*>(&characters)}) {
+    const std::string folder = scratch.file(own->identity());
+    fs::create_directory(folder);
+    for (const auto& [name, text] : hugging_face_files(*own, 512).bytes) std::ofstream(fs::path(folder) / name) << text;
+    const auto back = tokenizer_of_path(folder);
+    EXPECT_EQ(back->identity(), own->identity());
+    EXPECT_EQ(back->to_json(), own->to_json());
+    EXPECT_EQ(open_tokenizer(folder)->fingerprint(), own->fingerprint()) << "read as files";
+    EXPECT_EQ(corpus_scans(folder).make()->finish()->identity(), own->identity());
+  }
+  EXPECT_EQ(corpus_scans(scratch.file("bytes")).identity, "bytes");
+}
+
+}  // namespace
+}  // namespace ashlar::data
