@@ -2,12 +2,15 @@
 #include "data/hdf5_identity.h"
 #include "data/hdf5_shard.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/hex.h"
+#include "core/device/host_limits.h"
 
 namespace ashlar::data {
 namespace {
@@ -22,7 +25,19 @@ Error damaged(const std::string& path, std::string_view what, std::string_view r
   return damaged_error("data", path, ": ", what, ": ", reason, "; restore the file or build the dataset again");
 }
 
+/// HDF5 reads through null pointers where the system refuses it memory while a file is opened: what that takes is asked
+/// for first, and given back.
+void require_memory_to_open() {
+  constexpr size_t kBytes = size_t{16} << 20;
+  void* const probe =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED)
+    throw resource_error("memory", "the system refused memory to open a dataset: ", memory_state_text());
+  ::munmap(probe, kBytes);
+}
+
 Hdf5Handle open_file(const std::string& path) {
+  require_memory_to_open();
   hbool_t threadsafe = false;
   H5is_library_threadsafe(&threadsafe);
   if (!threadsafe) {

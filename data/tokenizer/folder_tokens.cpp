@@ -45,7 +45,9 @@ class FolderTokens {
         tokens.back().id = id_of(id);
       }
     } else {
-      const json ids = object_in(files_, "added_tokens.json");
+      json ids = object_in(files_, "added_tokens.json");
+      // A tokenizer.json under that name, beside the one that was named.
+      if (ids.contains("model") && ids["model"].is_object()) ids = json::object();
       std::set<std::string> names;
       for (const AddedToken& token : named()) names.insert(token.content);
       for (const auto& [content, id] : ids.items()) {

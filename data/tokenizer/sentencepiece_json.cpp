@@ -154,7 +154,10 @@ Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToke
     if ((special || piece.type == Type::kUserDefined) && !is_added(i))
       list.push_back(added_token_json(piece.text, static_cast<int64_t>(i), special));
   }
-  for (const AddedToken& token : added) list.push_back(json_of(token));
+  for (AddedToken token : added) {
+    token.normalized = false;  // they are found in the text as it is, before a space is put in front
+    list.push_back(json_of(token));
+  }
   return list;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 
 namespace ashlar::data {
@@ -160,6 +161,8 @@ void check_sentencepiece_model(const SentencePieceModelFile& model, const std::s
     if (piece.text.size() > kMaxTokenBytes)
       throw input_error("tokenizer", shown, ": piece ", i, " has ", piece.text.size(), " bytes, at most ",
                         kMaxTokenBytes, " are taken");
+    if (valid_utf8_end(piece.text) != piece.text.size())
+      throw input_error("tokenizer", shown, ": piece ", i, " is no UTF-8; fetch the file again");
     if (!std::isfinite(piece.score)) throw input_error("tokenizer", shown, ": the score of piece ", i, " is no number");
     unknown += piece.type == SentencePieceModelFile::Type::kUnknown ? 1 : 0;
   }

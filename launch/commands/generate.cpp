@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <iostream>
 #include <optional>
 
@@ -135,8 +136,12 @@ void choose_ids(const GenerateArguments& a, const inference::LoadedModel& m, inf
 }  // namespace
 
 int run_generate_command(std::span<const std::string> words, Session& session) {
-  Log& log = session.log;
   comm::ControlPlane& ranks = session.bootstrap.control();
+  // The text alone is the result: what is told beside it goes to standard error.
+  Log log([first = ranks.rank() == 0](std::string_view line) {
+    if (first || line.starts_with("warning: "))
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  });
   GenerateArguments a;
   comm::try_on_all_ranks(ranks, [&] { a = parse(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;

@@ -30,7 +30,7 @@ constexpr OtherForm kOtherForms[] = {
     {".pth", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
     {".ckpt", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
     {".msgpack", "weights of Flax, which are not read; fetch the safetensors of the same model"},
-    {".h5", "weights of TensorFlow, which are not read; fetch the safetensors of the same model"},
+    {"tf_model.h5", "weights of TensorFlow, which are not read; fetch the safetensors of the same model"},
     {".onnx", "a graph of ONNX, which is not read; fetch the safetensors of the same model"},
 };
 

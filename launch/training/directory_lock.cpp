@@ -213,6 +213,11 @@ void DirectoryLock::make_lock_file_again() {
 void DirectoryLock::check() {
   const std::lock_guard lock(checking_);
   check_place();
+  // A step opens no file where nothing has happened to this one, as the server of the file system has it.
+  struct statx now_seen {};
+  const bool seen = statx(AT_FDCWD, text_file().c_str(), AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now_seen) == 0;
+  const TextState state{now_seen.stx_ino, now_seen.stx_size, now_seen.stx_ctime.tv_sec, now_seen.stx_ctime.tv_nsec};
+  if (seen && read_state_ == state) return;
   const int fd = open(text_file().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
     if (errno == ENOENT) make_lock_file_again();
@@ -223,7 +228,10 @@ void DirectoryLock::check() {
   close(fd);
   if (n < 0 || !text_ours_) return;
   const std::string now(text, static_cast<size_t>(n));
-  if (nonce_of(now) == self_.nonce) return;
+  if (nonce_of(now) == self_.nonce) {
+    read_state_ = seen ? std::optional(state) : std::nullopt;
+    return;
+  }
   const std::optional<LockHolder> other = parse_holder(now);
   throw input_error("run", "expected to own the run directory ", printable(dir_.string()),
                     " alone, got a lock file of ", other ? describe(*other) : "another process",

@@ -83,7 +83,15 @@ class DirectoryLock {
   int fd_ = -1;
   int dir_fd_ = -1;         ///< the directory, wherever it is now
   bool text_ours_ = false;  ///< what we are could be written
-  std::mutex checking_;     ///< a save's thread and the run's
+  /// Number, bytes and last change of the text's file.
+  struct TextState {
+    uint64_t inode = 0, bytes = 0;
+    int64_t sec = 0;
+    uint32_t nsec = 0;
+    bool operator==(const TextState&) const = default;
+  };
+  std::optional<TextState> read_state_;  ///< in which `check` has read that it is ours
+  std::mutex checking_;                  ///< a save's thread and the run's
   bool held_file_ = false;
   std::string note_;
 };

@@ -159,8 +159,8 @@ MetricsFile::~MetricsFile() {
     try {
       if (check_) check_();
       flush();
-    } catch (const Error&) {
-      // the file is another's by now
+    } catch (const std::exception&) {
+      // the file is another's by now, or memory is short
     }
   }
   lost_ += std::count(held_.begin(), held_.end(), '\n');

@@ -94,8 +94,8 @@ PartialDirectory::~PartialDirectory() {
   if (committed_) return;
   try {
     remove_tree(partial_);
-  } catch (const Error&) {
-    // A destructor may run because the disk is failing; a leftover is removed by the next save or start.
+  } catch (const std::exception&) {
+    // A destructor may run because disk or memory is failing; a leftover is removed by the next save or start.
   }
 }
 

@@ -151,7 +151,9 @@ TEST_F(SpecialTokens, DocumentsAreAsManyAsTheirEnds) {
 /// What no place cuts is bounded.
 TEST(LongText, WithoutAPlaceToCutIsRefusedByName) {
   const testing::ScratchDir dir;
-  write_all(dir.file("a.txt"), std::string(size_t{34} << 20, 'a') + " b");
+  std::string text(size_t{34} << 20, 'a');
+  text += " b";
+  write_all(dir.file("a.txt"), text);
   BuildOptions o = options(dir.file("a.txt"), dir.file("set"),
                            (fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures/tokenizers-gpt2").string());
   o.block_bytes = int64_t{2} << 20;

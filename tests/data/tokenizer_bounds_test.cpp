@@ -47,7 +47,7 @@ std::string refusal(Call call) {
     said = e.what();
   }
   EXPECT_LT(seconds() - start, 3) << said;
-  EXPECT_LT(said.size(), 1000U);
+  EXPECT_LT(said.size(), 1500U);
   return said;
 }
 
@@ -61,7 +61,7 @@ TEST(TokenizerBounds, StepsAreCounted) {
   for (int i = 0; i < 100'000; ++i) all["normalizer"]["normalizers"].push_back({{"type", "NFC"}});
   EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("more than 64 steps"));
   std::string deep = R"({"type": "NFC"})";
-  for (int i = 0; i < 100; ++i) deep = R"({"type": "Sequence", "normalizers": [)" + deep + "]}";
+  for (int i = 0; i < 90; ++i) deep = R"({"type": "Sequence", "normalizers": [)" + deep + "]}";
   all["normalizer"] = json::parse(deep);
   EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("more than 64 steps"));
   for (const char* part : {"pre_tokenizer", "decoder", "post_processor"}) {
@@ -79,27 +79,24 @@ TEST(TokenizerBounds, ReplacementsAreBounded) {
   const std::string megabyte(1 << 20, 'x');
   json all = small();
   all["normalizer"] = replace({{"String", megabyte}}, "a");
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("a pattern of 1048576 bytes, at most 8192"));
+  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("1048576 bytes, at most 8192"));
   all["normalizer"] = replace({{"String", "a"}}, megabyte);
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("content has 1048576 bytes"));
+  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("has 1048576 bytes, at most 8192"));
   all["normalizer"] = {{"type", "Prepend"}, {"prepend", megabyte}};
   EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("prepend"));
   all["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}};
   for (int i = 0; i < 60; ++i) all["normalizer"]["normalizers"].push_back(replace({{"String", "a"}}, "aa"));
-  const auto doubling = opened(all);
-  EXPECT_THAT(refusal([&] { doubling->encode("aaaa"); }), HasSubstr("repeated replacements multiply it"));
+  EXPECT_THAT(refusal([&] { opened(all)->encode("aaaa"); }), HasSubstr("repeated replacements multiply it"));
   all["normalizer"] = nullptr;
   all["decoder"] = {{"type", "Sequence"}, {"decoders", json::array()}};
   for (int i = 0; i < 60; ++i) all["decoder"]["decoders"].push_back(replace({{"String", "a"}}, "aa"));
-  const auto decoding = opened(all);
-  EXPECT_THAT(refusal([&] { decoding->decode(Ids{0, 0}); }), HasSubstr("repeated replacements multiply it"));
+  EXPECT_THAT(refusal([&] { opened(all)->decode(Ids{0, 0}); }), HasSubstr("repeated replacements multiply it"));
   // Each byte of a byte's character is written as two more.
   all["decoder"] = nullptr;
   all["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
   for (int i = 0; i < 60; ++i)
     all["pre_tokenizer"]["pretokenizers"].push_back({{"type", "ByteLevel"}, {"use_regex", false}});
-  const auto bytes = opened(all);
-  EXPECT_THAT(refusal([&] { bytes->encode("\u65e5\u672c"); }), HasSubstr("repeated replacements multiply it"));
+  EXPECT_THAT(refusal([&] { opened(all)->encode("\u65e5\u672c"); }), HasSubstr("repeated replacements multiply it"));
 }
 
 TEST(TokenizerBounds, VocabulariesAreBounded) {
@@ -112,7 +109,9 @@ TEST(TokenizerBounds, VocabulariesAreBounded) {
   all["added_tokens"] = {{{"id", 3}, {"content", std::string(5000, 'x')}}};
   EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("an added token of 5000 bytes"));
   all = small();
-  all["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", {{"<unk>", 0.0}, {std::string(5000, 'a'), -1.0}}}};
+  all["model"] = {{"type", "Unigram"},
+                  {"unk_id", 0},
+                  {"vocab", json::array({json::array({"<unk>", 0.0}), json::array({std::string(5000, 'a'), -1.0})})}};
   EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("vocab[1]: a token of 5000 bytes"));
   const auto ranks = [](std::map<std::string, std::string> bytes) {
     bytes["about.json"] = R"({"pattern": "a", "special": {}})";
@@ -139,7 +138,7 @@ TEST(TokenizerBounds, AddedTokensAreFoundTogether) {
 /// A pattern that takes time that doubles with each character.
 TEST(TokenizerBounds, AMatchThatTakesTooManyStepsIsTheInputs) {
   json all = small();
-  all["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+c"}}}, {"behavior", "Isolated"}};
+  all["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+[cd]"}}}, {"behavior", "Isolated"}};
   const auto tokenizer = opened(all);
   EXPECT_EQ(tokenizer->encode("ab"), Ids({2}));
   EXPECT_THAT(refusal([&] { tokenizer->encode(std::string(100, 'a')); }),
@@ -173,19 +172,16 @@ TEST(TokenizerBounds, MutatedTokenizerJson) {
   pipeline["normalizer"] = json::parse(R"({"type": "Sequence", "normalizers": [{"type": "NFKC"},
       {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "_"}, {"type": "Strip", "strip_left": true,
       "strip_right": true}, {"type": "Lowercase"}]})");
-  pipeline["pre_tokenizer"] = json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "Digits",
-      "individual_digits": true}, {"type": "Split", "pattern": {"Regex": "\\p{L}+|\\s+(?!\\S)"
-}
-, "behavior" : "MergedWithNext", "invert" : false
-}, {"type": "Metaspace", "replacement": "_"}]
-})");
+  pipeline["pre_tokenizer"] = json::parse(R"json({"type": "Sequence", "pretokenizers": [{"type": "Digits",
+      "individual_digits": true}, {"type": "Split", "pattern": {"Regex": "\\p{L}+|\\s+(?!\\S)"},
+      "behavior": "MergedWithNext", "invert": false}, {"type": "Metaspace", "replacement": "_"}]})json");
   pipeline["added_tokens"] = json::parse(R"([{"id": 3, "content": "</s>", "special": true}])");
-pipeline["post_processor"] = json::parse(R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}},
+  pipeline["post_processor"] = json::parse(R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}},
       {"SpecialToken": {"id": "</s>"}}], "special_tokens": {"</s>": {"id": "</s>", "ids": [3], "tokens": ["</s>"]}}})");
-testing::expect_bounded(trials_of({pipeline.dump(), fixture("tokenizers/t5_unigram.json")}),
-                        [](const std::string& input) {
-                          use(*tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", input}}}));
-                        });
+  testing::expect_bounded(trials_of({pipeline.dump(), fixture("tokenizers/t5_unigram.json")}),
+                          [](const std::string& input) {
+                            use(*tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", input}}}));
+                          });
 }
 
 TEST(TokenizerBounds, MutatedVocabularyAndMerges) {

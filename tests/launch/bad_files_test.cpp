@@ -154,7 +154,7 @@ TEST(BadFiles, OfTokenizers) {
        tokenizer(R"({"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3}, "merges": ["a b", "ab d"]})"),
        "data build text.txt --out o --tokenizer m",
        kInput,
-       {"tokenizer.json: ", "model.merges[1] names \"d\", no token of vocab"}},
+       {"tokenizer.json: ", "model.merges[1] names 'd', no token of vocab"}},
       {"beside a model",
        model("llama", "") + tokenizer(R"({"type": "WordPiece", "unk_token": "a", "vocab": {"a": 0}})"),
        "import m o",

@@ -512,7 +512,12 @@ TEST(Errors, Checkpoints) {
        kNonFinite,
        {"step ", "not finite", ".weight"},
        "copy"},
-      {"import without config.json", none(), "", "import data hf-out", kInput, {"data/config.json"}},
+      {"import of what is no model",
+       none(),
+       "",
+       "import data hf-out",
+       kInput,
+       {"'data' holds no weights", "model.safetensors"}},
       {"import of an unknown class",
        [](Bench& b) {
          b.must(str_cat("mkdir mamba && cp ", kGolden, "/* mamba/"));

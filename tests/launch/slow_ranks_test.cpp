@@ -140,25 +140,26 @@ TEST(RunEvents, OfSlowRanksAndThreads) {
       std::string::npos);
   EXPECT_THAT(
       to_line(RankSlow{.rank = 3, .host = "b7", .ms = 61.25, .usual_ms = 40, .step = 120, .steps = 20}),
-      HasSubstr("rank 3 on b7 is slow: 61.2 ms of its own work a step, waits excluded, against 40.0 of the ranks "
+      HasSubstr("rank 3 on 'b7' is slow: 61.2 ms of its own work a step, waits excluded, against 40.0 of the ranks "
                 "of its stage, over 20 steps up to step 120"));
   EXPECT_THAT(to_line(RankSlow{.rank = 0, .host = "b7", .ms = 9, .usual_ms = 4, .lone = true}),
               HasSubstr("against 4.0 in its first 50 steps"));
   EXPECT_THAT(to_line(RankSlowOver{.rank = 3, .host = "b7", .ms = 41, .usual_ms = 40, .step = 260}),
-              HasSubstr("rank 3 on b7 is slow no more at step 260"));
+              HasSubstr("rank 3 on 'b7' is slow no more at step 260"));
   EXPECT_THAT(to_line(ThreadsWait{.rank = 0, .share = 0.724, .steps = 20, .threads = 4}),
               HasSubstr("the 4 threads of rank 0 waited for each other in 72% of 20 steps"));
   EXPECT_THAT(to_line(ThreadsWait{.rank = 0, .share = 0.724, .steps = 20, .threads = 4}),
               HasSubstr("try run.threads=2"));
 }
 
-// Nine tenths of the time, so that a busy machine, which gives each rank less than a core, does not hide it.
+// Nine tenths of the time, so that a busy machine, which gives each rank less than a core, does not hide it; steps are
+// longer than the rank runs between two stops, so that each of them meets one.
 TEST(SlowRanks, ARankThatIsStoppedNowAndThenIsNamed) {
   if (usable_cores() < 2) GTEST_SKIP() << "ranks that share a core are not judged";
   const RunFixture run;
   const pid_t pid = run.start(
-      "launch -np 2 train tiny.toml mesh.data=2 train.global_batch=4 train.micro_batch=2 run.threads=1 "
-      "train.steps=100000 checkpoint.every=0 log.every=1000",
+      "launch -np 2 train tiny.toml mesh.data=2 train.global_batch=256 train.micro_batch=2 run.threads=1 "
+      "train.steps=100000 train.eval_every=0 checkpoint.every=0 log.every=1000",
       "log");
   const auto steps = [&] { return run.metric("run", "slowest_rank").size(); };
   for (int i = 0; i < 3000 && steps() < 30; ++i) usleep(10'000);
