@@ -137,10 +137,9 @@ void choose_ids(const GenerateArguments& a, const inference::LoadedModel& m, inf
 
 int run_generate_command(std::span<const std::string> words, Session& session) {
   comm::ControlPlane& ranks = session.bootstrap.control();
-  // The text alone is the result: what is told beside it goes to standard error.
-  Log log([first = ranks.rank() == 0](std::string_view line) {
-    if (first || line.starts_with("warning: "))
-      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  // The text alone is the result: warnings go to standard error, notes about the machine are left out.
+  Log log([](std::string_view line) {
+    if (line.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   });
   GenerateArguments a;
   comm::try_on_all_ranks(ranks, [&] { a = parse(words); });

@@ -141,6 +141,8 @@ class Growth : public ::testing::Test {
         run_.start(words(mesh, str_cat("train.steps=40961 log.every=40961 run.dir=", name)), log, preload);
     wait_for_steps(name, 3);
     const double first_step_seconds = seconds_since(start);
+    // What watches the ranks looks once a second, and keeps open what it has opened.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     const std::vector<Opens> before = opens(folder);
     const auto steady = Clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));

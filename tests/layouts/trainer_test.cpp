@@ -351,8 +351,9 @@ class CudnnTrainer : public DeferredTrainer {
   End train_to(int64_t steps) {
     plan_runs_ = 0;
     return train({"run.dtype=bf16", "dropout.attn=0", "train.global_batch=2", "train.eval_every=0",
-                  "train.eval_sequences=1", "log.stats_every=0", "checkpoint.every=2", "schedule.kind=constant",
-                  "schedule.warmup_steps=1", str_cat("mesh.data=", ranks_.size()), str_cat("train.steps=", steps)},
+                  str_cat("train.eval_sequences=", ranks_.size()), "log.stats_every=0", "checkpoint.every=2",
+                  "schedule.kind=constant", "schedule.warmup_steps=1", str_cat("mesh.data=", ranks_.size()),
+                  str_cat("train.steps=", steps)},
                  std::nullopt);
   }
   /// Those of two blocks over a rank's micro-batches, forward and backward.
