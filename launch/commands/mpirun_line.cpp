@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "core/base/printable.h"
 #include "core/base/strings.h"
 #include "launch/commands/hostfile.h"
@@ -130,8 +131,19 @@ std::string shell_line(const std::vector<std::string>& words) {
       line += word;
       continue;
     }
-    line += '\'';
-    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    // $'...' has words for what would act on a terminal.
+    const bool acts = std::any_of(word.begin(), word.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+    line += acts ? "$'" : "'";
+    for (const char c : word) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (acts && (byte < 0x20 || byte == 0x7f)) {
+        line += absl::StrFormat("\\x%02x", byte);
+      } else if (acts && (c == '\'' || c == '\\')) {
+        line += std::string("\\") + c;
+      } else {
+        line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+      }
+    }
     line += '\'';
   }
   return line;

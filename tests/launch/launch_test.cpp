@@ -144,6 +144,9 @@ TEST(MpirunLine, WhatTheEnvironmentSetsStays) {
 
 TEST(MpirunLine, WordsAreQuotedForAShell) {
   EXPECT_EQ(shell_line({"a", "", "b c", "it's", "run.dir=x/1", "$HOME"}), "a '' 'b c' 'it'\\''s' run.dir=x/1 '$HOME'");
+  const std::string acts = "a\x1b[2J'\\\n";
+  EXPECT_EQ(run_shell("printf %s " + shell_line({acts})).out, acts) << "a shell reads it back";
+  EXPECT_EQ(shell_line({acts}), R"($'a\x1b[2J\'\\\x0a')");
 }
 
 // The real program; mpirun is a stand-in that says how it was called.
