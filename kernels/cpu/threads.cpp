@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/device/host_limits.h"
 
 namespace ashlar::cpu {
 namespace {
@@ -46,8 +47,9 @@ Threads::Threads(int size, int64_t spin_us)
   } catch (const std::system_error& error) {
     const size_t had = own_.size() + 1;
     stop();
-    throw resource_error("threads", "the system refused thread ", had + 1, " of ", size, " (", error.code().message(),
-                         "); lower run.threads, or raise the limits shown by `ulimit -u` and `ulimit -v`");
+    throw resource_error(
+        "threads", "the system refused thread ", had + 1, " of ", size, " (", error.code().message(),
+        "); lower run.threads, or raise the limits shown by `ulimit -u` and `ulimit -v`: ", memory_state_text());
   }
 }
 
@@ -59,13 +61,13 @@ void Threads::stop() noexcept {
   for (std::thread& thread : own_) thread.join();
 }
 
-bool Threads::Waiter::looks() {
+bool Threads::Waiter::spins() {
   if (skip_ == 0) return true;
   --skip_;
   return false;
 }
 
-void Threads::Waiter::looked(bool in_time) {
+void Threads::Waiter::spun(bool in_time) {
   if (in_time) {
     failures_ = 0;
     skips_ = kFirstSkips;
@@ -78,19 +80,19 @@ void Threads::Waiter::looked(bool in_time) {
 
 template <typename Done, typename Sleep>
 int64_t Threads::wait(const Done& done, const Sleep& sleep, Waiter& waiter) const {
-  constexpr int kLooks = 16;  // between two looks at the clock
+  constexpr int kPauses = 16;  // between two looks at the clock
   const int64_t begin = now_ns();
   int64_t now = begin;
   bool over = done();
-  if (!over && spin_ns_ > 0 && waiter.looks()) {
+  if (!over && spin_ns_ > 0 && waiter.spins()) {
     while (!over && now - begin < spin_ns_) {
-      for (int i = 0; i < kLooks && !over; ++i) {
+      for (int i = 0; i < kPauses && !over; ++i) {
         pause();
         over = done();
       }
       now = now_ns();
     }
-    waiter.looked(over);
+    waiter.spun(over);
   }
   if (!over) {
     sleep();
@@ -108,7 +110,7 @@ void Threads::run_region(const Region& region) {
   region_ = region;
   remaining_.store(static_cast<uint32_t>(region.count - 1), std::memory_order_relaxed);
   const uint64_t number = (go_.load(std::memory_order_relaxed) + 1) & UINT32_MAX;
-  go_.store(number | static_cast<uint64_t>(region.count) << 32);  // in one order with the looks at who sleeps
+  go_.store(number | static_cast<uint64_t>(region.count) << 32);  // sequentially consistent with the read of who sleeps
   if (idle_sleepers_.load() > 0) wake(&go_, bits_below(region.count));
   region.call(region.work, 0, region.count);
   const auto done = [this] { return remaining_.load(std::memory_order_acquire) == 0; };
