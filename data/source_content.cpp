@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/io/lfs_pointer.h"
+
 namespace ashlar::data {
 namespace {
 
@@ -15,6 +17,7 @@ struct Magic {
   size_t offset;
   std::string_view bytes;
   std::string_view what;
+  bool always = false;  ///< no text begins so, although the bytes are letters
 };
 constexpr Magic kMagics[] = {
     {0,
@@ -24,7 +27,7 @@ constexpr Magic kMagics[] = {
     {0, "\x89PNG\r\n"sv, "a PNG image"},
     {0, "\xff\xd8\xff"sv, "a JPEG image"},
     {0, "GIF8"sv, "a GIF image"},
-    {0, "%PDF-"sv, "a PDF document"},
+    {0, "%PDF-"sv, "a PDF document", true},
     {0, "PK\x03\x04"sv, "a zip archive"},
     {0, "PK\x05\x06"sv, "a zip archive"},
     {0, "BZh"sv, "compressed with bzip2"},
@@ -39,8 +42,7 @@ constexpr Magic kMagics[] = {
     {257, "ustar"sv, "a tar archive"},
     {0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
     {0, "\xed\xab\xee\xdb"sv, "an RPM package"},
-    {0, "version https://git-lfs.github.com/spec/v1\n"sv,
-     "a pointer of git-lfs, without the file itself (git lfs pull)"},
+    {0, io::kLfsPointerBegin, "a pointer of git-lfs, without the file itself (git lfs pull)", true},
     {0, "PAR1"sv, "a Parquet file"},
     {0, "ARROW1\0"sv, "an Arrow file"},
     {0, "Obj\x01"sv, "an Avro file"},
@@ -72,7 +74,7 @@ BinaryForm known_binary(std::string_view head) {
   for (const Magic& magic : kMagics) {
     if (head.size() < magic.offset || !head.substr(magic.offset).starts_with(magic.bytes)) continue;
     const bool plain = std::all_of(magic.bytes.begin(), magic.bytes.end(), [](char c) { return c >= ' ' && c < 0x7f; });
-    return {magic.what, !plain || magic.bytes == "%PDF-"};
+    return {magic.what, magic.always || !plain};
   }
   if (safetensors(head)) return {"a safetensors file", true};
   return {};

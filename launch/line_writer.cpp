@@ -1,44 +1,23 @@
 #include "launch/line_writer.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "core/base/strings.h"
 #include "launch/training/run_events.h"
+#include "launch/writer_thread.h"
 
 namespace ashlar::launch {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// A part of a text, as much as the descriptor takes at once; 0 with errno when it fails. May wait as long as it likes.
-size_t write_some(int fd, std::string_view text) {
-  while (true) {
-    const ssize_t n = write(fd, text.data(), text.size());
-    if (n > 0) return static_cast<size_t>(n);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) {  // what another process has made of a descriptor that it shares
-      pollfd ready{fd, POLLOUT, 0};
-      poll(&ready, 1, -1);
-      continue;
-    }
-    if (n == 0) errno = ENOSPC;
-    return 0;
-  }
-}
 
 }  // namespace
 
@@ -93,7 +72,6 @@ LineWriter::State::Line LineWriter::State::take() {
 }
 
 void LineWriter::State::run() {
-  pthread_setname_np(pthread_self(), "lines");  // without our prefix: that it waits for a reader is no stall
   std::unique_lock lock(mutex);
   while (true) {
     work.wait(lock, [&] { return waiting() || ends; });
@@ -131,17 +109,13 @@ void LineWriter::add(std::string line, LineKind kind) {
   State& s = *state_;
   if (s.failure != 0) return;
   if (!s.started) {
-    // The thread takes no signals. It is never joined: it may be writing to who does not read.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     try {
-      std::thread([state = state_] { state->run(); }).detach();
+      // Without the prefix of our other threads: that it waits for a reader is no stall.
+      start_writer("lines", [state = state_] { state->run(); });
       s.started = true;
     } catch (const std::system_error&) {
       s.failure = EAGAIN;  // no thread to be had
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   s.bytes += line.size();
   s.lines.push_back({.text = std::move(line), .kind = kind, .left_out = std::exchange(s.left_out, 0)});

@@ -14,9 +14,9 @@ namespace ashlar::launch {
 /// program that must not wait for it. `add` never waits: a thread writes what a bounded queue holds. When the queue is
 /// full its oldest line of the least worth goes (LineKind), and at that place a line tells how many did; the order
 /// stays.
-///   A thread, and not poll with short writes: a terminal that is ready takes less than it was asked to, another
-///   process
-/// may fill the pipe between poll and write, and O_NONBLOCK would belong to everybody who shares the descriptor.
+/// It is a thread, and not poll with short writes, for three reasons: a terminal that is ready may take less than it is
+/// asked to, another process may fill the pipe between poll and write, and O_NONBLOCK would hold for everybody who
+/// shares the descriptor.
 class LineWriter {
  public:
   struct Options {

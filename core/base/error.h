@@ -27,7 +27,7 @@ enum class ExitCode : int {
 /// bytes of a file that are part of it can neither break the line nor act on a terminal (on_one_line).
 class Error : public std::runtime_error {
  public:
-  /// Text that an error has already: with its `[where]`, perhaps of several lines, nothing in it that acts.
+  /// The text of an error made before: it has its `[where]`, may have several lines, and is escaped already.
   struct Said {
     std::string text;
   };

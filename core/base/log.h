@@ -8,7 +8,7 @@
 
 namespace ashlar {
 
-/// What a line is worth when not all of them can be shown: the steps go first, warnings last.
+/// Which lines are dropped first when their reader falls behind: step lines first, warnings last.
 enum class LineKind : uint8_t { kStep, kInfo, kWarning };
 
 /// Where information and warnings go. Owned by main and handed down; one object a process, passed, never global.

@@ -16,9 +16,9 @@ std::string escaped(std::string_view text, size_t most = 120);
 /// The same in single quotes, those in the text escaped: how a message names anything that came from outside.
 std::string printable(std::string_view text, size_t most = 120);
 
-/// A whole message with whatever it was made of: acting characters escaped as above, backslashes left as they are,
-/// since names in it may be escaped already. Errors and the log pass all of their text through it, so that no name with
-/// a line break can forge a line of its own.
+/// A whole message with the names in it: control characters are escaped as above, backslashes stay as they are, because
+/// the names may be escaped already. Errors and the log pass all of their text through it, so that a line break in a
+/// name cannot begin a line of its own.
 std::string on_one_line(std::string_view message, size_t most = 8000);
 
 }  // namespace ashlar

@@ -87,38 +87,46 @@ std::optional<std::string> find_group(const std::string& cgroup, std::string_vie
   return std::nullopt;
 }
 
-/// The folders of this process's group and of those around it, as far as they can be seen.
-std::vector<std::string> folders_of(const FileReader& read, std::string_view controller) {
-  const std::optional<std::string> mountinfo = read("/proc/self/mountinfo"), cgroup = read("/proc/self/cgroup");
-  if (!mountinfo || !cgroup) return {};
-  const std::optional<Mount> mount = find_mount(*mountinfo, controller);
-  const std::optional<std::string> group = find_group(*cgroup, controller);
-  if (!mount || !group) return {};
-  // In a container without a name space of its own the group lies outside of what is mounted: its mount is the group.
-  std::string below;
-  const std::string root = mount->root == "/" ? "" : mount->root;
-  if (group->starts_with(root + "/")) below = group->substr(root.size());
-  std::vector<std::string> folders;
-  for (; below.size() > 1; below.resize(below.rfind('/'))) folders.push_back(mount->at + below);
-  folders.push_back(mount->at);
-  return folders;
-}
+/// The groups of this process, in every hierarchy.
+class Groups {
+ public:
+  explicit Groups(const FileReader& read)
+      : mountinfo_(read("/proc/self/mountinfo").value_or("")), cgroup_(read("/proc/self/cgroup").value_or("")) {}
+
+  /// The folders of its group and of those around it, as far as they can be seen.
+  std::vector<std::string> folders(std::string_view controller) const {
+    const std::optional<Mount> mount = find_mount(mountinfo_, controller);
+    const std::optional<std::string> group = find_group(cgroup_, controller);
+    if (!mount || !group) return {};
+    // In a container without a name space of its own the group lies outside of what is mounted: its mount is the group.
+    std::string below;
+    const std::string root = mount->root == "/" ? "" : mount->root;
+    if (group->starts_with(root + "/")) below = group->substr(root.size());
+    std::vector<std::string> folders;
+    for (; below.size() > 1; below.resize(below.rfind('/'))) folders.push_back(mount->at + below);
+    folders.push_back(mount->at);
+    return folders;
+  }
+
+ private:
+  std::string mountinfo_, cgroup_;
+};
 
 void lower(std::optional<int64_t>& limit, int64_t value) { limit = std::min(limit.value_or(kMost), value); }
 
-void take_cores(const FileReader& read, CgroupLimits& limits) {
+void take_cores(const FileReader& read, const Groups& groups, CgroupLimits& limits) {
   const auto take = [&](std::optional<int64_t> quota, std::optional<int64_t> period) {
     if (quota && period && *quota > 0 && *period > 0) lower(limits.cores, std::max<int64_t>(1, *quota / *period));
   };
-  for (const std::string& folder : folders_of(read, "")) {
+  for (const std::string& folder : groups.folders("")) {
     const std::string both = read(folder + "/cpu.max").value_or("");  // "150000 100000" or "max 100000"
     take(number_in(both), number_in(std::string_view(both).substr(std::min(both.find(' '), both.size()))));
   }
-  for (const std::string& folder : folders_of(read, "cpu"))
+  for (const std::string& folder : groups.folders("cpu"))
     take(number_of_file(read, folder + "/cpu.cfs_quota_us"), number_of_file(read, folder + "/cpu.cfs_period_us"));
 }
 
-void take_memory(const FileReader& read, CgroupLimits& limits) {
+void take_memory(const FileReader& read, const Groups& groups, CgroupLimits& limits) {
   const auto take = [&](const std::string& folder, const char* most, const char* used, const char* cached) {
     const std::optional<int64_t> limit = number_of_file(read, folder + most);
     if (!limit || *limit >= kNoLimit) return;
@@ -129,8 +137,8 @@ void take_memory(const FileReader& read, CgroupLimits& limits) {
       left += number_after(str_cat(cached, kind), stat).value_or(0);
     lower(limits.memory_left_bytes, std::clamp<int64_t>(left, 0, *limit));
   };
-  for (const std::string& folder : folders_of(read, "")) take(folder, "/memory.max", "/memory.current", "");
-  for (const std::string& folder : folders_of(read, "memory"))
+  for (const std::string& folder : groups.folders("")) take(folder, "/memory.max", "/memory.current", "");
+  for (const std::string& folder : groups.folders("memory"))
     take(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_");
 }
 
@@ -150,8 +158,9 @@ std::optional<std::string> read_host_file(const std::string& path) {
 
 CgroupLimits cgroup_limits(const FileReader& read) {
   CgroupLimits limits;
-  take_cores(read, limits);
-  take_memory(read, limits);
+  const Groups groups(read);
+  take_cores(read, groups, limits);
+  take_memory(read, groups, limits);
   return limits;
 }
 
@@ -159,14 +168,17 @@ int64_t usable_cores(const FileReader& read) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   const bool known = sched_getaffinity(0, sizeof(mask), &mask) == 0;
-  return std::max<int64_t>(1,
-                           std::min<int64_t>(known ? CPU_COUNT(&mask) : 1, cgroup_limits(read).cores.value_or(kMost)));
+  CgroupLimits limits;
+  take_cores(read, Groups(read), limits);
+  return std::max<int64_t>(1, std::min<int64_t>(known ? CPU_COUNT(&mask) : 1, limits.cores.value_or(kMost)));
 }
 
 int64_t memory_left_bytes(const FileReader& read) {
   const std::optional<int64_t> kilobytes = number_after("MemAvailable:", read("/proc/meminfo").value_or(""));
   const int64_t of_machine = kilobytes ? *kilobytes * 1024 : kMost;
-  return std::min(of_machine, cgroup_limits(read).memory_left_bytes.value_or(kMost));
+  CgroupLimits limits;
+  take_memory(read, Groups(read), limits);
+  return std::min(of_machine, limits.memory_left_bytes.value_or(kMost));
 }
 
 std::string memory_limits_text() {

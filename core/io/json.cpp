@@ -11,7 +11,7 @@
 namespace ashlar::io {
 namespace {
 
-/// What a text breaks that is JSON all the same.
+/// A text that is JSON, but breaks a rule of ours.
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -23,7 +23,7 @@ std::string own_words(const nlohmann::json::exception& error) {
   return escaped(end == std::string_view::npos ? text : text.substr(end + 2), 80);
 }
 
-/// Brackets outside strings: no more than that is needed before the parser has looked.
+/// Counts the brackets outside strings. A text that is no JSON passes: the parser refuses it later.
 void check_depth(std::string_view text) {
   int depth = 0;
   bool in_string = false;

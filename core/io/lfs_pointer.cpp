@@ -4,8 +4,6 @@
 
 namespace ashlar::io {
 
-bool is_lfs_pointer(std::string_view begin) { return begin.starts_with("version https://git-lfs.github.com/spec/"); }
-
 Error lfs_pointer_error(std::string_view where, const std::filesystem::path& path) {
   return input_error(where, printable(path.string()),
                      " is a git-lfs pointer, not the file that it stands for; fetch that with `git lfs pull` in its "

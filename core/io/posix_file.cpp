@@ -108,6 +108,12 @@ void sync_directory(const std::filesystem::path& path) {
   if (::fsync(directory.get()) != 0 && errno != EINVAL) throw system_error("file", "sync directory", name, errno);
 }
 
+std::optional<FileStamp> file_stamp(const std::filesystem::path& path) {
+  struct statx info {};
+  if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &info) != 0) return std::nullopt;
+  return FileStamp{info.stx_ino, info.stx_size, info.stx_mtime.tv_sec, info.stx_mtime.tv_nsec};
+}
+
 void require_regular_file(const std::filesystem::path& path, std::string_view where) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,17 @@ void sync_file(const std::filesystem::path& path);
 
 /// Makes the entries of a directory durable: a rename or a new file in it survives a power cut.
 void sync_directory(const std::filesystem::path& path);
+
+/// Which file a path names, how long it is and when it was last written, as the server of its file system has it at
+/// this moment. Two equal stamps: nothing has been written in between.
+struct FileStamp {
+  uint64_t inode = 0, bytes = 0;
+  int64_t sec = 0;
+  uint32_t nsec = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+/// Nothing where there is no such file, or it cannot be asked. Opens no file.
+std::optional<FileStamp> file_stamp(const std::filesystem::path& path);
 
 /// Before a library opens `path`, which would wait for the other end of a pipe: input error of `where` when there is
 /// something else than a regular file or a directory. What is not there is the library's to report.

@@ -36,9 +36,9 @@ constexpr Form kForms[] = {
      },
      [](std::string_view file) { return file == "vocab.json" || file == "merges.txt"; },
      [](const TokenizerFiles& files) -> std::unique_ptr<FormTokenizer> {
-       auto made =
-           std::make_unique<PipelineTokenizer>(tokenizer_json_of_vocab_and_merges(files), "vocab.json, merges.txt");
-       if (pairs_differ_by_rules(files)) made->rules_matter();
+       const std::string text = tokenizer_json_of_vocab_and_merges(files);
+       auto made = std::make_unique<PipelineTokenizer>(text, "vocab.json, merges.txt");
+       if (pairs_differ_by_rules(files, text)) made->rules_matter();
        return made;
      }},
     {"SentencePiece .model", holds_sentencepiece, [](std::string_view file) { return file.ends_with(".model"); },

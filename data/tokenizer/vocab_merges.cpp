@@ -178,13 +178,11 @@ std::string json_of_class(const TokenizerFiles& files, const json& vocab) {
 
 }  // namespace
 
-bool pairs_differ_by_rules(const TokenizerFiles& files) {
+bool pairs_differ_by_rules(const TokenizerFiles& files, const std::string& now) {
   if (files.rules == 1) return false;
-  const json vocab = object_in(files, "vocab.json");
-  const std::string now = json_of_class(files, vocab);
   if (!io::parse_json(now)["post_processor"].is_null()) return true;
   try {
-    return canonical_tokenizer(json_of_rules_1(files, vocab)) != canonical_tokenizer(now);
+    return canonical_tokenizer(json_of_rules_1(files, object_in(files, "vocab.json"))) != canonical_tokenizer(now);
   } catch (const Error&) {
     return true;  // they refused what is taken now
   }

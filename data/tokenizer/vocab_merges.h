@@ -12,7 +12,7 @@ namespace ashlar::data {
 /// from tokenizer_config.json. `files.rules` = 1 reads them as releases of before did.
 std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files);
 
-/// Whether the files meant other ids or another template by rules 1.
-bool pairs_differ_by_rules(const TokenizerFiles& files);
+/// Whether rules 1 gave other ids or another template than `now`, which is the tokenizer.json of the same files.
+bool pairs_differ_by_rules(const TokenizerFiles& files, const std::string& now);
 
 }  // namespace ashlar::data

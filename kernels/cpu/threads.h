@@ -10,10 +10,9 @@
 namespace ashlar::cpu {
 
 /// The threads that a backend computes with: the one that calls, and size() - 1 of its own that wait for work.
-///   Who waits (for work, at a barrier, for the end of a region) looks for `spin_us` microseconds and then sleeps in
-///   the
-/// kernel. Looking for longer takes the core from the thread that is waited for where other programs want cores, too;
-/// sleeping at once costs an interrupt at each of the thousands of waits of a step.
+/// A waiting thread (for work, at a barrier, for the end of a region) spins for `spin_us` microseconds, then sleeps in
+/// the kernel (futex). Where other programs want cores too, spinning for longer takes the core from the thread that is
+/// waited for; sleeping at once costs an interrupt at each of the thousands of waits of a step.
 class Threads {
  public:
   /// Long beside the gaps of a step on cores of its own, short beside the time that a scheduler gives a program.
@@ -53,12 +52,12 @@ class Threads {
     const void* work = nullptr;
     int count = 1;
   };
-  /// Whether a thread looks before it sleeps: not after several looks in vain, for more and more waits, since those
-  /// tell that the thread that it waits for shares its core, or waits for one.
+  /// Whether a thread spins before it sleeps. After several spins in vain it does not, for more and more waits: the
+  /// thread that it waits for shares its core, or has none at the moment.
   class Waiter {
    public:
-    bool looks();
-    void looked(bool in_time);  ///< whether that was enough
+    bool spins();
+    void spun(bool in_time);  ///< whether the wait was over within the spin
 
    private:
     static constexpr int kTrust = 3, kFirstSkips = 8, kMostSkips = 256;

@@ -1,14 +1,10 @@
 #include "launch/commands/output_queue.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
-#include <thread>
 #include <utility>
+
+#include "launch/writer_thread.h"
 
 namespace ashlar::launch {
 
@@ -17,15 +13,9 @@ namespace {
 /// 0, or why not all of it was written.
 int write_to(int fd, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) {  // what another process made of this file
-      pollfd ready{fd, POLLOUT, 0};
-      poll(&ready, 1, -1);
-      continue;
-    }
-    if (n <= 0) return n < 0 ? errno : ENOSPC;
-    text.remove_prefix(static_cast<size_t>(n));
+    const size_t n = write_some(fd, text);
+    if (n == 0) return errno;
+    text.remove_prefix(n);
   }
   return 0;
 }
@@ -33,11 +23,7 @@ int write_to(int fd, std::string_view text) {
 }  // namespace
 
 OutputQueue::OutputQueue(int fd) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread([state = state_, fd] { write_all(*state, fd); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  start_writer("ashlar-output", [state = state_, fd] { write_all(*state, fd); });
 }
 
 OutputQueue::~OutputQueue() {
@@ -79,7 +65,6 @@ bool OutputQueue::drain(std::chrono::milliseconds patience) {
 }
 
 void OutputQueue::write_all(State& state, int fd) {
-  pthread_setname_np(pthread_self(), "ashlar-output");
   std::unique_lock lock(state.mutex);
   while (true) {
     state.changed.wait(lock, [&] { return state.stop || !state.waiting.empty(); });

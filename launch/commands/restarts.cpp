@@ -1,11 +1,9 @@
 #include "launch/commands/restarts.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -14,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/io/json.h"
+#include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/launch_events.h"
 #include "launch/commands/train_from.h"
@@ -29,16 +28,12 @@ namespace {
 constexpr const char* kRestart = "--restart";
 
 std::optional<uint64_t> inode_of(const fs::path& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return std::nullopt;
-  return info.st_ino;
+  const std::optional<io::FileStamp> stamp = io::file_stamp(path);
+  return stamp ? std::optional(stamp->inode) : std::nullopt;
 }
 
-/// When and how large metrics.jsonl was last written.
-std::array<int64_t, 3> stamp_of(const fs::path& run_dir) {
-  struct stat info {};
-  if (stat((run_dir / "metrics.jsonl").c_str(), &info) != 0) return {};
-  return {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+std::optional<io::FileStamp> stamp_of_metrics(const fs::path& run_dir) {
+  return io::file_stamp(run_dir / "metrics.jsonl");
 }
 
 int64_t newest_step(const fs::path& run_dir) {
@@ -56,7 +51,7 @@ RunProgress::RunProgress(fs::path run_dir)
     : run_dir_(std::move(run_dir)), inode_(inode_of(run_dir_)), committed_(newest_step(run_dir_)) {
   count_rows(committed_);
   goodput_ = {};
-  stamp_ = stamp_of(run_dir_);
+  stamp_ = stamp_of_metrics(run_dir_);
 }
 
 bool RunProgress::renewed() const { return inode_of(run_dir_) != inode_; }
@@ -93,8 +88,8 @@ void RunProgress::look() {
   }
   committed_ = newest_step(run_dir_);
   // Where nothing was written, the rows beyond the checkpoint are those of before.
-  if (stamp_of(run_dir_) != stamp_) count_rows(committed_);
-  stamp_ = stamp_of(run_dir_);
+  if (stamp_of_metrics(run_dir_) != stamp_) count_rows(committed_);
+  stamp_ = stamp_of_metrics(run_dir_);
   goodput_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
 }
 
@@ -104,7 +99,7 @@ void RunProgress::append(const std::string& json) {
   const std::string line = json + "\n";
   [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
   close(fd);
-  stamp_ = stamp_of(run_dir_);
+  stamp_ = stamp_of_metrics(run_dir_);
 }
 
 fs::path run_directory_of(std::span<const std::string> words) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +8,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "core/io/posix_file.h"
 
 namespace ashlar::launch {
 
@@ -45,8 +46,8 @@ class RunProgress {
   std::filesystem::path run_dir_;
   std::optional<uint64_t> inode_;
   int64_t committed_ = 0;
-  std::array<int64_t, 3> stamp_{};  ///< of metrics.jsonl when it was last looked at
-  uint64_t read_to_ = 0;            ///< bytes of metrics.jsonl that are counted and stay
+  std::optional<io::FileStamp> stamp_;  ///< of metrics.jsonl when it was last looked at
+  uint64_t read_to_ = 0;                ///< bytes of metrics.jsonl that are counted and stay
   Goodput goodput_;
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };

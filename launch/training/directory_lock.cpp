@@ -64,13 +64,6 @@ bool write_text(int fd, const std::string& text) {
   return ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
 
-/// Changes with each row that a run writes.
-std::string stamp_of(const fs::path& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return "none";
-  return str_cat(info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec);
-}
-
 std::string nonce_of(const std::string& text) {
   const std::optional<LockHolder> holder = parse_holder(text);
   return holder ? holder->nonce : "";
@@ -161,13 +154,13 @@ void DirectoryLock::settle_owner(const Args& args) {
 
 void DirectoryLock::watch_owner(const Args& args, const std::string& text, const std::string& owner) const {
   args.say(to_line(OwnerWatched{.run_dir = dir_, .owner = owner, .seconds = args.watch_seconds}));
-  const std::string before = stamp_of(dir_ / args.watched);
+  const std::optional<io::FileStamp> before = io::file_stamp(dir_ / args.watched);
   const absl::Time end = absl::Now() + absl::Seconds(args.watch_seconds);
   while (absl::Now() < end) {
     usleep(static_cast<useconds_t>(args.watch_seconds / 120 * 1e6));
     const std::string now = text_of(dir_ / kFile);
     if (now != text) throw taken(dir_, parse_holder(now));
-    if (stamp_of(dir_ / args.watched) == before) continue;
+    if (io::file_stamp(dir_ / args.watched) == before) continue;
     throw input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ",
                       args.watched, " grows, although the file system has given its lock away (on Lustre mount with ",
                       "flock, not localflock)", kHow);
@@ -213,11 +206,9 @@ void DirectoryLock::make_lock_file_again() {
 void DirectoryLock::check() {
   const std::lock_guard lock(checking_);
   check_place();
-  // A step opens no file where nothing has happened to this one, as the server of the file system has it.
-  struct statx now_seen {};
-  const bool seen = statx(AT_FDCWD, text_file().c_str(), AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now_seen) == 0;
-  const TextState state{now_seen.stx_ino, now_seen.stx_size, now_seen.stx_ctime.tv_sec, now_seen.stx_ctime.tv_nsec};
-  if (seen && read_state_ == state) return;
+  // A step opens no file where nothing has happened to this one.
+  const std::optional<io::FileStamp> stamp = io::file_stamp(text_file());
+  if (stamp && stamp == read_stamp_) return;
   const int fd = open(text_file().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
     if (errno == ENOENT) make_lock_file_again();
@@ -229,7 +220,7 @@ void DirectoryLock::check() {
   if (n < 0 || !text_ours_) return;
   const std::string now(text, static_cast<size_t>(n));
   if (nonce_of(now) == self_.nonce) {
-    read_state_ = seen ? std::optional(state) : std::nullopt;
+    read_stamp_ = stamp;
     return;
   }
   const std::optional<LockHolder> other = parse_holder(now);

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "core/io/posix_file.h"
+
 namespace ashlar::training {
 
 /// Who holds a directory: what its lock file says.
@@ -81,17 +83,10 @@ class DirectoryLock {
   FileLock file_lock_;
   const LockHolder self_;
   int fd_ = -1;
-  int dir_fd_ = -1;         ///< the directory, wherever it is now
-  bool text_ours_ = false;  ///< what we are could be written
-  /// Number, bytes and last change of the text's file.
-  struct TextState {
-    uint64_t inode = 0, bytes = 0;
-    int64_t sec = 0;
-    uint32_t nsec = 0;
-    bool operator==(const TextState&) const = default;
-  };
-  std::optional<TextState> read_state_;  ///< in which `check` has read that it is ours
-  std::mutex checking_;                  ///< a save's thread and the run's
+  int dir_fd_ = -1;                          ///< the directory, wherever it is now
+  bool text_ours_ = false;                   ///< what we are could be written
+  std::optional<io::FileStamp> read_stamp_;  ///< of the text's file when `check` last read that it is ours
+  std::mutex checking_;                      ///< a save's thread and the run's
   bool held_file_ = false;
   std::string note_;
 };

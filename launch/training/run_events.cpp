@@ -64,7 +64,7 @@ std::string to_line(const ScheduleAtNewSteps& e) {
   std::string text = absl::StrFormat("the %s schedule over %d steps: ", e.kind, e.steps);
   if (e.decay_end > 0 && e.decay_end < e.steps) {
     text += absl::StrFormat(
-        "its decay ends at step %d, and every step behind that has lr %.2e; schedule.decay_steps = %d "
+        "its decay ends at step %d, and every later step has lr %.2e; schedule.decay_steps = %d "
         "would decay until the last one; ",
         e.decay_end, e.lr_last, e.steps - e.decay_begin);
   } else if (e.decay_end > e.steps) {

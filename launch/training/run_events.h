@@ -51,7 +51,7 @@ struct NewestCheckpointMissed {
 };
 std::string to_line(const NewestCheckpointMissed& event);
 
-/// A start finds a lock whose owner it cannot judge, and looks for so long whether that one still writes.
+/// A start finds a lock and cannot tell whether its owner lives: it watches for so long whether that one still writes.
 struct OwnerWatched {
   std::filesystem::path run_dir;
   std::string owner;

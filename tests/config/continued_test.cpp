@@ -7,12 +7,6 @@
 namespace ashlar::config::testing {
 namespace {
 
-std::string derived_line(const Resolved& r, const std::string& key) {
-  for (const DerivedValue& d : r.derived)
-    if (d.key == key) return d.key + " = " + d.value + " (" + d.rule + ")";
-  return "";
-}
-
 // What an override replaces is not looked at, whatever is wrong with it; the last of several overrides counts.
 TEST(Continued, AnOverrideTakesItsPlaceBeforeTheFileIsJudged) {
   const auto with = [](const std::string& key, const std::string& line) {

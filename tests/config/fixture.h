@@ -32,6 +32,13 @@ inline Resolved resolved(const std::vector<std::string>& overrides, const std::s
   return resolve(parse_config(text, "test.toml", overrides), facts());
 }
 
+/// The line that tells of a derived value; empty when the key was given.
+inline std::string derived_line(const Resolved& r, const std::string& key) {
+  for (const DerivedValue& d : r.derived)
+    if (d.key == key) return d.key + " = " + d.value + " (" + d.rule + ")";
+  return "";
+}
+
 /// All errors of a configuration, empty when it is good.
 inline std::vector<std::string> errors_of(const std::vector<std::string>& overrides, const std::string& text = kMinimal,
                                           const Facts& given = facts()) {

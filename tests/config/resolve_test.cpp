@@ -12,12 +12,6 @@
 namespace ashlar::config::testing {
 namespace {
 
-std::string derived_line(const Resolved& r, const std::string& key) {
-  for (const DerivedValue& d : r.derived)
-    if (d.key == key) return d.key + " = " + d.value + " (" + d.rule + ")";
-  return "";
-}
-
 TEST(Resolve, EightKeysMakeTheConsensusRecipe) {
   const Resolved r = resolved({});
   const RunConfig& c = r.config;

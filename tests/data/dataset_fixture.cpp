@@ -1,5 +1,8 @@
 #include "tests/data/dataset_fixture.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -97,6 +100,24 @@ std::string read_all(const std::string& path) {
 
 void write_all(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+std::string put_file(const testing::ScratchDir& dir, const std::string& name, const std::string& bytes) {
+  const std::string path = dir.file(name);
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  write_all(path, bytes);
+  return path;
+}
+
+std::string build_error(const BuildOptions& options) {
+  try {
+    build_dataset(options);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
+    EXPECT_THAT(e.what(), ::testing::Not(::testing::HasSubstr("\n")));
+    return e.what();
+  }
+  return "nothing was thrown";
 }
 
 }  // namespace ashlar::data

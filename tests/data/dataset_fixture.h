@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "data/batch_stream.h"
+#include "data/dataset_builder.h"
 #include "data/manifest.h"
+#include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
 
@@ -31,5 +33,10 @@ std::string resealed(const std::string& manifest);
 
 std::string read_all(const std::string& path);
 void write_all(const std::string& path, const std::string& bytes);
+/// Writes a file below a folder of tests, the folders on its way too, and returns its path.
+std::string put_file(const testing::ScratchDir& dir, const std::string& name, const std::string& bytes);
+
+/// What a build that must fail says: an input error of one line. "nothing was thrown" when it does not fail.
+std::string build_error(const BuildOptions& options);
 
 }  // namespace ashlar::data

@@ -36,21 +36,8 @@ class InputShape : public ::testing::Test {
     o.validation = 0;
     return o;
   }
-  std::string put(const std::string& name, const std::string& text) {
-    fs::create_directories(fs::path(dir_.file(name)).parent_path());
-    write_all(dir_.file(name), text);
-    return dir_.file(name);
-  }
-  std::string error_of(const BuildOptions& o) {
-    try {
-      build_dataset(o);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
-      EXPECT_THAT(e.what(), ::testing::Not(HasSubstr("\n")));
-      return e.what();
-    }
-    return "nothing was thrown";
-  }
+  std::string put(const std::string& name, const std::string& bytes) { return put_file(dir_, name, bytes); }
+  std::string error_of(const BuildOptions& o) { return build_error(o); }
   static std::string text_of(const std::string& directory) {
     TokenDataset dataset(directory);
     std::vector<int32_t> ids(static_cast<size_t>(dataset.tokens(Part::kTrain)));

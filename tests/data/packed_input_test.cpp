@@ -51,22 +51,12 @@ class PackedInput : public ::testing::Test {
     o.block_bytes = 1000;
     return o;
   }
-  std::string put(const std::string& name, const std::string& text) {
-    fs::create_directories(fs::path(dir_.file(name)).parent_path());
-    write_all(dir_.file(name), text);
-    return dir_.file(name);
-  }
+  std::string put(const std::string& name, const std::string& bytes) { return put_file(dir_, name, bytes); }
   /// One line, and no trace.
   std::string error_of(const BuildOptions& o) {
-    try {
-      build_dataset(o);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
-      EXPECT_THAT(e.what(), ::testing::Not(HasSubstr("\n")));
-      EXPECT_FALSE(fs::exists(o.out)) << e.what();
-      return e.what();
-    }
-    return "nothing was thrown";
+    const std::string text = build_error(o);
+    EXPECT_FALSE(fs::exists(o.out)) << text;
+    return text;
   }
 
   testing::ScratchDir dir_;

@@ -45,21 +45,11 @@ class TokenInput : public ::testing::Test {
     o.validation = 0;
     return o;
   }
-  std::string put(const std::string& name, const std::string& bytes) {
-    fs::create_directories(fs::path(dir_.file(name)).parent_path());
-    write_all(dir_.file(name), bytes);
-    return dir_.file(name);
-  }
+  std::string put(const std::string& name, const std::string& bytes) { return put_file(dir_, name, bytes); }
   std::string error_of(const BuildOptions& o) {
-    try {
-      build_dataset(o);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
-      EXPECT_THAT(e.what(), ::testing::Not(HasSubstr("\n")));
-      EXPECT_FALSE(fs::exists(o.out)) << e.what();
-      return e.what();
-    }
-    return "nothing was thrown";
+    const std::string text = build_error(o);
+    EXPECT_FALSE(fs::exists(o.out)) << text;
+    return text;
   }
   Ids ids_of(const std::string& directory, Part part = Part::kTrain) {
     TokenDataset dataset(directory);
