@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -37,9 +38,12 @@ int64_t row_elems(const std::vector<int64_t>& shape) { return shape.size() > 1 ?
 }  // namespace
 
 ImportedModel import_hf(const std::filesystem::path& directory, const std::vector<std::string>& ignored_keys) {
-  check_model_folder(directory);
+  refuse_adapter(directory);
   const std::filesystem::path config_path = directory / "config.json";
+  std::error_code unseen;
+  if (!std::filesystem::exists(config_path, unseen)) check_weight_files(directory);
   HfConfig config = parse_hf_config(io::read_text_file(config_path), config_path.string(), ignored_keys);
+  check_weight_files(directory);
   io::SafetensorsModel files(directory);
   // Before any list over layers is made: a wrong count must not cost memory.
   if (config.model.n_layers > static_cast<int64_t>(files.names().size())) {

@@ -52,17 +52,25 @@ std::set<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
+bool has_weights(const std::set<std::string>& names) {
+  return names.contains("model.safetensors") || names.contains("model.safetensors.index.json");
+}
+
 }  // namespace
 
-void check_model_folder(const fs::path& directory) {
+void refuse_adapter(const fs::path& directory) {
+  const std::set<std::string> names = names_in(directory);
+  if (has_weights(names) || !(names.contains("adapter_config.json") || names.contains("adapter_model.safetensors")))
+    return;
+  throw input_error("hf", printable(directory.string()),
+                    " holds an adapter (PEFT, LoRA): changes to a base model, not a model; merge it into its base "
+                    "with peft's merge_and_unload and save_pretrained, and name that folder");
+}
+
+void check_weight_files(const fs::path& directory) {
   const std::set<std::string> names = names_in(directory);
   const std::string shown = printable(directory.string());
-  const bool whole = names.contains("model.safetensors") || names.contains("model.safetensors.index.json");
-  if (!whole && (names.contains("adapter_config.json") || names.contains("adapter_model.safetensors"))) {
-    throw input_error("hf", shown,
-                      " holds an adapter (PEFT, LoRA): changes to a base model, not a model; merge it into its base "
-                      "with peft's merge_and_unload and save_pretrained, and name that folder");
-  }
+  const bool whole = has_weights(names);
   const std::string shard = first_ending(names, ".safetensors");
   if (!whole && !shard.empty()) {
     const bool numbered = shard.find("-of-") != std::string::npos;

@@ -201,7 +201,7 @@ TEST_F(CudnnChoice, ResultsThatDifferAreRefused) {
 
 TEST_F(CudnnChoice, ALibraryThatIsMissingOrKnownToBeBadIsNotUsed) {
   missing_ = input_error("cuDNN", "found none,\nhere or there");
-  EXPECT_EQ(reason(), "[cuDNN] found none, here or there");
+  EXPECT_EQ(reason(), "[cuDNN] found none,\\nhere or there") << "on one line";
   missing_.reset();
   library_.version = 91000;
   EXPECT_THAT(reason(), HasSubstr("expected a cuDNN without known errors, got 9.10.0: its backward of bf16 is wrong"));

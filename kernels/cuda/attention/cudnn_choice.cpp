@@ -15,12 +15,6 @@ constexpr std::string_view kCudnn = "cudnn", kOwn = "own: ";
 /// Left for what libraries take later, and for the rounding of allocators.
 constexpr int64_t kSpareBytes = int64_t{256} << 20;
 
-/// A reason may be a library's words.
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 }  // namespace
 
 AttentionChoice::AttentionChoice(ChoiceOptions options) : options_(std::move(options)) {
@@ -30,7 +24,7 @@ AttentionChoice::AttentionChoice(ChoiceOptions options) : options_(std::move(opt
     absent_ = refusal(*library_);
   } catch (const Error& error) {
     if (error.code() != ExitCode::kInput) throw;
-    absent_ = one_line(error.what());
+    absent_ = error.what();
   }
   if (absent_.empty()) return;
   planner_.reset();
@@ -41,7 +35,7 @@ std::string AttentionChoice::own(const std::string& reason) const {
   if (options_.wanted == Wanted::kCudnn)
     throw input_error("train.attention", "expected cuDNN's attention to hold, got: ", reason,
                       "; choose \"auto\" or \"own\"");
-  return str_cat(kOwn, one_line(reason));
+  return str_cat(kOwn, reason);
 }
 
 std::string AttentionChoice::no_room(int64_t bytes, const char* what) const {
