@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "data/tokenizer/forms.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/mutate.h"
 
 namespace ashlar::data {
@@ -33,12 +33,7 @@ std::unique_ptr<FormTokenizer> opened(const json& value) {
 /// What is said within three seconds of this thread.
 template <typename Call>
 std::string refusal(Call call) {
-  const auto seconds = [] {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  };
-  const double start = seconds();
+  const double start = testing::cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   std::string said = "accepted";
   try {
     call();
@@ -46,7 +41,7 @@ std::string refusal(Call call) {
     EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
     said = e.what();
   }
-  EXPECT_LT(seconds() - start, 3) << said;
+  EXPECT_LT(testing::cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - start, 3) << said;
   EXPECT_LT(said.size(), 1500U);
   return said;
 }

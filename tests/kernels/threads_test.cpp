@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cpu/parallel_for.h"
+#include "tests/support/cpu_time.h"
 
 namespace ashlar::cpu {
 namespace {
@@ -102,31 +102,25 @@ TEST(Threads, ParallelForCoversTheRangeOnce) {
   }
 }
 
-double process_cpu_sec() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 // A thread that is kept from its core is waited for without using another: OpenMP's barriers took it for milliseconds.
 TEST(Threads, WhoWaitsLongLeavesTheCoreToOthers) {
   Threads threads(2);
   constexpr int kWaits = 50;
   constexpr auto kWait = std::chrono::milliseconds(4);
-  const double before = process_cpu_sec(), waited_before = threads.waited_sec();
+  const double before = testing::cpu_seconds(), waited_before = threads.waited_sec();
   threads.run(2, [&](int thread, int) {
     for (int i = 0; i < kWaits; ++i) {
       if (thread == 1) std::this_thread::sleep_for(kWait);
       threads.barrier(thread);
     }
   });
-  const double cpu = process_cpu_sec() - before, waited = threads.waited_sec() - waited_before;
+  const double cpu = testing::cpu_seconds() - before, waited = threads.waited_sec() - waited_before;
   EXPECT_LT(cpu, 0.3 * kWaits * 4e-3) << "of 200 ms of waiting";
   EXPECT_GE(waited, 0.9 * kWaits * 4e-3);
   std::this_thread::sleep_for(kWait);
-  const double idle = process_cpu_sec();
+  const double idle = testing::cpu_seconds();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_LT(process_cpu_sec() - idle, 0.02) << "threads without work sleep";
+  EXPECT_LT(testing::cpu_seconds() - idle, 0.02) << "threads without work sleep";
   EXPECT_LT(threads.waited_sec() - waited_before, waited + 0.05) << "and wait for nobody";
 }
 

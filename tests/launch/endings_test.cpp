@@ -137,13 +137,15 @@ TEST(Endings, OutOfMemoryAdvisesWhatFitsTheCommand) {
   const ShellResult generate = at(4'000'000, "generate done --tokens 1000000000 --prompt a");
   expect_advice(generate, "--tokens");
   EXPECT_EQ(generate.err.find("micro_batch"), std::string::npos) << generate.err;
-  expect_advice(at(4'000'000, "bench step tiny.toml train.sequence_length=16000000 --steps 1"), "train.micro_batch");
+  expect_advice(at(700'000, "bench step tiny.toml train.sequence_length=2500000 --steps 1"), "train.micro_batch");
   // A batch of eval is never more than the part has: it wants for memory where there is little for the whole program.
   // How little depends on what is linked into it.
   ShellResult eval;
-  for (int64_t kilobytes = 60'000; kilobytes < 600'000; kilobytes += 5'000) {
-    eval = at(kilobytes, "eval done --threads 1");
-    if (eval.code == kResource && eval.err.find("[memory]") != std::string::npos) break;
+  for (int64_t few = 50'000, enough = 1'000'000; enough - few > 4'000;) {
+    const int64_t middle = (few + enough) / 2;
+    const ShellResult r = at(middle, "eval done --threads 1");
+    (r.code == 0 ? enough : few) = middle;
+    if (r.code != 0) eval = r;
   }
   expect_advice(eval, "--batch");
   EXPECT_EQ(eval.err.find("micro_batch"), std::string::npos) << eval.err;

@@ -4,7 +4,6 @@
 // that slows one action down slows it down in both. What is left, the time between actions, others on the machine can
 // only add to: of many runs the least disturbed must show it within 2 points, and none may idle less than the schedule.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,6 +21,7 @@
 #include "parallel/pipeline/simulate.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/on_mesh.h"
+#include "tests/support/cpu_time.h"
 
 namespace ashlar::testing {
 namespace {
@@ -41,12 +41,6 @@ struct Computed {
 
   double seconds() const { return std::chrono::duration<double>(end - start).count(); }
 };
-
-double cpu_seconds() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
-}
 
 /// Notes when another runner computes.
 class TimedRunner final : public pipeline::Runner {
@@ -376,11 +370,11 @@ class Bubble : public ::testing::TestWithParam<Case> {
     return least_disturbed(kPoints, [&] {
       SynchronousStream here;
       stages.barrier(here).wait();
-      const double cpu = cpu_seconds();
+      const double cpu = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
       const Clock::time_point start = Clock::now();
       for (int i = 0; i < 4; ++i) model.loss_and_gradients(model.ctx());
       const double wall = std::chrono::duration<double>(Clock::now() - start).count();
-      return comm::max_of(bootstrap().control(), 1 - (cpu_seconds() - cpu) / wall);
+      return comm::max_of(bootstrap().control(), 1 - (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - cpu) / wall);
     });
   }
 

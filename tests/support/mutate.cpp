@@ -4,13 +4,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <ctime>
 #include <exception>
 #include <iterator>
 
 #include "core/base/philox.h"
 #include "core/base/printable.h"
 #include "core/base/strings.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/long_form.h"
 
 namespace ashlar::testing {
@@ -118,12 +118,6 @@ void damage(std::string& text, Draws& draw) {
   }
 }
 
-double cpu_sec() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 int64_t peak_memory_mb() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -166,9 +160,9 @@ void expect_bounded(const MutationTrials& trials, const std::function<void(const
   for (int64_t trial = 0; trial < count && failures < 5; ++trial) {
     const std::string input = mutated(trials.inputs[static_cast<size_t>(trial) % trials.inputs.size()], trials.seed,
                                       static_cast<uint64_t>(trial));
-    const double start = cpu_sec();
+    const double start = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
     std::string wrong = complaint(trials, parse, input);
-    const double took = cpu_sec() - start;
+    const double took = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - start;
     if (wrong.empty() && took > trials.most_cpu_sec) wrong = str_cat(took, " s of CPU time");
     if (wrong.empty()) continue;
     ++failures;
