@@ -91,7 +91,10 @@ TEST(JobSignals, WhatSavesNothingEndsAtOnce) {
 
 class LaunchSignals : public ::testing::Test {
  protected:
-  LaunchSignals() { fs::create_directory(scratch_.path() / "bin"); }
+  LaunchSignals() {
+    fs::create_directory(scratch_.path() / "bin");
+    signal(SIGHUP, SIG_DFL);  // ignored under nohup, and inherited
+  }
   // Runs launch beside `rest`, which knows its $pid; mpirun is `body`.
   ShellResult run(const std::string& body, const std::string& words, const std::string& rest) {
     testing::write_program(scratch_.file("bin/mpirun"),

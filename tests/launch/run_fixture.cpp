@@ -29,6 +29,14 @@ std::string some_text(int64_t words) {
   return text;
 }
 
+// A row that is still being written has no end.
+std::vector<nlohmann::json> rows_of(const std::filesystem::path& metrics) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream in(metrics);
+  for (std::string line; std::getline(in, line) && !in.eof();) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
 }  // namespace
 
 RunFixture::RunFixture(std::string program) : program_(std::move(program)) {
@@ -89,9 +97,7 @@ pid_t RunFixture::rank_process(int rank) const {
 
 std::vector<std::string> RunFixture::exact_metrics(const std::string& run_dir) const {
   std::vector<std::string> rows;
-  std::ifstream in(dir() / run_dir / "metrics.jsonl");
-  for (std::string line; std::getline(in, line);) {
-    const auto row = nlohmann::json::parse(line);
+  for (const nlohmann::json& row : rows_of(dir() / run_dir / "metrics.jsonl")) {
     if (row.contains("save_ms")) continue;  // a time
     std::string text = row.at("step").dump();
     for (const char* key : {"loss", "grad_norm", "lr", "tokens", "val_loss"}) {
@@ -104,9 +110,7 @@ std::vector<std::string> RunFixture::exact_metrics(const std::string& run_dir) c
 
 std::vector<double> RunFixture::metric(const std::string& run_dir, const std::string& key) const {
   std::vector<double> values;
-  std::ifstream in(dir() / run_dir / "metrics.jsonl");
-  for (std::string line; std::getline(in, line);) {
-    const auto row = nlohmann::json::parse(line);
+  for (const nlohmann::json& row : rows_of(dir() / run_dir / "metrics.jsonl")) {
     if (row.contains(key)) values.push_back(row.at(key));
   }
   return values;

@@ -118,8 +118,8 @@ TEST(Validation, BeyondTheEndOfThePartNothingIsComputed) {
   ASSERT_EQ(far.code, 0) << far.err;
   EXPECT_NEAR(loss_said(far.out), loss_said(whole.out), 2e-6);
   const auto trained = run.ashlar(
-      "train tiny.toml run.dir=long train.steps=1 train.sequence_length=16384 schedule.warmup_steps=1 "
-      "checkpoint.every=0");
+      "train tiny.toml run.dir=long train.steps=1 train.sequence_length=8192 schedule.warmup_steps=1 "
+      "train.global_batch=1 train.micro_batch=1 checkpoint.every=0");
   EXPECT_EQ(trained.code, 0) << trained.err;
 }
 
