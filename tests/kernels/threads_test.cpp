@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "kernels/cpu/parallel_for.h"
 #include "tests/support/cpu_time.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::cpu {
 namespace {
@@ -125,9 +126,7 @@ TEST(Threads, WhoWaitsLongLeavesTheCoreToOthers) {
 }
 
 TEST(Threads, ARefusedThreadIsAnErrorOfResources) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer takes addresses of its own";
-#endif
+  if (testing::under_address_sanitizer()) GTEST_SKIP() << "the address sanitizer takes addresses of its own";
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   rlimit limited = before;

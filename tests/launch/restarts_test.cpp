@@ -151,7 +151,7 @@ int64_t descriptors(pid_t pid) {
   return std::distance(fs::directory_iterator(str_cat("/proc/", pid, "/fd")), fs::directory_iterator());
 }
 
-TEST(KeptAlive, ThroughRandomKills) {
+TEST(KeptAlive, ThroughRandomKillsSlow) {
   using Clock = std::chrono::steady_clock;
   const bool whole = testing::long_form();
   const char* given = std::getenv("ASHLAR_RESTARTS_SECONDS");
