@@ -181,7 +181,7 @@ class Growth : public ::testing::Test {
   RunFixture run_;
 };
 
-TEST_F(Growth, OfWhatRanksSendAndOpenIsLogarithmic) {
+TEST_F(Growth, OfWhatRanksSendAndOpenIsLogarithmicSlow) {
   std::vector<Mesh> meshes = {{.data = 8}, {.data = 2, .tensor = 2, .pipeline = 2}};
   if (long_form()) {
     for (const int ranks : {16, 32, 64}) meshes.push_back({.data = ranks});
