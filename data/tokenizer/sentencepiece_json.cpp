@@ -132,17 +132,17 @@ Json post_processor(const SentencePieceModelFile& model, const std::vector<int32
 }
 
 /// From pieces to text.
-Json decoder(const SentencePieceModelFile& model, bool prefix) {
+Json decoder(const SentencePieceModelFile& model) {
   Json steps = Json::array();
   steps.push_back(replace({{"String", kSpace}}, " "));
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
   steps.push_back({{"type", "Fuse"}});
-  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  if (model.dummy_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
 /// The model's own tokens that are found in a text, and those that are added; of both the added ones' flags.
-Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToken> added, bool unknown) {
+Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToken> added) {
   Json list = Json::array();
   const auto is_added = [&](size_t id) {
     return std::any_of(added.begin(), added.end(),
@@ -150,7 +150,7 @@ Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToke
   };
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const auto& piece = model.pieces[i];
-    const bool special = piece.type == Type::kControl || (unknown && piece.type == Type::kUnknown);
+    const bool special = piece.type == Type::kControl || piece.type == Type::kUnknown;
     if ((special || piece.type == Type::kUserDefined) && !is_added(i))
       list.push_back(added_token_json(piece.text, static_cast<int64_t>(i), special));
   }
@@ -167,22 +167,11 @@ std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model,
                                             const std::vector<int32_t>& after, std::span<const AddedToken> added) {
   if (const std::string wrong = obstacle(model); !wrong.empty())
     throw input_error("tokenizer", "tokenizer.json has no word for a SentencePiece model with ", wrong);
-  Json parts = {{"added_tokens", added_tokens(model, added, true)}};
+  Json parts = {{"added_tokens", added_tokens(model, added)}};
   parts["normalizer"] = normalizer(model);
-  parts["decoder"] = decoder(model, model.dummy_prefix);
+  parts["decoder"] = decoder(model);
   parts["post_processor"] = post_processor(model, before, after, added);
   parts["model"] = model.unigram ? unigram(model) : bpe(model);
-  return tokenizer_json_of_parts(parts);
-}
-
-std::string tokenizer_json_of_llama(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
-                                    const std::vector<int32_t>& after, std::span<const AddedToken> added, bool prefix) {
-  Json parts = {{"added_tokens", added_tokens(model, added, false)}};
-  parts["pre_tokenizer"] = {
-      {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", prefix ? "first" : "never"}, {"split", false}};
-  parts["decoder"] = decoder(model, prefix);
-  parts["post_processor"] = post_processor(model, before, after, added);
-  parts["model"] = bpe(model);
   return tokenizer_json_of_parts(parts);
 }
 

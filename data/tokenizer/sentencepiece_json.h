@@ -19,9 +19,4 @@ namespace ashlar::data {
 std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
                                             const std::vector<int32_t>& after, std::span<const AddedToken> added = {});
 
-/// The pipeline that the class of Llama makes of a BPE model with `"legacy": false`: one space before a text and none
-/// behind special tokens; without `prefix` none at all.
-std::string tokenizer_json_of_llama(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
-                                    const std::vector<int32_t>& after, std::span<const AddedToken> added, bool prefix);
-
 }  // namespace ashlar::data

@@ -276,40 +276,21 @@ void SentencePieceTokenizer::decode_pieces(std::span<const int32_t> ids, std::st
   text += part;
 }
 
-/// The class of Llama does not look at the normalisation that a model says.
+/// The class of Llama does not look at the normalisation that a model says. With `"legacy": false` the spaces in front
+/// of a text are others in its slow class than in its fast one; what is left is the ids of the library.
 void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files) {
+  const auto config = object_in(files, "tokenizer_config.json");
+  for (const char* key : {"legacy", "add_prefix_space"}) {
+    if (config.value(key, nlohmann::json()) == nlohmann::json(false))
+      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: the tokenizer class LlamaTokenizer with \"",
+                        key, "\": false is not supported for a SentencePiece model: the slow and the fast class of ",
+                        "transformers give other ids to a text that begins with a space; give its tokenizer.json");
+  }
   if (file.unigram || file.charsmap.size() > 4 || file.remove_extra_spaces || !file.escape_spaces || !file.dummy_prefix)
     throw input_error("tokenizer", files.shown,
                       ": the tokenizer class LlamaTokenizer is not supported for a SentencePiece model that is no BPE "
                       "or that normalises texts (charsmap, remove_extra_whitespaces, add_dummy_prefix): ",
                       "transformers gives other ids than its library; give its tokenizer.json");
-}
-
-/// `"legacy": false`: a text behind a special token does not begin with a space of its own.
-bool is_new_llama(const TokenizerFiles& files) {
-  const auto config = object_in(files, "tokenizer_config.json");
-  return config.value("legacy", nlohmann::json()) == nlohmann::json(false) ||
-         config.value("add_prefix_space", nlohmann::json()) == nlohmann::json(false);
-}
-
-std::unique_ptr<FormTokenizer> open_new_llama(const TokenizerFiles& files, const SentencePieceModelFile& file,
-                                              std::vector<AddedToken> added) {
-  const auto config = object_in(files, "tokenizer_config.json");
-  const auto side = [&](const char* key, bool usual, const char* kind) {
-    std::vector<int32_t> ids;
-    const std::string content = special_token(files, "bos=<s> eos=</s>", kind);
-    for (const AddedToken& token : added) {
-      if (config.value(key, nlohmann::json(usual)) == nlohmann::json(true) && token.content == content)
-        ids.push_back(token.id);
-    }
-    return ids;
-  };
-  const auto before = side("add_bos_token", true, "bos"), after = side("add_eos_token", false, "eos");
-  const bool prefix = config.value("add_prefix_space", nlohmann::json(true)) != nlohmann::json(false);
-  auto made =
-      std::make_unique<PipelineTokenizer>(tokenizer_json_of_llama(file, before, after, added, prefix), "SentencePiece");
-  made->rules_matter();
-  return made;
 }
 
 }  // namespace
@@ -339,9 +320,15 @@ std::unique_ptr<FormTokenizer> open_sentencepiece(const TokenizerFiles& files) {
     return at->second;
   };
   add_folder_tokens(files, own.usual, ids, added);
+  for (const AddedToken& token : added) {
+    if (token.single_word)
+      throw input_error(
+          "tokenizer", files.shown, ": tokenizer_config.json: the added token ", printable(token.content),
+          " with \"single_word\": true is not supported for a SentencePiece model: the slow and the fast ",
+          "class of transformers differ in what a word is; give its tokenizer.json");
+  }
   if (own.name == "LlamaTokenizer") {
     check_llama(*file, files);
-    if (is_new_llama(files)) return open_new_llama(files, *file, std::move(added));
   }
   auto made = std::make_unique<SentencePieceTokenizer>(*model, std::move(*file), shown);
   if (!added.empty()) made->take_added(std::move(added), shown);

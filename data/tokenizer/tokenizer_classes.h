@@ -25,8 +25,10 @@ enum class ModelRule : uint8_t { kLibrary, kRefused };
 enum class Around : uint8_t { kNothing, kClsSep, kEos };
 
 /// One tokenizer class of transformers: how its files become a pipeline, or why they do not. A class is served where
-/// its ids are known exactly and releases 4.57 and 5.24 agree on them, or where only one of the two reads its files. A
-/// tokenizer.json says its pipeline itself: the class decides nothing there.
+/// its ids are known exactly: releases 4.57 and 5.24, and in 4.57 its slow and its fast kind, agree on them, or only
+/// one of them reads its files; settings in which they differ are refused by name. LlamaTokenizer of a SentencePiece
+/// model is served as its slow kind, whose ids are those of the library; 5.24 reads every model as `"legacy": false`.
+/// A tokenizer.json says its pipeline itself: the class decides nothing there.
 struct TokenizerClass {
   std::string_view name;  ///< without "Fast"
   Steps pairs = Steps::kRefused;

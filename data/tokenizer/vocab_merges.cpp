@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/io/json.h"
+#include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/canonical.h"
 #include "data/tokenizer/folder_tokens.h"
 #include "data/tokenizer/pre_tokenizers.h"
@@ -120,6 +121,12 @@ OrderedJson around(const std::vector<const AddedToken*>& before, const std::vect
       {"type", "TemplateProcessing"}, {"single", single}, {"pair", OrderedJson::array()}, {"special_tokens", special}};
 }
 
+Error disagreement(const TokenizerFiles& files, const char* file, const std::string& sentence) {
+  return input_error(
+      "tokenizer", files.shown, ": ", file, ": ", sentence,
+      "; the tokenizer.json that AutoTokenizer.from_pretrained(...).save_pretrained(DIR) writes is read");
+}
+
 /// What a config file must say, because releases of transformers take it differently where it says nothing.
 void check_said(const TokenizerFiles& files, const TokenizerClass& own, const json& config) {
   const auto unsaid = [&](const char* what) {
@@ -127,7 +134,7 @@ void check_said(const TokenizerFiles& files, const TokenizerClass& own, const js
                        " in tokenizer_config.json: releases of transformers differ where it is not said");
   };
   if (own.must_say == "add_prefix_space" && !config.value("add_prefix_space", json()).is_boolean())
-    throw unsaid("\"add_prefix_space\": true or false");
+    throw unsaid("\"add_prefix_space\": false");
   if (own.must_say != "mask_token") return;
   const std::string mask = special_token(files, own.usual, "mask");
   const json said = config.value("mask_token", json());
@@ -137,6 +144,55 @@ void check_said(const TokenizerFiles& files, const TokenizerClass& own, const js
     if (token.is_object() && token.value("content", json()) == json(mask)) return;
   }
   throw unsaid("its \"mask_token\" as an object with \"content\" and \"lstrip\"");
+}
+
+/// The classes that are written in Python ("slow") take the lines of merges.txt but the first and what is behind the
+/// last end of line, whatever stands there; others take every line.
+void check_lines(const TokenizerFiles& files) {
+  const std::string& merges = *files.find("merges.txt");
+  const std::string first = merges.substr(0, merges.find_first_of("\r\n"));
+  const std::string last = merges.substr(merges.rfind('\n') + 1);
+  if (!first.empty() && !first.starts_with("#version"))
+    throw disagreement(files, "merges.txt",
+                       str_cat("expected the line \"#version: 0.2\" before the merges, got ", printable(first),
+                               ": classes of transformers 4 leave the first line out; put that line before it"));
+  if (!last.empty() && last != first)
+    throw disagreement(files, "merges.txt",
+                       str_cat("expected an end of line behind the last merge, ", printable(last),
+                               ": classes of transformers 4 leave it out without one; add it"));
+}
+
+/// What a class does otherwise in Python ("slow", in transformers 4.57) than in the tokenizers library.
+void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, const json& config, const json& vocab,
+                       const std::vector<AddedToken>& added) {
+  const bool gpt2 = own.pairs == Steps::kGpt2, qwen2 = own.pairs == Steps::kQwen2;
+  if (!gpt2 && !qwen2) return;  // there is no class in Python
+  if (gpt2) check_lines(files);
+  constexpr const char* kConfig = "tokenizer_config.json";
+  if (gpt2 && flag(config, "add_prefix_space"))
+    throw disagreement(files, kConfig,
+                       "\"add_prefix_space\": true is not supported for vocab.json with merges.txt: the slow and the "
+                       "fast class of transformers differ in texts that begin with white space");
+  for (const char* key : {"add_bos_token", "add_eos_token"}) {
+    const bool ignored = own.around == Around::kNothing && (qwen2 || key == std::string_view("add_eos_token"));
+    if (ignored && flag(config, key))
+      throw disagreement(files, kConfig,
+                         str_cat("\"", key, "\": true is not supported for vocab.json with merges.txt: transformers 4 ",
+                                 "does not look at it, transformers 5 does"));
+  }
+  for (const AddedToken& token : added) {
+    if (token.single_word)
+      throw disagreement(files, kConfig,
+                         str_cat("the added token ", printable(token.content), " with \"single_word\": true is not ",
+                                 "supported: the slow and the fast class of transformers differ in what a word is"));
+  }
+  const ByteCharacters characters;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!vocab.contains(characters.written(std::string(1, static_cast<char>(byte)))))
+      throw disagreement(files, "vocab.json",
+                         str_cat("expected a token for each of the 256 bytes, got none for byte ", byte,
+                                 ": the slow class of transformers reads it as unk_token, the fast one leaves it out"));
+  }
 }
 
 std::string json_of_class(const TokenizerFiles& files, const json& vocab) {
@@ -154,6 +210,8 @@ std::string json_of_class(const TokenizerFiles& files, const json& vocab) {
   add_folder_tokens(files, gpt2_end ? "eos=<|endoftext|>" : own.usual, model, added);
   OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
   for (const AddedToken& token : added) parts["added_tokens"].push_back(json_of(token));
+  parts["model"] = model_of(files, vocab);
+  check_kinds_agree(files, own, config, vocab, added);
   put_steps(own.pairs, flag(config, "add_prefix_space"), parts);
   const auto named = [&](const char* kind) {
     std::vector<const AddedToken*> found;
@@ -168,11 +226,10 @@ std::string json_of_class(const TokenizerFiles& files, const json& vocab) {
     before = named("cls");
     behind = named("sep");
   } else {
-    if (flag(config, "add_bos_token")) before = named("bos");
+    if (flag(config, "add_bos_token") && own.around == Around::kNothing) before = named("bos");
     if (flag(config, "add_eos_token") || own.around == Around::kEos) behind = named("eos");
   }
   parts["post_processor"] = around(before, behind);
-  parts["model"] = model_of(files, vocab);
   return tokenizer_json_of_parts(parts);
 }
 

@@ -113,15 +113,55 @@ TEST(TokenizerFolders, AddedTokensBesideASentencePieceModel) {
   EXPECT_EQ(exported->fingerprint(), tokenizer->fingerprint());
 }
 
-/// `"legacy": false` puts no space behind special tokens. Ids of transformers 4.57.6 and 5.24.0.
-TEST(TokenizerFolders, LlamaWithoutLegacyIsAnotherPipeline) {
-  Bytes bytes;
-  bytes["tokenizer.model"] = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
-  const auto now = opened(with_class(bytes, "LlamaTokenizer", {{"legacy", false}}));
-  const auto before = opened(with_class(bytes, "LlamaTokenizer"));
-  EXPECT_EQ(now->encode("a b"), before->encode("a b"));
-  EXPECT_NE(now->encode("a</s>b"), before->encode("a</s>b"));
-  EXPECT_NE(now->fingerprint(), before->fingerprint());
+/// Where the slow and the fast class of transformers 4.57.6 give other ids, or leave out what 5.24.0 takes.
+TEST(TokenizerFolders, WhatTheKindsOfAClassTakeDifferentlyIsRefused) {
+  const Bytes gpt2 = files_of(kFixtures / "tokenizers-gpt2"), qwen2 = files_of(kFixtures / "tokenizers-qwen2");
+  const auto with_merges = [&](const Bytes& from, const std::string& merges) {
+    Bytes bytes = with_class(from, from == qwen2 ? "Qwen2Tokenizer" : "GPT2Tokenizer");
+    bytes["merges.txt"] = merges;
+    return bytes;
+  };
+  const std::string merges = gpt2.at("merges.txt"), lines = merges.substr(merges.find('\n') + 1);
+  EXPECT_EQ(refusal(with_merges(gpt2, merges)), "accepted");
+  EXPECT_THAT(refusal(with_merges(gpt2, lines)), HasSubstr("put that line before it"));
+  EXPECT_THAT(refusal(with_merges(gpt2, merges.substr(0, merges.size() - 1))), HasSubstr("behind the last merge"));
+  const std::string of_qwen2 = qwen2.at("merges.txt");
+  EXPECT_EQ(refusal(with_merges(qwen2, of_qwen2.substr(of_qwen2.find('\n') + 1))), "accepted");
+
+  EXPECT_THAT(refusal(with_class(gpt2, "GPT2Tokenizer", {{"add_prefix_space", true}})), HasSubstr("add_prefix_space"));
+  EXPECT_THAT(refusal(with_class(gpt2, "CodeGenTokenizer", {{"add_eos_token", true}})), HasSubstr("add_eos_token"));
+  EXPECT_THAT(refusal(with_class(qwen2, "Qwen2Tokenizer", {{"add_bos_token", true}})), HasSubstr("add_bos_token"));
+  Bytes fewer = gpt2;
+  json vocab = json::parse(fewer["vocab.json"]);
+  const json added = {
+      {"added_tokens_decoder", {{std::to_string(vocab.size()), {{"content", "<w>"}, {"single_word", true}}}}}};
+  EXPECT_THAT(refusal(with_class(gpt2, "GPT2Tokenizer", added)), HasSubstr("'<w>' with \"single_word\""));
+  vocab.erase("\u0143");
+  fewer["vocab.json"] = vocab.dump();
+  EXPECT_THAT(refusal(with_class(fewer, "GPT2Tokenizer")), HasSubstr("got none for byte 173"));
+
+  Bytes model;
+  model["tokenizer.model"] = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
+  EXPECT_EQ(refusal(with_class(model, "LlamaTokenizer", {{"legacy", true}})), "accepted");
+  EXPECT_THAT(refusal(with_class(model, "LlamaTokenizer", {{"legacy", false}})), HasSubstr("\"legacy\": false"));
+  EXPECT_THAT(refusal(with_class(model, "LlamaTokenizer", {{"add_prefix_space", false}})), HasSubstr("prefix_space"));
+  const json behind = {{"added_tokens_decoder",
+                        {{std::to_string(opened(model)->vocab_size()), {{"content", "<w>"}, {"single_word", true}}}}}};
+  EXPECT_THAT(refusal(with_class(model, "LlamaTokenizer", behind)), HasSubstr("'<w>' with \"single_word\""));
+}
+
+/// Its class puts eos behind a text, whatever the files say of bos.
+TEST(TokenizerFolders, BlenderbotPutsNoBos) {
+  const Bytes bytes = with_class(files_of(kFixtures / "tokenizers-gpt2"), "BlenderbotTokenizer",
+                                 {{"add_prefix_space", false},
+                                  {"add_bos_token", true},
+                                  {"bos_token", "<|endoftext|>"},
+                                  {"eos_token", "<|endoftext|>"}});
+  const auto tokenizer = opened(bytes);
+  Ids expected = tokenizer->encode("a b"), ids;
+  expected.push_back(*tokenizer->eos_id());
+  tokenizer->encode_with_template("a b", ids);
+  EXPECT_EQ(ids, expected);
 }
 
 TEST(TokenizerFolders, ClassesThatAreNotServedAreRefusedByName) {
@@ -132,7 +172,8 @@ TEST(TokenizerFolders, ClassesThatAreNotServedAreRefusedByName) {
   }
   EXPECT_THAT(refusal(with_class(pairs, "RobertaTokenizer")), HasSubstr("mask_token"));
   EXPECT_THAT(refusal(with_class(pairs, "BlenderbotTokenizer")), HasSubstr("add_prefix_space"));
-  EXPECT_EQ(opened(with_class(pairs, "BlenderbotTokenizer", {{"add_prefix_space", false}}))->encode("ab"), Ids({2}));
+  const Bytes whole = files_of(kFixtures / "tokenizers-gpt2");
+  EXPECT_EQ(refusal(with_class(whole, "BlenderbotTokenizer", {{"add_prefix_space", false}})), "accepted");
   Bytes model;
   model["spiece.model"] = io::read_text_file(kFixtures / "sentencepiece_unigram_identity/model.model", 1 << 20);
   for (const char* name : {"XLMRobertaTokenizer", "CamembertTokenizer", "T5Tokenizer", "AlbertTokenizer",
