@@ -192,6 +192,8 @@ void add_folder_tokens(const TokenizerFiles& files, std::string_view usual, cons
   }
 }
 
+std::vector<AddedToken> listed_tokens(const TokenizerFiles& files) { return FolderTokens(files, "").listed(); }
+
 std::string special_token(const TokenizerFiles& files, std::string_view usual, const std::string& kind) {
   const auto token = FolderTokens(files, usual).of_kind(kind);
   return token ? token->content : "";

@@ -25,6 +25,9 @@ struct ModelTokens {
 void add_folder_tokens(const TokenizerFiles& files, std::string_view usual, const ModelTokens& model,
                        std::vector<AddedToken>& tokens);
 
+/// Those of `added_tokens_decoder` or added_tokens.json, with the ids that are written there.
+std::vector<AddedToken> listed_tokens(const TokenizerFiles& files);
+
 /// The special token of a kind ("bos", "cls", ...): what the files name, otherwise what the class has. Empty for none.
 std::string special_token(const TokenizerFiles& files, std::string_view usual, const std::string& kind);
 

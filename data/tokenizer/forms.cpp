@@ -77,6 +77,19 @@ std::string named_token(const TokenizerFiles& files, const char* key) {
   return "";
 }
 
+/// Why no form takes the files.
+Error no_form(const TokenizerFiles& files) {
+  std::string models;
+  int count = 0;
+  for (const auto& [name, bytes] : files.bytes) {
+    if (!name.ends_with(".model") && !name.ends_with(".tiktoken")) continue;
+    if (++count <= 8) models += str_cat(count == 1 ? "" : ", ", printable(name));
+  }
+  if (count < 2) return input_error("tokenizer", files.shown, " holds no tokenizer of a known form: ", known_forms());
+  return input_error("tokenizer", files.shown, ": expected one tokenizer, got ", count, " models: ", models,
+                     count > 8 ? ", ..." : "", "; give the path of the one that is meant, or take the others out");
+}
+
 }  // namespace
 
 const std::string* TokenizerFiles::find_ending(std::string_view ending, std::string* name) const {
@@ -182,7 +195,7 @@ std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files) {
                      });
     return tokenizer;
   }
-  throw input_error("tokenizer", files.shown, " holds no tokenizer of a known form: ", known_forms());
+  throw no_form(files);
 }
 
 std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {

@@ -12,6 +12,7 @@
 #include "core/io/json.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/folder_tokens.h"
 #include "data/tokenizer/model.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/tokenizer_json.h"
@@ -145,6 +146,22 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
   throw input_error("tokenizer", files.shown, ": ", name, " has ", ranks,
                     " ranks, which is no published file; give its",
                     " \"pattern\" and \"special\" (names and ids) in a file about.json beside it");
+}
+
+/// What the files of transformers list beside ranks must be among the special tokens: ranks hold none of their own.
+void check_listed(const TokenizerFiles& files, const std::string& name, const Splitting& splitting) {
+  if (files.rules == 1) return;  // a dataset of before has its ids
+  for (const AddedToken& token : listed_tokens(files)) {
+    const auto known =
+        std::find(splitting.special.begin(), splitting.special.end(), std::pair(token.content, token.id));
+    if (known == splitting.special.end())
+      throw input_error("tokenizer", files.shown, ": added_tokens_decoder (or added_tokens.json) has ",
+                        printable(token.content), " with the id ", token.id, ", which is no special token of ", name,
+                        "; name all of them with their ids under \"special\" of about.json beside it");
+    if (token.lstrip || token.rstrip || token.single_word)
+      throw input_error("tokenizer", files.shown, ": added_tokens_decoder: ", printable(token.content),
+                        ": lstrip, rstrip and single_word are not supported for tiktoken ranks");
+  }
 }
 
 class TiktokenTokenizer final : public FormTokenizer {
@@ -335,7 +352,9 @@ std::unique_ptr<FormTokenizer> open_tiktoken(const TokenizerFiles& files) {
   std::string name;
   const std::string* const text = ranks_file(files, &name);
   const Ranks ranks = parse_ranks(*text, name);
-  return std::make_unique<TiktokenTokenizer>(ranks, splitting_of(files, name, ranks.size()), name);
+  Splitting splitting = splitting_of(files, name, ranks.size());
+  check_listed(files, name, splitting);
+  return std::make_unique<TiktokenTokenizer>(ranks, std::move(splitting), name);
 }
 
 }  // namespace ashlar::data

@@ -164,6 +164,31 @@ TEST(TokenizerFolders, BlenderbotPutsNoBos) {
   EXPECT_EQ(ids, expected);
 }
 
+TEST(TokenizerFolders, TokensListedBesideRanksMustBeTheirs) {
+  Bytes bytes = files_of(kFixtures / "tokenizers-tiktoken");
+  const json special = json::parse(bytes["about.json"])["special"];
+  ASSERT_FALSE(special.empty());
+  const auto list = [](const std::string& content, const json& id, bool lstrip = false) {
+    return json{{"added_tokens_decoder", {{id.dump(), {{"content", content}, {"lstrip", lstrip}}}}}}.dump();
+  };
+  const auto& [content, id] = *special.items().begin();
+  bytes["tokenizer_config.json"] = list(content, id);
+  EXPECT_EQ(refusal(bytes), "accepted");
+  bytes["tokenizer_config.json"] = list(content, id, true);
+  EXPECT_THAT(refusal(bytes), HasSubstr("lstrip"));
+  bytes["tokenizer_config.json"] = list(content, 9999);
+  EXPECT_THAT(refusal(bytes), HasSubstr("with the id 9999, which is no special token"));
+  bytes["tokenizer_config.json"] = list("<|mine|>", id);
+  EXPECT_THAT(refusal(bytes), HasSubstr("'<|mine|>'"));
+  EXPECT_NO_THROW(opened(bytes, 1)) << "a dataset of before";
+}
+
+TEST(TokenizerFolders, SeveralModelsAreNamed) {
+  const std::string model = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
+  EXPECT_THAT(refusal({{"source.model", model}, {"target.model", model}}),
+              HasSubstr("expected one tokenizer, got 2 models: 'source.model', 'target.model'; give the path"));
+}
+
 TEST(TokenizerFolders, ClassesThatAreNotServedAreRefusedByName) {
   const Bytes pairs = {{"vocab.json", R"({"a": 0, "b": 1, "ab": 2})"}, {"merges.txt", "#version: 0.2\na b\n"}};
   for (const char* name : {"CLIPTokenizer", "CLIPTokenizerFast", "OpenAIGPTTokenizer", "HerbertTokenizer",
