@@ -33,6 +33,13 @@ ClassTable gpt2() {
 }
 
 ClassTable gptj() {
+  // Some files say by it that pairs are interleaved, as they always are; the class itself does not read it.
+  const Row interleaved = {.read = [](JsonReader& r, HfConfig&) {
+    const nlohmann::json* const scaling = r.peek("rope_scaling");
+    for (const char* key : {"rope_type", "type"}) {
+      if (scaling != nullptr && *scaling == nlohmann::json{{key, "gptj"}}) r.ignore({"rope_scaling"});
+    }
+  }};
   return {.base = {.norm = kLayerNorm,
                    .block = kParallel,
                    .bias = {.ffn = true, .lm_head = true},
@@ -40,7 +47,7 @@ ClassTable gptj() {
                    .rope = kInterleaved},
           // "rotary": true in the published file; the class always rotates.
           .rows = joined(gpt_rows({50400, 2048, 4096, 28, 16, 0}, 0.0),
-                         {rotary_dim(), ignored({"rotary", "scale_attn_weights"})})};
+                         {rotary_dim(), interleaved, ignored({"rotary", "scale_attn_weights"})})};
 }
 
 ClassTable gpt_neox() {
@@ -112,7 +119,8 @@ ClassTable phi() {
                      {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), number("embd_pdrop", {AXIS(dropout.embed)}, 0.0),
                       number("resid_pdrop", {AXIS(dropout.resid)}, 0.0),
                       always_false("qk_layernorm", "attn.qk_norm is supported for none only; expected false", true),
-                      rope({.fraction = 0.5})})};
+                      // In files of the class's first releases, which it does not read.
+                      ignored({"attention_bias", "rotary_dim"}), rope({.fraction = 0.5})})};
 }
 
 ClassTable phi3() {

@@ -22,6 +22,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"auto_map", ""},
     {"tokenizer_class", ""},
     {"tokenizer_name", ""},
+    {"internal_version", ""},
     {"finetuning_task", ""},
     {"task_specific_params", ""},
     {"id2label", ""},

@@ -67,6 +67,9 @@ TEST(NeutralKeys, OfPublishedFiles) {
       {"cohere_qk", R"({"model_max_length": 131072, "pretraining_tp": 1})"},
       {"mpt", R"({"architectures": ["MPTForCausalLM"], "init_config": {"emb_init_std": null, "init_std": 0.02,
          "name": "kaiming_normal_", "verbose": 0}, "tokenizer_name": "EleutherAI/gpt-neox-20b"})"},
+      {"phi", R"({"attention_bias": false, "rotary_dim": 32})"},
+      {"gptj", R"({"rope_scaling": {"rope_type": "gptj"}})"},
+      {"llama", R"({"internal_version": "7b-alpha-v2.33.0.30"})"},
       {"exaone4", R"({"sliding_window": null, "sliding_window_pattern": 0, "layer_types": null})"},
   };
   for (const Published& row : rows) {
@@ -75,6 +78,15 @@ TEST(NeutralKeys, OfPublishedFiles) {
     config.update(json::parse(row.keys));
     EXPECT_NO_THROW(read(config));
   }
+}
+
+TEST(NeutralKeys, AnotherRotationOfGptJIsRefused) {
+  json config = json::parse(testing::slurp(testing::golden_dir("gptj") / "config.json"));
+  const model::ModelConfig usual = read(config);
+  config["rope_scaling"] = {{"type", "gptj"}};
+  EXPECT_EQ(read(config), usual);
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 2.0}};
+  EXPECT_THAT(testing::error_of([&] { read(config); }).what(), HasSubstr("rope_scaling"));
 }
 
 TEST(NeutralKeys, HeadsOfGemma4NeedNotDivideTheWidth) {
