@@ -15,8 +15,8 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
+#include "core/io/line_writer.h"
 #include "launch/commands/commands.h"
-#include "launch/line_writer.h"
 #include "launch/uncaught.h"
 #include "launch/watch/signals.h"
 #include "launch/world.h"
@@ -76,7 +76,7 @@ class Output {
 
   int64_t rank_;
   bool prints_result_, lost_ = false;
-  ashlar::launch::LineWriter lines_{STDOUT_FILENO}, errors_{STDERR_FILENO};
+  ashlar::io::LineWriter lines_{STDOUT_FILENO}, errors_{STDERR_FILENO};
 };
 
 /// What this rank says of an error that it met by itself. Others wait for it in vain, so that its process ends without

@@ -1,6 +1,8 @@
 #include "launch/uncaught.h"
 
+#include <poll.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +21,9 @@ namespace {
   char line[1024];
   const std::string_view whole = FixedText(std::span(line, sizeof(line) - 1)).add("ashlar: ").add(text).text();
   line[whole.size()] = '\0';
-  std::fprintf(stderr, "%s\n", line);  // unbuffered; an Error has escaped what comes from outside
+  pollfd reader{STDERR_FILENO, POLLOUT, 0};  // of a stopped one the process does not wait for ever
+  if (poll(&reader, 1, 1000) == 1)
+    std::fprintf(stderr, "%s\n", line);  // unbuffered; an Error has escaped what comes from outside
   std::_Exit(static_cast<int>(code));
 }
 

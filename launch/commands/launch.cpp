@@ -165,10 +165,9 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
     out << shell_line(line) << "\n";
     return 0;
   }
-  // On standard error: standard output belongs to the command.
-  std::fprintf(stderr, "%s\n", shell_line(line).c_str());
   const std::vector<std::string> words_of_it(command.begin(), command.end());
   MpirunChild job({.prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
+  job.say_line(shell_line(line));                       // on standard error: standard output belongs to the command
   here.environment.push_back(JobProcesses::kVariable);  // to ranks on other machines, too
   const auto run = [&](const std::vector<std::string>& train_words) {
     wanted.command.resize(2);

@@ -25,11 +25,12 @@ std::string event_line(const MpirunKilled& event) {
 }
 
 std::string event_line(const OutputLost& event) {
+  const std::string stream = event.fd == 2 ? "standard error" : "standard output";
   if (event.why != 0)
-    return str_cat("warning: standard output cannot be written (", std::strerror(event.why), "); its lines are lost");
+    return str_cat("warning: ", stream, " cannot be written (", std::strerror(event.why), "); its lines are lost");
   if (event.lines == 0)
-    return "warning: nobody reads standard output: its lines are dropped until somebody does; the job continues";
-  return str_cat("warning: nobody read standard output: ", event.lines, event.lines == 1 ? " line was" : " lines were",
+    return str_cat("warning: nobody reads ", stream, ": its lines are dropped until somebody does; the job continues");
+  return str_cat("warning: nobody read ", stream, ": ", event.lines, event.lines == 1 ? " line was" : " lines were",
                  " dropped");
 }
 

@@ -30,10 +30,11 @@ struct MpirunKilled {
 };
 std::string event_line(const MpirunKilled& event);
 
-/// Standard output could not be passed on.
+/// Standard output, or standard error, could not be passed on.
 struct OutputLost {
   int why = 0;        ///< an error number; 0: nobody has read it
   int64_t lines = 0;  ///< dropped because nobody has read them; 0: from now on they are
+  int fd = 1;         ///< or 2: standard error
 };
 std::string event_line(const OutputLost& event);
 

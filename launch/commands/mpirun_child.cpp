@@ -116,9 +116,12 @@ MpirunChild::MpirunChild(const Args& args) : args_(args), told_(args.saves), out
 MpirunChild::~MpirunChild() {
   if (signals_ >= 0) close(signals_);
   sigprocmask(SIG_SETMASK, &before_, nullptr);
+  if (!finished_) err_.drain(2s);  // where an error ends the job: what was said before stands before it
 }
 
-void MpirunChild::say(const std::string& text) { err_.add(str_cat("ashlar: ", text, "\n")); }
+void MpirunChild::say(const std::string& text) { say_line(str_cat("ashlar: ", text)); }
+
+void MpirunChild::say_line(const std::string& text) { err_.add(text + "\n"); }
 
 // What the terminal sends to a group a child in it has got as well.
 void MpirunChild::take_signals() {
@@ -145,9 +148,12 @@ void MpirunChild::say_lost() {
   say(event_line(OutputLost{.why = out_.error()}));
 }
 
+/// A result is not dropped; who is told to end waits for nobody.
+bool MpirunChild::waits_for_reader() const { return args_.prints_result && out_.full() && !told_.ending(); }
+
 /// Passes what has come within so long. False: nothing has, or both pipes are at their ends.
 bool MpirunChild::pass(Streams& streams, int milliseconds) {
-  const bool waits = args_.prints_result && out_.full();  // for its reader
+  const bool waits = waits_for_reader();
   pollfd from[3] = {{signals_, POLLIN, 0}, {waits ? -1 : streams.out, POLLIN, 0}, {streams.err, POLLIN, 0}};
   const int ready = poll(from, 3, waits ? std::min(milliseconds, 20) : milliseconds);
   take_signals();
@@ -206,9 +212,9 @@ int MpirunChild::run(std::vector<std::string> line) {
     const int until_due = told_.wait_ms(Clock::now());
     pass(streams, until_due < 0 ? 1000 : std::min(until_due, 1000));
   }
-  // What it said last; a process of its own that outlives it may hold the other end for ever.
-  while (pass(streams, 200)) {
-  }
+  // What it said last; a process of its own that outlives it may hold the other end for ever, and write to it.
+  for (auto until = Clock::now() + (told_.ending() ? 300ms : kLinger); pass(streams, 200) && Clock::now() < until;)
+    if (waits_for_reader()) until = Clock::now() + kLinger;
   streams.filter.finish(told_.ending());
   end_leftovers(child);
   int status = 0;
@@ -237,13 +243,17 @@ void MpirunChild::finish(int code) {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
   const bool waits = args_.prints_result && !told_.ending();  // for a reader; who was told to end does not
   const auto patience = waits ? std::chrono::milliseconds(std::chrono::hours(24 * 365)) : 2000ms;
+  const auto until = Clock::now() + 2s;
   const bool written = out_.drain(patience);
-  err_.drain(2s);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+  const bool read = err_.drain(std::max(left, 200ms));
+  finished_ = true;
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))
     throw resource_error("output", "standard output cannot be written: the disk is full or its reader went away");
   say_lost();
   if (!args_.prints_result && out_.dropped() > 0) say(event_line(OutputLost{.lines = out_.dropped()}));
-  err_.drain(2s);
+  if (err_.dropped() > 0) say(event_line(OutputLost{.lines = err_.dropped(), .fd = STDERR_FILENO}));
+  if (read) err_.drain(2s);  // else it is full, and nobody reads it
 }
 
 }  // namespace ashlar::launch

@@ -36,6 +36,7 @@ class MpirunChild {
   /// Waits for so long, or until a signal ends the job: then true.
   bool wait(std::chrono::milliseconds time);
   void say(const std::string& text);                               ///< a line on standard error, begun with "ashlar: "
+  void say_line(const std::string& text);                          ///< another one
   int exit_code(int code) const { return told_.exit_code(code); }  ///< JobSignals::exit_code
   bool told_to_end() const { return told_.ending(); }
   /// Gives the signals back and waits until the output is written, 2 s at most where it may be lost. Resource error
@@ -48,6 +49,7 @@ class MpirunChild {
   void send(pid_t child);
   void say_lost();
   bool pass(Streams& streams, int milliseconds);
+  bool waits_for_reader() const;
   void end_leftovers(pid_t child);
 
   Args args_;
@@ -56,7 +58,7 @@ class MpirunChild {
   OutputQueue out_, err_;
   sigset_t before_{};
   int signals_ = -1;
-  bool said_lost_ = false;
+  bool said_lost_ = false, finished_ = false;
 };
 
 }  // namespace ashlar::launch

@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "launch/writer_thread.h"
+#include "core/base/strings.h"
+#include "core/io/line_writer.h"
+#include "core/io/writer_thread.h"
 
 namespace ashlar::launch {
 
@@ -13,7 +15,7 @@ namespace {
 /// 0, or why not all of it was written.
 int write_to(int fd, std::string_view text) {
   while (!text.empty()) {
-    const size_t n = write_some(fd, text);
+    const size_t n = io::write_some(fd, text);
     if (n == 0) return errno;
     text.remove_prefix(n);
   }
@@ -23,7 +25,8 @@ int write_to(int fd, std::string_view text) {
 }  // namespace
 
 OutputQueue::OutputQueue(int fd) {
-  start_writer("ashlar-output", [state = state_, fd] { write_all(*state, fd); });
+  state_->fd = fd;
+  io::start_writer("ashlar-output", [state = state_, fd] { write_all(*state, fd); });
 }
 
 OutputQueue::~OutputQueue() {
@@ -32,15 +35,35 @@ OutputQueue::~OutputQueue() {
   state_->changed.notify_all();
 }
 
+/// What of `bytes` goes into the queue: behind lines that were dropped a line that counts them.
+std::string OutputQueue::kept(State& state, std::string_view bytes) {
+  if (!state.dropping) {
+    if (state.bytes < kMost) return std::string(bytes);
+    state.dropping = true;
+    state.broken = state.mid_line;
+  }
+  // To the end of the line that was begun, or of all while it is full.
+  size_t drop = state.mid_line ? std::min(bytes.find('\n'), bytes.size() - 1) + 1 : 0;
+  if (state.bytes >= kMost) drop = bytes.size();
+  const auto lines = std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(drop), '\n');
+  state.dropped += lines;
+  state.untold += lines;
+  if (drop > 0) state.mid_line = bytes[drop - 1] != '\n';
+  bytes.remove_prefix(drop);
+  if (bytes.empty() || state.mid_line) return "";
+  state.dropping = false;
+  return str_cat(state.broken ? "\n" : "",
+                 io::to_line(io::LinesLeftOut{.lines = std::exchange(state.untold, 0), .fd = state.fd}), "\n", bytes);
+}
+
 void OutputQueue::add(std::string_view bytes) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->error != 0) return;
-  if (state_->bytes >= kMost) {
-    state_->dropped += std::count(bytes.begin(), bytes.end(), '\n');
-    return;
-  }
-  state_->waiting.emplace_back(bytes);
-  state_->bytes += bytes.size();
+  if (state_->error != 0 || bytes.empty()) return;
+  std::string text = kept(*state_, bytes);
+  if (text.empty()) return;
+  state_->mid_line = text.back() != '\n';
+  state_->bytes += text.size();
+  state_->waiting.push_back(std::move(text));
   state_->changed.notify_all();
 }
 

@@ -13,8 +13,8 @@
 namespace ashlar::launch {
 
 /// Bytes on their way to a descriptor whose reader may stop (Ctrl-S, a pager) or go away: a thread writes them, so that
-/// whoever adds never waits. Holds about kMost bytes; what comes while it is full is dropped, in whole lines where the
-/// bytes come so. Its thread takes no signals.
+/// whoever adds never waits. Holds about kMost bytes; what comes while it is full is dropped up to the end of a line,
+/// at whose place a line tells how many were (io::LinesLeftOut). Its thread takes no signals.
 class OutputQueue {
  public:
   static constexpr size_t kMost = 1 << 20;
@@ -36,11 +36,16 @@ class OutputQueue {
     mutable std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::string> waiting;
+    int fd = -1;
     size_t bytes = 0;
     int error = 0;
-    int64_t dropped = 0;
-    bool stop = false, writing = false;
+    int64_t dropped = 0, untold = 0;
+    bool stop = false;
+    bool mid_line = false;  ///< the last byte that was kept, or dropped, is not the end of a line
+    bool dropping = false;
+    bool broken = false;  ///< what was kept before that ends within a line
   };
+  static std::string kept(State& state, std::string_view bytes);
   static void write_all(State& state, int fd);
 
   std::shared_ptr<State> state_ = std::make_shared<State>();

@@ -16,11 +16,6 @@ std::string named(const std::filesystem::path& path) { return printable(path.str
 
 }  // namespace
 
-std::string to_line(const LinesLeftOut& e) {
-  return str_cat("(", counted(e.lines, "line was", "lines were"),
-                 " left out here: standard output was not read; the run did not wait)");
-}
-
 std::string to_line(const MetricsHeldBack& e) {
   return str_cat(named(e.path), " cannot be written: ", e.reason,
                  "; its rows are kept in memory and written when it can; free space");

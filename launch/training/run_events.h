@@ -9,12 +9,6 @@ namespace ashlar::training {
 // What happens in a run besides its steps and is no error: a small struct with the values, and one function each that
 // makes the line, without `warning: `. Whoever meets the event hands the line to the log. A new event goes here, too.
 
-/// Standard output was not read for so long that lines had to be left out, at this place among the others.
-struct LinesLeftOut {
-  int64_t lines = 0;
-};
-std::string to_line(const LinesLeftOut& event);
-
 /// metrics.jsonl takes no more rows; they are kept in memory and tried again with each row that follows.
 struct MetricsHeldBack {
   std::filesystem::path path;

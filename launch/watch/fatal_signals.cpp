@@ -1,5 +1,6 @@
 #include "launch/watch/fatal_signals.h"
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -22,6 +23,8 @@ struct StackBase {
   RankPage* page = nullptr;
 };
 constexpr size_t kStackBytes = 128 * 1024;  // frames of AVX-512 machines take 4 KB, of AMX machines 11 KB
+
+constexpr int kPatienceMs = 500;  // for who reads standard error
 
 const char* name_of_signal(int signal) {
   switch (signal) {
@@ -51,7 +54,11 @@ void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
     char memory[512], line[600];
     const std::string_view text = describe(*base->page, name_of_signal(signal), memory);
     const std::string_view whole = FixedText(line).add("ashlar: ").add(text).add("\n").text();
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+    // Of a pipe or terminal that nobody reads the line is not worth that this process never ends.
+    pollfd reader{STDERR_FILENO, POLLOUT, 0};
+    if (poll(&reader, 1, kPatienceMs) == 1) {
+      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+    }
     std::atomic_ref<RankState>(base->page->state).store(RankState::kCrashed);
   }
   raise_in_main_thread(signal);  // arrives when this handler returns

@@ -24,14 +24,6 @@ constexpr double kStallSeconds = 10;      // a file system that stalls for longe
 constexpr int64_t kStallFreshMs = 3000;   // what has got on since then may take a moment to be seen
 constexpr uint64_t kFewBytes = 16 << 10;  // what a process reads and writes by itself
 
-void write_whole(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-}
-
 bool takes_part(const RankPage& page) { return look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning; }
 
 }  // namespace
@@ -57,6 +49,7 @@ HangDetector::HangDetector(const Args& args)
       pages_(args.pages),
       far_(args.far),
       nodes_(args.far.ranks() == 0 ? std::span<const NodeRanks>() : args.nodes),
+      errors_(args.errors),
       gather_ms_(args.gather_ms),
       began_ms_(machine_ms()) {}
 
@@ -111,10 +104,10 @@ void HangDetector::tell_stalls(int64_t now_ms) {
     const std::string who = describe_stalls(pages_, now_ms, longer);
     if (who.empty()) return;
     stall_told_ms_ = now_ms - longer;
-    write_whole(str_cat("ashlar: warning: a file system stalls: ", who,
-                        "; who needs it waits, for run.stall_after = ", options_.stall_seconds, " s at most\n"));
+    say(str_cat("ashlar: warning: a file system stalls: ", who,
+                "; who needs it waits, for run.stall_after = ", options_.stall_seconds, " s at most\n"));
   } else if (describe_stalls(pages_, now_ms, 0).empty()) {
-    write_whole(str_cat("ashlar: the file system answers again, after ", (now_ms - *stall_told_ms_) / 1000, " s\n"));
+    say(str_cat("ashlar: the file system answers again, after ", (now_ms - *stall_told_ms_) / 1000, " s\n"));
     stall_told_ms_.reset();
   }
 }
@@ -127,7 +120,7 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
   const bool stalls = stall_.number > 0 && now_ms - stall_.at_ms < kStallFreshMs + hops_ms();
   const double after = stalls ? std::max(options_.after_seconds, options_.stall_seconds) : options_.after_seconds;
   if (quiet < longest_ms() + static_cast<int64_t>(after * 1e3) + hops_ms()) {
-    if (reported_) write_whole("ashlar: hang: the ranks get on again\n");
+    if (reported_) say("ashlar: hang: the ranks get on again\n");
     reported_ = false;
     hangs_since_ms_.reset();
     leave_ms_.reset();
@@ -315,7 +308,15 @@ void HangDetector::report(int64_t quiet, int64_t now_ms) {
       absl::StrFormat("ashlar: hang: no rank has got anything done for %d s (%s)\n", quiet / 1000, limit);
   for (const RankSight& rank : own_) text += describe_hung(rank, now_ms, "ashlar: ");
   if (speaks()) text += conclude();
-  write_whole(text);
+  say(text);
+}
+
+void HangDetector::say(std::string_view lines) {
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
+    errors_.add(std::string(lines.substr(0, end)), LineKind::kWarning);
+    lines.remove_prefix(end);
+  }
 }
 
 }  // namespace ashlar::watch

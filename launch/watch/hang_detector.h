@@ -4,8 +4,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/io/line_writer.h"
 #include "launch/watch/file_stall.h"
 #include "launch/watch/flight_recorder.h"
 #include "launch/watch/hang_suspects.h"
@@ -44,6 +46,7 @@ class HangDetector {
     std::span<RankPage> pages;  ///< of the ranks of this node, the recorder's among them
     FarPages far;               ///< of all; none where there is one node
     std::span<const NodeRanks> nodes;
+    io::LineWriter& errors;  ///< what it has to say
     int64_t gather_ms = 5000;
   };
   explicit HangDetector(const Args& args);
@@ -86,11 +89,13 @@ class HangDetector {
   std::string unheard() const;
   std::string conclude() const;
   void report(int64_t quiet, int64_t now_ms);
+  void say(std::string_view lines);
 
   FlightRecorder& recorder_;
   const std::span<RankPage> pages_;
   const FarPages far_;
   const std::span<const NodeRanks> nodes_;
+  io::LineWriter& errors_;
   const int64_t gather_ms_;
   HangOptions options_;
   const int64_t began_ms_;

@@ -38,6 +38,12 @@ ExitCode code_of(int signal) {
 
 }  // namespace
 
+io::LineWriter standard_error() {
+  using namespace std::chrono_literals;
+  constexpr size_t kMostBytes = size_t{4} << 20;  // the stacks of all threads of a node
+  return io::LineWriter(STDERR_FILENO, {.most_bytes = kMostBytes, .patience = 500ms, .longest = 10s});
+}
+
 SignalWatch::SignalWatch() {
   const sigset_t set = watched();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -46,6 +52,7 @@ SignalWatch::SignalWatch() {
 SignalWatch::~SignalWatch() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
+  errors_.finish();
 }
 
 void SignalWatch::watch(const Speaker& speaker) {
@@ -147,11 +154,10 @@ void SignalWatch::answer() {
   say(str_cat(request.name, ": ", what, kSecond));
 }
 
-void SignalWatch::say(std::string_view what) const {
+void SignalWatch::say(std::string_view what) {
   const std::string who =
       speaker_.rank == 0 ? "" : str_cat("[rank ", speaker_.rank, " of ", speaker_.ranks, " on ", speaker_.host, "] ");
-  const std::string line = str_cat("ashlar: ", who, what, "\n");
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  errors_.add(str_cat("ashlar: ", who, what, "\n"), LineKind::kWarning);
 }
 
 void SignalWatch::leave(ExitCode code) {
@@ -159,6 +165,7 @@ void SignalWatch::leave(ExitCode code) {
     const std::lock_guard lock(leaving_);
     if (before_leaving_) before_leaving_();
   }
+  errors_.finish();
   _exit(static_cast<int>(code));
 }
 

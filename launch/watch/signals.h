@@ -12,8 +12,13 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/io/line_writer.h"
 
 namespace ashlar::watch {
+
+/// Standard error as the threads of the watch write to it: they wait at most half a second for a reader who takes
+/// nothing, and only when the process ends after that.
+io::LineWriter standard_error();
 
 /// What a request to stop finds the run at, and so what becomes of it.
 enum class StopPoint : uint8_t {
@@ -27,7 +32,8 @@ enum class StopPoint : uint8_t {
 /// SIGTERM, SIGINT and SIGUSR1, and SIGHUP, which counts as SIGTERM, where it is not ignored. They are blocked for the
 /// whole process, so that nothing ever runs in a signal handler and a save is never cut in half. A thread takes them:
 /// it answers on standard error within a second what will happen; the run asks for the request between steps. A second
-/// signal ends the process at once, with that signal's code, from anywhere.
+/// signal ends the process at once, with that signal's code, from anywhere, whether anybody reads standard error or
+/// not.
 class SignalWatch {
  public:
   /// Who answers. A signal that the launcher sent has reached all ranks, and rank 0 answers for them; one that reached
@@ -74,7 +80,7 @@ class SignalWatch {
   using Clock = std::chrono::steady_clock;
   void run();
   void take(const siginfo_t& info);
-  void say(std::string_view what) const;
+  void say(std::string_view what);
   void answer();
   [[noreturn]] void leave(ExitCode code);
 
@@ -89,6 +95,7 @@ class SignalWatch {
   Clock::time_point first_;
   int first_signal_ = 0;
   bool speaks_ = false;  ///< this rank answers
+  io::LineWriter errors_ = standard_error();
 
   std::atomic<bool> stop_ = false;
   std::thread thread_;

@@ -25,10 +25,6 @@ bool reports(PeerState state) {
 }
 bool calls_to_leave(PeerState state) { return state == PeerState::kGone || state == PeerState::kLost; }
 
-void say(std::string_view text) {
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-}
-
 }  // namespace
 
 Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before, size_t self) {
@@ -86,6 +82,7 @@ Watchdog::~Watchdog() {
   }
   changed_.notify_all();
   thread_.join();
+  errors_.finish();
   for (const Peer& peer : peers_)
     if (peer.stat >= 0) close(peer.stat);
 }
@@ -109,6 +106,7 @@ void Watchdog::run() {
                                                             .pages = pages_,
                                                             .far = args_.pages.far(),
                                                             .nodes = args_.nodes,
+                                                            .errors = errors_,
                                                             .gather_ms = args_.times.gather.count()});
   std::unique_lock lock(mutex_);
   do {
@@ -180,7 +178,7 @@ void Watchdog::look() {
   if (args_.ring != nullptr) {
     args_.ring->poll(first, news(now_ms));
     for (const std::string& trouble : {first ? args_.ring->take_trouble() : "", args_.ring->take_mismatch()})
-      if (!trouble.empty()) say(str_cat("ashlar: warning: ", trouble, "\n"));
+      if (!trouble.empty()) errors_.add(str_cat("ashlar: warning: ", trouble, "\n"), LineKind::kWarning);
   }
   const auto request = args_.signals.pending();
   const bool stopping = request && request->code == ExitCode::kSigterm;
@@ -279,11 +277,12 @@ void Watchdog::leave(const Verdict& verdict) {
   }
   text.add("; the job ends here: ");
   text.add(args_.hang.continues ? "the same command continues from the last checkpoint\n" : "give the command again\n");
-  say(text.text());
+  errors_.add(std::string(text.text()), LineKind::kWarning);
   end();
 }
 
 void Watchdog::end() {
+  errors_.finish();  // before others know that this rank is about to leave: the launcher then ends it
   args_.recorder.leave(RankState::kFailed);
   if (args_.ring != nullptr) args_.ring->farewell(news(machine_ms()));
   std::this_thread::sleep_for(args_.times.linger);

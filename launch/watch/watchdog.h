@@ -117,7 +117,8 @@ class Watchdog {
   size_t self_ = 0;
   std::vector<Peer> peers_;
   std::vector<Neighbour> neighbours_;
-  Clock::time_point looked_, left_;     ///< left_: when leaving was first called for
+  Clock::time_point looked_, left_;  ///< left_: when leaving was first called for
+  io::LineWriter errors_ = standard_error();
   std::unique_ptr<HangDetector> hang_;  ///< made and used by the thread
 
   std::mutex mutex_;

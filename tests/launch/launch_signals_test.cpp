@@ -158,10 +158,11 @@ TEST_F(LaunchSignals, AnOutputThatNobodyReadsKeepsNone) {
 // A result is not dropped while its reader waits, but who is told to end does so.
 TEST_F(LaunchSignals, AResultThatNobodyReadsEndsAtASignal) {
   mkfifo((scratch_.path() / "pipe").c_str(), 0600);
-  const ShellResult r = run("trap 'exit 1' TERM; echo up >>log; while true; do printf '%1000s\n' x x x x x x x x; done",
-                            "eval x >pipe 2>err",
-                            "sleep 30 <pipe & up; sleep 1; kill -TERM $pid; wait $pid; echo code $?; kill %2; cat err");
-  EXPECT_THAT(r.out, AllOf(HasSubstr("code 76\n"), Not(HasSubstr("dropped"))));
+  const ShellResult r =
+      run("trap 'exit 1' TERM; echo up >>log; yes \"$(printf %1000s x)\" & wait", "eval x >pipe 2>err",
+          "sleep 30 <pipe & up; sleep 1; kill -TERM $pid; SECONDS=0; wait $pid; echo code $?; "
+          "[ $SECONDS -lt 10 ] && echo soon; kill %2; cat err");
+  EXPECT_THAT(r.out, AllOf(HasSubstr("code 76\nsoon\n"), Not(HasSubstr("dropped"))));
 }
 
 // Whatever moment of the start it meets, a stop signal ends the job.

@@ -174,7 +174,8 @@ TEST(HangNews, GrowOldAsTheyGoRound) {
   struct Node {
     NodePages pages{1};
     FlightRecorder recorder{pages.pages()[0], {.rank = 0, .ranks = 2}, nullptr};
-    HangDetector watch{{.recorder = recorder, .pages = pages.pages(), .far = {}, .nodes = {}}};
+    io::LineWriter errors{STDERR_FILENO};
+    HangDetector watch{{.recorder = recorder, .pages = pages.pages(), .far = {}, .nodes = {}, .errors = errors}};
   };
   Node nodes[2];
   for (Node& node : nodes) publish(node.recorder.page().progress_ms, kBegin);

@@ -17,13 +17,14 @@
 #include <vector>
 
 #include "core/base/strings.h"
-#include "launch/line_writer.h"
+#include "core/io/line_writer.h"
+#include "launch/commands/output_queue.h"
 #include "tests/launch/run_fixture.h"
 
 namespace ashlar::testing {
 namespace {
 
-using launch::LineWriter;
+using io::LineWriter;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -168,6 +169,45 @@ TEST(LineWriterTest, AReaderThatGoesIsAFailureOnce) {
   signal(SIGPIPE, before);
 }
 
+// What `launch` passes on: bytes as they come, dropped in whole lines, told where they stood.
+TEST(OutputQueue, DropsWholeLinesAndCountsThem) {
+  const Pipe pipe;
+  const std::string full = std::string(4095, 'x') + "\n";
+  ASSERT_EQ(write(pipe.writer(), full.data(), full.size()), 4096);
+  launch::OutputQueue queue(pipe.writer());
+  const std::string tail(90, '.');
+  std::string said, bytes;
+  constexpr int kLines = 30'000;
+  for (int i = 0; i < kLines; ++i) said += str_cat("line ", i, tail, "\n");
+  for (size_t at = 0, size = 1; at < said.size(); at += size, size = size % 4093 + 7)
+    queue.add(std::string_view(said).substr(at, size));
+  EXPECT_FALSE(queue.drain(50ms));
+  const int64_t dropped = queue.dropped();
+  EXPECT_GT(dropped, 10'000);
+  std::string read;
+  std::thread reader([&] { read = pipe.read_all(); });
+  EXPECT_TRUE(queue.drain(10s));
+  queue.add("last\n");
+  reader.join();
+  std::vector<std::string> lines = lines_of(read);
+  ASSERT_EQ(lines.back(), "last");
+  lines.pop_back();
+  int64_t told = 0, whole = 0, cut = 0;
+  for (const std::string& line : lines) {
+    if (line.starts_with("xxx")) continue;
+    if (line.starts_with("(")) {
+      ASSERT_EQ(std::sscanf(line.c_str(), "(%ld lines were left out here", &told), 1) << line;
+      continue;
+    }
+    const bool good = line == str_cat("line ", whole, tail);
+    whole += good ? 1 : 0;
+    cut += good ? 0 : 1;
+  }
+  EXPECT_EQ(told, dropped);
+  EXPECT_EQ(whole + told, kLines);
+  EXPECT_LE(cut, 1) << "the one that was begun when it was full";
+}
+
 // Before: the run stood still for ever once the pipe was full, and hang_after called that a hang.
 TEST(StuckOutput, ATrainingEndsAsIfItWereRead) {
   const RunFixture run;
@@ -178,8 +218,9 @@ TEST(StuckOutput, ATrainingEndsAsIfItWereRead) {
   const int size = open(p.c_str(), O_WRONLY | O_CLOEXEC);
   ASSERT_GE(fcntl(size, F_SETPIPE_SZ, 4096), 4096);
   for (const char* launch : {"", "launch -np 2 "}) {
-    const ShellResult r = run.ashlar(
-        str_cat(launch, "train tiny.toml train.steps=60 log.every=1 run.hang_after=20 run.dir=r", *launch != 0, " >p"));
+    const ShellResult r =
+        run.ashlar(str_cat(launch, "train tiny.toml train.steps=60 log.every=1 run.hang_after=20 run.dir=r",
+                           *launch != 0, " >p", *launch != 0 ? " 2>p" : ""));
     EXPECT_EQ(r.code, 0) << launch << r.err;
   }
   EXPECT_EQ(run.exact_metrics("r0"), run.exact_metrics("read"));

@@ -22,6 +22,7 @@
 
 #include "launch/watch/fatal_signals.h"
 #include "launch/watch/signals.h"
+#include "tests/support/full_pipe.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::watch {
@@ -142,11 +143,13 @@ class Ranks : public ::testing::Test {
   std::map<uint64_t, std::unique_ptr<NodePages>> pages_;
   std::vector<std::unique_ptr<NodeListener>> listeners_;
   HangOptions hang_;
-  uint64_t cut_off_ = 0;  ///< machine
+  uint64_t cut_off_ = 0;       ///< machine
+  bool nobody_reads_ = false;  ///< standard error, which is a pipe that is full
 
  private:
   int run(int64_t r, const std::vector<uint64_t>& machines, const Body& body) {
     std::freopen(scratch_.file("stderr").c_str(), "a", stderr);
+    if (nobody_reads_) testing::make_full_pipe(STDERR_FILENO);
     alarm(30);  // a rank that nothing ends fails its test
     SignalWatch signals;
     signals.watch({.rank = r, .ranks = std::ssize(machines)});
@@ -315,6 +318,29 @@ TEST_F(Ranks, ACrashSaysItselfWhatItWas) {
         said(),
         "ashlar: [rank 1 of 3 on host1] signal SIGSEGV at step 17, last operation barrier on world, operation 11\n");
   }
+}
+
+// Before: who had something to say waited for its reader for ever.
+TEST_F(Ranks, AReaderThatStopsKeepsNobody) {
+  nobody_reads_ = true;
+  start({1, 1}, wait_for_ever);
+  kill(pids_[1], SIGKILL);
+  EXPECT_THAT(codes(), ElementsAre(5, -SIGKILL)) << "a lost rank";
+  EXPECT_LT(seconds_, 4);
+  start({1, 1}, [](Rank& r) { return r.rank == 0 ? (std::raise(SIGSEGV), 0) : wait_for_ever(r); });
+  EXPECT_THAT(codes(), ElementsAre(-SIGSEGV, 5)) << "a crash";
+  EXPECT_LT(seconds_, 4);
+  hang_ = {.after_seconds = 0.5};
+  start({1, 1}, wait_for_ever);
+  EXPECT_THAT(codes(), ElementsAre(5, 5)) << "a hang";
+  EXPECT_LT(seconds_, 6);
+  hang_ = {};
+  start({1}, wait_for_ever);
+  kill(pids_[0], SIGTERM);
+  usleep(100'000);
+  kill(pids_[0], SIGTERM);
+  EXPECT_THAT(codes(), ElementsAre(76)) << "a second signal";
+  EXPECT_LT(seconds_, 2.5);
 }
 
 TEST_F(Ranks, AFailureIsReportedByTheRankItself) {

@@ -91,13 +91,10 @@ std::vector<Finding> foreign_text(const SourceFile& file) {
       "launch/commands/data_command.cpp",    // whether its bar is on a terminal
       "launch/commands/explain.cpp",         // the schema alone
       "launch/commands/generate.cpp",        // the text of a model is its result
-      "launch/commands/launch.cpp",          // a line that a shell can read
       "launch/commands/mpirun_child.cpp",    // hands on what ranks have written
       "launch/commands/timed_steps.cpp",     // lines of a log
       "launch/watch/fatal_signals.cpp",      // in a crash: no allocation, names of signals alone
-      "launch/watch/hang_detector.cpp",      // beside a main thread that hangs
       "launch/watch/signals.cpp",            // beside the main thread
-      "launch/watch/watchdog.cpp",           // beside the main thread
       "kernels/cuda/dev/host_emulated.cpp",  // before an abort
       "kernels/cuda_host/device_memory.cpp"  // before an abort
   };

@@ -1,4 +1,6 @@
-#include "launch/line_writer.h"
+#include "core/io/line_writer.h"
+
+#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,10 +12,9 @@
 #include <utility>
 
 #include "core/base/strings.h"
-#include "launch/training/run_events.h"
-#include "launch/writer_thread.h"
+#include "core/io/writer_thread.h"
 
-namespace ashlar::launch {
+namespace ashlar::io {
 
 namespace {
 
@@ -37,12 +38,14 @@ struct LineWriter::State {
   int64_t written = 0;   ///< bytes: whether the reader takes something
   int failure = 0;       ///< errno
   bool told = false, writing = false, started = false, ends = false;
+  bool alone = false;  ///< the system refuses a thread
 
   int64_t left_out = 0;  ///< lines after the last of `lines`
 
   bool waiting() const { return !lines.empty() || left_out > 0; }
   void drop_what_is_too_much();
   Line take();
+  void write_what_fits();
   void run();
 };
 
@@ -66,9 +69,22 @@ LineWriter::State::Line LineWriter::State::take() {
     lines.pop_front();
     bytes -= line.text.size();
   }
-  if (line.left_out > 0)
-    line.text = training::to_line(training::LinesLeftOut{.lines = line.left_out}) + "\n" + line.text;
+  if (line.left_out > 0) line.text = to_line(LinesLeftOut{.lines = line.left_out, .fd = fd}) + "\n" + line.text;
   return line;
+}
+
+/// Without a thread: what the descriptor takes at once, the rest of what it has begun with it.
+void LineWriter::State::write_what_fits() {
+  pollfd ready{fd, POLLOUT, 0};
+  while (waiting() && failure == 0 && ::poll(&ready, 1, 0) == 1) {
+    const Line line = take();
+    for (std::string_view rest = line.text; !rest.empty() && failure == 0;) {
+      const size_t n = write_some(fd, rest);
+      if (n == 0) failure = errno;
+      rest.remove_prefix(n);
+      written += static_cast<int64_t>(n);
+    }
+  }
 }
 
 void LineWriter::State::run() {
@@ -93,6 +109,11 @@ void LineWriter::State::run() {
   }
 }
 
+std::string to_line(const LinesLeftOut& event) {
+  return str_cat("(", event.lines, event.lines == 1 ? " line was" : " lines were", " left out here: standard ",
+                 event.fd == 2 ? "error" : "output", " was not read; the run did not wait)");
+}
+
 LineWriter::LineWriter(int fd, const Options& options) : state_(std::make_shared<State>()) {
   state_->fd = fd;
   state_->options = options;
@@ -113,13 +134,15 @@ void LineWriter::add(std::string line, LineKind kind) {
       // Without the prefix of our other threads: that it waits for a reader is no stall.
       start_writer("lines", [state = state_] { state->run(); });
       s.started = true;
+      s.alone = false;
     } catch (const std::system_error&) {
-      s.failure = EAGAIN;  // no thread to be had
+      s.alone = true;  // asked for again with the next line
     }
   }
   s.bytes += line.size();
   s.lines.push_back({.text = std::move(line), .kind = kind, .left_out = std::exchange(s.left_out, 0)});
   s.drop_what_is_too_much();
+  if (s.alone) return s.write_what_fits();
   s.work.notify_all();
 }
 
@@ -127,6 +150,7 @@ bool LineWriter::finish() {
   std::unique_lock lock(state_->mutex);
   State& s = *state_;
   const auto over = [&] { return (!s.waiting() && !s.writing) || s.failure != 0; };
+  if (s.alone) s.write_what_fits();
   const Clock::time_point end = Clock::now() + s.options.longest;
   while (!over()) {
     if (s.written == s.in_vain) return false;
@@ -145,4 +169,4 @@ int LineWriter::new_failure() {
   return state_->failure != 0 && !std::exchange(state_->told, true) ? state_->failure : 0;
 }
 
-}  // namespace ashlar::launch
+}  // namespace ashlar::io

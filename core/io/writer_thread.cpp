@@ -1,4 +1,4 @@
-#include "launch/writer_thread.h"
+#include "core/io/writer_thread.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-namespace ashlar::launch {
+namespace ashlar::io {
 
 size_t write_some(int fd, std::string_view text) {
   while (true) {
@@ -44,4 +44,4 @@ void start_writer(const char* name, std::function<void()> work) {
   }).detach();
 }
 
-}  // namespace ashlar::launch
+}  // namespace ashlar::io

@@ -4,9 +4,9 @@
 #include <functional>
 #include <string_view>
 
-namespace ashlar::launch {
+namespace ashlar::io {
 
-// What LineWriter and OutputQueue share: writing to a descriptor whose reader may stop for ever.
+// What LineWriter and OutputQueue of `launch` share: writing to a descriptor whose reader may stop for ever.
 
 /// Writes as much of `text` as the descriptor takes at once, and returns how much; 0 with errno when it fails. Waits
 /// until it takes something.
@@ -16,4 +16,4 @@ size_t write_some(int fd, std::string_view text);
 /// waiting for a reader when the process ends. Throws std::system_error where the system refuses a thread.
 void start_writer(const char* name, std::function<void()> work);
 
-}  // namespace ashlar::launch
+}  // namespace ashlar::io

@@ -8,12 +8,19 @@
 
 #include "core/base/log.h"
 
-namespace ashlar::launch {
+namespace ashlar::io {
+
+/// A stream was not read for so long that lines had to be left out, at this place among the others.
+struct LinesLeftOut {
+  int64_t lines = 0;
+  int fd = 1;  ///< standard output, or 2: standard error
+};
+std::string to_line(const LinesLeftOut& event);  ///< without a line break
 
 /// Lines to a descriptor that nobody may be reading (a stopped terminal, a pager, a log collector that is stuck), for a
 /// program that must not wait for it. `add` never waits: a thread writes what a bounded queue holds. When the queue is
 /// full its oldest line of the least worth goes (LineKind), and at that place a line tells how many did; the order
-/// stays.
+/// stays. Where the system refuses the thread, a line is written when the descriptor takes it at once, else left out.
 /// It is a thread, and not poll with short writes, for three reasons: a terminal that is ready may take less than it is
 /// asked to, another process may fill the pipe between poll and write, and O_NONBLOCK would hold for everybody who
 /// shares the descriptor.
@@ -45,4 +52,4 @@ class LineWriter {
   std::shared_ptr<State> state_;  ///< the thread's, too: it may outlive this object
 };
 
-}  // namespace ashlar::launch
+}  // namespace ashlar::io
