@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -79,6 +80,13 @@ class Output {
   ashlar::io::LineWriter lines_{STDOUT_FILENO}, errors_{STDERR_FILENO};
 };
 
+/// A standard stream that was closed gets a descriptor all the same, which takes no write: else the first file that is
+/// opened, as the lock of a run, would be the one that lines are written to.
+void fill_closed_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) std::_Exit(static_cast<int>(ExitCode::kResource));
+}
+
 /// What this rank says of an error that it met by itself. Others wait for it in vain, so that its process ends without
 /// goodbye and the launcher ends them.
 int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootstrap, Output& output) {
@@ -121,6 +129,7 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_closed_streams();
   ashlar::launch::report_what_nobody_catches();
   ashlar::watch::SignalWatch signals;  // before any thread exists
   std::signal(SIGPIPE, SIG_IGN);       // a reader that went away is a failed write, reported where it happens

@@ -231,6 +231,19 @@ TEST(StuckOutput, ATrainingEndsAsIfItWereRead) {
   close(reader);
 }
 
+// Before: a descriptor that was free became that of the run's lock file, into which the first line was then written.
+TEST(ClosedStreams, NoFileTakesTheirPlace) {
+  const RunFixture run;
+  ASSERT_EQ(run.ashlar("train tiny.toml train.steps=6 run.dir=read").code, 0);
+  int runs = 0;
+  for (const char* closed : {"<&- >&- 2>&-", "<&- >&-", ">&- 2>&-", "2>&-"}) {
+    const std::string dir = str_cat("r", ++runs);
+    EXPECT_EQ(run.ashlar(str_cat("train tiny.toml train.steps=6 run.dir=", dir, " ", closed)).code, 0) << closed;
+    EXPECT_EQ(run.exact_metrics(dir), run.exact_metrics("read")) << closed;
+  }
+  EXPECT_EQ(run.ashlar("explain --markdown >&-").code, 6) << "a result that nobody can get";
+}
+
 // A result is worth waiting for.
 TEST(StuckOutput, OtherCommandsLoseNothing) {
   const RunFixture run;
