@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/watch/process.h"
+
 namespace ashlar::launch {
 
 /// The processes of this machine that belong to the job of one `ashlar launch`, told by a variable that they inherit,
@@ -14,7 +16,7 @@ class JobProcesses {
  public:
   /// In the environment of mpirun and of all ranks; its value is the name of one launch. A rank that has it takes a
   /// repeated SIGUSR1 of its launcher for the same one (SignalWatch::Speaker::resent).
-  static constexpr const char* kVariable = "ASHLAR_LAUNCH";
+  static constexpr const char* kVariable = watch::kLaunchVariable;
 
   JobProcesses();  ///< a name that nobody else has
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -36,9 +37,22 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Error taken(const fs::path& dir, const std::optional<LockHolder>& holder) {
-  return input_error("run", "another process is training in ", dir.string(),
-                     holder ? str_cat(": ", describe(*holder)) : "", kHow);
+/// Somebody else has the directory, as far as one can tell.
+struct Taken {
+  Error error;
+  std::optional<LockHolder> holder;
+};
+
+Taken taken(const fs::path& dir, const std::optional<LockHolder>& holder) {
+  return {input_error("run", "another process is training in ", dir.string(),
+                      holder ? str_cat(": ", describe(*holder)) : "", kHow),
+          holder};
+}
+
+/// Whether that is a rank of an earlier attempt of the launch that has started `self`. One that is about to end has
+/// emptied its lock file.
+bool of_former_attempt(const std::optional<LockHolder>& holder, const LockHolder& self) {
+  return !self.launch.empty() && (!holder || holder->launch == self.launch);
 }
 
 // Opened with O_NONBLOCK: something else of that name must not make the open wait.
@@ -73,19 +87,21 @@ std::string nonce_of(const std::string& text) {
 
 LockHolder this_process() {
   const int pid = getpid();
+  const char* launch = std::getenv(watch::kLaunchVariable);
   return {.host = comm::Bootstrap::host_name(),
           .pid = pid,
           .started = watch::process_stat(pid).started,
           .boot = watch::boot_id(),
           .pid_space = watch::pid_space(),
           .since = absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::Now(), absl::UTCTimeZone()),
-          .nonce = absl::StrFormat("%08x%08x", std::random_device()(), std::random_device()())};
+          .nonce = absl::StrFormat("%08x%08x", std::random_device()(), std::random_device()()),
+          .launch = launch == nullptr ? "" : launch};
 }
 
 std::string to_text(const LockHolder& h) {
   const nlohmann::ordered_json json = {
       {"host", h.host},           {"pid", h.pid},     {"started", h.started}, {"boot", h.boot},
-      {"pid_space", h.pid_space}, {"since", h.since}, {"nonce", h.nonce}};
+      {"pid_space", h.pid_space}, {"since", h.since}, {"nonce", h.nonce},     {"launch", h.launch}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -102,7 +118,8 @@ std::optional<LockHolder> parse_holder(const std::string& text) {
     if (!json.contains(key) || !json[key].is_number_integer()) return std::nullopt;
   h.pid = json["pid"].get<int64_t>();
   h.started = json["started"].get<uint64_t>();
-  if (json.contains("nonce") && json["nonce"].is_string()) h.nonce = json["nonce"].get<std::string>();
+  for (const auto& [key, field] : {std::pair{"nonce", &h.nonce}, {"launch", &h.launch}})  // not of older versions
+    if (json.contains(key) && json[key].is_string()) *field = json[key].get<std::string>();
   return h;
 }
 
@@ -123,17 +140,31 @@ Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
 DirectoryLock::DirectoryLock(Args args) : dir_(std::move(args.dir)), file_lock_(args.file_lock), self_(this_process()) {
   dir_fd_ = open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   try {
-    // A process that cannot lock files may hold it beside one that can: both look at the held file.
-    if (take_file_lock(file_lock_)) {
-      while (fs::exists(dir_ / kHeldFile)) remove_dead_holder();
-      settle_owner(args);
-    } else {
-      take_held_file(std::strerror(errno));
-    }
+    take(args);
   } catch (...) {
     if (fd_ >= 0) close(fd_);
     if (dir_fd_ >= 0) close(dir_fd_);
     throw;
+  }
+}
+
+void DirectoryLock::take(const Args& args) {
+  const absl::Time end = absl::Now() + absl::Seconds(args.former_seconds);
+  for (bool said = false;;) {
+    try {
+      // A process that cannot lock files may hold it beside one that can: both look at the held file.
+      if (!take_file_lock(file_lock_)) return take_held_file(std::strerror(errno));
+      while (fs::exists(dir_ / kHeldFile)) remove_dead_holder();
+      return settle_owner(args);
+    } catch (const Taken& other) {
+      if (!of_former_attempt(other.holder, self_) || absl::Now() > end) throw other.error;
+      if (!std::exchange(said, true))
+        args.say(to_line(FormerAwaited{.run_dir = dir_,
+                                       .owner = other.holder ? describe(*other.holder) : "a process",
+                                       .seconds = args.former_seconds}));
+    }
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+    usleep(100'000);
   }
 }
 
@@ -161,9 +192,10 @@ void DirectoryLock::watch_owner(const Args& args, const std::string& text, const
     const std::string now = text_of(dir_ / kFile);
     if (now != text) throw taken(dir_, parse_holder(now));
     if (io::file_stamp(dir_ / args.watched) == before) continue;
-    throw input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ",
-                      args.watched, " grows, although the file system has given its lock away (on Lustre mount with ",
-                      "flock, not localflock)", kHow);
+    throw Taken{input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ",
+                            args.watched, " grows, although the file system has given its lock away (on Lustre mount ",
+                            "with flock, not localflock)", kHow),
+                parse_holder(text)};
   }
   args.say(to_line(OwnerReplaced{.run_dir = dir_, .owner = owner}));
 }
@@ -290,10 +322,11 @@ void DirectoryLock::remove_dead_holder() {
   const Liveness liveness = holder ? liveness_of(*holder, this_process()) : Liveness::kUnknown;
   if (liveness == Liveness::kAlive) throw taken(dir_, holder);
   if (liveness == Liveness::kUnknown) {
-    throw input_error("run", "another process may be training in ", dir_.string(), ": ",
-                      holder ? describe(*holder) : "nobody knows who",
-                      ", and from here nobody can tell whether it still runs; when it does not, remove ",
-                      path.string());
+    throw Taken{
+        input_error("run", "another process may be training in ", dir_.string(), ": ",
+                    holder ? describe(*holder) : "nobody knows who",
+                    ", and from here nobody can tell whether it still runs; when it does not, remove ", path.string()),
+        holder};
   }
   // Of several who find it dead one removes it, and nobody a newer one: that needs the claim.
   const int claimed = open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

@@ -21,6 +21,7 @@ struct LockHolder {
   std::string pid_space;  ///< in which container its number counts
   std::string since;      ///< UTC, like 2026-03-01 12:00:00
   std::string nonce;      ///< random, another one each time a directory is taken; empty: of an older version
+  std::string launch;     ///< the `ashlar launch` that has started it; empty: none
   bool operator==(const LockHolder&) const = default;
 };
 LockHolder this_process();  ///< with a new nonce
@@ -50,12 +51,14 @@ class DirectoryLock {
     FileLock file_lock;
     std::string watched;           ///< the file in `dir` that a run writes to at each step
     double watch_seconds = 30;     ///< how long an owner that cannot be judged is watched
+    double former_seconds = 25;    ///< how long a rank of this launch's last attempt may take to end
     Say say = [](const auto&) {};  ///< hears before and after that
   };
   static constexpr const char* kFile = ".lock";
   static constexpr const char* kHeldFile = ".lock.held";
 
-  /// Input error when another process holds `dir` (named where known), or when it cannot be written.
+  /// Input error when another process holds `dir` (named where known), or when it cannot be written. A rank of an
+  /// earlier attempt of the same `ashlar launch --restarts` is waited for: it is about to end.
   explicit DirectoryLock(Args args);
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
@@ -70,6 +73,7 @@ class DirectoryLock {
   void check();
 
  private:
+  void take(const Args& args);
   bool take_file_lock(FileLock file_lock);  ///< false: not supported here
   void settle_owner(const Args& args);      ///< of whom the text tells although its lock is ours
   void watch_owner(const Args& args, const std::string& text, const std::string& owner) const;

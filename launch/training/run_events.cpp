@@ -50,6 +50,11 @@ std::string to_line(const OwnerReplaced& e) {
   return str_cat(e.owner, " has written nothing; ", named(e.run_dir), " is taken over");
 }
 
+std::string to_line(const FormerAwaited& e) {
+  return str_cat(named(e.run_dir), " is still locked by a rank of the attempt before this one (", e.owner,
+                 "); waiting for its end, at most ", absl::StrFormat("%g", e.seconds), " s");
+}
+
 std::string to_line(const UncountedSource& e) {
   return str_cat(printable(e.path), " has no counted target in the ", e.sequences,
                  " sequences of its validation: it takes no part in val_loss");

@@ -60,6 +60,14 @@ struct OwnerReplaced {
 };
 std::string to_line(const OwnerReplaced& event);
 
+/// A start finds the lock of a rank of the attempt before it (`launch --restarts`), and waits for that one's end.
+struct FormerAwaited {
+  std::filesystem::path run_dir;
+  std::string owner;
+  double seconds = 0;  ///< at most
+};
+std::string to_line(const FormerAwaited& event);
+
 /// A validation in which no target of a dataset counts: every one is masked (data.document_mask). It has no loss.
 struct UncountedSource {
   std::string path;

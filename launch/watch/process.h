@@ -5,6 +5,9 @@
 
 namespace ashlar::watch {
 
+/// In the environment of what `ashlar launch` starts, the same for all attempts of --restarts: the name of that launch.
+inline constexpr const char* kLaunchVariable = "ASHLAR_LAUNCH";
+
 /// What the kernel says of a process or thread.
 struct ProcessStat {
   char state = 'X';  ///< R running, S sleeping, D in a call that nothing interrupts, T stopped, Z ended, X not there

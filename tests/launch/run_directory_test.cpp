@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/tuner.h"
+#include "launch/watch/process.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/mutate.h"
 
@@ -49,8 +52,18 @@ class Directory : public ::testing::Test {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
+  static std::string message(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kInput);
+      return error.what();
+    }
+    return "";
+  }
   // A child that locks the directory and waits.
   pid_t holder(DirectoryLock::FileLock file_lock) const {
+    fs::remove(scratch_.path() / "ready");
     const pid_t pid = fork();
     if (pid == 0) {
       RunDirectory held(dir_, file_lock);
@@ -128,15 +141,6 @@ class LyingLocks : public Directory {
     return to_text(far);
   }
   void write(const char* file, const std::string& text) const { std::ofstream(dir_ / file) << text; }
-  static std::string problem_of(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::kInput);
-      return error.what();
-    }
-    return "";
-  }
 };
 
 TEST_F(LyingLocks, ALivingOwnerIsRefusedAtOnce) {
@@ -159,7 +163,7 @@ TEST_F(LyingLocks, AFarOwnerThatWritesIsRefused) {
   });
   std::vector<std::string> said;
   RunDirectory mine(dir_, liar, 20);
-  const std::string problem = problem_of([&] { mine.lock([&](const std::string& line) { said.push_back(line); }); });
+  const std::string problem = message([&] { mine.lock([&](const std::string& line) { said.push_back(line); }); });
   over = true;
   other.join();
   EXPECT_THAT(problem, AllOf(HasSubstr(" on far since "), HasSubstr("metrics.jsonl grows")));
@@ -178,6 +182,40 @@ TEST_F(LyingLocks, ASilentFarOwnerIsReplaced) {
   mine.check_owned();
 }
 
+// `launch --restarts` starts again while a rank of the attempt before still ends, on another machine.
+TEST_F(Directory, ARankOfTheAttemptBeforeIsWaitedForAndNobodyElse) {
+  fs::create_directory(dir_);
+  for (const auto kind : std::array<DirectoryLock::FileLock, 2>{flock, no_locks}) {
+    setenv(watch::kLaunchVariable, "one", 1);
+    const pid_t former = holder(kind);
+    std::vector<std::string> said;
+    const auto attempt = [&](double seconds) {
+      const DirectoryLock mine({.dir = dir_,
+                                .file_lock = kind,
+                                .watched = "metrics.jsonl",
+                                .former_seconds = seconds,
+                                .say = [&](const std::string& line) { said.push_back(line); }});
+    };
+    EXPECT_THAT(message([&] { attempt(0.3); }), HasSubstr("another process is training")) << "not for ever";
+    ASSERT_EQ(said.size(), 1U);
+    EXPECT_THAT(said[0], AllOf(HasSubstr("attempt before"), HasSubstr(str_cat("process ", former, " on "))));
+    std::thread ends([&] {
+      usleep(300'000);
+      end(former);
+    });
+    attempt(20);
+    ends.join();
+    const pid_t other = holder(kind);
+    for (const char* launch : {"two", ""}) {
+      *launch == 0 ? unsetenv(watch::kLaunchVariable) : setenv(watch::kLaunchVariable, launch, 1);
+      said.clear();
+      EXPECT_THAT(message([&] { attempt(20); }), HasSubstr("another process is training"));
+      EXPECT_TRUE(said.empty()) << "at once";
+    }
+    end(other);
+  }
+}
+
 TEST_F(LyingLocks, AnOlderOwnerThatMeetsANewOneEndsAndLeavesItsLockAlone) {
   for (const DirectoryLock::FileLock kind : {liar, no_locks}) {
     const char* file = kind == liar ? ".lock" : ".lock.held";
@@ -186,10 +224,10 @@ TEST_F(LyingLocks, AnOlderOwnerThatMeetsANewOneEndsAndLeavesItsLockAlone) {
       mine.lock();
       mine.check_owned();
       write(file, far_away());
-      EXPECT_THAT(problem_of([&] { mine.check_owned(); }),
+      EXPECT_THAT(message([&] { mine.check_owned(); }),
                   AllOf(HasSubstr("expected to own the run directory"), HasSubstr(" on far since ")));
       write(file, "");
-      EXPECT_THAT(problem_of([&] { mine.check_owned(); }), HasSubstr("another process, which has taken it"))
+      EXPECT_THAT(message([&] { mine.check_owned(); }), HasSubstr("another process, which has taken it"))
           << "the other has ended by now";
       write(file, far_away());
     }
