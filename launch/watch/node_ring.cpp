@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -114,8 +115,10 @@ int listen_at(const NodeCard::Address& address, uint16_t& port) {
   return fd;
 }
 
+/// What goes over the network: of a gap in it nobody would know what it holds.
 template <typename T>
 std::span<const std::byte> bytes_of_value(const T& value) {
+  static_assert(std::has_unique_object_representations_v<T>);
   return std::as_bytes(std::span(&value, 1));
 }
 
@@ -140,6 +143,7 @@ NodeListener::NodeListener(const std::string& only) {
     throw input_error("ranks", "ASHLAR_WATCH_INTERFACE = ", printable(only),
                       ": no interface of this name or address is up; `ip address` lists them");
   }
+  static_assert(std::has_unique_object_representations_v<NodeCard>);  // it is gathered as bytes
   card_.nonce = random_nonce();
   for (int again = 0; again < 16 && !listen_on(addresses); ++again) close_all();
 }
@@ -303,7 +307,7 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
   bool told = false;
   for (size_t piece = 0; piece < kMostPieces; ++piece) {
     if (!told && (out.unsent.empty() || out.packets == 0)) {
-      add(out, Kind::kNews, std::as_bytes(std::span(&news, 1)));
+      add(out, Kind::kNews, bytes_of_value(news));
       told = true;
     } else if (out.unsent.empty() && !add_pages(out)) {
       break;
@@ -413,7 +417,8 @@ std::optional<size_t> NodeRing::take_packet(In& in, std::span<const std::byte> b
   take(head.kind, bytes.subspan(sizeof(head), head.bytes));
   if (head.kind == Kind::kNews) {
     const Answer answer{.packet = packet, .mac = in.session.mac(RingDirection::kToCaller, packet, {})};
-    const ssize_t sent = ::send(in.fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const auto bytes_to_send = bytes_of_value(answer);
+    const ssize_t sent = ::send(in.fd, bytes_to_send.data(), bytes_to_send.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent != static_cast<ssize_t>(sizeof(answer))) return std::nullopt;
   }
   return said + sizeof(mac);
