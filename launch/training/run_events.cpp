@@ -87,6 +87,12 @@ std::string to_line(const ThreadsWait& e) {
       e.threads, e.rank, 100 * e.share, e.steps, half, half, e.threads);
 }
 
+std::string to_line(const SlowRanksNotJudged& e) {
+  return e.by_devices ? "slow ranks are not judged: the devices work beside the hosts, which do not see their times"
+                      : "slow ranks are not judged: on a machine of this run the ranks have more threads than there "
+                        "are cores, and are slow in turns; fewer ranks or a lower run.threads give each its own";
+}
+
 std::string to_line(const RankSlow& e) {
   return str_cat(
       absl::StrFormat("rank %d on ", e.rank), printable(e.host),

@@ -97,6 +97,12 @@ struct ThreadsWait {
 };
 std::string to_line(const ThreadsWait& event);
 
+/// Which rank is slow is not judged in this run.
+struct SlowRanksNotJudged {
+  bool by_devices = false;  ///< they work beside the host, which does not see their times; else: ranks share cores
+};
+std::string to_line(const SlowRanksNotJudged& event);
+
 /// A rank takes longer for its own work than the ranks of its stage, or than at its beginning where it is alone there.
 struct RankSlow {
   int64_t rank = 0;

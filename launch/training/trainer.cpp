@@ -194,12 +194,18 @@ void Trainer::set_up(TrainerArgs& args) {
 }
 
 void Trainer::watch_own_work(int64_t local_ranks, int64_t cores) {
-  if (!stream_->synchronous()) return;
+  const bool alone = ranks_.size() == 1;
+  if (!stream_->synchronous()) {
+    if (!alone && first_rank_) log_.info(to_line(SlowRanksNotJudged{.by_devices = true}));
+    return;
+  }
   auto* const threads = dynamic_cast<HostThreads*>(backend_.get());
   own_work_.emplace(*ranks_.engine(), threads);
   // Ranks that take turns on cores are slow in turns, as the system has it.
   const bool crowded = local_ranks * (threads == nullptr ? 1 : threads->threads()) > cores;
-  if (ranks_.size() == 1 || comm::max_of(ranks_, int64_t{crowded}) != 0 || !first_rank_) return;
+  if (alone) return;
+  if (comm::max_of(ranks_, int64_t{crowded}) != 0) return log_.info(to_line(SlowRanksNotJudged{}));
+  if (!first_rank_) return;
   std::vector<int64_t> stages;
   for (int rank = 0; rank < ranks_.size(); ++rank)
     stages.push_back(mesh::coordinates_of(mesh_->shape(), rank).pipeline);
