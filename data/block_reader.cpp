@@ -16,6 +16,7 @@ constexpr int64_t kReadAhead = int64_t{1} << 20;
 constexpr int64_t kMaxUncutBytes = int64_t{32} << 20;  // of text without a place to cut
 constexpr int64_t kSearchBytes = int64_t{16} << 10;    // read behind a block at first, for such a place
 constexpr size_t kLongText = size_t{1} << 20;
+constexpr int64_t kLongBytes = int64_t{16} << 20;  // of which one at a time is in memory
 
 /// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
 void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) {
@@ -30,7 +31,7 @@ struct Loaded {
 };
 
 /// Bytes of every line that starts in [block.begin, block.end): they may reach past its end.
-Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& block) {
+Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& block, const BlockReader::Turn& turn) {
   Loaded loaded;
   // The byte before the block tells whether a line starts at its first byte.
   const int64_t look = std::max<int64_t>(0, block.begin - 1);
@@ -41,20 +42,33 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     if (newline == std::string::npos || look + static_cast<int64_t>(newline) + 1 >= block.end) return {block.end, ""};
     start = newline + 1;
   }
+  loaded.begin = look + static_cast<int64_t>(start);
+  if (loaded.bytes.empty() || loaded.bytes.back() == '\n') {
+    loaded.bytes.erase(0, start);
+    return loaded;
+  }
+  // The end of the last line is found first, so that a long one is held once.
+  const int64_t line = look + static_cast<int64_t>(loaded.bytes.rfind('\n') + 1);
+  int64_t end = look + static_cast<int64_t>(loaded.bytes.size());
   std::string more;
-  while (!loaded.bytes.empty() && loaded.bytes.back() != '\n') {
-    const int64_t at = look + static_cast<int64_t>(loaded.bytes.size());
-    read_piece(file, at, kReadAhead, more);
+  for (bool found = false, waited = false; !found;) {
+    if (end - line > kLongBytes && !waited) {
+      turn();
+      waited = true;
+    }
+    read_piece(file, end, kReadAhead, more);
     if (more.empty()) break;
     const size_t newline = more.find('\n');
-    loaded.bytes.append(more, 0, newline == std::string::npos ? more.size() : newline + 1);
-    if (static_cast<int64_t>(loaded.bytes.size()) > kMaxLineBytes) {
-      throw input_error("data build", shown, ": a line is longer than ", kMaxLineBytes,
-                        " bytes; is this JSON with one object a line?");
+    found = newline != std::string::npos;
+    end += static_cast<int64_t>(found ? newline + 1 : more.size());
+    if (end - line > kMaxLineBytes) {
+      throw input_error("data build", shown, ": the line at byte offset ", std::max<int64_t>(0, line),
+                        " is longer than ", kMaxLineBytes, " bytes; is this JSON with one object a line?");
     }
   }
-  loaded.bytes.erase(0, start);
-  loaded.begin = look + static_cast<int64_t>(start);
+  std::string().swap(more);
+  std::string().swap(loaded.bytes);
+  read_piece(file, loaded.begin, end - loaded.begin, loaded.bytes);
   return loaded;
 }
 
@@ -71,30 +85,42 @@ size_t between_words(std::string_view text) {
   return 0;
 }
 
+std::string uncut_reason(int64_t bytes) {
+  return str_cat("the next ", bytes >> 20,
+                 " MiB have no place where this tokenizer lets a text be cut, such as a space ",
+                 "behind a letter; is this text? Otherwise break its lines");
+}
+
 bool blank_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
 bool blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
 }  // namespace
 
-ReadCounts BlockReader::read(const Block& block, const Check& check, const Visit& visit) const {
+ReadCounts BlockReader::read(const Block& block, const Check& check, const Visit& visit, const Turn& turn) const {
   const SourceFile& source = sources_.files[block.file];
-  if (source.tokens) return read_tokens(block, check, visit);
-  switch (source.shape) {
-    case TextShape::kJsonLines: return read_lines(block, check, visit);
-    case TextShape::kJsonArray: return read_array(block, check, visit);
-    default: return read_text(block, check, visit);
+  Reading reading{.check = check, .visit = visit, .turn = turn};
+  if (source.tokens) {
+    read_tokens(block, reading);
+  } else if (source.shape == TextShape::kJsonLines) {
+    read_lines(block, reading);
+  } else if (source.shape == TextShape::kJsonArray) {
+    read_array(block, reading);
+  } else {
+    read_text(block, reading);
   }
+  return reading.counts;
 }
 
-Digest BlockReader::digest(const Block& block) const {
+Digest BlockReader::digest(const Block& block, const Turn& turn) const {
   const SourceFile& source = sources_.files[block.file];
   Digest digest;
   if (source.shape != TextShape::kText || source.tokens) {
     const std::shared_ptr<SourceBytes> file = open(block.file);
     if (source.shape == TextShape::kJsonLines) {
-      digest = digest_of(load_lines(*file, source.shown, block).bytes);
+      digest = digest_of(load_lines(*file, source.shown, block, turn).bytes);
     } else {
+      if (block.end - block.begin > kLongBytes) turn();
       std::string bytes;
       read_piece(*file, block.begin, block.end - block.begin, bytes);
       digest = digest_of(bytes);
@@ -102,8 +128,10 @@ Digest BlockReader::digest(const Block& block) const {
     done(block, *file);
     return digest;
   }
-  read_text(
-      block, [&](const Digest& d) { digest = d; }, [](const DocumentPiece&) {});
+  const Check check = [&](const Digest& d) { digest = d; };
+  const Visit visit = [](const DocumentPiece&) {};
+  Reading reading{.check = check, .visit = visit, .turn = turn};
+  read_text(block, reading);
   return digest;
 }
 
@@ -119,7 +147,7 @@ struct BlockReader::Text {
   }
 };
 
-BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file) const {
+BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, const Turn& turn) const {
   const SourceFile& source = sources_.files[block.file];
   const auto nominal = static_cast<size_t>(block.end - block.begin);
   const auto rest = static_cast<size_t>(source.bytes - block.begin);  // of the file
@@ -144,15 +172,13 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file) 
     }
     for (size_t at = from + context;;) {
       const bool whole = text.bytes.size() == rest;
-      if (const auto found = cutter_.find(text.bytes, at, whole)) return *found;
+      if (const auto found = cutter_.find(text.bytes, at, whole, {from, block.begin})) return *found;
       if (whole) return {rest, rest};
       const auto searched = static_cast<int64_t>(text.bytes.size() - from);
       if (searched >= kMaxUncutBytes) {
-        throw place_error(
-            source, block.begin + static_cast<int64_t>(from),
-            str_cat("the next ", searched >> 20, " MiB have no place where the text may be cut, such as a ",
-                    "space behind a letter; is this text? Otherwise break its lines"));
+        throw place_error(source, block.begin + static_cast<int64_t>(from), uncut_reason(searched));
       }
+      if (searched > kLongBytes / 2) turn();
       read_piece(file, block.begin + static_cast<int64_t>(text.bytes.size()), std::max(kSearchBytes, searched), more);
       if (more.empty()) throw changed(source);
       text.bytes += more;
@@ -166,24 +192,22 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file) 
   return text;
 }
 
-ReadCounts BlockReader::read_text(const Block& block, const Check& check, const Visit& visit) const {
+void BlockReader::read_text(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   const std::shared_ptr<SourceBytes> file = open(block.file);
-  if (rules_.cut_rule == CutRule::kNowhere) return read_whole(block, *file, check, visit);
-  const Text text = load_text(block, *file);
+  if (rules_.cut_rule == CutRule::kNowhere) return read_whole(block, *file, reading);
+  const Text text = load_text(block, *file, reading.turn);
   done(block, *file);
-  check(digest_of(text.own()));
-  ReadCounts counts;
+  reading.check(digest_of(text.own()));
   try {
-    visit_documents(text, block.begin == 0, visit, counts);
+    visit_documents(text, block.begin == 0, reading);
   } catch (const TextError& e) {
     throw place_error(source, block.begin + static_cast<int64_t>(text.start.resume + e.offset), e.reason);
   }
-  return counts;
 }
 
 /// The documents of a block, one or as the separator has them. Offsets of TextErrors are in the text.
-void BlockReader::visit_documents(const Text& all, bool begins, const Visit& visit, ReadCounts& counts) const {
+void BlockReader::visit_documents(const Text& all, bool begins, Reading& reading) const {
   const std::string_view text = all.text();
   bool inside = !begins || !rules_.separator;  // in the middle of a document, or of the only one
   bool line_begins = begins;
@@ -193,9 +217,9 @@ void BlockReader::visit_documents(const Text& all, bool begins, const Visit& vis
     const bool ends = separator || all.ends;
     try {
       if (inside || !blank_text(part)) {
-        visit_long({.text = part, .begins = begins || !inside, .ends = ends}, visit, counts);
+        visit_long({.text = part, .begins = begins || !inside, .ends = ends}, reading);
       } else if (!part.empty() || (separator && rules_.separator.counts_empty())) {
-        ++counts.empty_documents;
+        ++reading.counts.empty_documents;
       }
     } catch (TextError& e) {
       e.offset += at;
@@ -209,130 +233,137 @@ void BlockReader::visit_documents(const Text& all, bool begins, const Visit& vis
 }
 
 /// A long document in pieces, so that what encoding takes does not grow with it.
-void BlockReader::visit_long(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const {
+void BlockReader::visit_long(const DocumentPiece& piece, Reading& reading) const {
   if (piece.text.empty() && !piece.ends && !piece.begins) return;
   DocumentPiece part = piece;
   size_t at = 0;
-  while (rules_.cut_rule == CutRule::kWords && !rules_.between_words && piece.text.size() - at > 2 * kLongText) {
-    size_t from = at + kLongText;
-    const auto cut = cutter_.find(piece.text, from, true);
-    if (!cut || cut->resume >= piece.text.size()) break;
-    part.text = piece.text.substr(at, cut->at - at);
-    part.ends = false;
+  const auto visit = [&](size_t end) {
+    part.text = piece.text.substr(at, end - at);
+    if (static_cast<int64_t>(part.text.size()) > kLongBytes) reading.turn();
     try {
-      visit_mended(part, visit, counts);
+      visit_mended(part, reading);
     } catch (TextError& e) {
       e.offset += at;
       throw;
     }
+  };
+  while (rules_.cut_rule != CutRule::kNowhere && piece.text.size() - at > 2 * kLongText) {
+    std::optional<TextCutter::Cut> cut;
+    if (rules_.between_words) {
+      const size_t from = at + kLongText, word = between_words(piece.text.substr(from, kWordContext));
+      const size_t end = from + (word > 0 ? word : first_cut(rules_.cut_rule, piece.text.substr(from)));
+      cut = {end, end};
+    } else {
+      size_t from = at + kLongText;
+      const std::string_view near = piece.text.substr(0, from + static_cast<size_t>(kMaxUncutBytes));
+      cut = cutter_.find(near, from, near.size() == piece.text.size(), {from, 0});
+    }
+    if (!cut || cut->resume >= piece.text.size()) break;
+    part.ends = false;
+    visit(cut->at);
     part.begins = false;
     at = cut->resume;
   }
-  part.text = piece.text.substr(at);
   part.ends = piece.ends;
-  try {
-    visit_mended(part, visit, counts);
-  } catch (TextError& e) {
-    e.offset += at;
-    throw;
-  }
+  if (rules_.cut_rule == CutRule::kWords && static_cast<int64_t>(piece.text.size() - at) > kMaxUncutBytes)
+    throw TextError{at, uncut_reason(static_cast<int64_t>(piece.text.size() - at))};
+  visit(piece.text.size());
 }
 
-void BlockReader::visit_mended(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const {
-  if (rules_.bad_lines == BadLines::kStop) return visit(piece);
+void BlockReader::visit_mended(const DocumentPiece& piece, Reading& reading) const {
+  if (rules_.bad_lines == BadLines::kStop) return reading.visit(piece);
   try {
-    visit(piece);
+    reading.visit(piece);
   } catch (const TextError&) {
     int64_t places = 0;
     const std::string text = repaired(piece.text, rules_.bad_lines == BadLines::kReplace, places);
     if (places == 0) throw;
     DocumentPiece mended = piece;
     mended.text = text;
-    visit(mended);
-    counts.bad_places += places;
+    reading.visit(mended);
+    reading.counts.bad_places += places;
   }
 }
 
-ReadCounts BlockReader::read_whole(const Block& block, SourceBytes& file, const Check& check,
-                                   const Visit& visit) const {
+void BlockReader::read_whole(const Block& block, SourceBytes& file, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   if (source.bytes > kMaxDocumentBytes) {
     throw input_error("data build", source.shown, " is one document of ", source.bytes, " bytes, and this tokenizer",
                       " takes documents whole, up to ", kMaxDocumentBytes, "; split the file, or make it JSONL");
   }
   std::string bytes;
+  if (block.begin == 0 && source.bytes > kLongBytes) reading.turn();
   if (block.begin == 0) read_piece(file, 0, source.bytes + 1, bytes);
   done(block, file);
   if (block.begin == 0 && static_cast<int64_t>(bytes.size()) != source.bytes) throw changed(source);
-  check(digest_of(bytes));
-  ReadCounts counts;
-  if (block.begin > 0) return counts;
+  reading.check(digest_of(bytes));
+  if (block.begin > 0) return;
   Text text{.bytes = std::move(bytes), .start = {}, .stop = {}, .ends = true};
   text.stop.at = text.bytes.size();
   try {
-    visit_documents(text, true, visit, counts);
+    visit_documents(text, true, reading);
   } catch (const TextError& e) {
     throw place_error(source, static_cast<int64_t>(e.offset), e.reason);
   }
-  return counts;
 }
 
-void BlockReader::read_object(const SourceFile& source, int64_t offset, std::string_view object, const Visit& visit,
-                              ReadCounts& counts) const {
-  std::string text;
+void BlockReader::read_object(const SourceFile& source, int64_t offset, std::span<char> object,
+                              Reading& reading) const {
+  std::string room;
+  JsonField field;
   try {
-    counts.bad_places += read_json_field(object, rules_.text_field, text, rules_.bad_lines == BadLines::kReplace);
+    field = read_json_field(object, rules_.text_field, room, rules_.bad_lines == BadLines::kReplace);
+    reading.counts.bad_places += field.replaced;
   } catch (const TextError& e) {
     if (rules_.bad_lines == BadLines::kStop)
       throw place_error(source, offset + static_cast<int64_t>(e.offset), e.reason);
-    ++counts.bad_lines;
+    ++reading.counts.bad_lines;
     return;
   }
-  if (text.empty()) {
-    ++counts.empty_documents;
+  if (field.text.empty()) {
+    ++reading.counts.empty_documents;
     return;
   }
   try {
-    visit_long({.text = text, .begins = true, .ends = true}, visit, counts);
+    visit_long({.text = field.text, .begins = true, .ends = true}, reading);
   } catch (const TextError& e) {
     // The offset is in the text after its escapes are undone; the line is what helps.
     throw place_error(source, offset,
-                      str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason));
+                      str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason), false);
   }
 }
 
-ReadCounts BlockReader::read_lines(const Block& block, const Check& check, const Visit& visit) const {
+void BlockReader::read_lines(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   const std::shared_ptr<SourceBytes> file = open(block.file);
-  const Loaded loaded = load_lines(*file, source.shown, block);
+  Loaded loaded = load_lines(*file, source.shown, block, reading.turn);
   done(block, *file);
   const std::string_view all = loaded.bytes;
-  check(digest_of(all));
-  ReadCounts counts;
+  reading.check(digest_of(all));
   for (size_t at = 0; at < all.size();) {
     const size_t stop = std::min(all.find('\n', at), all.size());
     const int64_t offset = loaded.begin + static_cast<int64_t>(at);
     std::string_view line = all.substr(at, stop - at);
     at = stop + 1;
     if (offset == 0) line = without_bom(line);
-    if (!blank(line)) read_object(source, offset, line, visit, counts);
+    const auto begin = static_cast<size_t>(line.data() - all.data());
+    if (!blank(line)) read_object(source, offset, std::span(loaded.bytes).subspan(begin, line.size()), reading);
   }
-  return counts;
 }
 
-ReadCounts BlockReader::read_array(const Block& block, const Check& check, const Visit& visit) const {
+void BlockReader::read_array(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   if (block.end - block.begin > kMaxLineBytes)
     throw input_error("data build", source.shown, ": an element of its JSON array is longer than ", kMaxLineBytes,
                       " bytes; split it");
+  if (block.end - block.begin > kLongBytes) reading.turn();
   const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
   read_piece(*file, block.begin, block.end - block.begin, bytes);
   done(block, *file);
   if (static_cast<int64_t>(bytes.size()) != block.end - block.begin) throw changed(source);
-  check(digest_of(bytes));
+  reading.check(digest_of(bytes));
   const std::string_view all = bytes;
-  ReadCounts counts;
   size_t at = 0;
   const auto fail = [&](const char* reason) {
     return place_error(source, block.begin + static_cast<int64_t>(at), str_cat("broken JSON array: ", reason));
@@ -355,17 +386,16 @@ ReadCounts BlockReader::read_array(const Block& block, const Check& check, const
     if (element_before) throw fail("expected , or ]");
     const size_t end = json_element_end(all, at);
     if (end == std::string_view::npos) throw fail("the file ends inside an element");
-    read_object(source, block.begin + static_cast<int64_t>(at), all.substr(at, end - at), visit, counts);
+    read_object(source, block.begin + static_cast<int64_t>(at), std::span(bytes).subspan(at, end - at), reading);
     at = end;
     element_before = true;
   }
   if (at < all.size()) throw fail("more text behind its ]");
   if (closed != (block.end == source.bytes)) throw fail(closed ? "more text behind its ]" : "no ] at the end");
-  return counts;
 }
 
 /// Documents end with each end-of-document id, or where the index says, and with the file.
-ReadCounts BlockReader::read_tokens(const Block& block, const Check& check, const Visit& visit) const {
+void BlockReader::read_tokens(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   const TokenLayout& layout = *source.tokens;
   const int64_t size = bytes_of(layout.type);
@@ -377,7 +407,7 @@ ReadCounts BlockReader::read_tokens(const Block& block, const Check& check, cons
   done(block, *file);
   if (static_cast<int64_t>(bytes.size()) != block.end - block.begin + look) throw changed(source);
   const std::string_view own = std::string_view(bytes).substr(static_cast<size_t>(look));
-  check(digest_of(own));
+  reading.check(digest_of(own));
   const int64_t first = block.begin / size, last = block.end / size;
   std::vector<int32_t> ids;
   if (const auto outside = append_ids(own, layout.type, rules_.vocab_size, ids)) {
@@ -403,16 +433,15 @@ ReadCounts BlockReader::read_tokens(const Block& block, const Check& check, cons
   }
   int64_t at = 0;
   const auto piece = [&](int64_t end, bool whole) {
-    visit({.ids = std::span(ids).subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)),
-           .has_ids = true,
-           .begins = begins,
-           .ends = whole});
+    reading.visit({.ids = std::span(ids).subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)),
+                   .has_ids = true,
+                   .begins = begins,
+                   .ends = whole});
     at = end;
     begins = whole;
   };
   for (const int64_t end : ends) piece(end, true);
   if (at < last - first) piece(last - first, false);
-  return {};
 }
 
 std::shared_ptr<SourceBytes> BlockReader::open(int64_t file) const {
@@ -437,7 +466,8 @@ std::shared_ptr<const MegatronIndex> BlockReader::index_of(int64_t file) const {
   return index;
 }
 
-Error BlockReader::place_error(const SourceFile& source, int64_t offset, const std::string& reason) const {
+Error BlockReader::place_error(const SourceFile& source, int64_t offset, const std::string& reason,
+                               bool avoidable) const {
   int64_t line = 1;
   SourceBytes file(source);
   std::string bytes;
@@ -447,8 +477,8 @@ Error BlockReader::place_error(const SourceFile& source, int64_t offset, const s
     line += std::count(bytes.begin(), bytes.end(), '\n');
   }
   const bool utf8 = reason.find("UTF-8") != std::string::npos;
-  const char* hint = rules_.bad_lines != BadLines::kStop ? ""
-                     : source.shape != TextShape::kText  ? " (--bad-lines skip leaves such documents out)"
+  const char* hint = !avoidable || rules_.bad_lines != BadLines::kStop ? ""
+                     : source.shape != TextShape::kText                ? " (--bad-lines skip leaves such documents out)"
                      : utf8 ? " (--bad-lines replace goes on; the bytes tokenizer takes any file)"
                             : "";
   return input_error("data build", source.shown, ", line ", line, ", byte offset ", offset, ": ", reason, hint);

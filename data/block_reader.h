@@ -61,35 +61,45 @@ class BlockReader {
 
   using Visit = std::function<void(const DocumentPiece&)>;
   using Check = std::function<void(const Digest&)>;
+  /// Returns when the blocks before are done with, and is called before a text that is long and not divided is loaded
+  /// or visited: one at a time is in memory.
+  using Turn = std::function<void()>;
 
   /// Calls `check` with the digest of the block's bytes, then `visit` for each piece in order. A document without text
   /// is left out. A piece for which `visit` throws may come again, mended as rules.bad_lines says. All blocks of a file
   /// together have each of its bytes once. A TextError, from the lines themselves or thrown by `visit` with an offset
   /// in the piece's text, becomes an input error with file, line and byte offset.
-  ReadCounts read(const Block& block, const Check& check, const Visit& visit) const;
+  ReadCounts read(const Block& block, const Check& check, const Visit& visit, const Turn& turn) const;
   /// The same without looking into the bytes.
-  Digest digest(const Block& block) const;
+  Digest digest(const Block& block, const Turn& turn) const;
 
  private:
   /// A block's text, without what the blocks before and behind have.
   struct Text;
-  Text load_text(const Block& block, SourceBytes& file) const;
-  ReadCounts read_text(const Block& block, const Check& check, const Visit& visit) const;
-  void visit_documents(const Text& text, bool begins, const Visit& visit, ReadCounts& counts) const;
-  void visit_long(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const;
-  void visit_mended(const DocumentPiece& piece, const Visit& visit, ReadCounts& counts) const;
+  /// Who gets the pieces of a block, when, and what is counted on the way.
+  struct Reading {
+    const Check& check;
+    const Visit& visit;
+    const Turn& turn;
+    ReadCounts counts = {};
+  };
+  Text load_text(const Block& block, SourceBytes& file, const Turn& turn) const;
+  void read_text(const Block& block, Reading& reading) const;
+  void visit_documents(const Text& text, bool begins, Reading& reading) const;
+  void visit_long(const DocumentPiece& piece, Reading& reading) const;
+  void visit_mended(const DocumentPiece& piece, Reading& reading) const;
   /// The file's first block has all of its text, the others none.
-  ReadCounts read_whole(const Block& block, SourceBytes& file, const Check& check, const Visit& visit) const;
-  ReadCounts read_lines(const Block& block, const Check& check, const Visit& visit) const;
-  ReadCounts read_array(const Block& block, const Check& check, const Visit& visit) const;
-  /// One JSON object that lies at `offset` of its file.
-  void read_object(const SourceFile& source, int64_t offset, std::string_view object, const Visit& visit,
-                   ReadCounts& counts) const;
-  ReadCounts read_tokens(const Block& block, const Check& check, const Visit& visit) const;
+  void read_whole(const Block& block, SourceBytes& file, Reading& reading) const;
+  void read_lines(const Block& block, Reading& reading) const;
+  void read_array(const Block& block, Reading& reading) const;
+  /// One JSON object that lies at `offset` of its file. Its bytes are lost.
+  void read_object(const SourceFile& source, int64_t offset, std::span<char> object, Reading& reading) const;
+  void read_tokens(const Block& block, Reading& reading) const;
   std::shared_ptr<SourceBytes> open(int64_t file) const;
   std::shared_ptr<const MegatronIndex> index_of(int64_t file) const;
   void done(const Block& block, SourceBytes& bytes) const;
-  Error place_error(const SourceFile& file, int64_t offset, const std::string& reason) const;
+  /// `avoidable`: --bad-lines would go on.
+  Error place_error(const SourceFile& file, int64_t offset, const std::string& reason, bool avoidable = true) const;
 
   const SourceList& sources_;
   DocumentRules rules_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,9 @@ namespace ashlar::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// A block of more tokens, which has a document that is longer than blocks are, is written before it is whole.
+constexpr int64_t kHeldTokens = int64_t{4} << 20;
 
 /// A file held another text than before.
 struct SourceChanged {
@@ -72,18 +76,24 @@ class Builder {
   void compare_with_finished(const Manifest& old);
   bool take_up_plan();
   void make_plan();
-  BlockCount count_block(int64_t block, CorpusScan& scan, const BlockReader& reader) const;
+  BlockCount count_block(int64_t block, CorpusScan& scan, const BlockReader& reader,
+                         const BlockReader::Turn& turn) const;
   void check_block(int64_t block, const Digest& digest) const;
   bool text_known(const BuildJournal::Entry& entry) const;
   void check_space(int64_t bytes) const;
+  /// What a block has for the two parts, without what was written already.
   struct Encoded {
     Digest digest;  ///< of the block's text
     std::vector<int32_t> tokens[2];
-    std::vector<int64_t> starts[2];
+    std::vector<int64_t> starts[2];  ///< in these tokens
+    int64_t written[2] = {0, 0};     ///< tokens of the block before these
   };
-  Encoded encode(int64_t block, const BlockReader& reader, const PartWriter* writers) const;
+  Encoded encode(int64_t block, const BlockReader& reader, PartWriter* writers, const BlockReader::Turn& turn) const;
   void encode_documents(const Block& block, const BlockReader& reader, const bool* needed, Encoded& out,
-                        const BlockReader::Check& check) const;
+                        const BlockReader::Check& check, const BlockReader::Turn& turn,
+                        const std::function<void()>& flush) const;
+  void part_tail(int64_t block, Encoded& out) const;
+  void write(int64_t block, Encoded& encoded, bool last, PartWriter* writers) const;
   void write_parts();
   void plan_and_write();
 
@@ -165,7 +175,8 @@ void Builder::compare_with_finished(const Manifest& old) {
   std::vector<Digest> digests;
   int64_t done = 0;
   ordered_parallel(
-      threads_, static_cast<int64_t>(blocks.size()), [&](int64_t i, int) { return reader.digest(blocks[i]); },
+      threads_, static_cast<int64_t>(blocks.size()),
+      [&](int64_t i, int, const BlockReader::Turn& turn) { return reader.digest(blocks[i], turn); },
       [&](int64_t i, const Digest& digest) {
         digests.push_back(digest);
         done += blocks[i].end - blocks[i].begin;
@@ -195,7 +206,9 @@ void Builder::make_plan() {
   const BlockReader reader(sources_, document_rules(planned.scan->cut_rule(), planned.tokenizer));
   PlanBuilder builder(plan_, options_.validation);
   int64_t done = 0;
-  const auto count = [&](int64_t i, int worker) { return count_block(i, *scans[worker], reader); };
+  const auto count = [&](int64_t i, int worker, const BlockReader::Turn& turn) {
+    return count_block(i, *scans[worker], reader, turn);
+  };
   ordered_parallel(threads_, static_cast<int64_t>(plan_.blocks.size()), count,
                    [&](int64_t i, const BlockCount& counted) {
                      builder.add(i, counted);
@@ -208,7 +221,8 @@ void Builder::make_plan() {
   io::write_file_atomically(folder_.at("build.plan"), serialise_plan(plan_));
 }
 
-BlockCount Builder::count_block(int64_t i, CorpusScan& scan, const BlockReader& reader) const {
+BlockCount Builder::count_block(int64_t i, CorpusScan& scan, const BlockReader& reader,
+                                const BlockReader::Turn& turn) const {
   const Block& block = plan_.blocks[i];
   const SourceFile& source = sources_.files[block.file];
   BlockCount counted;
@@ -235,7 +249,7 @@ BlockCount Builder::count_block(int64_t i, CorpusScan& scan, const BlockReader& 
     });
   };
   const ReadCounts read = reader.read(
-      block, [&](const Digest& digest) { counted.digest = digest; }, visit);
+      block, [&](const Digest& digest) { counted.digest = digest; }, visit, turn);
   counted.empty_documents = read.empty_documents;
   counted.bad_lines = read.bad_lines;
   counted.bad_places = read.bad_places;
@@ -278,7 +292,8 @@ void Builder::check_space(int64_t bytes) const {
   }
 }
 
-Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, const PartWriter* writers) const {
+Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, PartWriter* writers,
+                                 const BlockReader::Turn& turn) const {
   const Block& block = plan_.blocks[i];
   bool needed[2];
   Encoded out;
@@ -286,36 +301,66 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, const Par
     const int p = static_cast<int>(part);
     const int64_t begin = plan_.part_start(part, i), end = plan_.part_start(part, i + 1);
     needed[p] = writers[p].needs(begin, end);
-    if (needed[p]) out.tokens[p].reserve(static_cast<size_t>(end - begin));
+    if (needed[p]) out.tokens[p].reserve(static_cast<size_t>(std::min(end - begin, kHeldTokens)));
   }
   const auto check = [&](const Digest& digest) {
     check_block(i, digest);
     out.digest = digest;
   };
   if (!needed[0] && !needed[1]) {
-    check(reader.digest(block));
+    check(reader.digest(block, turn));
     return out;
   }
-  encode_documents(block, reader, needed, out, check);
-  const bool tail = plan_.rule == SplitRule::kTail;
-  if (tail && plan_.part_start(Part::kValidation, i + 1) > 0) {
-    const int64_t keep = std::max<int64_t>(0, plan_.cut - block.stream_start);
-    // The part begins with a document, if only with the rest of one.
-    if (plan_.part_start(Part::kValidation, i) == 0) out.starts[1].push_back(0);
-    std::vector<int64_t>& starts = out.starts[0];
-    const auto first = std::lower_bound(starts.begin(), starts.end(), keep);
-    for (auto it = first; it != starts.end(); ++it) {
-      if (*it > keep || out.starts[1].empty()) out.starts[1].push_back(*it - keep);
-    }
-    starts.erase(first, starts.end());
-    out.tokens[1].assign(out.tokens[0].begin() + keep, out.tokens[0].end());
-    out.tokens[0].resize(static_cast<size_t>(keep));
-  }
+  const auto flush = [&] {
+    turn();
+    part_tail(i, out);
+    write(i, out, false, writers);
+  };
+  encode_documents(block, reader, needed, out, check, turn, flush);
+  part_tail(i, out);
   return out;
 }
 
+/// Under the tail rule: what of the train part's tokens is behind the cut goes to the validation part.
+void Builder::part_tail(int64_t i, Encoded& out) const {
+  if (plan_.rule != SplitRule::kTail) return;
+  const int64_t before = plan_.blocks[i].stream_start + out.written[0] + out.written[1];
+  const int64_t keep = std::max<int64_t>(0, plan_.cut - before);
+  if (keep >= static_cast<int64_t>(out.tokens[0].size())) return;
+  // The part begins with a document, if only with the rest of one.
+  if (plan_.part_start(Part::kValidation, i) + out.written[1] == 0) out.starts[1].push_back(0);
+  std::vector<int64_t>& starts = out.starts[0];
+  const auto first = std::lower_bound(starts.begin(), starts.end(), keep);
+  for (auto it = first; it != starts.end(); ++it) {
+    if (*it > keep || out.starts[1].empty()) out.starts[1].push_back(*it - keep);
+  }
+  starts.erase(first, starts.end());
+  out.tokens[1].assign(out.tokens[0].begin() + keep, out.tokens[0].end());
+  out.tokens[0].resize(static_cast<size_t>(keep));
+}
+
+/// In order: what there is of block i, which is all of it or has more to come.
+void Builder::write(int64_t i, Encoded& encoded, bool last, PartWriter* writers) const {
+  for (const Part part : kParts) {
+    const int p = static_cast<int>(part);
+    const int64_t begin = plan_.part_start(part, i), planned = plan_.part_start(part, i + 1) - begin;
+    const int64_t before = encoded.written[p], now = before + static_cast<int64_t>(encoded.tokens[p].size());
+    if (writers[p].needs(begin, begin + planned)) {
+      if (now > planned || (last && now != planned)) {
+        throw SourceChanged{str_cat(sources_.files[plan_.blocks[i].file].shown, " (", planned, " tokens at first, now ",
+                                    last ? "" : "at least ", now, ")")};
+      }
+      writers[p].feed(begin + before, encoded.tokens[p], encoded.starts[p]);
+    }
+    encoded.written[p] = now;
+    encoded.tokens[p].clear();
+    encoded.starts[p].clear();
+  }
+}
+
 void Builder::encode_documents(const Block& block, const BlockReader& reader, const bool* needed, Encoded& out,
-                               const BlockReader::Check& check) const {
+                               const BlockReader::Check& check, const BlockReader::Turn& turn,
+                               const std::function<void()>& flush) const {
   const DocumentEncoder encoder(*tokenizer_, options_.special_tokens);
   const bool tail = plan_.rule == SplitRule::kTail;
   // A text may hold ends of documents: only its ids tell what belongs where.
@@ -326,7 +371,8 @@ void Builder::encode_documents(const Block& block, const BlockReader& reader, co
   const auto part_of = [&] {
     return !tail && plan_.rule != SplitRule::kNone && is_validation_document(plan_.share, document) ? 1 : 0;
   };
-  reader.read(block, check, [&](const DocumentPiece& piece) {
+  const auto visit = [&](const DocumentPiece& piece) {
+    if (static_cast<int64_t>(out.tokens[0].size() + out.tokens[1].size()) > kHeldTokens) flush();
     int p = part_of();
     if (!parsed) {
       std::vector<int32_t>& tokens = out.tokens[p];
@@ -353,7 +399,8 @@ void Builder::encode_documents(const Block& block, const BlockReader& reader, co
       begins = ends;
       document += ends ? 1 : 0;
     });
-  });
+  };
+  reader.read(block, check, visit, turn);
 }
 
 void Builder::write_parts() {
@@ -374,24 +421,14 @@ void Builder::write_parts() {
   const BlockReader reader(sources_, document_rules(tokenizer_->cut_rule(), tokenizer_.get()));
   int64_t done = 0;
   std::vector<Digest> digests;
-  const auto produce = [&](int64_t i, int) { return encode(i, reader, writers); };
-  ordered_parallel(threads_, static_cast<int64_t>(plan_.blocks.size()), produce,
-                   [&](int64_t i, const Encoded& encoded) {
-                     journal.note_block(i, encoded.digest);
-                     digests.push_back(encoded.digest);
-                     for (const Part part : kParts) {
-                       const int p = static_cast<int>(part);
-                       const int64_t begin = plan_.part_start(part, i), end = plan_.part_start(part, i + 1);
-                       if (!writers[p].needs(begin, end)) continue;
-                       if (static_cast<int64_t>(encoded.tokens[p].size()) != end - begin) {
-                         throw SourceChanged{str_cat(sources_.files[plan_.blocks[i].file].shown, " (", end - begin,
-                                                     " tokens at first, now ", encoded.tokens[p].size(), ")")};
-                       }
-                       writers[p].feed(begin, encoded.tokens[p], encoded.starts[p]);
-                     }
-                     done += plan_.blocks[i].end - plan_.blocks[i].begin;
-                     report(BuildProgress::Phase::kWrite, done);
-                   });
+  const auto produce = [&](int64_t i, int, const BlockReader::Turn& turn) { return encode(i, reader, writers, turn); };
+  ordered_parallel(threads_, static_cast<int64_t>(plan_.blocks.size()), produce, [&](int64_t i, Encoded encoded) {
+    journal.note_block(i, encoded.digest);
+    digests.push_back(encoded.digest);
+    write(i, encoded, true, writers);
+    done += plan_.blocks[i].end - plan_.blocks[i].begin;
+    report(BuildProgress::Phase::kWrite, done);
+  });
   Manifest& m = result_.manifest;
   m = Manifest{};
   m.source_digest = digest_of_all(digests).hex();

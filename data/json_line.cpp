@@ -1,7 +1,9 @@
 #include "data/json_line.h"
 
 #include <cstdint>
+#include <cstring>
 
+#include "core/base/printable.h"
 #include "core/base/strings.h"
 #include "core/base/utf8.h"
 #include "data/text_repair.h"
@@ -11,12 +13,44 @@ namespace ashlar::data {
 namespace {
 
 constexpr int kMaxDepth = 200;
+constexpr size_t kShownKey = 40;  // bytes of a key in a message
+
+/// Writes a text over the bytes that it is read from, which it stays behind of; goes on elsewhere when it cannot.
+class InPlace {
+ public:
+  InPlace(char* begin, std::string& room) : begin_(begin), to_(begin), room_(room) {}
+
+  /// `read`: the bytes before it have been read.
+  void append(std::string_view bytes, const char* read) {
+    if (!moved_ && to_ + bytes.size() > read) {
+      room_.assign(begin_, to_);
+      moved_ = true;
+    }
+    if (moved_) {
+      room_ += bytes;
+    } else {
+      std::memmove(to_, bytes.data(), bytes.size());
+      to_ += bytes.size();
+    }
+  }
+  std::string_view text() const {
+    return moved_ ? std::string_view(room_) : std::string_view(begin_, static_cast<size_t>(to_ - begin_));
+  }
+
+ private:
+  char* begin_;
+  char* to_;
+  std::string& room_;
+  bool moved_ = false;
+};
 
 /// A recursive-descent reader that keeps nothing but the strings it is asked for: parsing a generic tree would be the
 /// slowest part of a build.
 class LineReader {
  public:
-  explicit LineReader(std::string_view text, bool replace = false) : text_(text), replace_(replace) {}
+  explicit LineReader(std::string_view text) : text_(text) {}
+  LineReader(std::span<char> line, bool replace)
+      : text_(line.data(), line.size()), bytes_(line.data()), replace_(replace) {}
 
   int64_t replaced() const { return replaced_; }
   size_t value_end() {
@@ -25,29 +59,34 @@ class LineReader {
     return at_;
   }
 
-  void object(std::string_view field, std::string& out) {
+  std::string_view object(std::string_view field, std::string& room) {
     space();
     if (peek() != '{') fail("expected a JSON object");
     ++at_;
     bool found = false;
-    std::string key, others, ignored;
+    std::string_view found_text;
+    std::string key_room, others;
     space();
     if (peek() == '}') {
       ++at_;
     } else {
       for (;;) {
         space();
-        string(&key);
+        InPlace key_text(bytes_ + at_, key_room);
+        string(&key_text);
+        const std::string_view key = key_text.text();
         space();
         expect(':');
         space();
         const bool wanted = key == field;
         if (wanted && peek() != '"') fail(str_cat("field \"", field, "\" is not a string"));
         if (wanted) {
-          string(&out);
+          InPlace text(bytes_ + at_, room);
+          string(&text);
+          found_text = text.text();
           found = true;
         } else {
-          if (others.size() < 100) others += str_cat(others.empty() ? "" : ", ", key);
+          if (others.size() < 100) others += str_cat(others.empty() ? "" : ", ", escaped(key, kShownKey));
           value(0);
         }
         space();
@@ -62,6 +101,7 @@ class LineReader {
       at_ = 0;
       fail(str_cat("no field \"", field, "\"; it has: ", others.empty() ? "nothing" : others));
     }
+    return found_text;
   }
 
  private:
@@ -172,13 +212,13 @@ class LineReader {
   }
 
   /// at_ is past the backslash.
-  void escape(std::string* out) {
+  void escape(InPlace* out) {
     const int c = peek();
     static constexpr std::string_view kFrom = "\"\\/bfnrt", kTo = "\"\\/\b\f\n\r\t";
     const size_t simple = c < 0 ? std::string_view::npos : kFrom.find(static_cast<char>(c));
     if (simple != std::string_view::npos) {
       ++at_;
-      if (out != nullptr) out->push_back(kTo[simple]);
+      if (out != nullptr) out->append(kTo.substr(simple, 1), bytes_ + at_);
       return;
     }
     if (c != 'u') fail("broken JSON: unknown escape");
@@ -197,13 +237,15 @@ class LineReader {
     } else if (v >= 0xD800U && v <= 0xDFFFU) {
       v = lone_surrogate();
     }
-    if (out != nullptr) append_utf8(v, *out);
+    if (out == nullptr) return;
+    std::string character;
+    append_utf8(v, character);
+    out->append(character, bytes_ + at_);
   }
 
   /// The string at at_, into `out` unless null.
-  void string(std::string* out) {
+  void string(InPlace* out) {
     expect('"');
-    if (out != nullptr) out->clear();
     for (;;) {
       size_t start = at_;
       while (at_ < text_.size()) {
@@ -216,14 +258,15 @@ class LineReader {
         const CodePoint point = next_code_point(text_.substr(at_));
         if (point.bytes == 0) {
           if (!replace_) fail(str_cat("invalid UTF-8 at byte 0x", absl::Hex(c, absl::kZeroPad2)));
-          if (out != nullptr) out->append(text_.substr(start, at_ - start)).append(kReplacement);
+          if (out != nullptr) out->append(text_.substr(start, at_ - start), bytes_ + at_);
           ++replaced_;
           start = at_ += ill_formed_bytes(text_.substr(at_));
+          if (out != nullptr) out->append(kReplacement, bytes_ + at_);
           continue;
         }
         at_ += static_cast<size_t>(point.bytes);
       }
-      if (out != nullptr) out->append(text_.substr(start, at_ - start));
+      if (out != nullptr) out->append(text_.substr(start, at_ - start), bytes_ + at_);
       if (at_ == text_.size()) fail("broken JSON: the line ends inside a string");
       if (text_[at_] == '"') break;
       if (text_[at_] != '\\') fail("broken JSON: control character inside a string");
@@ -234,17 +277,18 @@ class LineReader {
   }
 
   std::string_view text_;
-  bool replace_;
+  char* bytes_ = nullptr;  ///< the same, if texts are asked for
+  bool replace_ = false;
   size_t at_ = 0;
   int64_t replaced_ = 0;
 };
 
 }  // namespace
 
-int64_t read_json_field(std::string_view line, std::string_view field, std::string& out, bool replace) {
+JsonField read_json_field(std::span<char> line, std::string_view field, std::string& room, bool replace) {
   LineReader reader(line, replace);
-  reader.object(field, out);
-  return reader.replaced();
+  const std::string_view text = reader.object(field, room);
+  return {text, reader.replaced()};
 }
 
 size_t json_value_end(std::string_view text) { return LineReader(text).value_end(); }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,10 @@
 namespace ashlar::data {
 
 /// For i in [0, count): `produce(i, worker)` on several threads, `consume(i, result)` one after the other in ascending
-/// i. A thread holds one result until its turn, so memory is one result a thread. The exception of the lowest i is
-/// rethrown, after which nothing more is consumed: errors do not depend on the number of threads. Throws resource_error
-/// when the system refuses a thread.
+/// i. A thread holds one result until its turn, so memory is one result a thread. `produce(i, worker, turn)` may call
+/// `turn()`, which returns when all before i are consumed: what it does then is done by no other thread at a time, and
+/// in order. The exception of the lowest i is rethrown, after which nothing more is consumed: errors do not depend on
+/// the number of threads. Throws resource_error when the system refuses a thread.
 template <typename Produce, typename Consume>
 void ordered_parallel(int threads, int64_t count, const Produce& produce, const Consume& consume) {
   std::atomic<int64_t> next{0};
@@ -25,12 +27,24 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
   std::condition_variable turn_changed;
   int64_t turn = 0;
   std::exception_ptr failure;
+  struct Abandoned {};  // the work is, because an earlier one failed
+  const auto run = [&](int64_t i, int worker) {
+    if constexpr (std::is_invocable_v<Produce, int64_t, int>) {
+      return produce(i, worker);
+    } else {
+      return produce(i, worker, [&, i] {
+        std::unique_lock lock(mutex);
+        turn_changed.wait(lock, [&] { return turn == i || failure != nullptr; });
+        if (failure != nullptr) throw Abandoned{};
+      });
+    }
+  };
   const auto work = [&](int worker) {
     for (int64_t i = next++; i < count; i = next++) {
       std::exception_ptr error;
-      decltype(produce(i, worker)) result{};
+      decltype(run(i, worker)) result{};
       try {
-        result = produce(i, worker);
+        result = run(i, worker);
       } catch (...) {
         error = std::current_exception();
       }

@@ -7,6 +7,9 @@
 namespace ashlar::data {
 namespace {
 
+constexpr size_t kFar = size_t{64} << 10;  // without a place before white space
+constexpr int64_t kStride = 251;           // from there on every so many bytes are asked about
+
 bool white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0U) == 0x80U; }
 
@@ -73,7 +76,8 @@ std::optional<size_t> TextCutter::joint(std::string_view text, size_t at) const 
   return tokenizer_->joint(text.substr(begin, end - begin), at - begin);
 }
 
-std::optional<TextCutter::Cut> TextCutter::find(std::string_view text, size_t& from, bool last) const {
+std::optional<TextCutter::Cut> TextCutter::find(std::string_view text, size_t& from, bool last,
+                                                const Search& search) const {
   if (context() == 0) {
     if (from + 4 > text.size() && !last) return std::nullopt;
     const size_t at = from + first_cut(rule_, text.substr(std::min(from, text.size())));
@@ -83,7 +87,9 @@ std::optional<TextCutter::Cut> TextCutter::find(std::string_view text, size_t& f
     if (from == 0) continue;
     if (separator_ && (continuation(text[from]) || !separator_.may_cut(text, from))) continue;
     if (rule_ != CutRule::kWords) return Cut{from, from};
-    if (!worth_asking(text, from)) continue;
+    const bool far = from >= search.begin + kFar && (search.text_offset + static_cast<int64_t>(from)) % kStride == 0 &&
+                     !continuation(text[from]);
+    if (!far && !worth_asking(text, from)) continue;
     if (const auto left_out = joint(text, from)) return Cut{from, from + *left_out};
   }
   return std::nullopt;

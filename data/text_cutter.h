@@ -55,9 +55,16 @@ class TextCutter {
 
   /// Bytes of text that must lie before the first place looked at.
   size_t context() const { return rule_ == CutRule::kWords || separator_ ? kContext : 0; }
+  /// Where a search began in `text`, and the text in its file. Far behind the first the tokenizer is asked about some
+  /// characters that no white space stands before: about which, their place in the file says, so that of two searches
+  /// the one that began earlier never finds a later cut.
+  struct Search {
+    size_t begin = 0;
+    int64_t text_offset = 0;
+  };
   /// The first cut at or after `from`, which moves on to what was not looked at yet. Nothing when `text` holds none;
   /// `last`: it ends where the document or file does, otherwise more may be read.
-  std::optional<Cut> find(std::string_view text, size_t& from, bool last) const;
+  std::optional<Cut> find(std::string_view text, size_t& from, bool last, const Search& search) const;
 
  private:
   std::optional<size_t> joint(std::string_view text, size_t at) const;

@@ -61,9 +61,9 @@ class Corpus {
     ReadCounts counts;
     ordered_parallel(
         threads, static_cast<int64_t>(blocks_.size()),
-        [&](int64_t i, int worker) {
+        [&](int64_t i, int worker, const BlockReader::Turn& turn) {
           return reader.read(
-              blocks_[i], [](const Digest&) {}, [&](const DocumentPiece& piece) { visit(piece, worker); });
+              blocks_[i], [](const Digest&) {}, [&](const DocumentPiece& piece) { visit(piece, worker); }, turn);
         },
         [&](int64_t i, const ReadCounts& counted) {
           counts.bad_lines += counted.bad_lines;

@@ -15,13 +15,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string field(std::string_view line, std::string_view name = "text") {
-  std::string out = "old";
-  read_json_field(line, name, out);
-  return out;
+std::string field(std::string line, std::string_view name = "text") {
+  std::string room = "old";
+  return std::string(read_json_field(line, name, room).text);
 }
 
-std::string reason(std::string_view line) {
+std::string reason(const std::string& line) {
   try {
     field(line);
   } catch (const TextError& e) {
@@ -50,7 +49,21 @@ TEST(JsonLine, SaysWhatIsWrong) {
   EXPECT_THAT(reason("{\"text\":\"\xff\"}"), HasSubstr("0xff"));
   EXPECT_THAT(reason(R"({"text":"\ud83d"})"), HasSubstr("surrogate"));
   EXPECT_THAT(reason(R"({"text":"a"} x)"), HasSubstr("more text"));
+  EXPECT_LT(reason("{\"" + std::string(1000, 'k') + "\":1}").size(), 200U);
   EXPECT_THAT(reason(std::string("{\"text\":\"a\",\"b\":") + std::string(100'000, '[')), HasSubstr("deep"));
+}
+
+/// The text is written over its line, and elsewhere where replacements would overtake what is still to be read.
+TEST(JsonLine, HasTheTextInItsLine) {
+  std::string line = R"({"a\u0062":1,"text":"one\ntwo \ud83d\ude00 end"})", room;
+  const JsonField read = read_json_field(line, "text", room);
+  EXPECT_EQ(read.text, "one\ntwo \U0001F600 end");
+  EXPECT_GE(read.text.data(), line.data());
+  EXPECT_LT(read.text.data(), line.data() + line.size());
+  std::string broken = "{\"\xff\xff\":1,\"text\":\"a\\n\xff\xff\xff\xff\\tz\xff\\ud800\"}";
+  const JsonField mended = read_json_field(broken, "text", room, true);
+  EXPECT_EQ(mended.text, "a\n\ufffd\ufffd\ufffd\ufffd\tz\ufffd\ufffd");
+  EXPECT_EQ(mended.replaced, 8);
 }
 
 /// Against nlohmann-json over changed lines: both take a line or both refuse it, and read the same text.
@@ -82,7 +95,7 @@ TEST(JsonLine, AgreesWithAnotherParser) {
     std::string got;
     bool accepted = true;
     try {
-      read_json_field(line, "text", got);
+      got = field(line);
     } catch (const TextError& e) {
       accepted = false;
       ASSERT_LE(e.offset, line.size());

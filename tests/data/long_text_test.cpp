@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -148,6 +149,104 @@ TEST_F(SpecialTokens, DocumentsAreAsManyAsTheirEnds) {
   EXPECT_FALSE(fs::exists(dir_.file("refuse")));
 }
 
+/// Far from any white space a text is cut between other characters that the tokenizer parts.
+TEST(LongText, IsCutBetweenCharactersWhereNoSpaceIs) {
+  const testing::ScratchDir dir;
+  std::mt19937_64 random(5);
+  const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (int i = 0; i < 400'000; ++i)
+    text += i > 200'000 && i % 3 == 0 ? "\u4e2d" : std::string(1, letters[random() % 64]);
+  write_all(dir.file("a.txt"), text);
+  for (const char* name : {"tokenizers-gpt2", "tokenizers-tiktoken"}) {
+    SCOPED_TRACE(name);
+    const std::string path = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures" / name;
+    const auto tokenizer = open_tokenizer(path);
+    const TextCutter cutter(tokenizer->cut_rule(), tokenizer.get(), {});
+    size_t before = 0;
+    for (size_t begin = 600; begin < 300'000; begin += 7'001) {
+      size_t from = begin;
+      const auto cut = cutter.find(text, from, true, {begin, 0});
+      ASSERT_TRUE(cut);
+      EXPECT_GE(cut->at, before) << "a search that began later";
+      EXPECT_LT(cut->at, begin + 80'000);
+      before = cut->at;
+    }
+    Ids expected;
+    std::vector<SpecialSpelling> found;
+    tokenizer->encode_as_text(text, expected, found);
+    expected.push_back(tokenizer->eod_id());
+    BuildOptions o = options(dir.file("a.txt"), dir.file(name), path);
+    o.block_bytes = 50'000;
+    build_dataset(o);
+    EXPECT_TRUE(ids_of(o.out) == expected);
+  }
+}
+
+/// Documents of many times what is held of one are written in pieces, on either side of a split.
+TEST(LongText, IsWrittenInPieces) {
+  const testing::ScratchDir dir;
+  const std::vector<std::string> documents = {"first", std::string(4'900'000, 'a'), "second",
+                                              std::string(2'600'000, 'b')};
+  std::string lines;
+  Ids expected;
+  for (const std::string& text : documents) {
+    lines += "{\"text\":\"" + text + "\"}\n";
+    expected.insert(expected.end(), text.begin(), text.end());
+    expected.push_back(256);
+  }
+  write_all(dir.file("a.jsonl"), lines);
+  for (const double validation : {0.1, 0.4}) {
+    SCOPED_TRACE(validation);
+    BuildOptions o = options(dir.file("a.jsonl"), dir.file(str_cat("set", validation)), "bytes");
+    o.block_bytes = 2 << 20;
+    o.validation = validation;
+    build_dataset(o);
+    TokenDataset dataset(o.out);
+    Ids ids;
+    std::vector<int64_t> documents_begin;
+    for (const Part part : kParts) {
+      const auto first = static_cast<int64_t>(ids.size());
+      ids.resize(ids.size() + static_cast<size_t>(dataset.tokens(part)));
+      dataset.read(part, 0, std::span(ids).subspan(static_cast<size_t>(first)));
+    }
+    EXPECT_TRUE(ids == expected);
+    if (validation == 0.4) {
+      // The cut is in the second document: two begin behind it, and the rest of that one.
+      EXPECT_EQ(dataset.manifest().part(Part::kTrain).documents, 2);
+      EXPECT_EQ(dataset.manifest().part(Part::kValidation).documents, 3);
+    }
+  }
+}
+
+/// The growth of the peak of this process' memory, in MB, while `work` is done.
+template <typename Work>
+int64_t peak_of(const Work& work) {
+  const auto status = [](std::string_view key) {
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with(key)) return std::stoll(line.substr(key.size() + 1)) / 1024;
+    return 0LL;
+  };
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const int64_t before = status("VmHWM");
+  work();
+  return status("VmHWM") - before;
+}
+
+/// A line of JSON costs its own length once (it cost nine times that with a token for each byte).
+TEST(LongText, InOneLineIsHeldOnce) {
+  const testing::ScratchDir dir;
+  const std::string object = "{\"text\":\"" + std::string(size_t{24} << 20, 'a') + " \\n\"}";
+  write_all(dir.file("a.jsonl"), object + "\n");
+  write_all(dir.file("a.json"), "[" + object + "]");
+  for (const char* name : {"a.jsonl", "a.json"}) {
+    BuildOptions o = options(dir.file(name), dir.file(str_cat("set-", name)), "bytes");
+    o.block_bytes = 2 << 20;
+    EXPECT_LT(peak_of([&] { build_dataset(o); }), 80) << name;
+  }
+}
+
 /// What no place cuts is bounded.
 TEST(LongText, WithoutAPlaceToCutIsRefusedByName) {
   const testing::ScratchDir dir;
@@ -162,7 +261,19 @@ TEST(LongText, WithoutAPlaceToCutIsRefusedByName) {
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::kInput);
-    EXPECT_THAT(e.what(), HasSubstr("no place where the text may be cut"));
+    EXPECT_THAT(e.what(), HasSubstr("no place where this tokenizer lets a text be cut"));
+  }
+  // The same in a line of JSON, for which --bad-lines has no cure.
+  write_all(dir.file("a.jsonl"), "{\"text\":\"" + text + "\"}\n");
+  o.inputs = {dir.file("a.jsonl")};
+  o.tokenizer = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures/sentencepiece_bpe_identity/model.model";
+  try {
+    build_dataset(o);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInput);
+    EXPECT_THAT(e.what(), HasSubstr("no place where this tokenizer lets a text be cut"));
+    EXPECT_THAT(e.what(), ::testing::Not(HasSubstr("--bad-lines")));
   }
 }
 

@@ -124,6 +124,30 @@ TEST(OrderedParallel, ConsumesInOrderOnAnyNumberOfThreads) {
   }
 }
 
+TEST(OrderedParallel, GivesATurnBeforeAResult) {
+  std::vector<int64_t> order;
+  const auto run = [&](int64_t broken) {
+    order.clear();
+    ordered_parallel(
+        4, 200,
+        [&](int64_t i, int, const auto& turn) {
+          if (i % 3 != 0) return i;
+          turn();
+          if (i == broken) throw std::runtime_error("broken");
+          order.push_back(i);  // unguarded: no other thread may be here or consume
+          turn();
+          return i;
+        },
+        [&](int64_t i, int64_t) { order.push_back(i); });
+  };
+  run(-1);
+  ASSERT_EQ(order.size(), 267U);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  EXPECT_THROW(run(99), std::runtime_error);
+  EXPECT_EQ(order.back(), 98);
+  EXPECT_EQ(order.size(), 99U + 33U);
+}
+
 TEST(OrderedParallel, TheLowestFailureWins) {
   for (int trial = 0; trial < 50; ++trial) {
     int64_t consumed = 0;
