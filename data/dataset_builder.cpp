@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/device/host_limits.h"
 #include "core/io/atomic_file.h"
 #include "core/io/checksum.h"
@@ -71,6 +72,7 @@ class Builder {
   }
   std::string fingerprint() const;
   void check_tokens() const;
+  void check_options() const;
   /// `tokenizer` outlives them; null while a vocabulary is still to be learnt.
   DocumentRules document_rules(CutRule cut_rule, const Tokenizer* tokenizer) const;
   void compare_with_finished(const Manifest& old);
@@ -145,6 +147,24 @@ void Builder::check_tokens() const {
     throw input_error("data build", file.shown, " holds ids of ", name_of(file.tokens->type), " (", file.tokens->form,
                       "), which has no room for the vocabulary of ", vocabulary, " of --tokenizer ", options_.tokenizer,
                       ": the file is of another tokenizer, or of another type (--format uint32)");
+  }
+}
+
+/// What was asked for must concern some input: an option that does nothing is a mistake that nobody sees.
+void Builder::check_options() const {
+  const auto any = [&](bool json) {
+    return std::any_of(sources_.files.begin(), sources_.files.end(), [&](const SourceFile& file) {
+      return !file.tokens && (file.shape != TextShape::kText) == json;
+    });
+  };
+  if (options_.document_separator != "none" && !any(false)) {
+    throw input_error("data build", "--document-separator ", printable(options_.document_separator),
+                      " divides files of text, and none of the inputs is one; leave it out");
+  }
+  if (options_.text_field != BuildOptions{}.text_field && !any(true)) {
+    throw input_error("data build", "--text-field ", printable(options_.text_field),
+                      " names a field of JSON objects, and none of the inputs holds any; leave it out, or say what the",
+                      " files are with --format jsonl or json-array");
   }
 }
 
@@ -491,6 +511,7 @@ BuildReport Builder::run() {
                            .block_bytes = options_.block_bytes,
                            .progress = look});
   check_tokens();
+  check_options();
   result_.other_entries = sources_.other_entries;
   result_.binary_files = sources_.binary_files;
   result_.hidden_files = sources_.hidden_files;

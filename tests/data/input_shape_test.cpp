@@ -259,6 +259,19 @@ TEST_F(InputShape, ASeparatorDividesAFile) {
   }
 }
 
+/// An option that concerns none of the inputs is a mistake.
+TEST_F(InputShape, AnOptionThatDoesNothingIsRefused) {
+  const std::string lines = put("a.jsonl", "{\"text\":\"one\"}\n"), text = put("a.txt", "two\n\nthree");
+  BuildOptions o = options({lines});
+  o.document_separator = "blank-line";
+  EXPECT_THAT(error_of(o), HasSubstr("none of the inputs is one"));
+  o.inputs.push_back(text);
+  EXPECT_EQ(built(o), "one|two\n|three|");
+  o = options({text});
+  o.text_field = "content";
+  EXPECT_THAT(error_of(o), HasSubstr("--text-field 'content' names a field of JSON objects"));
+}
+
 /// A header alone asks for the window: refused before any memory is.
 TEST_F(InputShape, AZstdWindowOverTheLimitIsRefusedByName) {
   // Magic, descriptor, window descriptor 2^(10 + n/8), one raw block of one byte.
