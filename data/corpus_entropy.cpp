@@ -1,9 +1,9 @@
 #include "data/corpus_entropy.h"
+#include "core/base/hash_map.h"
 
 #include <cmath>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "core/base/error.h"
 
 namespace ashlar::data {
@@ -27,7 +27,7 @@ class PairCounts {
   static constexpr int64_t kMaxTable = 1024;
   int64_t vocab_;
   std::vector<int64_t> table_;
-  absl::flat_hash_map<int64_t, int64_t> map_;
+  HashMap<int64_t, int64_t> map_;
 };
 
 /// Calls visit(previous, id) for each token of a part but the first, visit_first(id) for that one.

@@ -1,11 +1,11 @@
 #include "data/tokenizer/bpe_trainer.h"
+#include "core/base/hash_map.h"
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <queue>
 
-#include "absl/container/flat_hash_map.h"
 #include "core/base/error.h"
 #include "data/tokenizer/byte_characters.h"
 
@@ -71,11 +71,11 @@ class Trainer {
   const BpeTraining& training_;
   TrainedBpe out_;
   std::array<int32_t, 256> id_of_byte_{};
-  absl::flat_hash_map<std::string, int32_t> ids_;
+  HashMap<std::string, int32_t> ids_;
   std::vector<int32_t> symbols_;
   std::vector<Word> words_;
-  absl::flat_hash_map<Pair, int64_t> counts_;
-  absl::flat_hash_map<Pair, std::vector<int32_t>> met_;  ///< pairs that the merge at work made, and in which words
+  HashMap<Pair, int64_t> counts_;
+  HashMap<Pair, std::vector<int32_t>> met_;  ///< pairs that the merge at work made, and in which words
   std::priority_queue<Candidate, std::vector<Candidate>, Later> queue_;
 };
 

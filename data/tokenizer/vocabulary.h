@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "core/base/hash_map.h"
 
 namespace ashlar::data {
 
@@ -26,7 +26,7 @@ class Vocabulary {
  private:
   std::vector<std::string> tokens_;
   std::vector<bool> used_;
-  absl::flat_hash_map<std::string, int32_t> ids_;
+  HashMap<std::string, int32_t> ids_;
 };
 
 /// The longest token that is looked for in a text, in bytes: a text of one character over and over costs as many steps

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "core/base/hash_map.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/pre_tokenizers.h"
 
@@ -24,7 +24,7 @@ class WordCounter {
   std::unique_ptr<PreTokenizer> splitter_;
   Regex::Scratch scratch_;
   Pieces pieces_;
-  absl::flat_hash_map<std::string, int64_t> counts_;
+  HashMap<std::string, int64_t> counts_;
 };
 
 }  // namespace ashlar::data

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ashlar {
+
+/// absl::flat_hash_map for tables that grow with what is read. One whose growth found no memory can be neither used nor
+/// destroyed (a destructor that runs on the way out reads slots that never were), so that here the program ends at
+/// once: by its std::terminate handler, with std::bad_alloc as the exception. Insert by the members below alone.
+template <typename Key, typename Value>
+class HashMap : public absl::flat_hash_map<Key, Value> {
+  using Base = absl::flat_hash_map<Key, Value>;
+
+ public:
+  using Base::Base;
+
+  template <typename K>
+  Value& operator[](K&& key) noexcept {
+    return Base::operator[](std::forward<K>(key));
+  }
+  template <typename... Args>
+  auto emplace(Args&&... args) noexcept {
+    return Base::emplace(std::forward<Args>(args)...);
+  }
+  template <typename K, typename... Args>
+  auto try_emplace(K&& key, Args&&... args) noexcept {
+    return Base::try_emplace(std::forward<K>(key), std::forward<Args>(args)...);
+  }
+  void reserve(size_t n) noexcept { Base::reserve(n); }
+};
+
+}  // namespace ashlar
