@@ -25,7 +25,7 @@ class Verifier {
       manifest = read_manifest(directory_);
     } catch (const Error& e) {
       if (e.code() != ExitCode::kDamagedData) throw;
-      add(e.what());
+      add(e);
       return;
     }
     for (const Part part : kParts) {
@@ -50,6 +50,11 @@ class Verifier {
     int64_t index, first_chunk;
   };
 
+  /// What was found wrong, unless it is that reading found no memory or disk: that says nothing about the files.
+  void add(const Error& e, const std::string& before = "") {
+    if (e.code() == ExitCode::kResource) throw e;
+    add(before + e.what());
+  }
   void add(const std::string& line) {
     if (report_.damage.size() < kMaxLines) report_.damage.push_back(line);
   }
@@ -64,7 +69,7 @@ class Verifier {
       report_.bytes += sum.bytes;
       whole = sum.bytes == info.bytes && sum.crc32 == info.crc32;
     } catch (const Error& e) {
-      add(str_cat(path, ": the manifest lists it: ", e.what()));
+      add(e, str_cat(path, ": the manifest lists it: "));
       return;
     }
     try {
@@ -76,7 +81,7 @@ class Verifier {
                     "; restore the file or build the dataset again"));
       }
     } catch (const Error& e) {
-      add(e.what());
+      add(e);
     }
     if (!whole && report_.damage.size() == before) {
       add(str_cat(path,
@@ -96,7 +101,7 @@ class Verifier {
       try {
         reader.read_tokens(c, raw);
       } catch (const Error& e) {
-        add(e.what());
+        add(e);
         continue;
       }
       widen(raw, manifest.wide, ids);
@@ -116,7 +121,7 @@ class Verifier {
       try {
         reader.read_documents(c, starts);
       } catch (const Error& e) {
-        add(e.what());
+        add(e);
         continue;
       }
       bool ascending = true;

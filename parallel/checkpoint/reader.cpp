@@ -70,6 +70,10 @@ std::string read_manifest_text(const std::filesystem::path& directory) {
                       printable(directory.string()), "; name a checkpoint or a run directory");
   }
   require_file_of_checkpoint(path);
+  if (const auto bytes = std::filesystem::file_size(path, error); !error && bytes > kMaxManifestBytes) {
+    throw damaged_error("checkpoint", printable(path.string()), " has ", bytes, " bytes, more than any manifest (",
+                        kMaxManifestBytes, "); use an older checkpoint");
+  }
   return io::read_text_file(path, kMaxManifestBytes);
 }
 

@@ -1,10 +1,13 @@
 // Flipped bits and truncated files: every change is found by `verify`, and none is ever read as data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "core/base/error.h"
@@ -14,6 +17,7 @@
 #include "data/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/long_form.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -181,6 +185,28 @@ TEST_F(Damage, MissingShardIsNamedAtOnce) {
   EXPECT_THAT(check_found("train-00001.h5", "removed"), HasSubstr("missing"));
   ASSERT_EQ(mkfifo((path() + "/train-00001.h5").c_str(), 0600), 0);
   EXPECT_THAT(check_found("train-00001.h5", "a pipe"), HasSubstr("is no regular file"));
+}
+
+/// Without memory nothing is known of the files: no word of damage.
+TEST_F(Damage, IsNotSaidOfFilesThatNoMemoryIsThereFor) {
+  if (testing::under_address_sanitizer()) GTEST_SKIP() << "which reserves more addresses than any limit";
+  const auto verify = [&] {
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages = 0;
+    statm >> pages;
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = pages * static_cast<rlim_t>(getpagesize()) + (rlim_t{1} << 20);
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(6);
+    try {
+      _exit(verify_dataset(path()).damage.empty() ? 0 : 3);
+    } catch (const Error& e) {
+      _exit(static_cast<int>(e.code()));
+    } catch (const std::bad_alloc&) {
+      _exit(6);
+    }
+  };
+  EXPECT_EXIT(verify(), ::testing::ExitedWithCode(6), "");
 }
 
 /// The computed checksum is right: of a chunk that is whole it is the stored one, so one flipped bit of the stored

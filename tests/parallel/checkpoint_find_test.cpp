@@ -196,7 +196,8 @@ TEST_F(CheckpointFind, DamagedNewerOnesAreNamedAndSkipped) {
 }
 
 TEST_F(CheckpointFind, WhatCannotBeReadIsNamedAsThat) {
-  for (const int64_t step : {10, 20, 30, 40, 50}) save_at(step);
+  for (const int64_t step : {10, 20, 30, 40, 50, 60}) save_at(step);
+  fs::resize_file(step_dir(60) / "manifest.json", uintmax_t{3} << 30);  // a hole, no bytes on the disk
   fs::remove(step_dir(50) / "manifest.json");
   ASSERT_EQ(mkfifo((step_dir(50) / "manifest.json").c_str(), 0600), 0);
   fs::remove_all(step_dir(40));
@@ -206,11 +207,12 @@ TEST_F(CheckpointFind, WhatCannotBeReadIsNamedAsThat) {
   fs::remove(step_dir(20) / "manifest.json");
   fs::create_symlink("manifest.json", step_dir(20) / "manifest.json");
   EXPECT_EQ(newest_good(run(), log_)->step, 10);
-  ASSERT_EQ(log_.warnings().size(), 4U);
-  EXPECT_THAT(log_.warnings()[0], AllOf(HasSubstr("step-00000050"), HasSubstr("manifest.json' is a pipe")));
-  EXPECT_THAT(log_.warnings()[1], AllOf(HasSubstr("step-00000040"), HasSubstr("a link in its path leads in a circle")));
-  EXPECT_THAT(log_.warnings()[2], AllOf(HasSubstr("step-00000030"), HasSubstr("weights-00000.safetensors' is a pipe")));
-  EXPECT_THAT(log_.warnings()[3], AllOf(HasSubstr("step-00000020"), HasSubstr("a link in its path leads in a circle")));
+  ASSERT_EQ(log_.warnings().size(), 5U);
+  EXPECT_THAT(log_.warnings()[0], AllOf(HasSubstr("step-00000060"), HasSubstr("has 3221225472 bytes")));
+  EXPECT_THAT(log_.warnings()[1], AllOf(HasSubstr("step-00000050"), HasSubstr("manifest.json' is a pipe")));
+  EXPECT_THAT(log_.warnings()[2], AllOf(HasSubstr("step-00000040"), HasSubstr("a link in its path leads in a circle")));
+  EXPECT_THAT(log_.warnings()[3], AllOf(HasSubstr("step-00000030"), HasSubstr("weights-00000.safetensors' is a pipe")));
+  EXPECT_THAT(log_.warnings()[4], AllOf(HasSubstr("step-00000020"), HasSubstr("a link in its path leads in a circle")));
   EXPECT_THAT(error_of([&] { resolve(step_dir(40), log_); }).what(), HasSubstr("symbolic links"));
 }
 
