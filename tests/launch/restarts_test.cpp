@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::RunFixture;
 
 int64_t newest_saved(const fs::path& checkpoints) {
@@ -99,6 +100,7 @@ TEST_F(KeepAlive, StartsAgainAfterALostRankAlone) {
   for (const int code : {0, 2, 3, 4, 6, 70, 75, 76, 77}) EXPECT_EQ(keep({{.until = 1, .code = code}}, 3), code);
   told_ = true;
   EXPECT_EQ(keep({{.until = 1, .code = 5}}, 3), 5) << "a signal has come";
+  EXPECT_THAT(said_, Not(HasSubstr("restart 1 in"))) << "nor is one announced";
 }
 
 TEST_F(KeepAlive, CountsWhatIsKept) {
