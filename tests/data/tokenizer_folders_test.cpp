@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -267,6 +268,16 @@ TEST(TokenizerFingerprint, CoversWhatDecidesIdsAndNothingElse) {
   Bytes more = bytes;
   more["chat_template.jinja"] = "{{ x }}";
   EXPECT_EQ(opened(more)->fingerprint(), own);
+  EXPECT_EQ(with("tokenizer.json", "/pre_tokenizer/trim_offsets", true),
+            with("tokenizer.json", "/pre_tokenizer/trim_offsets", false));
+  json added = json::parse(bytes.at("tokenizer.json")).at("added_tokens");
+  added.push_back({{"id", 1200}, {"content", "<|user|>"}, {"special", true}, {"normalized", false}});
+  added.push_back({{"id", 1201}, {"content", "<two>"}, {"special", true}, {"normalized", false}});
+  const std::string two = with("tokenizer.json", "/added_tokens", added);
+  std::reverse(added.begin(), added.end());
+  EXPECT_EQ(with("tokenizer.json", "/added_tokens", added), two) << "in another order";
+  added[0]["special"] = false;
+  EXPECT_NE(with("tokenizer.json", "/added_tokens", added), two) << "special tokens may be text";
   EXPECT_NE(with("tokenizer.json", "/normalizer", {{"type", "NFC"}}), own);
   EXPECT_NE(with(config, "/added_tokens_decoder/1200/lstrip", true), own);
   EXPECT_NE(with(config, "/eos_token", "<|user|>"), own);

@@ -6,6 +6,7 @@
 
 #include "core/base/philox.h"
 #include "core/base/utf8.h"
+#include "data/bytes_tokenizer.h"
 #include "data/tokenizer/forms.h"
 #include "launch/inference/text_stream.h"
 
@@ -102,6 +103,21 @@ TEST(TextStream, AnyIdsGiveTheTextOfTheWholeInWholeCharacters) {
       ASSERT_EQ(text, tokenizer->decode(ids)) << name << " trial " << trial;
     }
   }
+}
+
+/// Ids that are bytes decode to bytes, of which a part of a character stays behind.
+TEST(TextStream, IdsThatAreBytesComeInWholeCharacters) {
+  const data::BytesTokenizer tokenizer;
+  const std::string text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\xA6\x84.";
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  TextStream stream(tokenizer, {});
+  std::string told;
+  for (const int32_t id : ids) {
+    const std::string piece = stream.add(id);
+    EXPECT_TRUE(whole_characters(piece)) << told.size();
+    told += piece;
+  }
+  EXPECT_EQ(told, text);
 }
 
 /// The library of SentencePiece decodes runs of bytes in its own way.
