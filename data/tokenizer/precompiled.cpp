@@ -1,8 +1,12 @@
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "core/base/error.h"
 #include "core/base/utf8.h"
 #include "data/tokenizer/normalizers.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
 #include "data/tokenizer/unicode.h"
 
 namespace ashlar::data {
@@ -53,6 +57,11 @@ class Precompiled final : public Normalizer {
       if (node >= units_.size()) return false;
       const size_t at = units_[node] & 0x7FFFFFFFU;
       if (at >= texts_.size()) return false;
+      if ((static_cast<uint8_t>(texts_[at]) & 0xC0U) == 0x80U) {
+        throw input_error("tokenizer",
+                          "precompiled_charsmap: a rule gives a part of a character; its file is damaged, ",
+                          "fetch it again");
+      }
       out += std::string_view(texts_).substr(at, texts_.find('\0', at) - at);
       return true;
     }
@@ -83,6 +92,8 @@ std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_b
       throw fields.error("precompiled_charsmap", "its first number is not the size of its rules");
     for (size_t i = 0; i < trie_bytes / 4; ++i) units.push_back(word(i + 1));
     texts = bytes.substr(4 + trie_bytes);
+    if (valid_utf8_end(texts) != texts.size())
+      throw fields.error("precompiled_charsmap", "the texts of its rules are not UTF-8");
   }
   return std::make_unique<Precompiled>(std::move(units), std::move(texts));
 }

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/escaping.h"
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "data/tokenizer/forms.h"
@@ -177,6 +179,34 @@ TEST(TokenizerBounds, MutatedTokenizerJson) {
                           [](const std::string& input) {
                             use(*tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", input}}}));
                           });
+}
+
+// Rules in a double array: bytes of characters that a rule does not give whole.
+TEST(TokenizerBounds, RulesThatGivePartsOfCharactersAreRefused) {
+  json whole = json::parse(fixture("tokenizers/t5_unigram.json"));
+  json* rules = &whole["normalizer"];
+  while (rules->contains("normalizers")) rules = &(*rules)["normalizers"][0];
+  std::string bytes;
+  ASSERT_TRUE(absl::Base64Unescape((*rules)["precompiled_charsmap"].get<std::string>(), &bytes));
+  uint32_t trie_bytes = 0;
+  std::memcpy(&trie_bytes, bytes.data(), sizeof(trie_bytes));
+  const auto with = [&](const std::string& changed) {
+    (*rules)["precompiled_charsmap"] = absl::Base64Escape(changed);
+    return refusal([&] { opened(whole)->encode(std::string_view("\uFF71")); });  // half as wide as what a rule gives
+  };
+  EXPECT_EQ(with(bytes), "accepted");
+  std::string broken = bytes;
+  broken[4 + trie_bytes] = '\xFF';
+  EXPECT_THAT(with(broken), HasSubstr("the texts of its rules are not UTF-8"));
+  // Each rule one byte on: those that give more than ASCII begin within a character.
+  std::string late = bytes.substr(0, 4 + trie_bytes) + "a" + bytes.substr(4 + trie_bytes);
+  for (size_t i = 4; i < 4 + trie_bytes; i += 4) {
+    uint32_t unit = 0;
+    std::memcpy(&unit, late.data() + i, sizeof(unit));
+    if ((unit >> 31) != 0) unit += 2;
+    std::memcpy(late.data() + i, &unit, sizeof(unit));
+  }
+  EXPECT_THAT(with(late), HasSubstr("a rule gives a part of a character"));
 }
 
 TEST(TokenizerBounds, MutatedVocabularyAndMerges) {
