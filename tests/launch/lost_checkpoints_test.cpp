@@ -126,7 +126,7 @@ TEST_F(LostCheckpoints, TwoRunsUnderALyingLockNeverBothWrite) {
 // Each in its own namespace of processes, so that neither can judge the other.
 TEST_F(LostCheckpoints, StartersThatCannotJudgeTheOwnerWatchIt) {
   if (!long_form()) GTEST_SKIP() << "watches for 30 s: in the long form";
-  const std::string apart = "unshare --pid --fork --mount-proc ";
+  const std::string apart = "unshare --pid --fork --kill-child --mount-proc ";
   if (run_shell(apart + "true").code != 0) GTEST_SKIP() << "no namespaces here";
   const std::string lie = preloading(ASHLAR_STALL_LIBRARY) + " STALL_PATH=/.lock STALL_CALL=lock STALL_DO=lie";
   const auto train = [&](const std::string& words) {
@@ -138,7 +138,7 @@ TEST_F(LostCheckpoints, StartersThatCannotJudgeTheOwnerWatchIt) {
   EXPECT_EQ(both.code, 2) << both.out << both.err;
   EXPECT_THAT(both.err, HasSubstr("metrics.jsonl grows"));
   const ShellResult after = run_shell(train("train.steps=100000000 train.steps=12"));
-  EXPECT_THAT(after.out, HasSubstr("is taken over"));
+  EXPECT_THAT(after.out, HasSubstr("is taken over")) << after.err;
 }
 
 }  // namespace
