@@ -47,9 +47,10 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     loaded.bytes.erase(0, start);
     return loaded;
   }
-  // The end of the last line is found first, so that a long one is held once.
+  // The end of the last line is found first: one that is not in the next piece is long, and held once.
   const int64_t line = look + static_cast<int64_t>(loaded.bytes.rfind('\n') + 1);
-  int64_t end = look + static_cast<int64_t>(loaded.bytes.size());
+  const int64_t had = look + static_cast<int64_t>(loaded.bytes.size());
+  int64_t end = had;
   std::string more;
   for (bool found = false, waited = false; !found;) {
     if (end - line > kLongBytes && !waited) {
@@ -60,11 +61,17 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     if (more.empty()) break;
     const size_t newline = more.find('\n');
     found = newline != std::string::npos;
-    end += static_cast<int64_t>(found ? newline + 1 : more.size());
+    if (found) more.resize(newline + 1);
+    end += static_cast<int64_t>(more.size());
     if (end - line > kMaxLineBytes) {
       throw input_error("data build", shown, ": the line at byte offset ", std::max<int64_t>(0, line),
                         " is longer than ", kMaxLineBytes, " bytes; is this JSON with one object a line?");
     }
+  }
+  if (end - had == static_cast<int64_t>(more.size())) {
+    loaded.bytes.erase(0, start);
+    loaded.bytes += more;
+    return loaded;
   }
   std::string().swap(more);
   std::string().swap(loaded.bytes);
