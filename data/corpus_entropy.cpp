@@ -1,10 +1,10 @@
 #include "data/corpus_entropy.h"
-#include "core/base/hash_map.h"
 
 #include <cmath>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/hash_map.h"
 
 namespace ashlar::data {
 namespace {

@@ -1,5 +1,4 @@
 #include "data/tokenizer/bpe_trainer.h"
-#include "core/base/hash_map.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +6,7 @@
 #include <queue>
 
 #include "core/base/error.h"
+#include "core/base/hash_map.h"
 #include "data/tokenizer/byte_characters.h"
 
 namespace ashlar::data {

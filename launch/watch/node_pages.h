@@ -28,7 +28,7 @@ struct NodeNews {
   int32_t node = 0;
   int32_t rank = 0, ranks = 1;  ///< its lowest rank that has not ended, and how many it has
   int32_t all_ranks = 1;
-  int32_t none = 0;  ///< no gap, whose bytes would go over the network as they are
+  int32_t padding = 0;  ///< named, so that no uninitialised byte is sent
   int64_t step = -1;
   Sighting progress;       ///< a rank, here or elsewhere, that got something done
   Sighting stall;          ///< one that was seen to wait for a file system

@@ -115,7 +115,7 @@ int listen_at(const NodeCard::Address& address, uint16_t& port) {
   return fd;
 }
 
-/// What goes over the network: of a gap in it nobody would know what it holds.
+/// What goes over the network. A type with unnamed padding would send uninitialised bytes.
 template <typename T>
 std::span<const std::byte> bytes_of_value(const T& value) {
   static_assert(std::has_unique_object_representations_v<T>);

@@ -26,7 +26,7 @@ struct NodeCard {
   uint8_t count = 0;
   RingNonce nonce{};  ///< its part of what tells one connection from another
   std::array<Address, kMost> addresses{};
-  uint8_t none = 0;  ///< no gap behind it
+  uint8_t padding = 0;  ///< named, so that no uninitialised byte is sent
 };
 
 /// Listens on any free port of the addresses of its card, and of no other: those of the interfaces that are up, IPv4

@@ -1,14 +1,13 @@
 #include "core/base/hash_map.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <exception>
-#include <fstream>
 #include <new>
 #include <string>
 
+#include "tests/support/address_limit.h"
 #include "tests/support/sanitizers.h"
 
 namespace ashlar {
@@ -28,13 +27,7 @@ void leave() {
 template <typename Work>
 void with_little_memory(const Work& work) {
   std::set_terminate(leave);
-  std::ifstream statm("/proc/self/statm");
-  rlim_t pages = 0;
-  statm >> pages;
-  rlimit limit{};
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = pages * static_cast<rlim_t>(getpagesize()) + (rlim_t{24} << 20);
-  if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(6);
+  if (!testing::limit_addresses_to(int64_t{24} << 20)) _exit(6);
   try {
     work();
   } catch (const std::bad_alloc&) {

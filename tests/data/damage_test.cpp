@@ -1,13 +1,11 @@
 // Flipped bits and truncated files: every change is found by `verify`, and none is ever read as data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "core/base/error.h"
@@ -16,6 +14,7 @@
 #include "data/dataset_verify.h"
 #include "data/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/support/address_limit.h"
 #include "tests/support/long_form.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/scratch_dir.h"
@@ -191,13 +190,7 @@ TEST_F(Damage, MissingShardIsNamedAtOnce) {
 TEST_F(Damage, IsNotSaidOfFilesThatNoMemoryIsThereFor) {
   if (testing::under_address_sanitizer()) GTEST_SKIP() << "which reserves more addresses than any limit";
   const auto verify = [&] {
-    std::ifstream statm("/proc/self/statm");
-    rlim_t pages = 0;
-    statm >> pages;
-    rlimit limit{};
-    getrlimit(RLIMIT_AS, &limit);
-    limit.rlim_cur = pages * static_cast<rlim_t>(getpagesize()) + (rlim_t{1} << 20);
-    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(6);
+    if (!testing::limit_addresses_to(int64_t{1} << 20)) _exit(6);
     try {
       _exit(verify_dataset(path()).damage.empty() ? 0 : 3);
     } catch (const Error& e) {
