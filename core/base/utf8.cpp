@@ -4,7 +4,9 @@ namespace ashlar {
 
 void append_utf8(char32_t value, std::string& out) {
   const auto v = static_cast<uint32_t>(value);
-  const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
+  char bytes[4];
+  size_t count = 0;
+  const auto put = [&](uint32_t byte) { bytes[count++] = static_cast<char>(byte); };
   if (v < 0x80U) {
     put(v);
   } else if (v < 0x800U) {
@@ -20,6 +22,7 @@ void append_utf8(char32_t value, std::string& out) {
     put(0x80U | ((v >> 6) & 0x3FU));
     put(0x80U | (v & 0x3FU));
   }
+  out.append(bytes, count);
 }
 
 }  // namespace ashlar

@@ -14,13 +14,18 @@
 namespace ashlar::data {
 namespace {
 
-/// What PCRE2 itself takes for a property: its Unicode is that of its own release.
-CodeSet own_set(const std::string& property) {
+/// Every code point but the surrogates, in UTF-8.
+std::string all_characters() {
   std::string all;
-  all.reserve(0x110000 * 4);
+  all.reserve((size_t{kLastCodePoint} + 1) * 4);
   for (char32_t c = 0; c <= kLastCodePoint; ++c) {
     if (c < 0xD800 || c > 0xDFFF) append_utf8(c, all);
   }
+  return all;
+}
+
+/// Which of `all` PCRE2 itself takes for a property: its Unicode is that of its own release.
+CodeSet own_set(const std::string& property, const std::string& all) {
   const std::string pattern = str_cat("\\p{", property, "}+");
   int error = 0;
   size_t at = 0;
@@ -210,7 +215,8 @@ class Translator {
   std::string property_text(const std::string& name, bool negated) {
     const CodeSet wanted = category(name);
     const auto [at, fresh] = own_.try_emplace(name);
-    if (fresh) at->second = own_set(name);
+    if (all_.empty()) all_ = all_characters();
+    if (fresh) at->second = own_set(name, all_);
     if (negated) return wanted == at->second ? str_cat("\\P{", name, "}") : ranges_text(complement(wanted));
     // The property and what came later: a look-up and a few ranges instead of hundreds of ranges.
     if (!difference(at->second, wanted).empty()) return ranges_text(wanted);
@@ -222,6 +228,7 @@ class Translator {
   const std::string& where_;
   size_t at_ = 0;
   std::string out_;
+  std::string all_;  ///< once a property has asked for it
   std::map<std::string, CodeSet> own_;
 };
 
