@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer.h"
 #include "data/tokenizer/byte_trie.h"
 #include "data/tokenizer/normalizers.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 
 namespace ashlar::data {

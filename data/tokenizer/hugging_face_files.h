@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace ashlar::data {
 

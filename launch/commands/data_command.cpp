@@ -11,10 +11,10 @@
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "data/corpus_entropy.h"
-#include "data/dataset_builder.h"
-#include "data/dataset_verify.h"
-#include "data/token_dataset.h"
+#include "data/build/dataset_builder.h"
+#include "data/read/corpus_entropy.h"
+#include "data/read/dataset_verify.h"
+#include "data/read/token_dataset.h"
 #include "launch/commands/arguments.h"
 
 namespace ashlar::launch {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
-#include "data/token_dataset.h"
+#include "data/read/token_dataset.h"
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"
 #include "launch/inference/model_loading.h"

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "absl/strings/str_format.h"
-#include "data/token_dataset.h"
+#include "data/read/token_dataset.h"
 #include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
 #include "launch/config/run_config.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
-#include "data/tokenizer/train_tokenizer.h"
+#include "data/build/train_tokenizer.h"
 #include "launch/commands/arguments.h"
 
 namespace ashlar::launch {

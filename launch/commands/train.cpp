@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
-#include "data/batch_stream.h"
+#include "data/read/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/train_from.h"
 #include "launch/commands/train_run.h"

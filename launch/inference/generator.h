@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "launch/training/engine.h"
 
 namespace ashlar::inference {

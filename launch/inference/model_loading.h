@@ -7,7 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/io/safetensors.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "launch/training/engine.h"
 #include "parallel/comm/bootstrap.h"
 

@@ -4,8 +4,8 @@
 #include <set>
 #include <string_view>
 
-#include "data/manifest.h"
-#include "data/token_dataset.h"
+#include "data/read/token_dataset.h"
+#include "data/shards/manifest.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "data/batch_stream.h"
+#include "data/read/batch_stream.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/control_plane.h"
 

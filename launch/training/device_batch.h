@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/autograd/ctx.h"
-#include "data/batch.h"
+#include "data/read/batch.h"
 #include "parallel/pipeline/chunk_runner.h"
 
 namespace ashlar::training {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "data/batch_stream.h"
+#include "data/read/batch_stream.h"
 #include "launch/training/engine.h"
 
 namespace ashlar::training {

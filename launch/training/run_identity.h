@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/log.h"
-#include "data/batch_stream.h"
+#include "data/read/batch_stream.h"
 #include "launch/config/run_config.h"
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/comm/control_plane.h"

@@ -4,7 +4,7 @@
 #include <exception>
 #include <vector>
 
-#include "data/prefetcher.h"
+#include "data/read/prefetcher.h"
 #include "launch/config/run_config.h"
 #include "launch/training/engine.h"
 

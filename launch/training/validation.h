@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/batch_stream.h"
+#include "data/read/batch_stream.h"
 #include "launch/training/engine.h"
 #include "launch/training/run_events.h"
 

@@ -1,4 +1,4 @@
-#include "data/batch_stream.h"
+#include "data/read/batch_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "data/prefetcher.h"
+#include "data/read/prefetcher.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/scratch_dir.h"
 

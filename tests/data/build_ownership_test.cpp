@@ -9,10 +9,10 @@
 #include <map>
 
 #include "core/base/error.h"
-#include "data/build_journal.h"
-#include "data/dataset_builder.h"
-#include "data/dataset_verify.h"
-#include "data/token_dataset.h"
+#include "data/build/build_journal.h"
+#include "data/build/dataset_builder.h"
+#include "data/read/dataset_verify.h"
+#include "data/read/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/scratch_dir.h"
 

@@ -1,4 +1,4 @@
-#include "data/corpus_entropy.h"
+#include "data/read/corpus_entropy.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/utf8.h"
-#include "data/dataset_builder.h"
+#include "data/build/dataset_builder.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/scratch_dir.h"
 

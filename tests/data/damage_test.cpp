@@ -10,9 +10,9 @@
 
 #include "core/base/error.h"
 #include "core/base/hex.h"
-#include "data/batch_stream.h"
-#include "data/dataset_verify.h"
-#include "data/token_dataset.h"
+#include "data/read/batch_stream.h"
+#include "data/read/dataset_verify.h"
+#include "data/read/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/address_limit.h"
 #include "tests/support/long_form.h"

@@ -1,4 +1,4 @@
-#include "data/dataset_builder.h"
+#include "data/build/dataset_builder.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -17,9 +17,9 @@
 
 #include "core/base/error.h"
 #include "core/base/utf8.h"
-#include "data/dataset_verify.h"
-#include "data/token_dataset.h"
-#include "data/validation_split.h"
+#include "data/build/validation_split.h"
+#include "data/read/dataset_verify.h"
+#include "data/read/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/long_form.h"
 #include "tests/support/scratch_dir.h"

@@ -16,8 +16,8 @@
 #include "core/base/hex.h"
 #include "core/io/atomic_file.h"
 #include "core/io/checksum.h"
-#include "data/bytes_tokenizer.h"
-#include "data/hdf5_shard.h"
+#include "data/shards/hdf5_shard.h"
+#include "data/tokenizer/bytes_tokenizer.h"
 
 namespace ashlar::data {
 

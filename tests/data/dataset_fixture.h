@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "data/batch_stream.h"
-#include "data/dataset_builder.h"
-#include "data/manifest.h"
+#include "data/build/dataset_builder.h"
+#include "data/read/batch_stream.h"
+#include "data/shards/manifest.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {

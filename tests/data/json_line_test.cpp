@@ -1,4 +1,4 @@
-#include "data/json_line.h"
+#include "data/sources/json_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/long_form.h"
 

@@ -9,9 +9,9 @@
 #include <random>
 
 #include "core/base/error.h"
-#include "data/dataset_builder.h"
-#include "data/text_cutter.h"
-#include "data/token_dataset.h"
+#include "data/build/dataset_builder.h"
+#include "data/read/token_dataset.h"
+#include "data/sources/text_cutter.h"
 #include "data/tokenizer/forms.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/sanitizers.h"

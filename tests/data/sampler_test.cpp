@@ -1,4 +1,4 @@
-#include "data/sampler.h"
+#include "data/read/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "data/dataset_builder.h"
-#include "data/token_dataset.h"
+#include "data/build/dataset_builder.h"
+#include "data/read/token_dataset.h"
 #include "data/tokenizer/forms.h"
 #include "data/tokenizer/sentencepiece_json.h"
 #include "data/tokenizer/sentencepiece_library.h"

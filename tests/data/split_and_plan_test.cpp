@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "data/build_plan.h"
+#include "data/build/build_plan.h"
+#include "data/build/validation_split.h"
 #include "data/ordered_parallel.h"
-#include "data/validation_split.h"
 
 namespace ashlar::data {
 namespace {

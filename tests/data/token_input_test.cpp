@@ -5,9 +5,9 @@
 #include <random>
 
 #include "core/base/error.h"
-#include "data/dataset_builder.h"
-#include "data/dataset_verify.h"
-#include "data/token_dataset.h"
+#include "data/build/dataset_builder.h"
+#include "data/read/dataset_verify.h"
+#include "data/read/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/data/input_fixture.h"
 #include "tests/support/scratch_dir.h"

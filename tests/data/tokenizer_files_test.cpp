@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "data/dataset_builder.h"
-#include "data/token_dataset.h"
+#include "data/build/dataset_builder.h"
+#include "data/read/token_dataset.h"
 #include "data/tokenizer/pre_tokenizers.h"
 #include "tests/support/scratch_dir.h"
 

@@ -9,9 +9,9 @@
 
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
-#include "data/bytes_tokenizer.h"
-#include "data/characters_tokenizer.h"
-#include "data/fingerprint.h"
+#include "data/shards/fingerprint.h"
+#include "data/tokenizer/bytes_tokenizer.h"
+#include "data/tokenizer/characters_tokenizer.h"
 #include "data/tokenizer/forms.h"
 #include "data/tokenizer/hugging_face_files.h"
 #include "tests/support/scratch_dir.h"

@@ -8,9 +8,9 @@
 #include <random>
 
 #include "core/base/error.h"
+#include "data/build/train_tokenizer.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/forms.h"
-#include "data/tokenizer/train_tokenizer.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/data/input_fixture.h"
 #include "tests/support/scratch_dir.h"
@@ -112,9 +112,10 @@ class TokenizerTrainings : public ::testing::Test {
   void SetUp() override {
     fs::create_directories(dir_.file("in"));
     std::string lines;
-    for (const char* name : {"manifest.cpp", "sampler.cpp", "build_plan.cpp", "json_line.cpp", "README.md"}) {
+    for (const char* name :
+         {"shards/manifest.cpp", "read/sampler.cpp", "build/build_plan.cpp", "sources/json_line.cpp", "README.md"}) {
       const std::string text = read_all(str_cat(ASHLAR_SOURCE_DIR, "/data/", name));
-      write_all(dir_.file(str_cat("in/", name, ".gz")), gzipped(text));
+      write_all(dir_.file(str_cat("in/", fs::path(name).filename().string(), ".gz")), gzipped(text));
       text_ += text;
     }
   }

@@ -6,7 +6,7 @@
 
 #include "core/base/philox.h"
 #include "core/base/utf8.h"
-#include "data/bytes_tokenizer.h"
+#include "data/tokenizer/bytes_tokenizer.h"
 #include "data/tokenizer/forms.h"
 #include "launch/inference/text_stream.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/batch.h"
+#include "data/read/batch.h"
 
 namespace ashlar::testing {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
-#include "data/batch.h"
+#include "data/read/batch.h"
 #include "launch/training/engine.h"
 #include "launch/training/evaluation.h"
 #include "tests/layouts/masked_ids.h"

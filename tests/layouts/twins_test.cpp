@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
-#include "data/batch.h"
+#include "data/read/batch.h"
 #include "kernels/make_backend.h"
 #include "launch/training/engine.h"
 #include "launch/training/engine_options.h"

@@ -60,8 +60,8 @@ struct Vendor {
 
 const std::vector<Vendor>& vendors() {
   static const std::vector<Vendor> table = {
-      {"HDF5", R"(^(hdf5\.h|hdf5/.*|H5[A-Za-z]*\.h)$)", {"data/hdf5_"}},
-      {"zstd", R"(^zstd.*\.h$)", {"data/unpacker.cpp", "tests/data/input_fixture.cpp"}},
+      {"HDF5", R"(^(hdf5\.h|hdf5/.*|H5[A-Za-z]*\.h)$)", {"data/shards/hdf5_"}},
+      {"zstd", R"(^zstd.*\.h$)", {"data/sources/unpacker.cpp", "tests/data/input_fixture.cpp"}},
       {"PCRE2", R"(^pcre2.*\.h$)", {"data/tokenizer/regex.cpp", "data/tokenizer/pattern_translation.cpp"}},
       {"utf8proc", R"(^utf8proc\.h$)", {"data/tokenizer/unicode.cpp"}},
       {"SentencePiece", R"(^sentencepiece_(processor|trainer)\.h$)", {"data/tokenizer/sentencepiece_library.cpp"}},
@@ -115,7 +115,12 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"parallel/pipeline", {"parallel/comm", "parallel/model"}},
       {"parallel/zero", {"parallel/comm", "parallel/mesh"}},
       {"parallel/checkpoint", {"parallel/comm"}},
+      {"data", {}},
       {"data/tokenizer", {"data"}},
+      {"data/shards", {"data", "data/tokenizer"}},
+      {"data/sources", {"data", "data/tokenizer"}},
+      {"data/build", {"data", "data/shards", "data/sources", "data/tokenizer"}},
+      {"data/read", {"data", "data/shards", "data/tokenizer"}},
       {"launch/config", {}},
       {"launch/watch", {}},
       {"launch/hf", {"launch/config"}},

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(IncludeArrows, NothingSidewaysBetweenFolders) {
-  EXPECT_THAT(lines_found(include_arrows, "kernels/cpu/a.cpp", "\n#include \"data/batch.h\"\n"), ElementsAre(2));
+  EXPECT_THAT(lines_found(include_arrows, "kernels/cpu/a.cpp", "\n#include \"data/read/batch.h\"\n"), ElementsAre(2));
   EXPECT_THAT(lines_found(include_arrows, "core/ops/a.cpp", "#include \"kernels/make_backend.h\"\n"), ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "parallel/model/a.h", "#include \"kernels/make_backend.h\"\n"),
               ElementsAre(1));
@@ -36,7 +36,7 @@ TEST(IncludeArrows, NothingSidewaysBetweenFolders) {
 TEST(IncludeArrows, AllowedDirectionsPass) {
   EXPECT_THAT(lines_found(include_arrows, "kernels/cpu/a.cpp", "#include \"core/base/error.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(include_arrows, "launch/a.cpp",
-                          "#include \"data/batch.h\"\n#include \"kernels/make_backend.h\"\n#include <vector>\n"),
+                          "#include \"data/read/batch.h\"\n#include \"kernels/make_backend.h\"\n#include <vector>\n"),
               IsEmpty());
   EXPECT_THAT(lines_found(include_arrows, "tests/core/a.cpp", "#include \"launch/trainer.h\"\n"), IsEmpty());
 }
@@ -92,9 +92,9 @@ TEST(IncludeArrows, OwnHeadersByPathFromTheRootAndInQuotes) {
 }
 
 TEST(VendorHeaders, StayAtHome) {
-  EXPECT_THAT(lines_found(vendor_headers, "data/token_dataset.cpp", "#include <hdf5.h>\n"), ElementsAre(1));
-  EXPECT_THAT(lines_found(vendor_headers, "data/token_dataset.cpp", "#include <H5Dpublic.h>\n"), ElementsAre(1));
-  EXPECT_THAT(lines_found(vendor_headers, "data/hdf5_file.cpp", "#include <hdf5.h>\n"), IsEmpty());
+  EXPECT_THAT(lines_found(vendor_headers, "data/read/token_dataset.cpp", "#include <hdf5.h>\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(vendor_headers, "data/read/token_dataset.cpp", "#include <H5Dpublic.h>\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(vendor_headers, "data/shards/hdf5_file.cpp", "#include <hdf5.h>\n"), IsEmpty());
   EXPECT_THAT(lines_found(vendor_headers, "core/ops/linear.cpp", "#include \"oneapi/dnnl/dnnl.hpp\"\n"),
               ElementsAre(1));
   EXPECT_THAT(lines_found(vendor_headers, "kernels/make_backend.cpp", "#include <dnnl.hpp>\n"), ElementsAre(1));

@@ -1,0 +1,134 @@
+#include "data/build/build_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/hex.h"
+#include "core/io/checksum.h"
+#include "core/io/json.h"
+
+namespace ashlar::data {
+namespace {
+
+constexpr std::string_view kPlanFormat = "ashlar.build.3";
+
+}  // namespace
+
+int64_t BuildPlan::part_start(Part part, int64_t i) const {
+  const bool last = i == static_cast<int64_t>(blocks.size());
+  const int64_t stream = last ? tokens : blocks[i].stream_start;
+  int64_t validation = last ? validation_tokens : blocks[i].validation_start;
+  if (rule == SplitRule::kTail) validation = std::max<int64_t>(0, stream - cut);
+  return part == Part::kValidation ? validation : stream - validation;
+}
+
+std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes) {
+  std::vector<Block> blocks;
+  for (size_t f = 0; f < sources.files.size(); ++f) {
+    const SourceFile& file = sources.files[f];
+    const int64_t bytes = file.bytes;
+    if (file.shape == TextShape::kJsonArray) {
+      const std::vector<int64_t>& starts = file.element_starts;
+      // The first block has the bracket too, so that all together have every byte.
+      for (size_t i = 0; i < starts.size(); ++i) {
+        blocks.push_back({.file = static_cast<int64_t>(f),
+                          .begin = i == 0 ? 0 : starts[i],
+                          .end = i + 1 < starts.size() ? starts[i + 1] : bytes});
+      }
+      continue;
+    }
+    const int64_t step = block_bytes - (file.tokens ? block_bytes % bytes_of(file.tokens->type) : 0);  // whole ids
+    for (int64_t at = 0; at < bytes; at += step) {
+      blocks.push_back({.file = static_cast<int64_t>(f), .begin = at, .end = std::min(bytes, at + step)});
+    }
+  }
+  return blocks;
+}
+
+void PlanBuilder::add(int64_t block, const BlockCount& count) {
+  Block& b = plan_.blocks[block];
+  b.first_document = document_;
+  b.stream_start = tokens_;
+  b.validation_start = validation_tokens_;
+  for (const BlockCount::Piece& piece : count.pieces) {
+    tokens_ += piece.tokens;
+    if (is_validation_document(plan_.share, document_)) validation_tokens_ += piece.tokens;
+    document_ += piece.ends ? 1 : 0;
+  }
+  plan_.empty_documents += count.empty_documents;
+  plan_.special_spellings += count.special_spellings;
+  plan_.bad_lines += count.bad_lines;
+  plan_.bad_places += count.bad_places;
+  b.digested = count.digest ? 1 : 0;
+  b.digest = count.digest.value_or(Digest{});
+}
+
+void PlanBuilder::finish() {
+  plan_.documents = document_;
+  plan_.tokens = tokens_;
+  if (document_ == 0) {
+    throw input_error("data build", "the input holds no text: ", plan_.empty_documents, " documents, all empty");
+  }
+  plan_.rule = split_rule(plan_.share, document_);
+  plan_.validation_tokens = validation_tokens_;
+  if (plan_.rule == SplitRule::kTail) {
+    plan_.cut = tail_cut(plan_.share, tokens_);
+    plan_.validation_tokens = tokens_ - plan_.cut;
+  }
+  if (plan_.part_tokens(Part::kTrain) == 0) {
+    throw input_error("data build", "nothing is left for the train part: ", tokens_, " tokens with --validation ",
+                      plan_.share, "; use more text or a smaller share");
+  }
+}
+
+std::string serialise_plan(const BuildPlan& plan) {
+  nlohmann::json head;
+  head["fingerprint"] = plan.fingerprint;
+  head["tokenizer"] = plan.tokenizer_json;
+  head["rule"] = static_cast<int>(plan.rule);
+  head["share"] = plan.share;
+  head["cut"] = plan.cut;
+  head["documents"] = plan.documents;
+  head["empty_documents"] = plan.empty_documents;
+  head["special_spellings"] = plan.special_spellings;
+  head["bad_lines"] = plan.bad_lines;
+  head["bad_places"] = plan.bad_places;
+  head["tokens"] = plan.tokens;
+  head["validation_tokens"] = plan.validation_tokens;
+  head["shard_tokens"] = plan.shard_tokens;
+  head["blocks"] = plan.blocks.size();
+  std::string bytes = str_cat(kPlanFormat, "\n", head.dump(), "\n");
+  bytes.append(reinterpret_cast<const char*>(plan.blocks.data()), plan.blocks.size() * sizeof(Block));
+  return bytes + hex32(io::crc32(bytes));
+}
+
+BuildPlan parse_plan(const std::string& bytes) {
+  BuildPlan plan;
+  const size_t first = bytes.find('\n');
+  const size_t second = first == std::string::npos ? first : bytes.find('\n', first + 1);
+  if (second == std::string::npos || bytes.size() < second + 9) return {};
+  const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - 8);
+  if (hex32(io::crc32(body)) != bytes.substr(bytes.size() - 8) || body.substr(0, first) != kPlanFormat) return {};
+  const nlohmann::json head = io::parse_json(body.substr(first + 1, second - first - 1));
+  plan.fingerprint = head.at("fingerprint");
+  plan.tokenizer_json = head.at("tokenizer");
+  plan.rule = static_cast<SplitRule>(head.at("rule").get<int>());
+  plan.share = head.at("share");
+  plan.cut = head.at("cut");
+  plan.documents = head.at("documents");
+  plan.empty_documents = head.at("empty_documents");
+  plan.special_spellings = head.at("special_spellings");
+  plan.bad_lines = head.at("bad_lines");
+  plan.bad_places = head.at("bad_places");
+  plan.tokens = head.at("tokens");
+  plan.validation_tokens = head.at("validation_tokens");
+  plan.shard_tokens = head.at("shard_tokens");
+  plan.blocks.resize(head.at("blocks"));
+  if (body.size() - second - 1 != plan.blocks.size() * sizeof(Block)) return {};
+  std::memcpy(static_cast<void*>(plan.blocks.data()), body.data() + second + 1, plan.blocks.size() * sizeof(Block));
+  return plan;
+}
+
+}  // namespace ashlar::data

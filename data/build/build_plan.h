@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "data/build/validation_split.h"
+#include "data/shards/manifest.h"
+#include "data/sources/source_list.h"
+
+namespace ashlar::data {
+
+/// A piece of an input file, the unit of parallel work: bytes [begin, end) nominally, of what a compressed file holds,
+/// of a file of tokens those of its ids. The text that starts in it is its own: for text up to the next allowed cut,
+/// for JSONL every line that starts in it, for a JSON array its elements.
+struct Block {
+  int64_t file = 0;
+  int64_t begin = 0, end = 0;
+  int64_t first_document = 0;    ///< index of the document that its first token belongs to
+  int64_t stream_start = 0;      ///< tokens of all documents before it
+  int64_t validation_start = 0;  ///< of these, tokens of the validation part
+  int64_t digested = 0;          ///< 1 when its text was read to be counted
+  Digest digest;                 ///< of that text
+};
+static_assert(std::has_unique_object_representations_v<Block>);  // it is written as its bytes
+
+/// Everything that decides what each shard will hold; made before the first shard is written, so that shards can be
+/// written by any number of threads, and again after a kill, with the same bytes.
+struct BuildPlan {
+  std::string fingerprint;  ///< of options and sizes; the text is told apart by the blocks' digests
+  std::string tokenizer_json;
+  SplitRule rule = SplitRule::kNone;
+  double share = 0;
+  int64_t cut = 0;  ///< kTail: tokens of the train part
+  int64_t documents = 0;
+  int64_t empty_documents = 0;
+  int64_t special_spellings = 0;  ///< of special tokens in text
+  int64_t bad_lines = 0, bad_places = 0;
+  int64_t tokens = 0;
+  int64_t validation_tokens = 0;
+  int64_t shard_tokens = 0;
+  std::vector<Block> blocks;
+
+  int64_t part_tokens(Part part) const {
+    return part == Part::kValidation ? validation_tokens : tokens - validation_tokens;
+  }
+  int64_t num_shards(Part part) const { return (part_tokens(part) + shard_tokens - 1) / shard_tokens; }
+  /// Where the first token of block `i` lies in a part; i may be one past the last.
+  int64_t part_start(Part part, int64_t i) const;
+};
+
+/// Cuts files into blocks of `block_bytes`, those of tokens between ids, JSON arrays where their blocks begin.
+std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes);
+
+/// What counting a block finds: tokens of each document or piece of one, ends included.
+struct BlockCount {
+  struct Piece {
+    int64_t tokens = 0;
+    bool ends = false;  ///< the document ends with this piece
+  };
+  std::vector<Piece> pieces;
+  int64_t empty_documents = 0;
+  int64_t special_spellings = 0;
+  int64_t bad_lines = 0, bad_places = 0;
+  std::optional<Digest> digest;  ///< of the text, when it was read
+};
+
+/// Fills the plan from the counts of its blocks, given in order, then `finish`.
+class PlanBuilder {
+ public:
+  PlanBuilder(BuildPlan& plan, double share) : plan_(plan) { plan_.share = share; }
+  void add(int64_t block, const BlockCount& count);
+  /// Decides the split. Errors: no document with text, nothing left for the train part.
+  void finish();
+
+ private:
+  BuildPlan& plan_;
+  int64_t document_ = 0, tokens_ = 0, validation_tokens_ = 0;
+};
+
+/// The plan as bytes with a checksum, and back. `parse_plan` gives an empty fingerprint for anything damaged.
+std::string serialise_plan(const BuildPlan& plan);
+BuildPlan parse_plan(const std::string& bytes);
+
+}  // namespace ashlar::data

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/build/block_reader.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace ashlar::data {
+
+/// What becomes of a spelling of a special token in a text, such as <|endoftext|>: text like any other, that token (an
+/// end of documents then ends one), or an error.
+enum class SpecialPolicy : uint8_t { kText, kParse, kRefuse };
+
+/// Pieces of documents to ids, the ends of documents included. From several threads at once.
+class DocumentEncoder {
+ public:
+  DocumentEncoder(const Tokenizer& tokenizer, SpecialPolicy policy)
+      : tokenizer_(tokenizer), policy_(policy), special_(tokenizer.has_special_tokens()), eod_(tokenizer.eod_id()) {}
+
+  /// Appends the ids of a piece to `ids` and returns how many spellings of special tokens it has, which under kParse
+  /// are those of the end of documents alone. Throws TextError, also for a spelling under kRefuse.
+  int64_t encode(const DocumentPiece& piece, std::vector<int32_t>& ids) const;
+  /// Calls `visit(ids of one document or a part of it, whether it ends with them)` for what encode appended for a
+  /// piece. Under kParse a text may hold ends of documents.
+  template <typename Visit>
+  void each_document(const DocumentPiece& piece, std::span<const int32_t> ids, const Visit& visit) const {
+    if (policy_ == SpecialPolicy::kParse && special_ && !piece.has_ids) {
+      for (size_t i = 0; i + 1 < ids.size();) {
+        if (ids[i++] != eod_) continue;
+        visit(ids.first(i), true);
+        ids = ids.subspan(i);
+        i = 0;
+      }
+      if (ids.empty()) return;
+      return visit(ids, ids.back() == eod_);
+    }
+    visit(ids, piece.ends);
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  SpecialPolicy policy_;
+  bool special_;
+  int32_t eod_;
+};
+
+}  // namespace ashlar::data

@@ -1,0 +1,45 @@
+#include "data/build/output_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "core/base/error.h"
+#include "core/io/posix_file.h"
+
+namespace ashlar::data {
+
+namespace fs = std::filesystem;
+
+// Delegating makes the object whole before anything is made, so that the destructor runs when the rest throws.
+OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
+  path_ = path;
+  std::error_code ignored;
+  for (fs::path folder = path_; !folder.empty() && !fs::exists(folder, ignored); folder = folder.parent_path())
+    made_.push_back(folder);
+  io::create_directories(path_);
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) throw io::system_error("data build", "write to", path_, errno);
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw io::system_error("data build", "open", path_, errno);
+  // A file system without locks is used without one.
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(fd);
+    made_.clear();  // the other build is in them
+    throw input_error("data build", "another build is writing to ", path, "; wait for it or choose another --out");
+  }
+  fd_ = fd;
+}
+
+OutputFolder::~OutputFolder() {
+  for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // refuses a folder with something in it
+  // The lock goes last: a build that starts now must not lose the folder while it is at work.
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::string OutputFolder::at(const std::string& file) const { return (path_ / file).string(); }
+
+std::string OutputFolder::spool() const { return at("stdin.spool"); }
+
+}  // namespace ashlar::data

@@ -1,0 +1,198 @@
+#include "data/build/train_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/device/host_limits.h"
+#include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
+#include "data/build/block_reader.h"
+#include "data/build/build_plan.h"
+#include "data/build/output_folder.h"
+#include "data/ordered_parallel.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/sentencepiece_trainer.h"
+#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/word_counter.h"
+
+namespace ashlar::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+class Corpus {
+ public:
+  explicit Corpus(const TokenizerTraining& training)
+      : training_(training),
+        threads_(training.threads > 0 ? training.threads : static_cast<int>(usable_cores())),
+        sources_(list_sources({.inputs = training.inputs,
+                               .format = training.format,
+                               .skip_binary = training.skip_binary,
+                               .hidden = training.include_hidden,
+                               .out = training.out,
+                               .threads = threads_,
+                               .block_bytes = training.block_bytes,
+                               .progress = looked(training)})),
+        blocks_(cut_into_blocks(sources_, training.block_bytes)) {
+    for (const SourceFile& file : sources_.files) {
+      if (!file.tokens) continue;
+      throw input_error("tokenizer train", file.shown, " holds ids of tokens (", file.tokens->form,
+                        "); a tokenizer learns from text");
+    }
+  }
+
+  int threads() const { return threads_; }
+  int64_t bytes() const { return sources_.bytes; }
+  int64_t hidden_files() const { return sources_.hidden_files; }
+
+  /// Calls `visit(piece, worker)` for the text of every block, cut between words.
+  template <typename Visit>
+  ReadCounts read(int threads, const Visit& visit) const {
+    const BlockReader reader(sources_, {.cut_rule = CutRule::kCodePoint,
+                                        .bad_lines = training_.bad_lines,
+                                        .between_words = true,
+                                        .text_field = training_.text_field});
+    int64_t done = 0;
+    ReadCounts counts;
+    ordered_parallel(
+        threads, static_cast<int64_t>(blocks_.size()),
+        [&](int64_t i, int worker, const BlockReader::Turn& turn) {
+          return reader.read(
+              blocks_[i], [](const Digest&) {}, [&](const DocumentPiece& piece) { visit(piece, worker); }, turn);
+        },
+        [&](int64_t i, const ReadCounts& counted) {
+          counts.bad_lines += counted.bad_lines;
+          counts.bad_places += counted.bad_places;
+          done += blocks_[i].end - blocks_[i].begin;
+          if (training_.progress) training_.progress("reading", done, sources_.bytes);
+        });
+    return counts;
+  }
+
+ private:
+  static std::function<void(int64_t, int64_t)> looked(const TokenizerTraining& training) {
+    return [&](int64_t done, int64_t total) {
+      if (training.progress) training.progress("looking at the files", done, total);
+    };
+  }
+
+  const TokenizerTraining& training_;
+  int threads_;
+  SourceList sources_;
+  std::vector<Block> blocks_;
+};
+
+/// tokenizer.json as the `tokenizers` library writes it.
+std::string tokenizer_json(const TrainedBpe& trained, const std::vector<std::string>& special) {
+  const ByteCharacters characters;
+  std::vector<std::string> written;
+  for (size_t id = 0; id < trained.tokens.size(); ++id)
+    written.push_back(id < special.size() ? special[id] : characters.written(trained.tokens[id]));
+  OrderedJson parts = {{"added_tokens", OrderedJson::array()}};
+  OrderedJson vocab = OrderedJson::object();
+  ordered_json merges = ordered_json::array();
+  for (size_t id = 0; id < special.size(); ++id)
+    parts["added_tokens"].push_back(added_token_json(special[id], static_cast<int64_t>(id)));
+  for (size_t id = 0; id < written.size(); ++id) add_token(vocab, written[id], static_cast<int64_t>(id));
+  for (const auto& [left, right] : trained.merges) merges.push_back({written[left], written[right]});
+  parts["pre_tokenizer"] = parts["decoder"] = byte_level_json(false, true);
+  parts["model"] = bpe_model_json({{"vocab", std::move(vocab)}, {"merges", std::move(merges)}});
+  return tokenizer_json_of_parts(parts, 1) + "\n";
+}
+
+std::string config_json(const TokenizerTraining& training) {
+  ordered_json json;
+  json["tokenizer_class"] = "PreTrainedTokenizerFast";
+  json["eos_token"] = training.special_tokens[0];
+  json["clean_up_tokenization_spaces"] = false;
+  return json.dump(1) + "\n";
+}
+
+void check(const TokenizerTraining& training) {
+  std::vector<std::string> special = training.special_tokens;
+  if (special.empty()) throw input_error("tokenizer train", "expected a special token that ends documents, got none");
+  std::sort(special.begin(), special.end());
+  const bool twice = std::adjacent_find(special.begin(), special.end()) != special.end();
+  if (twice || special[0].empty()) throw input_error("tokenizer train", "special tokens must differ and not be empty");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "tokenizer.model"}) {
+    const std::string path = (fs::path(training.out) / name).string();
+    std::error_code ignored;
+    if (!training.overwrite && fs::exists(fs::symlink_status(path, ignored))) {
+      throw input_error("tokenizer train", path, " is there already; choose another --out, or replace it with ",
+                        "--overwrite");
+    }
+  }
+}
+
+std::string train_bytes_bpe(const TokenizerTraining& training, const Corpus& corpus, TrainedTokenizer& result) {
+  std::vector<WordCounter> counters(static_cast<size_t>(corpus.threads()));
+  const ReadCounts read =
+      corpus.read(corpus.threads(), [&](const DocumentPiece& piece, int worker) { counters[worker].add(piece.text); });
+  result.bad_lines = read.bad_lines;
+  result.bad_places = read.bad_places;
+  for (size_t w = 1; w < counters.size(); ++w) counters[0].merge(counters[w]);
+  const std::vector<WordCount> words = counters[0].finish();
+  BpeTraining bpe{.vocab_size = training.vocab_size,
+                  .min_frequency = training.min_frequency,
+                  .special_tokens = training.special_tokens};
+  if (training.progress)
+    bpe.progress = [&](int64_t tokens) { training.progress("joining", tokens, training.vocab_size); };
+  const TrainedBpe trained = train_bpe(words, bpe);
+  result.words = static_cast<int64_t>(words.size());
+  result.vocab_size = static_cast<int64_t>(trained.tokens.size());
+  return tokenizer_json(trained, training.special_tokens);
+}
+
+TrainedTokenizer train(const TokenizerTraining& training) {
+  check(training);
+  const Corpus corpus(training);
+  TrainedTokenizer result;
+  result.text_bytes = corpus.bytes();
+  result.hidden_files = corpus.hidden_files();
+  std::vector<std::pair<std::string, std::string>> files;
+  if (training.kind == TokenizerKind::kBytesBpe) {
+    files.emplace_back("tokenizer.json", train_bytes_bpe(training, corpus, result));
+    files.emplace_back("tokenizer_config.json", config_json(training));
+  } else {
+    SentencePieceTraining sentencepiece{.unigram = training.kind == TokenizerKind::kSentencePieceUnigram,
+                                        .vocab_size = training.vocab_size,
+                                        .sentences = training.sentences};
+    const auto each = [&](const std::function<void(std::string_view)>& take) {
+      const ReadCounts read = corpus.read(1, [&](const DocumentPiece& piece, int) { take(piece.text); });
+      result.bad_lines = read.bad_lines;
+      result.bad_places = read.bad_places;
+    };
+    const SentencePieceModel model = train_sentencepiece(sentencepiece, each);
+    result.vocab_size = model.vocab_size;
+    files.emplace_back("tokenizer.model", model.bytes);
+  }
+  // The folder is made when there is something for it.
+  io::create_directories(training.out);
+  for (const auto& [name, bytes] : files) {
+    const std::string path = (fs::path(training.out) / name).string();
+    io::write_file_atomically(path, bytes);
+    result.files.push_back(path);
+  }
+  return result;
+}
+
+}  // namespace
+
+TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
+  try {
+    return train(training);
+  } catch (const Error& e) {
+    // The code that reads inputs is that of `data build`; the command is another.
+    constexpr std::string_view kOther = "[data build] ";
+    const std::string_view text = e.what();
+    if (!text.starts_with(kOther)) throw;
+    throw Error(e.code(), "tokenizer train", text.substr(kOther.size()));
+  }
+}
+
+}  // namespace ashlar::data

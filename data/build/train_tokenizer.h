@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/sources/source_list.h"
+#include "data/sources/text_repair.h"
+
+namespace ashlar::data {
+
+/// kBytesBpe: byte-level BPE with GPT-2's splitting, written as tokenizer.json. The other two are SentencePiece's BPE
+/// and Unigram, trained by its library, with byte fallback and the text as it is, written as tokenizer.model.
+enum class TokenizerKind : uint8_t { kBytesBpe, kSentencePieceBpe, kSentencePieceUnigram };
+
+struct TokenizerTraining {
+  TokenizerKind kind = TokenizerKind::kBytesBpe;
+  std::vector<std::string> inputs;  ///< as of BuildOptions
+  SourceFormat format = SourceFormat::kAuto;
+  std::string text_field = "text";
+  bool skip_binary = false;
+  bool include_hidden = false;
+  BadLines bad_lines = BadLines::kStop;
+  std::string out;  ///< folder, made if need be
+  int64_t vocab_size = 32'000;
+  int64_t min_frequency = 2;                                    ///< kBytesBpe
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};  ///< kBytesBpe; the first ends documents
+  int64_t sentences = 1'000'000;  ///< SentencePiece: lines taken by chance from those of the corpus
+  int threads = 0;                ///< 0 = one a core
+  bool overwrite = false;         ///< replace a tokenizer in `out`
+  int64_t block_bytes = int64_t{2} << 20;
+  std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
+};
+
+struct TrainedTokenizer {
+  std::vector<std::string> files;  ///< written, by path
+  int64_t vocab_size = 0;          ///< reached; less than asked for when the text has no more to join
+  int64_t text_bytes = 0;
+  int64_t words = 0;                                        ///< kBytesBpe: different ones
+  int64_t hidden_files = 0, bad_lines = 0, bad_places = 0;  ///< as of BuildReport and its manifest
+};
+
+/// Learns a tokenizer from a corpus and writes it into a folder. The same corpus and options give the same bytes on any
+/// number of threads (SentencePiece: with the same version of its library). Byte-level BPE holds the different words of
+/// the corpus in memory, not the corpus. Input errors: as build_dataset, a folder that holds a tokenizer, a vocabulary
+/// that is too small or that the library finds too large.
+TrainedTokenizer train_tokenizer(const TokenizerTraining& training);
+
+}  // namespace ashlar::data

@@ -1,0 +1,154 @@
+#include "data/read/dataset_verify.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/io/checksum.h"
+#include "data/read/token_dataset.h"
+#include "data/shards/hdf5_shard.h"
+
+namespace ashlar::data {
+namespace {
+
+constexpr size_t kMaxLines = 100;
+
+class Verifier {
+ public:
+  Verifier(const std::string& directory, VerifyReport& report) : directory_(directory), report_(report) {}
+
+  void run() {
+    Manifest manifest;
+    ++report_.files;
+    try {
+      manifest = read_manifest(directory_);
+    } catch (const Error& e) {
+      if (e.code() != ExitCode::kDamagedData) throw;
+      add(e);
+      return;
+    }
+    for (const Part part : kParts) {
+      int64_t tokens = 0, documents = 0;
+      Place place{part, 0, 0};
+      for (const ShardInfo& info : manifest.part(part).shards) {
+        check_file(info, manifest, place);
+        tokens += info.tokens;
+        documents += info.documents;
+        ++place.index;
+        place.first_chunk += (info.tokens + kChunkTokens - 1) / kChunkTokens;
+      }
+      if (tokens != manifest.part(part).tokens || documents != manifest.part(part).documents) {
+        add(str_cat("manifest.json: the counts of the ", name_of(part), " part are not the sums of its shards"));
+      }
+    }
+  }
+
+ private:
+  struct Place {
+    Part part;
+    int64_t index, first_chunk;
+  };
+
+  /// What was found wrong, unless it is that reading found no memory or disk: that says nothing about the files.
+  void add(const Error& e, const std::string& before = "") {
+    if (e.code() == ExitCode::kResource) throw e;
+    add(before + e.what());
+  }
+  void add(const std::string& line) {
+    if (report_.damage.size() < kMaxLines) report_.damage.push_back(line);
+  }
+
+  void check_file(const ShardInfo& info, const Manifest& manifest, const Place& place) {
+    const std::string path = (std::filesystem::path(directory_) / info.file).string();
+    ++report_.files;
+    const size_t before = report_.damage.size();
+    bool whole = false;
+    try {
+      const io::FileSum sum = io::sum_file(path);
+      report_.bytes += sum.bytes;
+      whole = sum.bytes == info.bytes && sum.crc32 == info.crc32;
+    } catch (const Error& e) {
+      add(e, str_cat(path, ": the manifest lists it: "));
+      return;
+    }
+    try {
+      const ShardReader reader({.path = path, .manifest = manifest, .part = place.part, .index = place.index});
+      const Digest digest = check_tokens(reader, path, manifest, place.first_chunk);
+      check_documents(reader, path);
+      if (!manifest.old_form() && report_.damage.size() == before && digest != info.digest) {
+        add(str_cat(path, ": its tokens have the digest ", digest.hex(), ", the manifest expects ", info.digest.hex(),
+                    "; restore the file or build the dataset again"));
+      }
+    } catch (const Error& e) {
+      add(e);
+    }
+    if (!whole && report_.damage.size() == before) {
+      add(str_cat(path,
+                  ": differs from its whole-file checksum, yet every chunk of its datasets reads right: the damage is",
+                  " in bytes that reading does not use; restore the file or build the dataset again"));
+    }
+  }
+
+  /// The digest of the tokens; meaningful when every chunk reads right.
+  Digest check_tokens(const ShardReader& reader, const std::string& path, const Manifest& manifest,
+                      int64_t first_chunk) {
+    Digest digest;
+    std::vector<uint8_t> raw;
+    std::vector<uint32_t> ids;
+    for (int64_t c = 0; c < reader.num_token_chunks(); ++c) {
+      ++report_.chunks;
+      try {
+        reader.read_tokens(c, raw);
+      } catch (const Error& e) {
+        add(e);
+        continue;
+      }
+      widen(raw, manifest.wide, ids);
+      digest += chunk_digest(first_chunk + c, std::span<const uint32_t>(ids));
+      const int64_t bad = std::count_if(ids.begin(), ids.end(),
+                                        [&](uint32_t id) { return id >= static_cast<uint32_t>(manifest.vocab_size); });
+      if (bad > 0) add(str_cat(path, ": dataset tokens, chunk ", c, ": ", bad, " ids are outside the vocabulary"));
+    }
+    return digest;
+  }
+
+  void check_documents(const ShardReader& reader, const std::string& path) {
+    std::vector<int64_t> starts;
+    int64_t last = -1;
+    for (int64_t c = 0; c < reader.num_document_chunks(); ++c) {
+      ++report_.chunks;
+      try {
+        reader.read_documents(c, starts);
+      } catch (const Error& e) {
+        add(e);
+        continue;
+      }
+      bool ascending = true;
+      for (const int64_t s : starts) {
+        ascending = ascending && s > last;
+        last = s;
+      }
+      if (!ascending) add(str_cat(path, ": dataset documents, chunk ", c, ": offsets do not ascend"));
+    }
+  }
+
+  static void widen(const std::vector<uint8_t>& raw, bool wide, std::vector<uint32_t>& ids) {
+    const size_t width = wide ? 4 : 2;
+    ids.assign(raw.size() / width, 0);
+    for (size_t i = 0; i < ids.size(); ++i) std::memcpy(&ids[i], raw.data() + i * width, width);
+  }
+
+  std::string directory_;
+  VerifyReport& report_;
+};
+
+}  // namespace
+
+VerifyReport verify_dataset(const std::string& directory) {
+  VerifyReport report;
+  Verifier(directory, report).run();
+  return report;
+}
+
+}  // namespace ashlar::data

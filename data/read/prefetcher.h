@@ -1,0 +1,47 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/read/batch_stream.h"
+
+namespace ashlar::data {
+
+/// The one reader thread of a process: pulls micro-batches from a source ahead of the trainer into a ring of `depth`
+/// batches. An exception in the source reaches the consumer at the batch where it happened, and again at every later
+/// call. The destructor stops and joins the thread.
+class Prefetcher {
+ public:
+  explicit Prefetcher(std::unique_ptr<BatchSource> source, int64_t depth = 4);
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// The next micro-batch, or null when the source is at its end. Valid until the next call.
+  const Batch* next();
+
+  /// Milliseconds that next() has waited for data since the last call of this function.
+  double take_data_wait_ms();
+
+ private:
+  void run();
+
+  std::unique_ptr<BatchSource> source_;
+  std::vector<Batch> ring_;
+  std::mutex mutex_;
+  std::condition_variable filled_, freed_;
+  int64_t produced_ = 0;  ///< batches put into the ring
+  int64_t consumed_ = 0;  ///< batches handed out and given back
+  bool holding_ = false;  ///< the consumer still uses batch consumed_
+  bool ended_ = false, stopping_ = false;
+  std::exception_ptr failure_;
+  double wait_ms_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace ashlar::data

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/shards/fingerprint.h"
+#include "data/shards/manifest.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace ashlar::data {
+
+class ShardReader;
+
+/// A dataset opened for reading. Opening reads the manifest and touches no shard: those are opened, and compared with
+/// the manifest, when first read. Every read is of whole chunks, each under its checksum: a damaged chunk, a truncated
+/// shard or one that belongs elsewhere is a damaged-data error (exit code 3) that names file, dataset and chunk. Not
+/// for use by two threads at once.
+class TokenDataset {
+ public:
+  explicit TokenDataset(const std::string& directory);
+  /// The same with the bytes of its manifest.json at hand, read by someone else.
+  TokenDataset(const std::string& directory, const std::string& manifest_text);
+  ~TokenDataset();
+  TokenDataset(const TokenDataset&) = delete;
+  TokenDataset& operator=(const TokenDataset&) = delete;
+
+  const std::string& directory() const { return directory_; }
+  const Manifest& manifest() const { return *manifest_; }
+  Fingerprint fingerprint() const { return fingerprint_of(*manifest_); }
+  /// One line each of what its user should know and cannot fix by reading: that it is of the old form.
+  std::vector<std::string> remarks() const;
+  /// Another reader of the same dataset, for another thread, with the manifest shared.
+  std::unique_ptr<TokenDataset> reopened() const;
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  int64_t tokens(Part part) const { return manifest_->part(part).tokens; }
+  int64_t num_chunks(Part part) const { return (tokens(part) + kChunkTokens - 1) / kChunkTokens; }
+
+  /// The tokens of chunk `chunk` of a part: kChunkTokens of them, fewer in the last. Ids at or above the vocabulary are
+  /// damaged data. The span is valid until the next read of any kind.
+  std::span<const int32_t> read_chunk(Part part, int64_t chunk);
+
+  /// Copies tokens [first, first + out.size()) of a part; the chunk last used is kept, so reading on in order costs one
+  /// read per chunk.
+  void read(Part part, int64_t first, std::span<int32_t> out);
+
+  /// Shards of both parts together, the train part's first: what check_shard counts.
+  int64_t num_shards() const;
+  /// Opens one shard and compares it with the manifest, without its chunks: damaged error when it is missing, truncated
+  /// or another shard than it should be. Nothing stays open.
+  void check_shard(int64_t shard) const;
+
+  /// Positions in the part's stream where documents begin, of one shard.
+  std::vector<int64_t> read_document_starts(Part part, int64_t shard);
+
+  /// Host memory that reading holds on to, in bytes (scratch chunk; open files apart).
+  int64_t scratch_bytes() const;
+
+ private:
+  struct OpenShard {
+    Part part;
+    int64_t shard;
+    std::unique_ptr<ShardReader> reader;
+  };
+  TokenDataset(std::string directory, std::shared_ptr<const Manifest> manifest);
+  std::unique_ptr<ShardReader> make_reader(Part part, int64_t shard) const;
+  ShardReader& open_shard(Part part, int64_t shard);
+
+  std::string directory_;
+  std::shared_ptr<const Manifest> manifest_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<int64_t> first_chunk_[2];  ///< first chunk of each shard, and one past the end
+  std::vector<OpenShard> open_;          ///< most recently used last, few
+  std::vector<uint8_t> raw_;
+  std::vector<int32_t> chunk_tokens_;
+  Part cached_part_ = Part::kTrain;
+  int64_t cached_chunk_ = -1;
+};
+
+}  // namespace ashlar::data

@@ -1,0 +1,377 @@
+#include "data/sources/source_list.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+
+#include "core/base/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/posix_file.h"
+#include "data/ordered_parallel.h"
+#include "data/sources/json_array.h"
+#include "data/sources/source_content.h"
+
+namespace ashlar::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSample = 65536;
+
+struct stat stat_of(const std::string& path) {
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) throw io::system_error("data build", "read", path, errno);
+  return st;
+}
+
+struct Candidate {
+  std::string path, shown;
+  std::string index;  ///< Megatron's, of a .bin
+};
+
+std::string extension_of(const std::string& path) { return fs::path(path).extension().string(); }
+
+/// The name without the endings of compressed files.
+std::string unpacked_name(const std::string& path) {
+  const std::string extension = extension_of(path);
+  return extension == ".gz" || extension == ".zst" ? fs::path(path).replace_extension().string() : path;
+}
+
+std::string read_sample(const io::InputFile& file, int64_t offset) {
+  std::string bytes(static_cast<size_t>(kSample), '\0');
+  bytes.resize(static_cast<size_t>(file.read_at_most(offset, std::as_writable_bytes(std::span(bytes)))));
+  return bytes;
+}
+
+std::string with_extension(const std::string& path, const char* extension) {
+  return fs::path(path).replace_extension(extension).string();
+}
+
+bool holds_megatron_index(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) && is_megatron_index(read_sample(io::InputFile(path), 0));
+}
+
+/// Gives each X.bin with a Megatron index X.idx beside it that index, and takes the index for its .bin.
+std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
+  std::set<std::string> bins;
+  std::vector<Candidate> paired;
+  for (Candidate& candidate : candidates) {
+    const std::string extension = extension_of(candidate.path);
+    if (extension == ".idx" && holds_megatron_index(candidate.path)) {
+      const std::string bin = with_extension(candidate.path, ".bin");
+      if (!fs::exists(bin)) {
+        throw input_error("data build", candidate.shown, " is a Megatron index, but ", bin,
+                          " with its ids is not there; put it beside");
+      }
+      candidate = {.path = bin, .shown = bin};
+    }
+    if (extension_of(candidate.path) == ".bin") {
+      const std::string index = with_extension(candidate.path, ".idx");
+      if (holds_megatron_index(index)) {
+        if (!bins.insert(candidate.path).second) continue;
+        candidate.index = index;
+      }
+    }
+    paired.push_back(std::move(candidate));
+  }
+  return paired;
+}
+
+/// What looking at a file finds.
+struct Looked {
+  SourceFile file;
+  std::string binary;  ///< what it is, when it is neither text nor tokens
+};
+
+/// The bytes of a file that decide what it is.
+struct Content {
+  std::string head;
+  int64_t bytes = 0;
+  TextCheck text;
+  ShapeFound shape;
+  std::vector<int64_t> element_starts;
+};
+
+/// What all looks at files share.
+struct Looking {
+  const SourceQuery& query;
+  std::mutex mutex;
+  int64_t done = 0, total = 0;  ///< bytes of files that are read whole to be looked at
+
+  /// `tell`: a file that takes its time.
+  void read(int64_t bytes, bool tell) {
+    const std::lock_guard lock(mutex);
+    done += bytes;
+    if (tell && query.progress) query.progress(done, total);
+  }
+};
+
+ShapeFound shape_by(SourceFormat format, std::string_view head, bool whole, const std::string& path) {
+  switch (format) {
+    case SourceFormat::kAuto: return shape_of(head, whole, unpacked_name(path));
+    case SourceFormat::kJsonLines: return {TextShape::kJsonLines, ""};
+    case SourceFormat::kJsonArray: return {TextShape::kJsonArray, ""};
+    default: return {};
+  }
+}
+
+Content look_at_packed(const io::InputFile& file, const Candidate& from, Packing packing, Looking& looking) {
+  Content content;
+  Unpacker unpacker(file, packing, from.shown);
+  JsonArrayScan scan(looking.query.block_bytes);
+  std::string piece(size_t{256} << 10, '\0');
+  int64_t taken = 0;
+  while (const size_t n = unpacker.read(piece)) {
+    const std::string_view bytes = std::string_view(piece).substr(0, n);
+    if (content.bytes == 0) {
+      content.head = bytes.substr(0, kSample);
+      content.shape = shape_by(looking.query.format, content.head, n == content.head.size(), from.path);
+    }
+    if (content.shape.shape == TextShape::kJsonArray) scan.add(bytes);
+    content.text.look(content.bytes, bytes);
+    content.bytes += static_cast<int64_t>(n);
+    looking.read(unpacker.packed_bytes() - taken, true);
+    taken = unpacker.packed_bytes();
+  }
+  content.element_starts = scan.take_starts();
+  return content;
+}
+
+/// Looks through a JSON array for the places where blocks begin.
+void scan_array(const io::InputFile& file, Content& content, int64_t block_bytes) {
+  JsonArrayScan scan(block_bytes);
+  std::string piece;
+  for (int64_t at = 0; at < content.bytes; at += static_cast<int64_t>(piece.size())) {
+    piece.resize(size_t{1} << 20);
+    piece.resize(static_cast<size_t>(file.read_at_most(at, std::as_writable_bytes(std::span(piece)))));
+    if (piece.empty()) break;
+    scan.add(piece);
+  }
+  content.element_starts = scan.take_starts();
+}
+
+Content look_at_plain(const io::InputFile& file, std::string head) {
+  Content content;
+  content.head = std::move(head);
+  content.bytes = file.size_bytes();
+  content.text.look(0, content.head);
+  if (content.bytes <= kSample) return content;
+  for (const int64_t offset : {content.bytes / 2, content.bytes - kSample})
+    if (offset >= kSample) content.text.look(offset, read_sample(file, offset));
+  return content;
+}
+
+std::optional<TokenLayout> tokens_in(const Content& content, const Candidate& from, const SourceFile& file) {
+  if (!from.index.empty()) return megatron_tokens(from.index, content.bytes, from.shown);
+  if (auto layout = recognised_tokens(content.head, content.bytes, from.shown)) return layout;
+  const bool bin = extension_of(unpacked_name(from.path)) == ".bin" && content.text.first_binary() >= 0;
+  if (!bin || known_binary(content.head).certain || packing_of(content.head) != Packing::kNone) return std::nullopt;
+  return raw_tokens(TokenType::kUint16, content.bytes, "nanoGPT", file.shown);
+}
+
+std::string binary_in(const Content& content) {
+  if (packing_of(content.head) != Packing::kNone) return "is compressed twice";
+  const int64_t at = content.text.first_binary();
+  const BinaryForm form = known_binary(content.head);
+  if (!form.what.empty() && (form.certain || at >= 0)) return str_cat("is ", form.what);
+  return at < 0 ? "" : str_cat("holds binary data from byte ", at, " on");
+}
+
+/// What JSON is read as; doubt is an error.
+void take_shape(const Candidate& from, Content& content, SourceFile& out) {
+  const ShapeFound& shape = content.shape;
+  if (!shape.doubt.empty()) {
+    throw input_error("data build", from.shown, " ", shape.doubt, ", which is neither prose nor one object a line; say",
+                      " what it is with --format text (prose, as it is), jsonl or json-array");
+  }
+  out.shape = shape.shape;
+  out.element_starts = std::move(content.element_starts);
+  if (out.shape == TextShape::kJsonArray && out.element_starts.empty()) {
+    throw input_error("data build", from.shown,
+                      " holds no element of a JSON array; expected [{...}, {...}], or another", " --format");
+  }
+}
+
+Looked look_at(const Candidate& from, Looking& looking) {
+  const SourceFormat format = looking.query.format;
+  Looked looked{.file = {.path = from.path, .shown = from.shown}};
+  SourceFile& out = looked.file;
+  const io::InputFile file(from.path);
+  out.bytes = file.size_bytes();
+  if (format == SourceFormat::kBytes || out.bytes == 0) return looked;
+  std::string head = read_sample(file, 0);
+  const std::string extension = extension_of(from.path);
+  const Packing claimed = extension == ".gz" ? Packing::kGzip : extension == ".zst" ? Packing::kZstd : Packing::kNone;
+  out.packing = packing_of(head);
+  const bool raw = format == SourceFormat::kUint16 || format == SourceFormat::kUint32;
+  if (raw && claimed == Packing::kNone) out.packing = Packing::kNone;  // the first ids may look like anything
+  if (claimed != Packing::kNone && out.packing == Packing::kNone) {
+    throw input_error("data build", from.shown, " is named ", extension, " but does not begin as such a file does; get",
+                      " it again, or give it the name of what it is");
+  }
+  Content content;
+  if (out.packing != Packing::kNone) {
+    content = look_at_packed(file, from, out.packing, looking);
+  } else {
+    content = look_at_plain(file, std::move(head));
+    looking.read(content.bytes, false);
+    content.shape =
+        shape_by(format, content.head, content.bytes == static_cast<int64_t>(content.head.size()), from.path);
+  }
+  out.bytes = content.bytes;
+  if (out.bytes == 0) return looked;
+  if (raw) {
+    const TokenType type = format == SourceFormat::kUint16 ? TokenType::kUint16 : TokenType::kUint32;
+    out.tokens = raw_tokens(type, out.bytes, "raw", from.shown);
+  } else if (format == SourceFormat::kAuto) {
+    out.tokens = tokens_in(content, from, out);
+  }
+  if (out.tokens) {
+    out.bytes = out.tokens->tokens * bytes_of(out.tokens->type);
+    return looked;
+  }
+  looked.binary = binary_in(content);
+  if (!looked.binary.empty()) return looked;
+  if (content.shape.shape == TextShape::kJsonArray && out.packing == Packing::kNone)
+    scan_array(file, content, looking.query.block_bytes);
+  take_shape(from, content, out);
+  return looked;
+}
+
+/// Whether a name below `folder` on the way to `path` begins with a dot.
+bool hidden_in(const fs::path& path, const fs::path& folder) {
+  const fs::path below = path.lexically_relative(folder);
+  return std::any_of(below.begin(), below.end(), [](const fs::path& name) { return name.string().starts_with('.'); });
+}
+
+void add_folder(const std::string& folder, bool hidden, std::vector<Candidate>& candidates, SourceList& list) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  auto it = fs::recursive_directory_iterator(folder, error);
+  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code ignored;
+    if (!hidden && !it->is_directory(ignored) && hidden_in(it->path(), folder)) {
+      ++list.hidden_files;
+    } else if (it->is_regular_file(ignored)) {
+      paths.push_back(it->path().string());
+    } else if (!it->is_directory(ignored) || it->is_symlink(ignored)) {
+      ++list.other_entries;
+    }
+  }
+  if (error) throw io::system_error("data build", "read folder", folder, error.value());
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) candidates.push_back({.path = path, .shown = path, .index = ""});
+}
+
+/// Every file once, whatever the paths: what is trained on twice unknown to the user counts double. Returns the bytes
+/// of all.
+int64_t refuse_twice(const std::vector<Candidate>& candidates) {
+  std::map<std::pair<dev_t, ino_t>, const Candidate*> seen;
+  int64_t bytes = 0;
+  for (const Candidate& candidate : candidates) {
+    struct stat st;
+    if (::stat(candidate.path.c_str(), &st) != 0) continue;  // said when it is opened
+    const auto [at, fresh] = seen.emplace(std::pair(st.st_dev, st.st_ino), &candidate);
+    bytes += st.st_size;
+    if (fresh) continue;
+    const std::string& first = at->second->shown;
+    throw input_error("data build", candidate.shown, " is an input twice",
+                      first == candidate.shown ? "" : str_cat(": it is the same file as ", first),
+                      "; name it once (a file that shall count double belongs into a mixture with its weight)");
+  }
+  return bytes;
+}
+
+bool lies_inside(const fs::path& inner, const fs::path& outer) {
+  const auto [in, out] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  return in == outer.end();
+}
+
+std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
+  std::vector<Candidate> candidates;
+  for (const std::string& input : query.inputs) {
+    if (input == "-") {
+      candidates.push_back({.path = query.spool, .shown = "standard input"});
+      continue;
+    }
+    const struct stat st = stat_of(input);
+    if (S_ISDIR(st.st_mode)) {
+      if (lies_inside(fs::weakly_canonical(query.out), fs::canonical(input))) {
+        throw input_error("data build", "the output folder ", query.out, " lies inside the input folder ", input,
+                          "; choose --out elsewhere");
+      }
+      add_folder(input, query.hidden, candidates, list);
+    } else if (S_ISREG(st.st_mode)) {
+      candidates.push_back({.path = input, .shown = input});
+    } else {
+      throw input_error("data build", input, " is neither a file nor a folder; pipe it into - instead");
+    }
+  }
+  if (query.format == SourceFormat::kAuto) candidates = pair_megatron(std::move(candidates));
+  return candidates;
+}
+
+}  // namespace
+
+SourceList list_sources(const SourceQuery& query) {
+  if (query.inputs.empty()) {
+    throw input_error("data build",
+                      "no input; name text files, folders, JSONL files, files of tokens or - for standard input");
+  }
+  SourceList list;
+  const std::vector<Candidate> candidates = find_files(query, list);
+  Looking looking{.query = query};
+  looking.total = refuse_twice(candidates);
+  std::string binary;  // of the first file
+  ordered_parallel(
+      query.threads, static_cast<int64_t>(candidates.size()),
+      [&](int64_t i, int) { return look_at(candidates[i], looking); },
+      [&](int64_t, Looked looked) {
+        if (looked.file.bytes == 0) {
+          ++list.empty_files;
+        } else if (!looked.binary.empty()) {
+          if (list.binary_files++ == 0) binary = str_cat(looked.file.shown, " ", looked.binary);
+        } else {
+          list.bytes += looked.file.bytes;
+          list.files.push_back(std::move(looked.file));
+        }
+      });
+  if (list.binary_files > 0 && !query.skip_binary) {
+    const std::string more =
+        list.binary_files > 1 ? str_cat(" (and ", list.binary_files - 1, " more files are no text)") : "";
+    throw input_error("data build", binary, ", not text", more,
+                      "; leave it out (--skip-binary leaves out all such files), or take every file byte by byte with ",
+                      "--format bytes");
+  }
+  if (list.files.empty()) {
+    throw input_error(
+        "data build", "the input holds no text (", list.empty_files, " empty files",
+        list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
+        list.hidden_files > 0 ? str_cat(", ", list.hidden_files, " hidden files, which --include-hidden takes") : "",
+        "); first input: ", query.inputs[0]);
+  }
+  return list;
+}
+
+void spool_descriptor(int descriptor, const std::string& path) {
+  io::AtomicFile file(path);
+  std::vector<std::byte> buffer(size_t{1} << 20);
+  for (;;) {
+    const ssize_t n = ::read(descriptor, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw io::system_error("data build", "read", "standard input", errno);
+    if (n == 0) break;
+    file.write(std::span(buffer).first(static_cast<size_t>(n)));
+  }
+  file.commit();
+}
+
+}  // namespace ashlar::data

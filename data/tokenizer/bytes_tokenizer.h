@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/tokenizer.h"
+
+namespace ashlar::data {
+
+/// Each byte is its own id; 256 ends a document. Takes any input, text or not.
+class BytesTokenizer final : public Tokenizer {
+ public:
+  static constexpr int32_t kEod = 256;
+
+  using Tokenizer::encode;
+  std::string identity() const override { return "bytes"; }
+  int32_t vocab_size() const override { return kEod + 1; }
+  int32_t eod_id() const override { return kEod; }
+  CutRule cut_rule() const override { return CutRule::kAnyByte; }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  std::string to_json() const override;
+  /// Byte-level BPE without merges, "<|endoftext|>" for the end of a document.
+  std::string tokenizer_json_text() const override;
+};
+
+std::unique_ptr<CorpusScan> make_bytes_scan();
+
+}  // namespace ashlar::data

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/tokenizer.h"
+
+namespace ashlar::data {
+
+/// One id for each distinct Unicode code point of the corpus, in ascending order; the id after them ends a document.
+/// Texts are UTF-8; a code point that the corpus did not hold cannot be encoded.
+class CharactersTokenizer final : public Tokenizer {
+ public:
+  /// `vocabulary` ascending, distinct.
+  explicit CharactersTokenizer(std::vector<char32_t> vocabulary);
+
+  using Tokenizer::encode;
+  std::string identity() const override { return "characters"; }
+  int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.size()) + 1; }
+  int32_t eod_id() const override { return static_cast<int32_t>(vocabulary_.size()); }
+  CutRule cut_rule() const override { return CutRule::kCodePoint; }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  std::string to_json() const override;
+  /// BPE without merges over the characters, "<|endoftext|>" for the end of a document. Its readers leave a character
+  /// out that is none of the vocabulary.
+  std::string tokenizer_json_text() const override;
+
+ private:
+  std::vector<char32_t> vocabulary_;
+  std::vector<int32_t> id_of_;  ///< by code point; -1 = not in the vocabulary
+};
+
+std::unique_ptr<CorpusScan> make_characters_scan();
+
+}  // namespace ashlar::data
