@@ -106,6 +106,7 @@ class Bench {
 
   void run() {
     norms();
+    norms_in_parts();
     activations();
     rope();
     share_head();
@@ -192,6 +193,13 @@ class Bench {
                                *stream_);
       });
     }
+  }
+
+  /// For rows that ranks share.
+  void norms_in_parts() {
+    const MutView x = matrix(s_.N, s_.C), y = matrix(s_.N, s_.C), dy = matrix(s_.N, s_.C), dx = matrix(s_.N, s_.C);
+    const MutView gamma = matrix(1, s_.C), dgamma = matrix(acc_, 1, s_.C), dbeta = matrix(acc_, 1, s_.C);
+    const MutView mean = matrix(acc_, 1, s_.N), rstd = matrix(acc_, 1, s_.N);
     const MutView sum = matrix(acc_, 1, s_.N), sum2 = matrix(acc_, 1, s_.N);
     time("norm_row_stats", {x},
          [&] { backend_.norm_row_stats({.x = x, .center = mean, .sum = {}, .sum_squares = sum}, *stream_); });

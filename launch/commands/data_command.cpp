@@ -220,8 +220,7 @@ void warn_of_spellings(const data::Manifest& m, std::ostream& err) {
   err << std::endl;
 }
 
-int run_build(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  Arguments given("data build", args);
+data::BuildOptions build_options(Arguments& given) {
   data::BuildOptions options;
   options.overwrite = given.flag("--overwrite");
   options.skip_binary = given.flag("--skip-binary");
@@ -256,7 +255,12 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
   }
   if (options.out.empty())
     throw input_error(given.command(), "option --out is missing; name the dataset's folder: --out DIR");
+  return options;
+}
 
+int run_build(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
+  Arguments given("data build", args);
+  data::BuildOptions options = build_options(given);
   ProgressLine line(err, &err == &std::cerr && ::isatty(STDERR_FILENO) != 0);
   options.progress = [&](const data::BuildProgress& p) { line.show(p); };
   options.note = [&](const std::string& text) { line.note(text); };

@@ -55,9 +55,22 @@ bool is_exported(const std::string& name) {
          name.starts_with("ONEDNN_");
 }
 
+/// Hydra, MPICH's mpirun.
+std::vector<std::string> hydra_line(const RanksWanted& wanted, const MpirunHere& here) {
+  std::vector<std::string> line = {here.path};
+  const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
+  if (!wanted.hosts.empty()) add({"-hosts", wanted.hosts});
+  if (!wanted.hostfile.empty()) add({"-f", wanted.hostfile});
+  add({"-n", str_cat(wanted.ranks)});
+  line.insert(line.end(), wanted.command.begin(), wanted.command.end());
+  return line;
+}
+
 }  // namespace
 
 std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here) {
+  const int64_t major = open_mpi_major(here.version);
+  if (major == 0) return hydra_line(wanted, here);
   std::vector<std::string> line = {here.path};
   const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
   // What the user has set in the environment stays.
@@ -65,16 +78,7 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
     const auto& set = here.environment;
     if (std::find(set.begin(), set.end(), "OMPI_MCA_" + key) == set.end()) add({"--mca", key, value});
   };
-  const int64_t major = open_mpi_major(here.version);
   const bool given = !wanted.hosts.empty() || !wanted.hostfile.empty();
-  if (major == 0) {
-    if (!wanted.hosts.empty()) add({"-hosts", wanted.hosts});
-    if (!wanted.hostfile.empty()) add({"-f", wanted.hostfile});
-    add({"-n", str_cat(wanted.ranks)});
-    line.insert(line.end(), wanted.command.begin(), wanted.command.end());
-    return line;
-  }
-
   const bool new_names = major >= 5;
   const Hosts hosts = distribute(wanted.hosts, wanted.ranks);
   const int64_t slots = !wanted.hosts.empty() ? hosts.slots

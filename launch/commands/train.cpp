@@ -66,117 +66,155 @@ void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig
   }
 }
 
-}  // namespace
-
-int run_train_command(std::span<const std::string> words, Session& session) {
-  training::MemoryLedger memory;
-  comm::Bootstrap& bootstrap = session.bootstrap;
-  Log& log = session.log;
-  comm::ControlPlane& ranks = bootstrap.control();
-  std::optional<config::RawConfig> raw;
+struct TrainArguments {
+  std::string file;
+  std::vector<std::string> overrides;
   bool restart = false;
-  struct {
-    std::string file;
-    std::vector<std::string> overrides;
-  } given;
-  comm::try_on_all_ranks(ranks, [&] {
-    Arguments arguments("train", words);
-    restart = arguments.flag("--restart");
-    const std::optional<std::string> from = arguments.option("--from");
-    std::vector<std::string> ignored_keys;
-    while (const auto key = arguments.option("--ignore-key")) ignored_keys.push_back(*key);
-    if (!from && !ignored_keys.empty())
-      throw input_error("train", "--ignore-key ", printable(ignored_keys[0]),
-                        " is of --from HF_DIR, whose config.json has such keys; leave it out");
-    std::vector<std::string> files = arguments.positionals();
-    std::vector<std::string> overrides = take_overrides(files);
-    if (files.size() != (from ? 0 : 1))
-      throw input_error(
-          "train",
-          from ? "expected no configuration file beside --from, got " : "expected one configuration file, got ",
-          files.size(), "; usage: ashlar train CONFIG|RUN_DIR [section.key=value ...]");
-    if (from) {
-      const TrainFrom begun = train_from({.hf_directory = *from, .overrides = overrides, .ignored_keys = ignored_keys},
-                                         ranks.rank() == 0, log);
-      overrides.insert(overrides.begin(), begun.overrides.begin(), begun.overrides.end());
-      files.push_back(begun.config);
+};
+
+/// With --from rank 0 imports the model: not before all ranks have parsed may one read the configuration.
+TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& log) {
+  Arguments arguments("train", words);
+  TrainArguments a{.restart = arguments.flag("--restart")};
+  const std::optional<std::string> from = arguments.option("--from");
+  std::vector<std::string> ignored_keys;
+  while (const auto key = arguments.option("--ignore-key")) ignored_keys.push_back(*key);
+  if (!from && !ignored_keys.empty())
+    throw input_error("train", "--ignore-key ", printable(ignored_keys[0]),
+                      " is of --from HF_DIR, whose config.json has such keys; leave it out");
+  std::vector<std::string> files = arguments.positionals();
+  a.overrides = take_overrides(files);
+  if (files.size() != (from ? 0 : 1))
+    throw input_error(
+        "train", from ? "expected no configuration file beside --from, got " : "expected one configuration file, got ",
+        files.size(), "; usage: ashlar train CONFIG|RUN_DIR [section.key=value ...]");
+  if (from) {
+    const TrainFrom begun =
+        train_from({.hf_directory = *from, .overrides = a.overrides, .ignored_keys = ignored_keys}, first_rank, log);
+    a.overrides.insert(a.overrides.begin(), begun.overrides.begin(), begun.overrides.end());
+    files.push_back(begun.config);
+  }
+  a.file = files[0];
+  return a;
+}
+
+/// What has been decided already: by the run itself, else by the checkpoint that it starts from.
+struct Origins {
+  std::optional<training::Origin> own, start;
+};
+
+Origins find_origins(const config::RawConfig& raw, bool restart, comm::ControlPlane& ranks) {
+  Origins found;
+  if (!restart) found.own = training::find_origin(raw.run_dir(), ranks);
+  if (!found.own && raw.init_from()) found.start = training::find_origin(*raw.init_from(), ranks);
+  return found;
+}
+
+/// Gives open keys the values of what the run comes from, and returns them.
+std::vector<config::DerivedValue> take_values(config::RawConfig& raw, const Origins& from) {
+  const std::optional<std::string> init_from = raw.init_from();
+  std::vector<config::DerivedValue> taken;
+  if (from.own && init_from)
+    taken = config::take_model(raw, from.own->config.model, from.own->path.string(), config::Differing::kStays);
+  if (from.start)
+    taken = config::take_model(raw, from.start->config.model, from.start->path.string(), config::Differing::kError);
+  if (from.own) {
+    const auto kept = config::keep_values(raw, from.own->config, from.own->path.string());
+    taken.insert(taken.end(), kept.begin(), kept.end());
+  }
+  if (init_from && !from.own && !from.start)
+    throw input_error("config", "run.init_from = ", *init_from,
+                      ": expected a checkpoint, an import or a run directory with checkpoints, got none");
+  return taken;
+}
+
+/// A dataset that does not open is an error of the configuration, reported with the others.
+std::vector<data::WeightedDataset> open_datasets(config::RawConfig& raw, const training::SharedManifests& manifests) {
+  std::vector<data::WeightedDataset> datasets;
+  for (const auto& source : raw.data_sources()) {
+    try {
+      datasets.push_back({manifests.open(source.path), source.weight});
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kInput) throw;
+      raw.add_error(error.what());
     }
-    given = {.file = files[0], .overrides = std::move(overrides)};
-  });
-  // Not before rank 0 has imported.
-  comm::try_on_all_ranks(ranks, [&] {
-    raw = read_run_config(given.file, given.overrides, ranks.size(), log);
-    if (restart && ranks.rank() == 0) training::RunDirectory(raw->run_dir()).check_can_be_set_aside();
-  });
-  // What has been decided already: by the run itself, else by the checkpoint that it starts from.
-  const std::optional<std::string> init_from = raw->init_from();
-  const std::optional<training::Origin> own = restart ? std::nullopt : training::find_origin(raw->run_dir(), ranks);
-  const std::optional<training::Origin> start =
-      own || !init_from ? std::nullopt : training::find_origin(*init_from, ranks);
-  std::vector<std::string> paths;
-  for (const auto& source : raw->data_sources()) paths.push_back(source.path);
-  const training::SharedManifests manifests(bootstrap, paths);
+  }
+  if (const std::string problem = training::mixture_problem(datasets); !problem.empty()) raw.add_error(problem);
+  return datasets;
+}
+
+struct ResolvedRun {
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
-  comm::try_on_all_ranks(ranks, [&] {
-    config::Facts facts{
-        .ranks = ranks.size(), .local_ranks = bootstrap.local_size(), .hardware_threads = session.cores.machine};
-    std::vector<config::DerivedValue> taken;
-    if (own && init_from)
-      taken = config::take_model(*raw, own->config.model, own->path.string(), config::Differing::kStays);
-    if (start) taken = config::take_model(*raw, start->config.model, start->path.string(), config::Differing::kError);
-    if (own) {
-      const auto kept = config::keep_values(*raw, own->config, own->path.string());
-      taken.insert(taken.end(), kept.begin(), kept.end());
-    }
-    if (init_from && !own && !start)
-      throw input_error("config", "run.init_from = ", *init_from,
-                        ": expected a checkpoint, an import or a run directory with checkpoints, got none");
-    for (const auto& source : raw->data_sources()) {
-      try {
-        datasets.push_back({manifests.open(source.path), source.weight});
-        if (!facts.dataset_vocab_size) facts.dataset_vocab_size = datasets.back().dataset->tokenizer().vocab_size();
-      } catch (const Error& error) {
-        if (error.code() != ExitCode::kInput) throw;
-        raw->add_error(error.what());
-      }
-    }
-    if (const std::string problem = training::mixture_problem(datasets); !problem.empty()) raw->add_error(problem);
-    const std::vector<checkpoint::DataRecord> records = training::data_records(datasets);
-    training::Continuation said;
-    if (start) said = training::check_start(*start, *raw, records);
-    resolved = config::resolve(*raw, facts);
-    resolved.derived.insert(resolved.derived.end(), taken.begin(), taken.end());
-    said.say(log);
-    const config::RunConfig& c = resolved.config;
-    data::check_train_data(datasets, {.sequence_length = c.train.sequence_length,
-                                      .micro_batch = c.train.micro_batch,
-                                      .vocab_size = c.model.vocab_size});
-    // What there is to say of its own checkpoint follows when that is loaded.
-    if (own) training::check_continuation(*own, {.config = resolved.config, .data = records});
-  });
-  check_same_configuration(ranks, resolved.config);
-  training::check_shards(ranks, datasets);
-  training::say_remarks(ranks, datasets, log);
-  const config::RunSection& run = resolved.config.run;
+};
+
+ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const training::SharedManifests& manifests,
+                        const Session& session) {
+  config::Facts facts{.ranks = session.bootstrap.control().size(),
+                      .local_ranks = session.bootstrap.local_size(),
+                      .hardware_threads = session.cores.machine};
+  const std::vector<config::DerivedValue> taken = take_values(raw, from);
+  ResolvedRun run{.resolved = {}, .datasets = open_datasets(raw, manifests)};
+  if (!run.datasets.empty()) facts.dataset_vocab_size = run.datasets.front().dataset->tokenizer().vocab_size();
+  const std::vector<checkpoint::DataRecord> records = training::data_records(run.datasets);
+  training::Continuation said;
+  if (from.start) said = training::check_start(*from.start, raw, records);
+  run.resolved = config::resolve(raw, facts);
+  run.resolved.derived.insert(run.resolved.derived.end(), taken.begin(), taken.end());
+  said.say(session.log);
+  const config::RunConfig& c = run.resolved.config;
+  data::check_train_data(run.datasets, {.sequence_length = c.train.sequence_length,
+                                        .micro_batch = c.train.micro_batch,
+                                        .vocab_size = c.model.vocab_size});
+  // What there is to say of its own checkpoint follows when that is loaded.
+  if (from.own) training::check_continuation(*from.own, {.config = c, .data = records});
+  return run;
+}
+
+ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memory, Session& session) {
+  const config::RunSection& run = resolved.resolved.config.run;
   watch::HangOptions hang{.after_seconds = run.hang_after == 0 ? 0 : std::max(run.hang_after, kStartSeconds),
                           .starting = true,
                           .stall_seconds = run.stall_after,
                           .stop = run.hang_action == config::HangAction::kStop};
   session.watch->watchdog().watch_hangs(hang);
-  training::Trainer trainer({.resolved = resolved,
-                             .datasets = std::move(datasets),
-                             .bootstrap = bootstrap,
+  training::Trainer trainer({.resolved = resolved.resolved,
+                             .datasets = std::move(resolved.datasets),
+                             .bootstrap = session.bootstrap,
                              .signals = session.signals,
                              .memory = std::move(memory),
-                             .log = log,
+                             .log = session.log,
                              .watch = *session.watch,
                              .cores = session.cores.machine,
                              .restart = restart});
   hang.after_seconds = run.hang_after;
   hang.starting = false;
   session.watch->watchdog().watch_hangs(hang);
-  return static_cast<int>(trainer.run());
+  return trainer.run();
+}
+
+}  // namespace
+
+int run_train_command(std::span<const std::string> words, Session& session) {
+  training::MemoryLedger memory;
+  comm::ControlPlane& ranks = session.bootstrap.control();
+  TrainArguments a;
+  comm::try_on_all_ranks(ranks, [&] { a = parse(words, ranks.rank() == 0, session.log); });
+  std::optional<config::RawConfig> raw;
+  comm::try_on_all_ranks(ranks, [&] {
+    raw = read_run_config(a.file, a.overrides, ranks.size(), session.log);
+    if (a.restart && ranks.rank() == 0) training::RunDirectory(raw->run_dir()).check_can_be_set_aside();
+  });
+  const Origins from = find_origins(*raw, a.restart, ranks);
+  std::vector<std::string> paths;
+  for (const auto& source : raw->data_sources()) paths.push_back(source.path);
+  const training::SharedManifests manifests(session.bootstrap, paths);
+  ResolvedRun run;
+  comm::try_on_all_ranks(ranks, [&] { run = resolve_run(*raw, from, manifests, session); });
+  check_same_configuration(ranks, run.resolved.config);
+  training::check_shards(ranks, run.datasets);
+  training::say_remarks(ranks, run.datasets, session.log);
+  return static_cast<int>(train(run, a.restart, std::move(memory), session));
 }
 
 }  // namespace ashlar::launch

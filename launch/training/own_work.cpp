@@ -1,17 +1,11 @@
 #include "launch/training/own_work.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "launch/training/clock.h"
 #include "launch/training/slow_ranks.h"
 
 namespace ashlar::training {
-
-namespace {
-
-double now_sec() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 std::optional<double> ThreadWaits::add(double step_sec, double waited_sec, int threads) {
   if (threads < 2 || said_) return std::nullopt;

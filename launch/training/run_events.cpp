@@ -109,4 +109,12 @@ std::string to_line(const RankSlowOver& e) {
                                  e.ms, e.usual_ms));
 }
 
+std::string to_line(const WarningEvent& event) {
+  return std::visit([](const auto& e) { return to_line(e); }, event);
+}
+
+bool is_note(const WarningEvent& event) {
+  return !std::holds_alternative<RankSlow>(event) && !std::holds_alternative<ThreadsWait>(event);
+}
+
 }  // namespace ashlar::training

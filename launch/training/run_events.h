@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <variant>
 
 namespace ashlar::training {
 
 // What happens in a run besides its steps and is no error: a small struct with the values, and one function each that
-// makes the line, without `warning: `. Whoever meets the event hands the line to the log. A new event goes here, too.
+// makes the line, without `warning: `. Once a run has its sinks, they get the event (WarningEvent); what comes earlier,
+// or from the file of metrics itself, is handed to the log as a line. A new event goes here, too.
 
 /// metrics.jsonl takes no more rows; they are kept in memory and tried again with each row that follows.
 struct MetricsHeldBack {
@@ -121,5 +123,10 @@ struct RankSlowOver {
   int64_t step = 0;
 };
 std::string to_line(const RankSlowOver& event);
+
+/// What the sinks of a run are told besides its rows (MetricSink::warning).
+using WarningEvent = std::variant<StartsOver, ThreadsWait, SlowRanksNotJudged, RankSlow, RankSlowOver>;
+std::string to_line(const WarningEvent& event);
+bool is_note(const WarningEvent& event);  ///< it says how things are; nothing is wrong
 
 }  // namespace ashlar::training

@@ -1,10 +1,6 @@
 #include "launch/training/validation.h"
 
-#include <algorithm>
-
-#include "absl/strings/str_format.h"
 #include "launch/training/evaluation.h"
-#include "launch/training/metrics.h"
 
 namespace ashlar::training {
 
@@ -52,23 +48,6 @@ void combine(ValidationResult& result) {
     result.loss += s.loss * (s.weight / weights);
     result.tokens += s.tokens;
   }
-}
-
-std::vector<std::string> to_lines(const ValidationResult& r, int64_t step, double seconds) {
-  std::vector<std::string> lines;
-  for (const UncountedSource& s : r.uncounted) lines.push_back(absl::StrFormat("step %d  %s", step, to_line(s)));
-  if (r.sources.empty()) return lines;
-  if (!r.mixture) {
-    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", step, r.loss, r.tokens,
-                                    human_seconds(seconds)));
-    return lines;
-  }
-  for (const SourceLoss& s : r.sources)
-    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens of %s, weight %g", step, s.loss, s.tokens,
-                                    s.path, s.weight));
-  lines.push_back(absl::StrFormat("step %d  val_loss %.4f  mean of %d datasets by weight, %d tokens in %s", step,
-                                  r.loss, r.sources.size(), r.tokens, human_seconds(seconds)));
-  return lines;
 }
 
 }  // namespace ashlar::training

@@ -55,8 +55,4 @@ class Validation {
 /// The mean of the losses by weight, and the sum of the tokens, filled in; without a source that counts both are 0.
 void combine(ValidationResult& result);
 
-/// What the log says of a validation: one line for each source that counts nothing, and one with the loss; of a mixture
-/// one a dataset, then the mean.
-std::vector<std::string> to_lines(const ValidationResult& result, int64_t step, double seconds);
-
 }  // namespace ashlar::training

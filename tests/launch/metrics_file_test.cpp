@@ -1,6 +1,6 @@
 // metrics.jsonl across a resume: what was written is kept, what is made again is set aside, what cannot be read is
 // named.
-#include "launch/training/metrics.h"
+#include "launch/training/metrics_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What a step reports: each field with its unit, and the rows of a run against what its configuration says.
-#include "launch/training/metrics.h"
+#include "launch/training/metrics_file.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,14 @@
 #include <sstream>
 
 #include "launch/training/memory.h"
+#include "launch/training/terminal_sink.h"
 #include "tests/launch/run_fixture.h"
 
 namespace ashlar::training {
 namespace {
 
-MetricsRow row() {
-  MetricsRow r;
+StepEvent row() {
+  StepEvent r;
   r.step = 7;
   r.total_steps = 1234;
   r.result = {.loss = 2.5,
@@ -62,7 +63,7 @@ TEST(Metrics, ARowHasEachFieldOnce) {
   const nlohmann::json got = nlohmann::json::parse(to_json(row()));
   // A field more is no error here, one that is missing or differs is.
   for (const auto& [key, value] : expected.items()) EXPECT_EQ(got.value(key, nlohmann::json("missing")), value) << key;
-  MetricsRow unknown = row();
+  StepEvent unknown = row();
   unknown.mfu = unknown.mfu_causal = -1;
   EXPECT_TRUE(nlohmann::json::parse(to_json(unknown)).at("mfu").is_null());
   EXPECT_TRUE(nlohmann::json::parse(to_json(unknown)).at("mfu_causal").is_null());
@@ -74,7 +75,7 @@ TEST(Metrics, TheLineIsForPeople) {
   EXPECT_EQ(to_line(row()),
             "step    7/1234  loss 2.5000  grad_norm 6.062  lr 3.12e-02  tokens 1,234,567  1500.0 ms  65,432 tok/s  mfu "
             "43.8%  mem 7.3 MB  data 12.5 ms  eta 1:02:05");
-  MetricsRow unknown = row();
+  StepEvent unknown = row();
   unknown.mfu = -1;
   EXPECT_NE(to_line(unknown).find("mfu n/a"), std::string::npos);
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "launch/training/terminal_sink.h"
 #include "tests/launch/run_fixture.h"
 
 namespace ashlar {
@@ -21,7 +22,7 @@ TEST(Validation, TheMeanIsByWeight) {
   combine(r);
   EXPECT_NEAR(r.loss, (3 * 2.0 + 6.0 + 1.0) / (4 + 1e-9), 1e-12);
   EXPECT_EQ(r.tokens, 108);
-  EXPECT_EQ(to_lines(r, 5, 1).size(), 4u);
+  EXPECT_EQ(to_lines(training::ValidationEvent{.step = 5, .result = r, .seconds = 1}).size(), 4u);
 }
 
 std::vector<nlohmann::json> validations(const testing::RunFixture& run, const std::string& dir) {
@@ -157,7 +158,7 @@ TEST(Validation, ASourceWithoutACountedTargetIsLeftOut) {
   ValidationResult r{.sources = {}, .uncounted = {{"a", 3}}, .mixture = true};
   combine(r);
   EXPECT_EQ(r.loss, 0);
-  EXPECT_EQ(to_lines(r, 5, 1).size(), 1U);
+  EXPECT_EQ(to_lines(training::ValidationEvent{.step = 5, .result = r, .seconds = 1}).size(), 1U);
 }
 
 /// Each dataset of a mixture has the loss that it has alone, in `train` and in `eval`, and what has none is said.

@@ -20,6 +20,7 @@
 #include "core/base/philox.h"
 #include "core/io/tuner.h"
 #include "data/build/dataset_builder.h"
+#include "data/read/batch_stream.h"
 #include "kernels/cuda/attention/cudnn_backend.h"
 #include "kernels/cuda/emulated_backend.h"
 #include "kernels/make_backend.h"

@@ -27,6 +27,9 @@ std::vector<Finding> kernel_calls(const SourceFile& file);
 std::vector<Finding> vendor_headers(const SourceFile& file);
 /// At most 600 lines.
 std::vector<Finding> file_length(const SourceFile& file);
+/// launch: at most 60 lines a function, from its declaration to its last brace. It begins anew after a brace in a list
+/// of initialised members, and does not look into functions of classes inside functions.
+std::vector<Finding> function_length(const SourceFile& file);
 /// Bytes 0x20..0x7e, tab and newline only.
 std::vector<Finding> ascii_only(const SourceFile& file);
 /// No notes to self, no tests switched off, no paths of one machine.

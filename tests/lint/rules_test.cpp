@@ -138,6 +138,30 @@ TEST(FileLength, SixHundredLinesPassOneMoreFails) {
   EXPECT_THAT(lines_found(file_length, "check", text + "x\n"), ElementsAre(601));
 }
 
+TEST(FunctionLength, SixtyLinesPassOneMoreFails) {
+  const auto lines = [](int n) {
+    std::string text;
+    for (int i = 0; i < n; ++i) text += "  if (x) { y(); }\n";
+    return text;
+  };
+  const auto function = [&](int n) { return "int f(int a,\n      int b = 1) {\n" + lines(n - 3) + "}\n"; };
+  EXPECT_THAT(lines_found(function_length, "launch/a.cpp", function(60)), IsEmpty());
+  EXPECT_THAT(lines_found(function_length, "launch/a.cpp", function(61)), ElementsAre(1));
+  EXPECT_THAT(lines_found(function_length, "launch/config/a.h",
+                          "namespace a {\nstruct B : C {\n" + function(61) + function(60) + function(70) + "};\n}\n"),
+              ElementsAre(3, 124));
+  EXPECT_THAT(
+      lines_found(function_length, "launch/a.cpp", "bool A::operator==(const A& b) const {\n" + lines(60) + "}"),
+      ElementsAre(1));
+  EXPECT_THAT(lines_found(function_length, "launch/a.cpp", "template <typename T = int>\nT f() {\n" + lines(60) + "}"),
+              ElementsAre(1));
+  EXPECT_THAT(lines_found(function_length, "launch/a.cpp", "const T table[] = {\n" + lines(90) + "};\n"), IsEmpty());
+  EXPECT_THAT(lines_found(function_length, "launch/a.cpp",
+                          "struct T {\n" + lines(0) + "  int a = 0;\n" + function(20) + function(50) + "};"),
+              IsEmpty());
+  EXPECT_THAT(lines_found(function_length, "core/a.cpp", function(61)), IsEmpty());
+}
+
 TEST(AsciiOnly, NamesTheLineOfTheFirstOtherByte) {
   EXPECT_THAT(lines_found(ascii_only, "core/a.cpp", "int a;\n// \xc2\xb5s\n"), ElementsAre(2));
   EXPECT_THAT(lines_found(ascii_only, "core/a.cpp", "a\r\n"), ElementsAre(1));

@@ -6,37 +6,15 @@
 #include <string>
 
 #include "core/base/log.h"
-#include "core/device/gpu_monitor.h"
-#include "launch/training/engine.h"
-#include "launch/training/validation.h"
+#include "launch/training/metric_sink.h"
 
 namespace ashlar::training {
 
-/// One step as it is reported. `mfu_*` are negative when no peak is known.
-struct MetricsRow {
-  int64_t step = 0;  ///< steps completed, counted from 1
-  int64_t total_steps = 0;
-  StepResult result;
-  double lr = 0;
-  int64_t tokens = 0;  ///< of the whole run so far
-  double step_ms = 0;
-  double tokens_per_sec = 0;
-  double mfu = -1;         ///< 6N + 12 L H D T a token
-  double mfu_causal = -1;  ///< attention counted at half
-  int64_t peak_memory_bytes = 0;
-  double data_wait_ms = 0;
-  double eta_sec = 0;
-  SlowestRank slowest;  ///< whose own work took longest; untold on devices that work beside the host
-  // Of rank 0's GPU, behind the step; untold on other devices:
-  int64_t gpu_memory_bytes = -1;
-  GpuMonitor::Reading gpu;
-};
-
-std::string to_line(const MetricsRow& row);  ///< what the user reads
-std::string to_json(const MetricsRow& row);  ///< the same as one JSON object, without a line break
-
-/// "1:02:03", "4:05" or "12s".
-std::string human_seconds(double seconds);
+// Rows of metrics.jsonl: JSON objects without a line break.
+std::string to_json(const StepEvent& event);
+std::string to_json(const ValidationEvent& event);  ///< of a result with a loss; of a mixture with each dataset's, too
+std::string to_json(const StatisticsEvent& event);
+std::string to_json(const SaveEvent& event);
 
 /// `metrics.jsonl`: one object a line, appended and handed to the system at once. Opened for a run that resumes at
 /// `completed_steps`, it keeps the rows up to that step. Rows of later steps, which the run makes again, and a last
@@ -45,15 +23,18 @@ std::string human_seconds(double seconds);
 ///   A file that takes no more (a full disk) does not end a run, which may still be able to save: rows are kept in
 /// memory, up to kMostHeldBytes, and tried again with each one that follows. The log is told when that begins, when all
 /// is written, and which rows are lost in the end.
-class MetricsFile {
+class MetricsFile final : public MetricSink {
  public:
   static constexpr size_t kMostHeldBytes = size_t{16} << 20;
 
   /// `check` is called before each row and may throw, as RunDirectory::check_owned.
   MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log, std::function<void()> check = {});
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
+  ~MetricsFile() override;
+
+  void step(const StepEvent& event) override { append(to_json(event)); }
+  void validation(const ValidationEvent& event) override;
+  void statistics(const StatisticsEvent& event) override { append(to_json(event)); }
+  void save(const SaveEvent& event) override { append(to_json(event)); }
 
   /// The step of the last validation that is kept; -1 when there is none.
   int64_t last_validation_step() const { return last_validation_step_; }
@@ -62,8 +43,6 @@ class MetricsFile {
 
   /// Appends one object, or keeps it until it can be.
   void append(const std::string& json);
-  /// `val_loss` and `val_tokens`; of a mixture `val_sources` too: path, weight, val_loss and val_tokens of each.
-  void append_validation(int64_t step, const ValidationResult& result, double seconds);
 
  private:
   void open_at(int64_t completed_steps);

@@ -1,4 +1,4 @@
-#include "launch/training/metrics.h"
+#include "launch/training/metrics_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,26 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "core/io/atomic_file.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
-#include "launch/training/memory.h"
-#include "launch/training/run_events.h"
 
 namespace ashlar::training {
 
 namespace {
-
-std::string grouped(int64_t n) {
-  const std::string digits = std::to_string(n);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
 
 struct StepOfRow {
   int64_t step = 0;
@@ -55,30 +42,9 @@ std::filesystem::path cut_file(std::filesystem::path path) {
   return path.replace_extension(".cut" + extension);
 }
 
-std::string percent(double share) { return share < 0 ? "n/a" : absl::StrFormat("%.1f%%", 100 * share); }
-
 }  // namespace
 
-std::string human_seconds(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
-  if (s < 60) return absl::StrFormat("%ds", s);
-  if (s < 3600) return absl::StrFormat("%d:%02d", s / 60, s % 60);
-  return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
-}
-
-std::string to_line(const MetricsRow& r) {
-  const int width = static_cast<int>(std::to_string(r.total_steps).size());
-  std::string gpu = to_text(r.gpu);
-  if (r.gpu_memory_bytes >= 0) gpu = str_cat("gpu ", human_bytes(r.gpu_memory_bytes), gpu.empty() ? "" : "  ", gpu);
-  return absl::StrFormat(
-      "step %*d/%d  loss %.4f  grad_norm %.3f  lr %.2e  tokens %s  %.1f ms  %s tok/s  mfu %s  mem %s  data %.1f ms  "
-      "eta %s%s",
-      width, r.step, r.total_steps, r.result.loss, r.result.grad_norm, r.lr, grouped(r.tokens), r.step_ms,
-      grouped(static_cast<int64_t>(r.tokens_per_sec)), percent(r.mfu), human_bytes(r.peak_memory_bytes), r.data_wait_ms,
-      human_seconds(r.eta_sec), gpu.empty() ? "" : "  " + gpu);
-}
-
-std::string to_json(const MetricsRow& r) {
+std::string to_json(const StepEvent& r) {
   nlohmann::ordered_json j;
   j["step"] = r.step;
   j["loss"] = r.result.loss;
@@ -108,6 +74,32 @@ std::string to_json(const MetricsRow& r) {
   if (r.gpu.limits) j["gpu_held_by"] = *r.gpu.limits;
   return j.dump();
 }
+
+std::string to_json(const ValidationEvent& e) {
+  const ValidationResult& result = *e.result;
+  nlohmann::ordered_json j;
+  j["step"] = e.step;
+  j["val_loss"] = result.loss;
+  j["val_tokens"] = result.tokens;
+  j["val_seconds"] = e.seconds;
+  if (result.mixture) {
+    for (const SourceLoss& s : result.sources)
+      j["val_sources"].push_back(
+          {{"path", s.path}, {"weight", s.weight}, {"val_loss", s.loss}, {"val_tokens", s.tokens}});
+  }
+  return j.dump();
+}
+
+std::string to_json(const StatisticsEvent& e) {
+  nlohmann::ordered_json j;
+  j["step"] = e.step;
+  for (const auto& t : e.tensors) j["stats"][t.name] = {{"weight_rms", t.weight_rms}, {"grad_rms", t.grad_rms}};
+  for (size_t i = 0; i < e.residual_rms.size(); ++i)
+    j["stats"][i == 0 ? "embed" : str_cat("blocks.", i - 1)] = {{"output_rms", e.residual_rms[i]}};
+  return j.dump();
+}
+
+std::string to_json(const SaveEvent& e) { return str_cat("{\"step\":", e.step, ",\"save_ms\":", e.ms, "}"); }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log,
                          std::function<void()> check)
@@ -168,6 +160,10 @@ MetricsFile::~MetricsFile() {
   close(fd_);
 }
 
+void MetricsFile::validation(const ValidationEvent& event) {
+  if (event.result && !event.result->sources.empty()) append(to_json(event));
+}
+
 void MetricsFile::append(const std::string& json) {
   if (check_) check_();
   if (held_.size() + json.size() < kMostHeldBytes) {
@@ -195,20 +191,6 @@ void MetricsFile::flush() {
   log_.info(to_line(MetricsCaughtUp{.path = path_, .rows = rows}));
   if (lost_ > 0) log_.warn(to_line(MetricsLost{.path = path_, .rows = std::exchange(lost_, 0), .reason = reason_}));
   reason_.clear();
-}
-
-void MetricsFile::append_validation(int64_t step, const ValidationResult& result, double seconds) {
-  nlohmann::ordered_json j;
-  j["step"] = step;
-  j["val_loss"] = result.loss;
-  j["val_tokens"] = result.tokens;
-  j["val_seconds"] = seconds;
-  if (result.mixture) {
-    for (const SourceLoss& s : result.sources)
-      j["val_sources"].push_back(
-          {{"path", s.path}, {"weight", s.weight}, {"val_loss", s.loss}, {"val_tokens", s.tokens}});
-  }
-  append(j.dump());
 }
 
 }  // namespace ashlar::training

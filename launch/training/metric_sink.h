@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device/gpu_monitor.h"
+#include "launch/config/run_config.h"
+#include "launch/training/engine.h"
+#include "launch/training/run_events.h"
+#include "launch/training/validation.h"
+
+namespace ashlar::training {
+
+// What happens in a run, as rank 0 hands it to every sink.
+
+/// The run is about to take its first step.
+struct StartEvent {
+  const config::RunConfig& config;
+  int ranks = 1;
+  double peak_flops = 0;  ///< of all ranks; `mfu` is measured against it
+};
+
+/// One step is done and read. `mfu*` are negative when no peak is known.
+struct StepEvent {
+  int64_t step = 0;  ///< steps completed, counted from 1
+  int64_t total_steps = 0;
+  StepResult result;
+  double lr = 0;
+  int64_t tokens = 0;  ///< of the whole run so far
+  double step_ms = 0;
+  double tokens_per_sec = 0;
+  double mfu = -1;         ///< 6N + 12 L H D T a token
+  double mfu_causal = -1;  ///< attention counted at half
+  int64_t peak_memory_bytes = 0;
+  double data_wait_ms = 0;
+  double eta_sec = 0;
+  SlowestRank slowest;  ///< whose own work took longest; rank -1 on devices that work beside the host
+  // Of rank 0's GPU after the step; unknown on other devices:
+  int64_t gpu_memory_bytes = -1;
+  GpuMonitor::Reading gpu;
+};
+
+/// A validation has ended.
+struct ValidationEvent {
+  int64_t step = 0;
+  std::optional<ValidationResult> result;  ///< absent: a signal ended it early
+  double seconds = 0;
+};
+
+/// Root mean squares, every log.stats_every steps.
+struct StatisticsEvent {
+  struct OfTensor {
+    std::string name;
+    double weight_rms = 0;
+    double grad_rms = 0;  ///< before clipping
+  };
+  int64_t step = 0;
+  std::vector<OfTensor> tensors;     ///< ordered by name
+  std::vector<double> residual_rms;  ///< [n_layers + 1], after the embedding and after each block
+};
+
+/// A checkpoint has begun; it is written while the steps go on.
+struct SaveEvent {
+  int64_t step = 0;
+  double ms = 0;  ///< for which the steps waited
+};
+
+/// The run ends without an error.
+struct EndEvent {
+  int64_t step = 0;  ///< completed
+  int64_t total_steps = 0;
+  std::optional<std::string> signal;  ///< that ended it; absent: everything is done
+  std::string memory, device_memory;  ///< MemoryLedger's reports when everything is done; may be empty
+};
+
+/// Where the events of a run go: the terminal, a file. Only rank 0 has sinks (Reports::make_sinks), and calls them in
+/// their order for each event. A sink overrides what it shows.
+class MetricSink {
+ public:
+  MetricSink() = default;
+  MetricSink(const MetricSink&) = delete;
+  MetricSink& operator=(const MetricSink&) = delete;
+  virtual ~MetricSink() = default;
+
+  virtual void start(const StartEvent&) {}
+  virtual void step(const StepEvent&) {}
+  virtual void validation(const ValidationEvent&) {}
+  virtual void statistics(const StatisticsEvent&) {}
+  virtual void save(const SaveEvent&) {}
+  virtual void warning(const WarningEvent&) {}
+  virtual void end(const EndEvent&) {}
+};
+
+}  // namespace ashlar::training

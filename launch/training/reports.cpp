@@ -1,0 +1,154 @@
+#include "launch/training/reports.h"
+
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/device/host_threads.h"
+#include "launch/training/clock.h"
+#include "launch/training/own_work.h"
+#include "launch/training/peak_flops.h"
+#include "launch/training/terminal_sink.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/try_on_all_ranks.h"
+
+namespace ashlar::training {
+
+Reports::Reports(Run& run, RunStart& start, int64_t cores)
+    : run_(run),
+      validation_(std::move(*start.validation)),
+      tokens_(start.progress.tokens),
+      flops_(model::flops_per_token(run.config.model, run.config.train.sequence_length)) {
+  if (run_.first_rank) make_sinks(std::move(start.metrics));
+  if (start.starts_over) tell(&MetricSink::warning, WarningEvent(*start.starts_over));
+  watch_slow_ranks(cores);
+  validated_step_ = comm::max_of(run_.ranks, start.validated_step);
+  for (const std::string& remark : validation_.remarks()) run_.log.info(remark);
+  const config::RunSection& c = run_.config.run;
+  peak_flops_ = peak_flops(run_.bootstrap, run_.device->backend(), c.dtype, static_cast<int>(c.threads), 0.05);
+  tell(&MetricSink::start, StartEvent{.config = run_.config, .ranks = run_.ranks.size(), .peak_flops = peak_flops_});
+}
+
+void Reports::make_sinks(std::unique_ptr<MetricsFile> file) {
+  sinks_.push_back(std::move(file));  // first: a run that has lost its directory must not report another step
+  sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));
+}
+
+void Reports::watch_slow_ranks(int64_t cores) {
+  if (run_.ranks.size() == 1) return;
+  if (!run_.device->stream().synchronous())
+    return tell(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{.by_devices = true}));
+  auto* const threads = dynamic_cast<HostThreads*>(&run_.device->backend());
+  // Ranks that take turns on cores are slow in turns, as the system has it.
+  const bool crowded = run_.bootstrap.local_size() * (threads == nullptr ? 1 : threads->threads()) > cores;
+  if (comm::max_of(run_.ranks, int64_t{crowded}) != 0)
+    return tell(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{}));
+  if (!run_.first_rank) return;
+  std::vector<int64_t> stages;
+  for (int rank = 0; rank < run_.ranks.size(); ++rank)
+    stages.push_back(mesh::coordinates_of(run_.mesh->shape(), rank).pipeline);
+  slow_ranks_.emplace(std::move(stages));
+}
+
+double Reports::eta_sec(double step_ms, int64_t step) {
+  recent_ms_.push_back(step_ms);
+  if (recent_ms_.size() > 50) recent_ms_.erase(recent_ms_.begin());
+  double mean_ms = 0;
+  for (const double ms : recent_ms_) mean_ms += ms / static_cast<double>(recent_ms_.size());
+  return mean_ms / 1e3 * static_cast<double>(run_.config.train.steps - step);
+}
+
+void Reports::step(const FinishedStep& step) {
+  tokens_ += step.result.tokens;
+  if (!run_.first_rank) return;
+  StepEvent event{.step = step.queued.step,
+                  .total_steps = run_.config.train.steps,
+                  .result = step.result,
+                  .lr = step.queued.lr,
+                  .tokens = tokens_,
+                  .step_ms = step.ms,
+                  .tokens_per_sec = static_cast<double>(step.result.tokens) / (step.ms / 1e3),
+                  .peak_memory_bytes = step.message.peak_memory_bytes,
+                  .data_wait_ms = step.queued.data_wait_ms,
+                  .eta_sec = eta_sec(step.ms, step.queued.step),
+                  .slowest = step.message.slowest};
+  event.mfu = flops_.total_full() * event.tokens_per_sec / peak_flops_;
+  event.mfu_causal = flops_.total_causal() * event.tokens_per_sec / peak_flops_;
+  if (run_.gpu) event.gpu = run_.gpu->read();
+  if (const int64_t bytes = run_.memory.device_bytes(run_.device->backend()); bytes > 0) event.gpu_memory_bytes = bytes;
+  tell(&MetricSink::step, event);
+  say_who_is_slow(step);
+}
+
+void Reports::say_who_is_slow(const FinishedStep& step) {
+  if (step.threads_waiting) {
+    const int threads = dynamic_cast<HostThreads&>(run_.device->backend()).threads();
+    tell(&MetricSink::warning,
+         WarningEvent(
+             ThreadsWait{.rank = 0, .share = *step.threads_waiting, .steps = ThreadWaits::kSteps, .threads = threads}));
+  }
+  if (!slow_ranks_ || step.message.rank_ms.empty()) return;
+  for (const SlowRanks::Finding& found : slow_ranks_->see(step.message.rank_ms)) {
+    const std::string& host = run_.hosts[static_cast<size_t>(found.rank)];
+    const WarningEvent over = RankSlowOver{
+        .rank = found.rank, .host = host, .ms = found.ms, .usual_ms = found.usual_ms, .step = step.queued.step};
+    const WarningEvent slow = RankSlow{.rank = found.rank,
+                                       .host = host,
+                                       .ms = found.ms,
+                                       .usual_ms = found.usual_ms,
+                                       .lone = found.lone,
+                                       .step = step.queued.step,
+                                       .steps = SlowRanks::kInARow * SlowRanks::kWindow};
+    tell(&MetricSink::warning, found.over ? over : slow);
+  }
+}
+
+void Reports::statistics(int64_t step, std::span<const pipeline::MicroBatch> batches) {
+  run_.recorder().enter(watch::Phase::kStatistics);
+  Engine& engine = *run_.engine;
+  const zero::GlobalNorm& norms = engine.norms();
+  const std::vector<double> grads = engine.gradient_squares();
+  const std::vector<double> weights = engine.sums_of(engine.optimizer()->master());
+  StatisticsEvent event{.step = step, .tensors = {}, .residual_rms = engine.residual_rms(batches)};
+  for (size_t i = 0; i < norms.names().size(); ++i) {
+    const double n = static_cast<double>(norms.num_elements()[i]);
+    event.tensors.push_back(
+        {.name = norms.names()[i], .weight_rms = std::sqrt(weights[i] / n), .grad_rms = std::sqrt(grads[i] / n)});
+  }
+  tell(&MetricSink::statistics, event);
+}
+
+void Reports::validate(int64_t step) {
+  if (!lacks_validation(step)) return;
+  const double begin = now_sec();
+  run_.signals.enter(watch::StopPoint::kValidation);
+  int64_t batch = 0;
+  ValidationEvent event{.step = step, .result = validation_.run(*run_.engine, [&] {
+                          run_.recorder().enter(watch::Phase::kValidating, batch++);
+                          const auto request = run_.signals.pending();
+                          return request ? static_cast<int64_t>(request->code) : 0;
+                        })};
+  run_.signals.enter(watch::StopPoint::kStep);
+  if (!event.result) return tell(&MetricSink::validation, event);
+  event.seconds = now_sec() - begin;
+  for (const SourceLoss& source : event.result->sources) {
+    if (std::isfinite(source.loss)) continue;
+    throw comm::AllRanksError(ExitCode::kNonFinite, "train",
+                              str_cat("step ", step, ": the validation loss of ", source.path, " is ", source.loss,
+                                      "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
+  }
+  tell(&MetricSink::validation, event);
+  validated_step_ = step;
+}
+
+void Reports::saved(int64_t step, double ms) { tell(&MetricSink::save, SaveEvent{.step = step, .ms = ms}); }
+
+void Reports::end(int64_t step, std::optional<std::string> signal) {
+  EndEvent event{.step = step, .total_steps = run_.config.train.steps, .signal = std::move(signal)};
+  if (!event.signal) {
+    event.memory = run_.memory.report(run_.device->backend());
+    event.device_memory = run_.memory.device_report(run_.device->backend());
+  }
+  tell(&MetricSink::end, event);
+}
+
+}  // namespace ashlar::training

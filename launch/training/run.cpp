@@ -1,0 +1,114 @@
+#include "launch/training/run.h"
+
+#include <sstream>
+
+#include "core/device/device_facts.h"
+#include "core/device/gpu_monitor.h"
+#include "launch/training/engine_options.h"
+#include "launch/training/layout.h"
+#include "launch/training/parameter_table.h"
+#include "launch/training/step_batches.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/try_on_all_ranks.h"
+
+namespace ashlar::training {
+
+Run::Run(TrainerArgs& args)
+    : config(args.resolved.config),
+      bootstrap(args.bootstrap),
+      ranks(args.bootstrap.control()),
+      first_rank(ranks.rank() == 0),
+      signals(args.signals),
+      watch(args.watch),
+      log(args.log),
+      memory(std::move(args.memory)),
+      directory(config.run.dir) {
+  const mesh::Coordinates at = mesh::coordinates_of(shape_of(config.mesh), ranks.rank());
+  recorder().place(at.pipeline, at.data, at.tensor);
+  for (const auto& d : args.resolved.derived) log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
+  open_directory();
+  make_device(args);
+  make_engine();
+  log_model();
+  auto* const tunable = dynamic_cast<Tunable*>(&device->backend());
+  if (Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr)
+    tuning.emplace(*tuner, ranks, log, directory.choices(), [this] { recorder().tick(); });
+}
+
+Run::~Run() = default;
+
+bool Run::is_known_to_all(const Error& error) const {
+  return ranks.size() == 1 || dynamic_cast<const comm::AllRanksError*>(&error) != nullptr;
+}
+
+void Run::open_directory() {
+  comm::try_on_all_ranks(ranks, [&] {
+    const std::string note = first_rank ? directory.lock([&](const std::string& line) { log.warn(line); }) : "";
+    if (!note.empty()) log.warn(note);
+  });
+  comm::try_on_all_ranks(ranks, [&] { directory.check_visible(); });
+}
+
+void Run::make_device(TrainerArgs& args) {
+  device = std::make_unique<RunDevice>(RunDeviceArgs{.bootstrap = bootstrap,
+                                                     .run = config.run,
+                                                     .attention = config.train.attention,
+                                                     .log = log,
+                                                     .memory = &memory,
+                                                     .make_backend = args.make_backend});
+  if (auto* const facts = dynamic_cast<DeviceFacts*>(&device->backend()); facts != nullptr && first_rank) {
+    try {
+      gpu = std::make_unique<GpuMonitor>(facts->id());
+    } catch (const Error& error) {
+      log.info(str_cat("no clock, power and throttling beside the rates: ", error.what()));
+    }
+  }
+  log.info(device->backend().description());
+  watch.watchdog().before_end(device->connect());
+}
+
+void Run::make_engine() {
+  mesh.emplace(device->ranks(), shape_of(config.mesh), model::kv_sharing_ranks(config.model, config.mesh.tensor));
+  engine.emplace(device->backend(), device->stream(), *mesh, watched_options());
+  hosts = comm::gather_texts_at(ranks, comm::Bootstrap::host_name(), 0);
+}
+
+void Run::log_model() {
+  const config::MeshSection& m = config.mesh;
+  const pipeline::ScheduleSpec schedule{.kind = engine->options().schedule,
+                                        .stages = m.pipeline,
+                                        .micro_batches = num_micro_batches(config),
+                                        .virtual_stages = m.virtual_stages};
+  const pipeline::Partition cut = partition_of(
+      config.model,
+      {.sequence_length = config.train.sequence_length, .stages = m.pipeline, .virtual_stages = m.virtual_stages});
+  if (first_rank) {
+    for (const std::string& line : layout_picture({.model = config.model,
+                                   .mesh = mesh->shape(),
+                                   .cut = cut,
+                                   .schedule = schedule,
+                                   .sequence_parallel = m.sequence_parallel,
+                                   .hosts = hosts}))
+      log.info(line);
+  }
+  std::istringstream table(parameter_table(config.model, engine->optimizer()->options()));
+  for (std::string line; std::getline(table, line);) log.info(line);
+}
+
+EngineOptions Run::watched_options() {
+  EngineOptions options = engine_options(config);
+  options.after_node = [this] { recorder().tick(); };
+  options.before_action = [this](const pipeline::Action& action) {
+    const watch::Phase phase = recorder().page().phase;
+    if (phase == watch::Phase::kValidating || phase == watch::Phase::kStatistics) return recorder().tick();
+    using enum pipeline::ActionKind;
+    recorder().enter(action.kind == kForward          ? watch::Phase::kForward
+                     : action.kind == kBackwardWeight ? watch::Phase::kBackwardWeight
+                     : action.kind == kTransfer       ? watch::Phase::kTransfer
+                                                      : watch::Phase::kBackward,
+                     action.kind == kTransfer ? -1 : action.micro_batch);
+  };
+  return options;
+}
+
+}  // namespace ashlar::training

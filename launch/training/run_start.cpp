@@ -1,0 +1,135 @@
+#include "launch/training/run_start.h"
+
+#include <filesystem>
+
+#include "core/io/atomic_file.h"
+#include "data/read/batch_stream.h"
+#include "launch/training/run_identity.h"
+#include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/load.h"
+#include "parallel/comm/host.h"
+#include "parallel/comm/try_on_all_ranks.h"
+
+namespace ashlar::training {
+
+namespace {
+
+checkpoint::LoadArgs load_args(Run& run, checkpoint::CheckpointReader& reader) {
+  return {.ranks = run.ranks, .reader = reader, .store = run.engine->store(), .optimizer = run.engine->optimizer()};
+}
+
+/// Compares the checkpoint that was found (step; nothing: none) with the last one that the run directory remembers.
+void compare_with_committed(const Run& run, std::optional<int64_t> found) {
+  if (!found) return run.directory.check_none_lost();
+  const auto before = run.directory.committed();
+  const auto there = [&](int64_t step) {
+    std::error_code error;
+    return std::filesystem::exists(checkpoint::checkpoints_dir(run.directory.path()) / checkpoint::directory_name(step),
+                                   error);
+  };
+  // One that is there and damaged has been named already.
+  if (before && before->step > *found && !there(before->step)) {
+    run.log.warn(to_line(
+        NewestCheckpointMissed{.run_dir = run.directory.path(), .committed_step = before->step, .step = *found}));
+  }
+  if (!before || before->step != *found) run.directory.record_committed(*found);
+}
+
+/// From the newest good checkpoint of the run directory; nothing when there is none.
+std::optional<Progress> restore(Run& run, Saving& saving) {
+  for (const auto& path : checkpoint::remove_leftovers(run.directory.path(), run.log, run.ranks))
+    run.log.info(str_cat("removed ", path.string(), ", left by a killed process"));
+  checkpoint::TrainingState state;
+  const auto load = [&](checkpoint::CheckpointReader& reader) {
+    // The checkpoint's own configuration decides what may change, not the file beside it.
+    comm::try_on_all_ranks(run.ranks, [&] {
+      const Continuation said =
+          check_continuation(reader.path(), reader.manifest(), {.config = run.config, .data = saving.data()});
+      if (run.first_rank) said.say(run.log);
+    });
+    state = checkpoint::load_training(run.ctx(), load_args(run, reader));
+    saving.keep(reader.metadata());
+  };
+  const auto found =
+      checkpoint::load_newest_good({.path = run.directory.path(), .log = run.log, .ranks = run.ranks, .load = load});
+  comm::try_on_all_ranks(run.ranks, [&] {
+    if (run.first_rank) compare_with_committed(run, found ? std::optional(found->step) : std::nullopt);
+  });
+  if (!found) return std::nullopt;
+  run.engine->start_param_sync();
+  saving.loaded(*found);
+  run.log.info(str_cat("continuing from ", found->path.string(), " at step ", state.step));
+  return Progress{.step = state.step, .tokens = state.tokens};
+}
+
+void initialize(Run& run, Saving& saving) {
+  if (!run.config.run.init_from) {
+    run.engine->initialize();
+    run.log.info(str_cat("initial weights from seed ", run.config.run.seed));
+    return;
+  }
+  const auto load = [&](checkpoint::CheckpointReader& reader) {
+    checkpoint::load_weights(run.ctx(), load_args(run, reader));
+    io::Metadata metadata = reader.metadata();
+    metadata.erase(Tuning::kMetadataKey);  // another run's
+    saving.keep(std::move(metadata));
+  };
+  const std::filesystem::path from =
+      checkpoint::load_resolved({.path = *run.config.run.init_from, .log = run.log, .ranks = run.ranks, .load = load});
+  run.engine->start_param_sync();
+  run.log.info(str_cat("weights from ", from.string(), ", a fresh optimizer"));
+}
+
+void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStart& start) {
+  const config::RunConfig& c = run.config;
+  const data::StreamOptions options{
+      .sequence_length = c.train.sequence_length,
+      .micro_batch = c.train.micro_batch,
+      .dp_index = run.mesh->at().data,
+      .dp_size = run.mesh->shape().data,
+      .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
+      .vocab_size = c.model.vocab_size,
+      .rows_multiple = run.mesh->shape().tensor};
+  std::vector<data::WeightedDataset> again;  // for readers of their own
+  for (const auto& d : datasets) again.push_back({d.dataset->reopened(), d.weight});
+  start.validation.emplace(std::move(again), options, c.train.eval_sequences);
+  auto stream = std::make_unique<data::TrainStream>(std::move(datasets), options, static_cast<uint64_t>(c.run.seed),
+                                                    start.progress.step * c.train.global_batch);
+  run.memory.add("data", stream->max_resident_bytes());
+  start.reader = std::make_unique<data::Prefetcher>(std::move(stream));
+}
+
+/// Rank 0's.
+void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bool restored, RunStart& start) {
+  const std::filesystem::path aside = args.restart ? run.directory.set_aside() : "";
+  if (!aside.empty()) run.log.info(str_cat("the earlier run is now ", aside.string()));
+  run.directory.check_owned();
+  io::write_file_atomically(run.directory.config(), saving.config_toml());
+  start.metrics = std::make_unique<MetricsFile>(run.directory.metrics(), start.progress.step, run.log,
+                                                [&run] { run.directory.check_owned(); });
+  if (!restored && start.metrics->rows_set_aside() > 0)
+    start.starts_over = {.run_dir = run.directory.path(), .rows = start.metrics->rows_set_aside()};
+  start.validated_step = start.metrics->last_validation_step();
+}
+
+}  // namespace
+
+RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
+  RunStart start;
+  run.recorder().enter(watch::Phase::kLoading);
+  const std::optional<Progress> restored = args.restart ? std::nullopt : restore(run, saving);
+  if (restored) start.progress = *restored;
+  if (run.tuning && !args.restart) run.tuning->reuse(restored ? saving.kept(Tuning::kMetadataKey) : "");
+  if (!restored) initialize(run, saving);
+  const int64_t every = run.config.checkpoint.every;
+  if (every > 0 && every <= run.config.train.steps)
+    comm::try_on_all_ranks(run.ranks, [&] { run.memory.add("snapshot", saving.reserve()); });
+  run.recorder().enter(watch::Phase::kStarting);
+  comm::try_on_all_ranks(run.ranks, [&] { open_readers(run, std::move(args.datasets), start); });
+  comm::try_on_all_ranks(run.ranks, [&] {
+    if (run.first_rank) write_directory(run, saving, args, restored.has_value(), start);
+  });
+  return start;
+}
+
+}  // namespace ashlar::training

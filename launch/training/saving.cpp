@@ -1,0 +1,66 @@
+#include "launch/training/saving.h"
+
+#include "launch/training/clock.h"
+
+namespace ashlar::training {
+
+Saving::Saving(Run& run, std::string tokenizer_json, std::vector<checkpoint::DataRecord> data)
+    : run_(run),
+      config_toml_(config::to_toml(run.config)),
+      tokenizer_json_(std::move(tokenizer_json)),
+      data_(std::move(data)),
+      checkpoints_({.ranks = run.ranks,
+                    .log = run.log,
+                    .run_dir = run.config.run.dir,
+                    .keep = run.config.checkpoint.keep,
+                    .check_owned = [&run] { run.directory.check_owned(); }}) {}
+
+std::string Saving::kept(const std::string& key) const {
+  const auto found = metadata_.find(key);
+  return found != metadata_.end() ? found->second : "";
+}
+
+int64_t Saving::reserve() { return checkpoints_.reserve(run_.ctx(), run_.engine->store(), *run_.engine->optimizer()); }
+
+checkpoint::SaveArgs Saving::args(const Progress& progress) {
+  return {.ranks = run_.ranks,
+          .run_dir = run_.directory.path(),
+          .store = run_.engine->store(),
+          .optimizer = run_.engine->optimizer(),
+          .state = {.step = progress.step,
+                    .position_samples = progress.step * run_.config.train.global_batch,
+                    .tokens = progress.tokens,
+                    .seed = static_cast<uint64_t>(run_.config.run.seed),
+                    .philox_step = static_cast<uint64_t>(progress.step)},
+          .config_toml = config_toml_,
+          .tokenizer_json = tokenizer_json_,
+          .metadata = metadata_,
+          .data = data_,
+          .check = [this] { run_.directory.check_owned(); },
+          .committed = [this, step = progress.step] { run_.directory.record_committed(step); }};
+}
+
+void Saving::enter() {
+  run_.signals.enter(watch::StopPoint::kSave);
+  run_.recorder().enter(watch::Phase::kSaving);
+}
+
+void Saving::leave() { run_.signals.enter(watch::StopPoint::kStep); }
+
+double Saving::save(const Progress& progress) {
+  const double begin = now_sec();
+  enter();
+  run_.engine->check_state(progress.step);
+  run_.engine->update_after(checkpoints_.begin(run_.ctx(), args(progress)));
+  leave();
+  return (now_sec() - begin) * 1e3;
+}
+
+void Saving::save_last(const Progress& progress) {
+  enter();
+  if (!checkpoints_.has(progress.step)) run_.engine->check_state(progress.step);
+  checkpoints_.finish(run_.ctx(), args(progress));
+  leave();
+}
+
+}  // namespace ashlar::training

@@ -1,0 +1,182 @@
+#include "launch/training/step_loop.h"
+
+#include "core/base/error.h"
+#include "core/device/host_threads.h"
+#include "launch/training/clock.h"
+#include "launch/training/lr_schedule.h"
+#include "launch/training/traffic.h"
+#include "parallel/comm/try_on_all_ranks.h"
+
+namespace ashlar::training {
+
+StepLoop::StepLoop(Run& run, Saving& saving, Reports& reports, std::unique_ptr<data::Prefetcher> reader, int64_t step)
+    : run_(run),
+      saving_(saving),
+      reports_(reports),
+      reader_(std::move(reader)),
+      batches_(*run.engine, *reader_, static_cast<size_t>(num_micro_batches(run.config))),
+      pending_(run.device->stream()),
+      step_(step) {
+  if (run.device->stream().synchronous())
+    own_work_.emplace(*run.ranks.engine(), dynamic_cast<HostThreads*>(&run.device->backend()));
+}
+
+void StepLoop::rehearse() {
+  run_.recorder().enter(watch::Phase::kStarting);
+  do {
+    run_.engine->backward(batches_.current(), step_, of_all_.next);  // gradients that the step itself replaces
+    run_.device->stream().synchronize();
+  } while (run_.tuning->complete());  // what is chosen has workspaces of its own
+  if (!run_.tuning->text().empty()) saving_.keep(Tuning::kMetadataKey, run_.tuning->text());
+}
+
+void StepLoop::queue_step() {
+  double begin = now_sec();
+  watch::FlightRecorder& recorder = run_.recorder();
+  recorder.step(step_ + 1);
+  if (of_all_.unread != 0) {
+    read_pending();                                                   // the run ends here
+    comm::try_on_all_ranks(run_.ranks, [&] { batches_.advance(); });  // what one reader met is an error of all
+  } else {
+    batches_.advance();
+  }
+  if (run_.tuning && !run_.tuning->completed()) {
+    rehearse();
+    begin = now_sec();
+  }
+  const QueuedStep step{.step = step_ + 1,
+                        .lr = schedule_of(run_.config).lr(step_),
+                        .counts = of_all_.next,
+                        .begin_sec = begin,
+                        .data_wait_ms = of_all_.next_data_wait_ms};
+  if (own_work_) own_work_->start();
+  run_.engine->backward(batches_.current(), step_, step.counts);
+  if (own_work_) own_work_->stop();
+  recorder.enter(watch::Phase::kReadingData);
+  if (step_ + 1 < run_.config.train.steps) batches_.prefetch();
+  recorder.enter(watch::Phase::kOptimizer);
+  if (own_work_) own_work_->start();
+  run_.engine->reduce_norm();
+  run_.engine->update(step_, step.lr);
+  if (own_work_) {
+    own_work_->stop();
+    own_work_->end_step();
+  }
+  pending_.add(step);
+  ++step_;
+}
+
+void StepLoop::end_step() {
+  if (pending_.due()) return read_report();
+  of_all_ = StepExchange(run_.ranks, message({})).wait();
+}
+
+void StepLoop::read_report() {
+  const StepReport report = run_.engine->take_report();
+  of_all_ = StepExchange(run_.ranks, message(report.losses)).wait();
+  const QueuedStep step = pending_.oldest();
+  const StepResult result = Engine::result_of(report, of_all_.losses, step.counts);
+  try {
+    run_.engine->check_finite(result, step.step);
+  } catch (const Error&) {
+    pending_.forget();
+    throw;
+  }
+  const double ms = pending_.done(now_sec());
+  run_.recorder().step_took(ms);
+  run_.recorder().enter(watch::Phase::kReporting);
+  reports_.step({.queued = step,
+                 .result = result,
+                 .message = of_all_,
+                 .ms = ms,
+                 .threads_waiting = own_work_ ? own_work_->waiting_threads() : std::nullopt});
+}
+
+void StepLoop::read_pending() {
+  while (!pending_.empty()) read_report();
+}
+
+StepMessage StepLoop::message(const LossStats& losses) {
+  const auto request = run_.signals.pending();
+  StepMessage mine{.losses = losses,
+                   .stop = request ? static_cast<int64_t>(request->code) : 0,
+                   .save = saving_.state(),
+                   .peak_memory_bytes = reports_.peak_memory_bytes()};
+  batches_.tell(mine);
+  if (own_work_) own_work_->tell(mine, run_.ranks.rank(), run_.ranks.size());
+  return mine;
+}
+
+StepLoop::StopRequest StepLoop::requested_stop() const {
+  if (of_all_.stop == 0) return std::nullopt;
+  return watch::SignalWatch::request_of(static_cast<ExitCode>(of_all_.stop));
+}
+
+StepLoop::StopRequest StepLoop::stop_request() {
+  of_all_ = StepExchange(run_.ranks, message({})).wait();
+  return requested_stop();
+}
+
+void StepLoop::poll_saves() {
+  try {
+    saving_.poll(of_all_.save);
+  } catch (const Error& error) {
+    if (run_.is_known_to_all(error)) read_pending();  // a run that ends has told its steps
+    throw;
+  }
+}
+
+void StepLoop::save() { reports_.saved(step_, saving_.save({.step = step_, .tokens = reports_.tokens()})); }
+
+void StepLoop::run_steps(StopRequest& stop) {
+  const config::RunConfig& c = run_.config;
+  const TrafficCount traffic(run_.bootstrap);
+  const int64_t first_step = step_;
+  while (step_ < c.train.steps && !stop) {
+    queue_step();
+    end_step();
+    poll_saves();
+    const bool writes = due(c.log.stats_every), validates = due(c.train.eval_every), saves = due(c.checkpoint.every);
+    if (requested_stop() || writes || validates || saves || step_ == c.train.steps) read_pending();
+    stop = requested_stop();
+    if (writes) reports_.statistics(step_, batches_.current());
+    if (validates) reports_.validate(step_);
+    if (saves) save();
+    if (!stop && (validates || saves)) stop = stop_request();  // those take their time
+  }
+  if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) run_.log.info(sent);
+}
+
+ExitCode StepLoop::stop_at(const watch::SignalWatch::Request& request) {
+  saving_.save_last({.step = step_, .tokens = reports_.tokens()});
+  reports_.end(step_, std::string(request.name));
+  run_.signals.finish(request.code);
+  return request.code;
+}
+
+ExitCode StepLoop::run() {
+  const config::TrainSection& c = run_.config.train;
+  run_.signals.enter(watch::StopPoint::kStep);
+  if (step_ >= c.steps) {
+    run_.log.info(
+        str_cat("nothing to train: the run has done ", step_, " of ", c.steps, " steps; raise train.steps to go on"));
+  }
+  StopRequest stop;
+  if (due(c.eval_every)) reports_.validate(step_);  // what a signal has cut short
+  if (step_ < c.steps) {
+    run_.recorder().enter(watch::Phase::kReadingData);
+    batches_.prefetch();
+    stop = stop_request();
+  }
+  run_steps(stop);
+  if (stop && step_ < c.steps) return stop_at(*stop);
+  reports_.validate(step_);
+  if ((stop = stop_request()) && reports_.lacks_validation(step_)) return stop_at(*stop);
+  saving_.save_last({.step = step_, .tokens = reports_.tokens()});
+  run_.signals.finish(ExitCode::kDone);
+  run_.recorder().enter(watch::Phase::kEnding);
+  reports_.end(step_, std::nullopt);
+  return ExitCode::kDone;
+}
+
+}  // namespace ashlar::training

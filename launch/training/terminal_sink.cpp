@@ -1,0 +1,95 @@
+#include "launch/training/terminal_sink.h"
+
+#include "absl/strings/str_format.h"
+#include "launch/training/memory.h"
+
+namespace ashlar::training {
+
+namespace {
+
+std::string grouped(int64_t n) {
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string percent(double share) { return share < 0 ? "n/a" : absl::StrFormat("%.1f%%", 100 * share); }
+
+}  // namespace
+
+std::string human_seconds(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return absl::StrFormat("%ds", s);
+  if (s < 3600) return absl::StrFormat("%d:%02d", s / 60, s % 60);
+  return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string to_line(const StepEvent& e) {
+  const int width = static_cast<int>(std::to_string(e.total_steps).size());
+  std::string gpu = to_text(e.gpu);
+  if (e.gpu_memory_bytes >= 0) gpu = str_cat("gpu ", human_bytes(e.gpu_memory_bytes), gpu.empty() ? "" : "  ", gpu);
+  return absl::StrFormat(
+      "step %*d/%d  loss %.4f  grad_norm %.3f  lr %.2e  tokens %s  %.1f ms  %s tok/s  mfu %s  mem %s  data %.1f ms  "
+      "eta %s%s",
+      width, e.step, e.total_steps, e.result.loss, e.result.grad_norm, e.lr, grouped(e.tokens), e.step_ms,
+      grouped(static_cast<int64_t>(e.tokens_per_sec)), percent(e.mfu), human_bytes(e.peak_memory_bytes), e.data_wait_ms,
+      human_seconds(e.eta_sec), gpu.empty() ? "" : "  " + gpu);
+}
+
+std::vector<std::string> to_lines(const ValidationEvent& e) {
+  if (!e.result) return {str_cat("step ", e.step, "  the validation was left before its end; its loss is not written")};
+  const ValidationResult& r = *e.result;
+  std::vector<std::string> lines;
+  for (const UncountedSource& s : r.uncounted) lines.push_back(absl::StrFormat("step %d  %s", e.step, to_line(s)));
+  if (r.sources.empty()) return lines;
+  if (!r.mixture) {
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", e.step, r.loss, r.tokens,
+                                    human_seconds(e.seconds)));
+    return lines;
+  }
+  for (const SourceLoss& s : r.sources)
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens of %s, weight %g", e.step, s.loss, s.tokens,
+                                    s.path, s.weight));
+  lines.push_back(absl::StrFormat("step %d  val_loss %.4f  mean of %d datasets by weight, %d tokens in %s", e.step,
+                                  r.loss, r.sources.size(), r.tokens, human_seconds(e.seconds)));
+  return lines;
+}
+
+std::string to_line(const EndEvent& e) {
+  if (!e.signal) return "";
+  if (e.step >= e.total_steps)
+    return str_cat(*e.signal, ": stopped after the last step; the same command validates and ends");
+  return str_cat(*e.signal, ": stopped after step ", e.step, " of ", e.total_steps, "; the same command continues");
+}
+
+void TerminalSink::start(const StartEvent& e) {
+  const config::RunSection& run = e.config.run;
+  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate %s now", e.peak_flops / 1e9,
+                            std::string(name_of(run.dtype)), e.ranks == 1 ? "this machine's" : "the ranks'",
+                            run.device == config::Device::kCpu ? "on registers" : "of matrix products"));
+}
+
+void TerminalSink::step(const StepEvent& e) {
+  if (e.step % every_ == 0 || e.step == e.total_steps || e.step == 1) log_.step(to_line(e));
+}
+
+void TerminalSink::validation(const ValidationEvent& e) {
+  for (const std::string& line : to_lines(e)) log_.info(line);
+}
+
+void TerminalSink::warning(const WarningEvent& e) {
+  if (is_note(e)) return log_.info(to_line(e));
+  log_.warn(to_line(e));
+}
+
+void TerminalSink::end(const EndEvent& e) {
+  if (e.signal) return log_.info(to_line(e));
+  log_.info(str_cat("memory: peak of the process ", e.memory));
+  if (!e.device_memory.empty()) log_.info(str_cat("memory of the device: ", e.device_memory));
+}
+
+}  // namespace ashlar::training
