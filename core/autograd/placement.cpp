@@ -41,12 +41,12 @@ Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<R
   for (const Weight* weight : weights) {
     if (ctx.tape == nullptr || weight == nullptr) continue;
     const bool own_rows = x.made.placement == Placement::kRowsSplit || x.made.placement == Placement::kPartialSum;
-    const bool partial = (weight->grad_partial_axes & kPartialTensor) != 0;
-    if (own_rows == partial) continue;
+    if (own_rows == weight->grad_partial) continue;
     throw Bug(str_cat("[", op, "] expected a weight whose gradient is ", own_rows ? "summed" : "not summed",
                       " over the tensor group, since its input, made by ", x.made.op, ", is ",
-                      name_of(x.made.placement), "; got grad_partial_axes ", weight->grad_partial_axes, ": ",
-                      own_rows ? "add" : "remove", " kPartialTensor where its sharded tensor is made"));
+                      name_of(x.made.placement), own_rows ? ", got one that is not; " : ", got one that is; ",
+                      own_rows ? "add Axis::kTensor to" : "remove Axis::kTensor from",
+                      " grad_summed_over where its sharded tensor is made"));
   }
   return {.op = op, .placement = found->gives};
 }

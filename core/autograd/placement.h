@@ -22,14 +22,6 @@ enum class Placement : uint8_t {
 };
 const char* name_of(Placement placement);  ///< "invariant", "replicated", "partial sum", "rows split", "columns split"
 
-/// Groups of ranks over which a tensor's gradient is summed once backward is done: bits of grad_partial_axes.
-enum PartialAxis : uint32_t {
-  kPartialTensor = 1,       ///< the tensor group: gains of norms that see only this rank's rows (sequence parallel)
-  kPartialKvGroup = 2,      ///< the ranks that hold the same KV head (more tensor ranks than KV heads)
-  kPartialStages = 4,       ///< the stages at both ends, which hold the same table (tied embeddings on a pipeline)
-  kPartialLayerStages = 8,  ///< the stages that have layers, which hold what all layers share (T5's bias)
-};
-
 /// Which op made a value, and what it made of it.
 struct Made {
   const char* op = "an input";

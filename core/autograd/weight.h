@@ -20,9 +20,10 @@ class ParamSync {
 /// accumulate, so that gradients are never filled with zeros first.
 class Weight {
  public:
-  Tensor main_grad;                ///< accumulate dtype, same shape; undefined when frozen or in inference
-  int64_t contributions = 0;       ///< of this step, in main_grad or on their way into it
-  uint32_t grad_partial_axes = 0;  ///< of its sharded tensors together: groups to sum the gradient over (PartialAxis)
+  Tensor main_grad;           ///< accumulate dtype, same shape; undefined when frozen or in inference
+  int64_t contributions = 0;  ///< of this step, in main_grad or on their way into it
+  bool grad_partial =
+      false;  ///< every rank of the tensor group holds the same values, and a part of the gradient's sum
 
   void set_memory(Tensor value, Tensor grad) {
     value_ = std::move(value);

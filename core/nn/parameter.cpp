@@ -1,6 +1,7 @@
 #include "core/nn/parameter.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "core/nn/flat_ranges.h"
@@ -29,29 +30,49 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
   for (const ShardedTensor& p : tensors) {
     ASHLAR_CHECK(p.vector() || p.cols == shape.cols(), p.name, " has ", p.cols, " columns, its storage ", shape.cols());
     const int64_t end = p.storage_row + (p.vector() ? p.cols : p.rows);
+    ASHLAR_CHECK(p.size() == p.global_shape.size() || !p.axes.cut_over.empty(), p.name, " holds ", p.size(), " of ",
+                 p.global_shape.size(), " elements and is cut over no axis");
     ASHLAR_CHECK(end <= (p.vector() ? shape.cols() : shape.rows()), p.name, " ends at ", end, " of ", shape.str());
   }
   auto parameter = std::make_unique<Parameter>();
   parameter->name = std::move(name);
   parameter->shape = shape;
   parameter->tensors = std::move(tensors);
-  for (const ShardedTensor& p : parameter->tensors) parameter->weight.grad_partial_axes |= p.grad_partial_axes;
+  for (const ShardedTensor& p : parameter->tensors) {
+    const bool partial = p.axes.grad_summed_over.has(Axis::kTensor) && !p.axes.cut_over.has(Axis::kTensor);
+    parameter->weight.grad_partial = parameter->weight.grad_partial || partial;
+  }
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }
 
-uint32_t Parameter::shared_vector_axes() const {
-  const uint32_t axes = tensors.empty() ? 0 : tensors.front().grad_partial_axes;
-  const bool all = std::all_of(tensors.begin(), tensors.end(),
-                               [axes](const ShardedTensor& p) { return p.vector() && p.grad_partial_axes == axes; });
-  return all ? axes : 0;
+AxisSet Parameter::replica_axes() const {
+  const AxisSet axes = tensors.empty() ? kReplicaAxes : tensors.front().axes.replicated_over & kReplicaAxes;
+  for (const ShardedTensor& p : tensors) {
+    const AxisSet replicated = p.axes.replicated_over, summed = p.axes.grad_summed_over;
+    ASHLAR_CHECK((replicated & kReplicaAxes) == axes && (summed & kReplicaAxes) == axes, p.name, " is replicated over ",
+                 text_of(replicated), " and its gradient summed over ", text_of(summed),
+                 ", in one storage with what is replicated over ", text_of(axes));
+  }
+  return axes;
+}
+
+std::optional<SharedVectors> Parameter::shared_vectors() const {
+  const auto shares = [](const ShardedTensor& p) {
+    return SharedVectors{.summed_over = p.axes.summed_in_replica(), .cut_over = p.axes.cut_over};
+  };
+  if (tensors.empty() || shares(tensors.front()).summed_over.empty()) return std::nullopt;
+  const bool alike = std::all_of(tensors.begin(), tensors.end(), [&](const ShardedTensor& p) {
+    return p.vector() && shares(p) == shares(tensors.front());
+  });
+  return alike ? std::optional(shares(tensors.front())) : std::nullopt;
 }
 
 void ParameterStore::arrange() {
   constexpr int64_t kAlign = 64;
   const auto rank = [](const std::unique_ptr<Parameter>& p) {
-    const uint32_t axes = p->shared_vector_axes();
-    return std::pair(axes == 0, axes);
+    const std::optional<SharedVectors> shared = p->shared_vectors();
+    return std::tuple(p->replica_axes(), !shared, shared.value_or(SharedVectors{}));
   };
   std::stable_sort(parameters_.begin(), parameters_.end(),
                    [&](const auto& a, const auto& b) { return rank(a) < rank(b); });

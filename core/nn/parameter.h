@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/autograd/ctx.h"
 #include "core/autograd/weight.h"
+#include "core/base/axis.h"
 
 namespace ashlar::nn {
 
@@ -34,6 +36,25 @@ struct Extent {
   int64_t end() const { return begin + size; }
 };
 
+/// Where a tensor's parts are, by axes of the mesh. Along an axis of both `cut_over` and `replicated_over` several
+/// ranks hold each part (a KV head of several tensor ranks).
+struct TensorAxes {
+  AxisSet cut_over;                         ///< ranks along these may hold other parts
+  AxisSet replicated_over = kReplicaAxes;   ///< ranks along these may hold the same part
+  AxisSet grad_summed_over = kReplicaAxes;  ///< each rank of the same part along these has a part of the gradient's sum
+
+  /// The sums that remain when the replicas have summed.
+  AxisSet summed_in_replica() const { return grad_summed_over - kReplicaAxes; }
+  bool operator==(const TensorAxes&) const = default;
+};
+/// Of what every rank along `axes` holds whole; its gradient is the same on all of them, or also summed over them.
+constexpr TensorAxes replicated_over(AxisSet axes) { return {.replicated_over = kReplicaAxes | axes}; }
+constexpr TensorAxes replicated_and_summed_over(AxisSet axes) {
+  return {.replicated_over = kReplicaAxes | axes, .grad_summed_over = kReplicaAxes | axes};
+}
+/// Of what is cut into a part for each tensor rank.
+inline constexpr TensorAxes kTensorCut{.cut_over = Axis::kTensor};
+
 /// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
 /// [global_col, global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage.
 /// Init, decay, clipping, statistics, checkpoints, import and export see sharded tensors only.
@@ -45,12 +66,20 @@ struct ShardedTensor {
   int64_t rows = 0, cols = 0;  ///< local extent; a vector has one row
   int64_t storage_row = 0;     ///< matrices: row of the storage; vectors: first element of the storage
   InitRule init;
-  uint32_t grad_partial_axes = 0;  ///< groups of ranks over which the gradient must still be summed (PartialAxis)
-  bool main_replica = true;  ///< false on the ranks that hold a further copy: norms, totals and files leave it out
+  TensorAxes axes;
+  /// Whether this rank is the first of those of one replica that hold this part (zero::SharedTensors): norms, totals
+  /// and files count it there alone.
+  bool main_replica = true;
 
   bool vector() const { return global_shape.rank() == 1; }
   int64_t size() const { return rows * cols; }
   uint64_t site() const { return hash64(name); }  ///< of its initial values
+};
+
+/// Which ranks of one replica share a vector: those along `summed_over`, all of them or those of one part.
+struct SharedVectors {
+  AxisSet summed_over, cut_over;
+  auto operator<=>(const SharedVectors&) const = default;
 };
 
 /// Storage of one or more tensors that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows no tensor
@@ -66,13 +95,16 @@ struct Parameter {
   int64_t flat_begin(const ShardedTensor& tensor) const {
     return flat_offset + tensor.storage_row * (tensor.vector() ? 1 : shape.cols());
   }
-  /// The grad_partial_axes of a parameter of vectors that all have the same ones, such as a norm; otherwise 0.
-  uint32_t shared_vector_axes() const;
+  /// The axes over which weights are replicated and the optimizer's state is divided; Bug when its tensors differ.
+  AxisSet replica_axes() const;
+  /// Of a parameter of vectors that ranks of one replica share alike, such as norms: who they are. Otherwise nothing.
+  std::optional<SharedVectors> shared_vectors() const;
 };
 
 /// All parameters of a rank, in two flat buffers: values (storage dtype) and main gradients (accumulate dtype). Offsets
-/// are the same in both, aligned to 64 elements; the gaps are zero. Vectors that other ranks hold too come first, by
-/// their axes: replicas exchange them together, and not one small vector at a time.
+/// are the same in both, aligned to 64 elements; the gaps are zero. Parameters of the same replicas lie together. Among
+/// them vectors that ranks of one replica share come first, by their axes: replicas exchange them together, and not one
+/// small vector at a time.
 class ParameterStore {
  public:
   /// Adds a parameter; tensors must tile it. The reference stays valid. Before `arrange` only.

@@ -22,8 +22,8 @@ ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, const Activati
   if (up != nullptr) place_alike("activation", x, *up);
   if (o.scalars != nullptr) {
     ASHLAR_SHAPE(*o.scalars, {2});
-    ASHLAR_CHECK(ctx.tape == nullptr || (o.scalars->grad_partial_axes & kPartialTensor) != 0,
-                 "activation: scalars that all columns share have grad_partial_axes ", o.scalars->grad_partial_axes);
+    ASHLAR_CHECK(ctx.tape == nullptr || o.scalars->grad_partial,
+                 "activation: the gradient of scalars that all columns share is not summed over the tensor group");
   }
   const Tensor y = ctx.empty(ctx.dtype, {N, F});
   return {.made = made,

@@ -92,10 +92,9 @@ Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVar
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant) {
   const Made made = place(ctx, "replicated_norm", x, {{Placement::kReplicated, Placement::kReplicated}});
   for (const Weight* weight : {weights.gamma, weights.beta}) {
-    ASHLAR_CHECK(ctx.tape == nullptr || weight == nullptr || (weight->grad_partial_axes & kPartialTensor) != 0,
-                 "replicated_norm: expected a weight whose gradient is summed over the tensor group, got ",
-                 "grad_partial_axes ", weight->grad_partial_axes,
-                 ": add kPartialTensor where its sharded tensor is made");
+    ASHLAR_CHECK(ctx.tape == nullptr || weight == nullptr || weight->grad_partial,
+                 "replicated_norm: expected a weight whose gradient is summed over the tensor group, got one that is ",
+                 "not; add Axis::kTensor to grad_summed_over where its sharded tensor is made");
   }
   const NormCall call = begin(ctx, x, weights, variant, made);
   ctx.backend.norm_forward(call.args, ctx.stream);

@@ -126,11 +126,11 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
       std::move(read),
       {.sequence_length = T,
        .micro_batch = B,
-       .dp_index = m.mesh->at().data,
-       .dp_size = m.mesh->shape().data,
+       .dp_index = m.mesh->index(kSampleAxes),
+       .dp_size = m.mesh->size(kSampleAxes),
        .documents = {.mask = stored.data.document_mask, .restart_positions = stored.data.restart_positions},
        .vocab_size = config.vocab_size,
-       .rows_multiple = m.mesh->shape().tensor},
+       .rows_multiple = m.mesh->size(Axis::kTensor)},
       sequences_of(a, B, log));
   check_tokenizers(m, datasets);
   if (validation.empty())

@@ -95,14 +95,14 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
                                       .attention = config.train.attention})),
       stream_(backend_->make_stream()),
       device_comm_(device_comm(config, bootstrap, *backend_)),
-      mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh),
-            model::kv_sharing_ranks(config.model, config.mesh.tensor)),
+      mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh)),
       engine_(*backend_, *stream_, mesh_, training::engine_options(config)),
       slots_(global_batch_ / (config.train.micro_batch * config.mesh.data)) {
   engine_.initialize();
   for (size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].upload(engine_.ctx(), random_batch(config.train.micro_batch, config.train.sequence_length,
-                                                 config.model.vocab_size, i * config.mesh.data + mesh_.at().data));
+    slots_[i].upload(engine_.ctx(),
+                     random_batch(config.train.micro_batch, config.train.sequence_length, config.model.vocab_size,
+                                  i * config.mesh.data + mesh_.index(kSampleAxes)));
   }
   auto* const tunable = dynamic_cast<Tunable*>(backend_.get());
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;

@@ -40,8 +40,9 @@ std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Te
 }  // namespace
 
 Decoder::Decoder(training::Engine& engine, int64_t max_tokens, bool use_cache) : engine_(engine) {
-  ASHLAR_CHECK(engine.chunks().size() == 1 && !engine.options().sequence_parallel && engine.mesh().shape().data == 1,
-               "decoding takes one replica with one chunk a stage and whole rows");
+  ASHLAR_CHECK(
+      engine.chunks().size() == 1 && !engine.options().sequence_parallel && engine.mesh().size(kSampleAxes) == 1,
+      "decoding takes one replica with one chunk a stage and whole rows");
   if (use_cache) cache_ = engine.chunks().front()->make_cache(engine.ctx(), 1, max_tokens);
 }
 
@@ -55,12 +56,12 @@ std::vector<double> Decoder::next_logits(std::span<const int32_t> text) {
   mesh::Mesh& mesh = engine_.mesh();
   const int64_t held = cache_ ? cache_->length : 0;
   const Tokens fresh(ctx, text.subspan(held), held);
-  const auto at = static_cast<int>(mesh.at().pipeline);
+  const auto at = static_cast<int>(mesh.at()[Axis::kPipeline]);
 
   Var rows;
   if (!stage.range().embedding) {
     rows.value = ctx.empty(ctx.dtype, {fresh.view.rows(), stage.config().d_model});
-    mesh.pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}, ctx.stream).wait(ctx.stream);
+    mesh.group(Axis::kPipeline).recv({.data = rows.value.mut_view(), .from = at - 1}, ctx.stream).wait(ctx.stream);
   }
   if (cache_) {
     rows.value = stage.decode(ctx, rows.value, fresh.view, *cache_);
@@ -68,7 +69,7 @@ std::vector<double> Decoder::next_logits(std::span<const int32_t> text) {
     rows = stage.blocks(ctx, rows.value ? rows : stage.embed(ctx, fresh.view), fresh.view);
   }
   if (stage.range().head) return last_row(ctx, stage, rows.value);
-  mesh.pipeline().send({.data = rows.value.view(), .to = at + 1}, ctx.stream).wait(ctx.stream);
+  mesh.group(Axis::kPipeline).send({.data = rows.value.view(), .to = at + 1}, ctx.stream).wait(ctx.stream);
   return {};
 }
 

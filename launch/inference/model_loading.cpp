@@ -48,7 +48,7 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   });
   m.backend = kernels::make_backend({.threads = static_cast<int>(options.threads), .log = &log});
   m.stream = m.backend->make_stream();
-  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape, model::kv_sharing_ranks(engine.model, shape.tensor));
+  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape);
   m.engine = std::make_unique<training::Engine>(*m.backend, *m.stream, *m.mesh, engine);
   checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
   return m;
@@ -64,14 +64,16 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
            model::slicing_problems(model, tensor).empty() && (wish.tensor == 0 || wish.tensor == tensor) &&
            (wish.pipeline == 0 || wish.pipeline == pipeline);
   };
-  std::vector<std::pair<int64_t, int64_t>> candidates = {{trained.tensor, trained.pipeline}};
+  std::vector<std::pair<int64_t, int64_t>> candidates = {{trained[Axis::kTensor], trained[Axis::kPipeline]}};
   if (!wish.one_replica) candidates.push_back({1, 1});
   for (int64_t tensor = ranks; tensor >= 1; --tensor) {
     for (int64_t pipeline = 1; pipeline <= ranks / tensor; ++pipeline)
       if (ranks % (tensor * pipeline) == 0) candidates.push_back({tensor, pipeline});
   }
   for (const auto& [tensor, pipeline] : candidates) {
-    if (fits(tensor, pipeline)) return {.pipeline = pipeline, .data = ranks / (tensor * pipeline), .tensor = tensor};
+    if (fits(tensor, pipeline)) {
+      return {{Axis::kPipeline, pipeline}, {Axis::kReplica, ranks / (tensor * pipeline)}, {Axis::kTensor, tensor}};
+    }
   }
   std::string problem;
   if (wish.tensor > 0)

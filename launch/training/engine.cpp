@@ -9,7 +9,6 @@
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/tensor/shared_gradients.h"
 
 namespace ashlar::training {
 
@@ -29,34 +28,29 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
       device_scalars_(ctx_.make_struct(scalars_)),
       clip_(ctx_.make_struct(ClipState{})),
       stats_(ctx_.make_struct(LossStats{})),
-      tp_{.group = &mesh.tensor(), .sequence_parallel = options.sequence_parallel},
-      schedules_(mesh.at().pipeline) {
+      tp_{.group = &mesh.group(Axis::kTensor), .sequence_parallel = options.sequence_parallel},
+      schedules_(mesh.at()[Axis::kPipeline]) {
   ctx_.scalars = device_scalars_.view();
-  const int64_t stages = mesh.shape().pipeline;
+  const int64_t stages = mesh.shape()[Axis::kPipeline];
   const pipeline::Partition cut = partition_of(
       options_.model,
       {.sequence_length = options_.sequence_length, .stages = stages, .virtual_stages = options_.virtual_stages});
   for (int64_t c = 0; c < options_.virtual_stages; ++c) {
-    const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at().pipeline, c, stages)];
+    const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at()[Axis::kPipeline], c, stages)];
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
-  if (options_.optimizer && model::shares_t5_bias(options_.model)) {
-    const bool has_layers =
-        std::any_of(chunks_.begin(), chunks_.end(), [](const auto& chunk) { return chunk->num_blocks() > 0; });
-    const int64_t slice = mesh::rank_of(mesh.shape(), {0, mesh.at().data, mesh.at().tensor});
-    layer_stages_ = mesh.all().split(
-        {.color = has_layers ? static_cast<int>(slice) : -1, .key = mesh.all().rank(), .name = "layer stages"});
-  }
+  mesh.group(Axis::kPipeline);  // made by all ranks, before some of them send
+  if (options_.optimizer) shared_.emplace(store_, mesh);
   comm::try_on_all_ranks(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
     store_.allocate(ctx_, options_.optimizer.has_value());
     if (!options_.optimizer) return;
-    plan_ = zero::make_plan(store_, {.ranks = mesh.shape().data,
+    plan_ = zero::make_plan(store_, {.mesh = mesh.shape(),
                                      .bucket_elems = options_.bucket_elems,
                                      .cut = options_.cut.value_or(optim::rule_of(options_.optimizer->kind).cut)});
-    optimizer_ = optim::make_optimizer(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.at().data));
+    optimizer_ = optim::make_optimizer(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.shape(), mesh.at()));
   });
   if (options_.optimizer) {
-    replicas_.emplace(plan_, store_, mesh.data(), stream);
+    replicas_.emplace(plan_, store_, mesh, stream);
     norms_.emplace(ctx_, store_, optimizer_->ranges(), mesh);
     const auto n = static_cast<int64_t>(norms_->names().size());
     squares_ = ctx_.empty(DType::kFloat64, {n + kNumLosses}, MemoryKind::kWorkspace);
@@ -84,7 +78,7 @@ void Engine::wait_param_sync() {
 void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches,
                  const model::BlockObserver& after_block) {
   const pipeline::ScheduleSpec spec{.kind = kind,
-                                    .stages = mesh_.shape().pipeline,
+                                    .stages = mesh_.shape()[Axis::kPipeline],
                                     .micro_batches = static_cast<int64_t>(batches.size()),
                                     .virtual_stages = options_.virtual_stages};
   const auto alive = [&] {
@@ -111,7 +105,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
   pipeline::ChunkRunner runner(ctx, chunks_, batches, stats_.mut_view(), std::move(hooks));
   pipeline::execute(ctx, {.spec = spec,
                           .actions = schedules_.of(spec),
-                          .stages = mesh_.pipeline(),
+                          .stages = mesh_.group(Axis::kPipeline),
                           .runner = runner,
                           .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
                           .before = options_.before_action,
@@ -121,7 +115,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
 StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batches) const {
   StepCounts counts;
   for (const pipeline::MicroBatch& batch : micro_batches) {
-    if (!mesh_.first_stage() || mesh_.at().tensor != 0) continue;
+    if (!mesh_.first_stage() || mesh_.at()[Axis::kTensor] != 0) continue;
     counts.tokens += batch.view.rows();
     counts.valid_targets += batch.valid_targets;
   }
@@ -138,9 +132,7 @@ void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64
   ctx_.set_struct(LossStats{}, stats_);
   run(options_.schedule, micro_batches);
   replicas_->finish();
-  tensor::sum_shared_gradients(ctx_, store_, optimizer_->ranges(), mesh_);
-  if (layer_stages_)
-    tensor::sum_shared_gradients(ctx_, store_, optimizer_->ranges(), tensor::kPartialLayerStages, *layer_stages_);
+  shared_->sum_gradients(ctx_, optimizer_->ranges());
 }
 
 void Engine::reduce_norm() {
@@ -283,14 +275,14 @@ std::vector<double> Engine::residual_rms(std::span<const pipeline::MicroBatch> b
     ctx_.backend.fill({.dst = sums.mut_view(), .value = 0}, ctx_.stream);
     ctx_.set_struct(LossStats{}, stats_);
     run(pipeline::ScheduleKind::kForwardOnly, {&batch, 1}, [&](int64_t layers, const Tensor& x) {
-      const bool counted = options_.sequence_parallel || mesh_.at().tensor == 0;
+      const bool counted = options_.sequence_parallel || mesh_.at()[Axis::kTensor] == 0;
       if (counted) squares.sum(ctx_, x, sums.flat_range(layers, 1));
     });
     ctx_.backend.read(sums.view(), of_batch.data(), ctx_.stream);
     for (size_t i = 0; i < rms.size(); ++i) rms[i] += of_batch[i];
   }
   comm::sum_all(mesh_.control(), rms);
-  const auto all = static_cast<int64_t>(batches.size()) * batches.front().view.rows() * mesh_.shape().data;
+  const auto all = static_cast<int64_t>(batches.size()) * batches.front().view.rows() * mesh_.size(kSampleAxes);
   const auto elements = static_cast<double>(all * options_.model.d_model);
   for (double& value : rms) value = std::sqrt(value / elements);
   return rms;

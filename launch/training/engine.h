@@ -15,6 +15,7 @@
 #include "parallel/pipeline/schedule.h"
 #include "parallel/zero/data_parallel.h"
 #include "parallel/zero/global_norm.h"
+#include "parallel/zero/shared_tensors.h"
 
 namespace ashlar::training {
 
@@ -127,7 +128,9 @@ class Engine {
 
  private:
   std::string first_non_finite(std::span<const double> sums) const;  ///< a name, or empty
-  bool tells_losses() const { return mesh_.at().tensor == 0; }  ///< every tensor rank of the last stage has the same
+  bool tells_losses() const {
+    return mesh_.at()[Axis::kTensor] == 0;
+  }  ///< every tensor rank of the last stage has the same
   void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches,
            const model::BlockObserver& after_block = {});
 
@@ -139,8 +142,8 @@ class Engine {
   nn::ParameterStore store_;
   tensor::TensorParallel tp_;
   std::vector<std::unique_ptr<model::Stage>> chunks_;
-  std::unique_ptr<comm::Communicator> layer_stages_;  ///< ranks that hold what layers share; null where none is shared
   // For training only:
+  std::optional<zero::SharedTensors> shared_;
   zero::ShardPlan plan_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<zero::DataParallel> replicas_;

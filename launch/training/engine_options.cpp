@@ -3,7 +3,7 @@
 namespace ashlar::training {
 
 mesh::MeshShape shape_of(const config::MeshSection& mesh) {
-  return {.pipeline = mesh.pipeline, .data = mesh.data, .tensor = mesh.tensor};
+  return {{Axis::kPipeline, mesh.pipeline}, {Axis::kReplica, mesh.data}, {Axis::kTensor, mesh.tensor}};
 }
 
 EngineOptions engine_options(const config::RunConfig& c) {

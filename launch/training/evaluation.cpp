@@ -13,7 +13,7 @@ std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slo
 
 std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, const std::function<int64_t()>& stop) {
   // Some at a time, so that every stage of a pipeline has work.
-  std::vector<DeviceBatch> slots(4 * engine.mesh().shape().pipeline - 3);
+  std::vector<DeviceBatch> slots(4 * engine.mesh().size(Axis::kPipeline) - 3);
   data::Batch batch;
   LossStats own;
   bool more = true, held = false;  // held: the batch read last, which waits for a round of its own shape

@@ -26,7 +26,7 @@ std::string stage_text(const Layout& l, int64_t stage) {
   std::string text;
   const auto add = [&](const std::string& part) { text += str_cat(text.empty() ? "" : ", ", part); };
   for (int64_t c = 0; c < l.schedule.virtual_stages; ++c) {
-    const model::StageRange& range = l.cut.chunks[pipeline::model_chunk(stage, c, l.mesh.pipeline)];
+    const model::StageRange& range = l.cut.chunks[pipeline::model_chunk(stage, c, l.mesh[Axis::kPipeline])];
     if (range.embedding) add("embedding");
     if (range.last_layer > range.first_layer) add(span_text("layer", range.first_layer, range.last_layer));
     if (range.head) add("head");
@@ -90,7 +90,7 @@ pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptio
 }
 
 std::vector<std::string> layout_picture(const Layout& l) {
-  const auto& [pipeline, data, tensor] = l.mesh;
+  const int64_t pipeline = l.mesh[Axis::kPipeline], data = l.mesh.size(kSampleAxes), tensor = l.mesh[Axis::kTensor];
   if (l.mesh.ranks() == 1) return {};
   const std::set<std::string> hosts(l.hosts.begin(), l.hosts.end());
   std::string title = str_cat("layout: ", l.mesh.ranks(), " ranks on ", hosts.size(),
@@ -114,7 +114,7 @@ std::vector<std::string> layout_picture(const Layout& l) {
     for (int64_t replica = 0; replica < data; ++replica) {
       Row row = {str_cat("stage ", stage), stage_text(l, stage)};
       if (data > 1) row.insert(row.begin() + 1, str_cat("replica ", replica));
-      const int64_t first = mesh::rank_of(l.mesh, {.pipeline = stage, .data = replica});
+      const int64_t first = (stage * data + replica) * tensor;
       const auto host = [&](int64_t rank) { return hosts.size() > 1 ? str_cat(" ", l.hosts[rank]) : std::string(); };
       if (one_by_one) {
         for (int64_t rank = first; rank < first + tensor; ++rank) row.push_back(str_cat("rank ", rank, host(rank)));

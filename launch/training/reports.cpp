@@ -45,7 +45,7 @@ void Reports::watch_slow_ranks(int64_t cores) {
   if (!run_.first_rank) return;
   std::vector<int64_t> stages;
   for (int rank = 0; rank < run_.ranks.size(); ++rank)
-    stages.push_back(mesh::coordinates_of(run_.mesh->shape(), rank).pipeline);
+    stages.push_back(mesh::coordinates_of(run_.mesh->shape(), rank)[Axis::kPipeline]);
   slow_ranks_.emplace(std::move(stages));
 }
 

@@ -23,8 +23,9 @@ Run::Run(TrainerArgs& args)
       log(args.log),
       memory(std::move(args.memory)),
       directory(config.run.dir) {
-  const mesh::Coordinates at = mesh::coordinates_of(shape_of(config.mesh), ranks.rank());
-  recorder().place(at.pipeline, at.data, at.tensor);
+  const mesh::MeshShape shape = shape_of(config.mesh);
+  const mesh::Coordinates at = mesh::coordinates_of(shape, ranks.rank());
+  recorder().place(at[Axis::kPipeline], mesh::index_of(shape, at, kSampleAxes), at[Axis::kTensor]);
   for (const auto& d : args.resolved.derived) log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_directory();
   make_device(args);
@@ -68,7 +69,7 @@ void Run::make_device(TrainerArgs& args) {
 }
 
 void Run::make_engine() {
-  mesh.emplace(device->ranks(), shape_of(config.mesh), model::kv_sharing_ranks(config.model, config.mesh.tensor));
+  mesh.emplace(device->ranks(), shape_of(config.mesh));
   engine.emplace(device->backend(), device->stream(), *mesh, watched_options());
   hosts = comm::gather_texts_at(ranks, comm::Bootstrap::host_name(), 0);
 }

@@ -85,11 +85,11 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
   const data::StreamOptions options{
       .sequence_length = c.train.sequence_length,
       .micro_batch = c.train.micro_batch,
-      .dp_index = run.mesh->at().data,
-      .dp_size = run.mesh->shape().data,
+      .dp_index = run.mesh->index(kSampleAxes),
+      .dp_size = run.mesh->size(kSampleAxes),
       .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
       .vocab_size = c.model.vocab_size,
-      .rows_multiple = run.mesh->shape().tensor};
+      .rows_multiple = run.mesh->size(Axis::kTensor)};
   std::vector<data::WeightedDataset> again;  // for readers of their own
   for (const auto& d : datasets) again.push_back({d.dataset->reopened(), d.weight});
   start.validation.emplace(std::move(again), options, c.train.eval_sequences);

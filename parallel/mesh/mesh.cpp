@@ -1,41 +1,93 @@
 #include "parallel/mesh/mesh.h"
 
-#include <utility>
-
 #include "core/base/error.h"
 
 namespace ashlar::mesh {
 
+namespace {
+
+std::string text_of(const PerAxis& numbers) {
+  std::string text;
+  for (const auto& [axis, name] : kAxisNames) text += str_cat(text.empty() ? "" : " x ", name, " ", numbers[axis]);
+  return text;
+}
+
+/// Names the axes along which there is more than one rank, or the first axis where there is none.
+std::string name_of_group(const MeshShape& shape, AxisSet axes) {
+  AxisSet first, extended;
+  for (const auto& [axis, name] : kAxisNames) {
+    if (!axes.has(axis)) continue;
+    if (first.empty()) first = axis;
+    if (shape[axis] > 1) extended = extended | axis;
+  }
+  return ashlar::text_of(extended.empty() ? first : extended);
+}
+
+}  // namespace
+
+MeshShape::MeshShape(std::initializer_list<Entry> sizes) : PerAxis(1) {
+  for (const auto& [axis, size] : sizes) (*this)[axis] = size;
+}
+
+int64_t MeshShape::size(AxisSet axes) const {
+  int64_t product = 1;
+  for (const auto& [axis, name] : kAxisNames)
+    if (axes.has(axis)) product *= (*this)[axis];
+  return product;
+}
+
+int64_t MeshShape::ranks() const { return size(kAllAxes); }
+
+Coordinates::Coordinates(std::initializer_list<Entry> places) : PerAxis(0) {
+  for (const auto& [axis, place] : places) (*this)[axis] = place;
+}
+
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank) {
   ASHLAR_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " of ", shape.ranks());
-  return {.pipeline = rank / (shape.tensor * shape.data),
-          .data = rank / shape.tensor % shape.data,
-          .tensor = rank % shape.tensor};
+  Coordinates at;
+  int64_t rest = rank;
+  for (size_t i = kNumAxes; i > 0; --i) {
+    const Axis axis = kAxisNames[i - 1].value;
+    at[axis] = rest % shape[axis];
+    rest /= shape[axis];
+  }
+  return at;
 }
 
-int64_t rank_of(const MeshShape& shape, const Coordinates& at) {
-  ASHLAR_CHECK(at.pipeline >= 0 && at.pipeline < shape.pipeline && at.data >= 0 && at.data < shape.data &&
-                   at.tensor >= 0 && at.tensor < shape.tensor,
-               "(", at.pipeline, ", ", at.data, ", ", at.tensor, ") in a mesh of (", shape.pipeline, ", ", shape.data,
-               ", ", shape.tensor, ")");
-  return (at.pipeline * shape.data + at.data) * shape.tensor + at.tensor;
+int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes) {
+  int64_t index = 0;
+  for (const auto& [axis, name] : kAxisNames) {
+    ASHLAR_CHECK(at[axis] >= 0 && at[axis] < shape[axis], text_of(at), " in a mesh of ", text_of(shape));
+    if (axes.has(axis)) index = index * shape[axis] + at[axis];
+  }
+  return index;
 }
 
-Mesh::Mesh(comm::Communicator& world, const MeshShape& shape, int64_t sharers)
+int64_t rank_of(const MeshShape& shape, const Coordinates& at) { return index_of(shape, at, kAllAxes); }
+
+Mesh::Mesh(comm::Communicator& world, const MeshShape& shape)
     : world_(world), control_(world, "mesh control"), shape_(shape), at_(coordinates_of(shape, world.rank())) {
   ASHLAR_CHECK(shape.ranks() == world.size(), "a mesh of ", shape.ranks(), " ranks over ", world.size());
-  ASHLAR_CHECK(sharers >= 1 && shape.tensor % sharers == 0, "sub-groups of ", sharers, " ranks in ", shape.tensor);
-  // Ranks of one color form a group: those that differ only along the axes of the group. Keys follow the axes, pipeline
-  // before data before tensor, as the order of the world does.
-  const auto group = [&](int64_t color, const char* name) {
-    return world.split({.color = static_cast<int>(color), .key = world.rank(), .name = name});
-  };
-  tensor_ = group(rank_of(shape, {at_.pipeline, at_.data, 0}), "tensor");
-  data_ = group(rank_of(shape, {at_.pipeline, 0, at_.tensor}), "data");
-  pipeline_ = group(rank_of(shape, {0, at_.data, at_.tensor}), "pipeline");
-  model_ = group(at_.data, "model");
-  sharers_ = group(rank_of(shape, {at_.pipeline, at_.data, at_.tensor / sharers * sharers}), "sharers");
-  ends_ = group(first_stage() || last_stage() ? rank_of(shape, {0, at_.data, at_.tensor}) : -1, "ends");
+}
+
+comm::Communicator& Mesh::group(AxisSet axes) {
+  const auto [at, is_new] = groups_.try_emplace(axes);
+  if (is_new) {
+    // Ranks of one color have the same place along all other axes.
+    at->second = world_.split(
+        {.color = static_cast<int>(index(kAllAxes - axes)), .key = world_.rank(), .name = name_of_group(shape_, axes)});
+  }
+  return *at->second;
+}
+
+std::vector<AxisSet> Mesh::agree_on(std::span<const AxisSet> own) {
+  std::array<int64_t, size_t{1} << kNumAxes> named{};
+  for (const AxisSet axes : own) named[axes.bits()] = 1;
+  control_.reduce({.label = "agree_on", .int_maxima = named}).wait();
+  std::vector<AxisSet> all;
+  for (uint32_t bits = 0; bits < named.size(); ++bits)
+    if (named[bits] != 0) all.emplace_back(bits);
+  return all;
 }
 
 }  // namespace ashlar::mesh

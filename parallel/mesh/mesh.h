@@ -1,66 +1,68 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <map>
 #include <memory>
-#include <string>
+#include <span>
 #include <vector>
 
+#include "core/base/axis.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control_plane.h"
 
 namespace ashlar::mesh {
 
-/// How many ranks lie along each axis. Pure data; nothing here starts a rank.
-struct MeshShape {
-  int64_t pipeline = 1;
-  int64_t data = 1;
-  int64_t tensor = 1;
+/// How many ranks lie along each axis; one where nothing is said. Pure data; nothing here starts a rank.
+class MeshShape : public PerAxis {
+ public:
+  MeshShape(std::initializer_list<Entry> sizes = {});
 
-  int64_t ranks() const { return pipeline * data * tensor; }
+  int64_t size(AxisSet axes) const;  ///< ranks of a group over these axes
+  int64_t ranks() const;             ///< of the mesh
 };
 
-struct Coordinates {
-  int64_t pipeline = 0;
-  int64_t data = 0;
-  int64_t tensor = 0;
-
-  bool operator==(const Coordinates&) const = default;
+/// A rank's place along each axis; 0 where nothing is said.
+class Coordinates : public PerAxis {
+ public:
+  Coordinates(std::initializer_list<Entry> places = {});
 };
 
-/// Neighbouring ranks lie along tensor, then data, then pipeline: what talks most is closest.
-/// rank = (pipeline * shape.data + data) * shape.tensor + tensor.
+/// Ranks are numbered along the axes as Axis lists them, the last one fastest: what talks most is closest.
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank);
 int64_t rank_of(const MeshShape& shape, const Coordinates& at);
+/// The number of a place among those that differ from it along `axes` alone: its rank in their group.
+int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes);
 
-/// This rank's place, and a communicator for each group it belongs to. A group of one rank is a communicator like any
-/// other. The communicators live as long as the mesh; `world` must outlive it.
+/// This rank's place, and a communicator for each group of ranks that is asked for. A group of one rank is a
+/// communicator like any other. The communicators live as long as the mesh; `world` must outlive it.
 class Mesh {
  public:
-  /// Called by all ranks of `world`, of which there are shape.ranks(). `sharers` consecutive tensor ranks form a
-  /// sub-group for what they hold in common; it divides shape.tensor. Bug otherwise.
-  Mesh(comm::Communicator& world, const MeshShape& shape, int64_t sharers = 1);
+  /// Called by all ranks of `world`, of which there are shape.ranks(); Bug otherwise.
+  Mesh(comm::Communicator& world, const MeshShape& shape);
 
   const MeshShape& shape() const { return shape_; }
   const Coordinates& at() const { return at_; }
-  bool first_stage() const { return at_.pipeline == 0; }
-  bool last_stage() const { return at_.pipeline == shape_.pipeline - 1; }
+  int64_t size(AxisSet axes) const { return shape_.size(axes); }             ///< of this rank's group over `axes`
+  int64_t index(AxisSet axes) const { return index_of(shape_, at_, axes); }  ///< this rank's rank in it
+  bool first_stage() const { return at_[Axis::kPipeline] == 0; }
+  bool last_stage() const { return at_[Axis::kPipeline] == shape_[Axis::kPipeline] - 1; }
 
-  comm::Communicator& all() { return world_; }           ///< every rank, as ranked by the launcher
-  comm::ControlPlane& control() { return control_; }     ///< host values of every rank
-  comm::Communicator& tensor() { return *tensor_; }      ///< one layer's slices; rank = at().tensor
-  comm::Communicator& data() { return *data_; }          ///< replicas of the same slices; rank = at().data
-  comm::Communicator& pipeline() { return *pipeline_; }  ///< the stages; rank = at().pipeline
-  comm::Communicator& model() { return *model_; }        ///< tensor x pipeline: one whole replica
-  comm::Communicator& sharers() { return *sharers_; }    ///< tensor ranks that hold some slice in common
-  /// The first and the last stage of a replica's slice, which share a tied table; null on the stages between.
-  comm::Communicator* ends() { return ends_.get(); }
+  comm::Communicator& all() { return world_; }        ///< every rank, as ranked by the launcher
+  comm::ControlPlane& control() { return control_; }  ///< host values of every rank
+  /// The ranks that differ from this one along `axes` alone, ranked as in the world. It is made when it is asked for
+  /// the first time, which all ranks of the mesh do together.
+  comm::Communicator& group(AxisSet axes);
+  /// The sets of axes that any rank brings, ascending, the same on all: for groups that some ranks know of. Called by
+  /// all.
+  std::vector<AxisSet> agree_on(std::span<const AxisSet> own);
 
  private:
   comm::Communicator& world_;
   comm::ControlPlane control_;
   MeshShape shape_;
   Coordinates at_;
-  std::unique_ptr<comm::Communicator> tensor_, data_, pipeline_, model_, sharers_, ends_;
+  std::map<AxisSet, std::unique_ptr<comm::Communicator>> groups_;
 };
 
 }  // namespace ashlar::mesh

@@ -19,6 +19,7 @@ nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& confi
   tensor.rows = buckets;
   tensor.cols = heads.size;
   tensor.init = t5_bias_init(config);
+  tensor.axes.cut_over = Axis::kTensor;
   return &store.add(tensor.name, {buckets, heads.size}, {tensor});
 }
 
@@ -67,15 +68,11 @@ std::vector<LinearPart> Attention::input_parts() const {
     return LinearPart{.name = name_ + name,
                       .rows = rows,
                       .bias = config_.bias.qkv,
-                      .init = matrix_init(config_, {.out = rows.global, .in = config_.d_model, .queries = queries})};
+                      .init = matrix_init(config_, {.out = rows.global, .in = config_.d_model, .queries = queries}),
+                      .axes = queries ? nn::kTensorCut : slices_.kv_axes};
   };
-  const auto shared = [&](LinearPart p) {  // a KV head that several ranks may hold
-    p.grad_partial_axes = slices_.kv_grad_partial_axes;
-    p.main_replica = slices_.kv_main_replica;
-    return p;
-  };
-  std::vector<LinearPart> parts = {part("q", q, true), shared(part("k", k, false))};
-  if (heads_.values) parts.push_back(shared(part("v", v, false)));
+  std::vector<LinearPart> parts = {part("q", q, true), part("k", k, false)};
+  if (heads_.values) parts.push_back(part("v", v, false));
   return parts;
 }
 
@@ -98,7 +95,8 @@ void Attention::add_output(nn::ParameterStore& store) {
                           .global_col = slices_.heads.begin,
                           .rows = 1,
                           .cols = slices_.heads.size,
-                          .init = {.rule = "0"}}});
+                          .init = {.rule = "0"},
+                          .axes = nn::kTensorCut}});
   }
   if (config_.pos.type == PosType::kT5Bias && !config_.pos.t5_shared)
     t5_bias_ = t5_bias_table(store, config_, {.name = name_ + "t5_bias.weight"}, slices_.heads);
@@ -147,8 +145,7 @@ ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, 
         .rows = 1,
         .cols = columns.size,
         .init = init,
-        .grad_partial_axes = shared ? tensor::kPartialTensor : (keys ? slices_.kv_grad_partial_axes : 0U),
-        .main_replica = shared ? tp_.rank() == 0 : (!keys || slices_.kv_main_replica)};
+        .axes = shared ? nn::replicated_and_summed_over(Axis::kTensor) : (keys ? slices_.kv_axes : nn::kTensorCut)};
     Shape storage{columns.size};
     if (matrix) {
       tensor.global_shape = {heads.global, columns.global};

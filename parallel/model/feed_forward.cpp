@@ -17,7 +17,8 @@ std::vector<LinearPart> FeedForward::input_parts() const {
     return LinearPart{.name = name_ + name,
                       .rows = slices_.ffn,
                       .bias = config_.bias.ffn,
-                      .init = matrix_init(config_, {.out = config_.d_ff, .in = config_.d_model})};
+                      .init = matrix_init(config_, {.out = config_.d_ff, .in = config_.d_model}),
+                      .axes = nn::kTensorCut};
   };
   if (!config_.ffn.gated) return {part("up")};
   return {part("gate"), part("up")};
@@ -41,8 +42,7 @@ void FeedForward::add_output(nn::ParameterStore& store) {
                                .cols = 1,
                                .storage_row = at,
                                .init = init,
-                               .grad_partial_axes = tensor::kPartialTensor,
-                               .main_replica = tp_.rank() == 0};
+                               .axes = nn::replicated_and_summed_over(Axis::kTensor)};
     };
     scalars_ = &store.add(
         name_ + "alphas", Shape{2},

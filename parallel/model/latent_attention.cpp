@@ -23,7 +23,8 @@ LinearPart LatentAttention::by_heads(const char* name, int64_t head_width, int64
   const nn::Extent rows = slices_.heads.times(head_width);
   return {.name = name_ + name,
           .rows = rows,
-          .init = matrix_init(config_, {.out = rows.global, .in = in, .queries = queries})};
+          .init = matrix_init(config_, {.out = rows.global, .in = in, .queries = queries}),
+          .axes = nn::kTensorCut};
 }
 
 nn::Parameter* LatentAttention::add_latent_norm(nn::ParameterStore& store, const char* name, int64_t width) const {
@@ -34,8 +35,7 @@ nn::Parameter* LatentAttention::add_latent_norm(nn::ParameterStore& store, const
                                  .rows = 1,
                                  .cols = width,
                                  .init = {.value = 1, .rule = "1"},
-                                 .grad_partial_axes = tensor::kPartialTensor,
-                                 .main_replica = tp_.rank() == 0};
+                                 .axes = nn::replicated_and_summed_over(Axis::kTensor)};
   return &store.add(tensor.name, Shape{width}, {tensor});
 }
 
@@ -47,8 +47,7 @@ void LatentAttention::add_input(nn::ParameterStore& store) {
                     .rows = nn::Extent::whole(rows),
                     .bias = config_.bias.qkv,
                     .init = matrix_init(config_, {.out = rows, .in = C}),
-                    .grad_partial_axes = tp_.sequence_parallel ? tensor::kPartialTensor : 0U,
-                    .main_replica = tp_.rank() == 0});
+                    .axes = tp_.stream_axes()});
   };
   if (q_rank > 0) whole("q_a", q_rank);
   whole("kv_a", kv_rank + rope_dims());

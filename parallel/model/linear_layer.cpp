@@ -12,6 +12,8 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
   std::vector<nn::ShardedTensor> weights, biases;
   int64_t rows = 0;
   for (const LinearPart& part : parts) {
+    nn::TensorAxes axes = part.axes;
+    if (cols.size < cols.global) axes.cut_over = axes.cut_over | Axis::kTensor;
     weights.push_back({.name = part.name + ".weight",
                        .role = nn::Role::kMatrix,
                        .global_shape = {part.rows.global, cols.global},
@@ -21,8 +23,7 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
                        .cols = cols.size,
                        .storage_row = rows,
                        .init = part.init,
-                       .grad_partial_axes = part.grad_partial_axes,
-                       .main_replica = part.main_replica});
+                       .axes = axes});
     if (part.bias) {
       biases.push_back({.name = part.name + ".bias",
                         .role = nn::Role::kBias,
@@ -32,8 +33,7 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
                         .cols = part.rows.size,
                         .storage_row = rows,
                         .init = {.rule = "0"},
-                        .grad_partial_axes = part.grad_partial_axes,
-                        .main_replica = part.main_replica});
+                        .axes = part.axes});
     }
     rows += part.rows.size;
   }
@@ -53,10 +53,11 @@ LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, 
     for (const nn::ShardedTensor& t : parameter->tensors) {
       const int64_t held = t.vector() ? t.cols : t.rows;
       const bool shared = held * tensor_ranks > t.global_shape[0];
-      if (shared == ((t.grad_partial_axes & tensor::kPartialKvGroup) != 0)) continue;
+      if (shared == (t.axes.replicated_over.has(Axis::kTensor) && t.axes.grad_summed_over.has(Axis::kTensor))) continue;
       throw Bug(str_cat("[input_product] expected ", t.name, ", of which each of ", tensor_ranks, " ranks holds ", held,
                         " of ", t.global_shape[0], " rows, to be ", shared ? "" : "not ",
-                        "summed over the ranks that share them; got grad_partial_axes ", t.grad_partial_axes));
+                        "summed over the ranks that share them; got one that is summed over ",
+                        text_of(t.axes.grad_summed_over)));
     }
   }
   return layer;

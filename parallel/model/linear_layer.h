@@ -16,8 +16,7 @@ struct LinearPart {
   nn::Extent rows;   ///< those of this rank
   bool bias = false;
   nn::InitRule init;
-  uint32_t grad_partial_axes = 0;  ///< as of nn::ShardedTensor
-  bool main_replica = true;        ///< as of nn::ShardedTensor
+  nn::TensorAxes axes;
 };
 
 /// Storage for this rank's part of one or more matrices that multiply the same rows: [sum of rows, cols]. The bias
@@ -53,7 +52,7 @@ class LinearLayer {
 };
 
 /// The product of a block's rows with matrices of which `tensor_ranks` ranks hold the rows: column-parallel. A Bug when
-/// ranks hold rows in common whose gradient is not said to be partial over them, or the other way round.
+/// ranks hold rows in common whose gradient is not summed over them, or the other way round.
 LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, std::string name,
                           const std::vector<LinearPart>& parts, int64_t tensor_ranks);
 

@@ -12,8 +12,7 @@ nn::Parameter* stream_vector(nn::ParameterStore& store, const std::string& name,
                                  .rows = 1,
                                  .cols = width,
                                  .init = init,
-                                 .grad_partial_axes = tp.sequence_parallel ? tensor::kPartialTensor : 0U,
-                                 .main_replica = tp.rank() == 0};
+                                 .axes = tp.stream_axes()};
   return &store.add(name, Shape{width}, {tensor});
 }
 

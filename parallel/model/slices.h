@@ -10,22 +10,16 @@ namespace ashlar::model {
 
 /// A tensor rank's part of the dimensions that tensor parallelism splits.
 struct Slices {
-  nn::Extent heads;             ///< query heads
-  nn::Extent kv_heads;          ///< KV heads; with more ranks than KV heads several ranks hold the same one
-  nn::Extent ffn;               ///< of d_ff
-  nn::Extent vocab;             ///< of the padded vocabulary
-  bool kv_main_replica = true;  ///< this rank is the first that holds its KV heads
-  uint32_t kv_grad_partial_axes = 0;
+  nn::Extent heads;     ///< query heads
+  nn::Extent kv_heads;  ///< KV heads; with more ranks than KV heads several ranks hold the same one
+  nn::Extent ffn;       ///< of d_ff
+  nn::Extent vocab;     ///< of the padded vocabulary
+  nn::TensorAxes kv_axes = nn::kTensorCut;
 };
 
 /// Every mesh.tensor that divides the heads, ascending: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or
-/// tensor % n_kv_heads == 0, of each kind of layer; and where layers of both kinds have fewer KV heads than there are
-/// ranks, equally many ranks hold the same head: a mesh has one group for them.
+/// tensor % n_kv_heads == 0, of each kind of layer.
 std::vector<int64_t> possible_tensor_sizes(const ModelConfig& config);
-
-/// How many consecutive tensor ranks hold the same KV head: tensor / n_kv_heads, or 1 when there are enough heads; of
-/// the kind of layer that shares. The sub-group of the tensor axis that a mesh for this model needs.
-int64_t kv_sharing_ranks(const ModelConfig& config, int64_t tensor);
 
 /// Why a model cannot be cut into `size` slices: one text for each thing in the way, with its values and what would do.
 /// Empty when it can: `size` is one of possible_tensor_sizes, and d_ff and the padded vocabulary divide by it.

@@ -15,15 +15,14 @@ namespace {
 
 /// A matrix that every tensor rank holds whole.
 nn::Parameter* projection(nn::ParameterStore& store, const char* name, const Shape& shape, const ModelConfig& config,
-                          uint32_t grad_partial_axes, const tensor::TensorParallel& tp) {
+                          const nn::TensorAxes& axes) {
   const nn::ShardedTensor tensor{.name = name,
                                  .role = nn::Role::kMatrix,
                                  .global_shape = shape,
                                  .rows = shape[0],
                                  .cols = shape[1],
                                  .init = matrix_init(config, {.out = shape[0], .in = shape[1]}),
-                                 .grad_partial_axes = grad_partial_axes,
-                                 .main_replica = tp.rank() == 0};
+                                 .axes = axes};
   return &store.add(name, shape, {tensor});
 }
 
@@ -42,6 +41,8 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   // Rows of the vocabulary that exist, of those in this rank's slice.
   const int64_t V_loc = std::clamp<int64_t>(V - vocab.begin, 0, vocab.size);
   const bool two_copies = config_.tied && range.embedding != range.head;
+  nn::TensorAxes table_axes = two_copies ? nn::replicated_and_summed_over(Axis::kPipeline) : nn::TensorAxes{};
+  table_axes.cut_over = Axis::kTensor;
   const auto vocabulary = [&](const std::string& name, nn::Role role, const nn::InitRule& init) {
     return nn::ShardedTensor{.name = name,
                              .role = role,
@@ -50,8 +51,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
                              .rows = V_loc,
                              .cols = E,
                              .init = init,
-                             .grad_partial_axes = two_copies ? tensor::kPartialStages : 0U,
-                             .main_replica = !two_copies || range.embedding};
+                             .axes = table_axes};
   };
   const auto tokens = [&] {
     return table(store, vocabulary("embed.tokens.weight", nn::Role::kEmbedding, table_init(config_)), vocab.size);
@@ -60,7 +60,8 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
     tokens_ = tokens();
     // It multiplies partial sums: each rank's part of the rows.
     if (config_.embed_dim)
-      project_in_ = projection(store, "embed.project.weight", {C, E}, config_, tensor::kPartialTensor, tp);
+      project_in_ =
+          projection(store, "embed.project.weight", {C, E}, config_, nn::replicated_and_summed_over(Axis::kTensor));
     if (config_.pos.type == PosType::kLearned && tp.rank() == 0) {
       const int64_t P = config_.pos.max_positions + config_.pos.learned_offset;
       positions_ = table(store,
@@ -78,8 +79,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
     const bool all_layers = range.last_layer - range.first_layer == config_.n_layers;
     t5_bias_ = t5_bias_table(store, config_,
                              {.name = "embed.t5_bias.weight",
-                              .grad_partial_axes = all_layers ? 0U : tensor::kPartialLayerStages,
-                              .main_replica = range.first_layer == 0},
+                              .axes = all_layers ? nn::TensorAxes{} : nn::replicated_and_summed_over(Axis::kPipeline)},
                              slices_.heads);
   }
   for (int64_t i = range.first_layer; i < range.last_layer; ++i)
@@ -87,8 +87,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   if (!range.head) return;
   if (config_.norm.final) final_norm_.emplace(store, "norm_final", config_, tp);
   if (config_.embed_dim) {
-    project_out_ = projection(store, "head.project.weight", {E, C}, config_,
-                              tp.sequence_parallel ? tensor::kPartialTensor : 0U, tp);
+    project_out_ = projection(store, "head.project.weight", {E, C}, config_, tp.stream_axes());
   }
   if (config_.tied) {
     head_ = range.embedding ? tokens_ : tokens();
@@ -103,7 +102,8 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
                                    .global_col = vocab.begin,
                                    .rows = 1,
                                    .cols = V_loc,
-                                   .init = {.rule = "0"}};
+                                   .init = {.rule = "0"},
+                                   .axes = nn::kTensorCut};
     head_bias_ = &store.add("head.bias", Shape{vocab.size}, {tensor});
   }
 }

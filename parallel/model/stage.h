@@ -26,9 +26,8 @@ using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 /// A tensor rank holds a slice of the vocabulary, in the embedding and in the head; learned positions live on the first
 /// rank, so that they are added once; the projections of embed_dim live whole on every tensor rank. Where rows are
 /// sharded (tp.sequence_parallel) a hidden state is [N/size, C], otherwise [N, C]: N_loc below. A tied head that is not
-/// on the embedding's stage has a copy of the table; the gradients of both are to be summed (tensor::kPartialStages),
-/// and the embedding's copy is the main replica. T5's biases that layers share have a copy on every rank that has
-/// layers, one for all its stages (tensor::kPartialLayerStages); that of the first layer's is the main replica.
+/// on the embedding's stage has a copy of the table, and T5's biases that layers share have one on every rank that has
+/// layers: both are replicated over the pipeline, and their gradients summed.
 class Stage {
  public:
   Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,

@@ -3,14 +3,10 @@
 #include <cstdint>
 
 #include "core/autograd/placement.h"
+#include "core/nn/parameter.h"
 #include "parallel/comm/communicator.h"
 
 namespace ashlar::tensor {
-
-using ashlar::kPartialKvGroup;
-using ashlar::kPartialLayerStages;
-using ashlar::kPartialStages;
-using ashlar::kPartialTensor;
 
 /// This rank's place in its tensor group: what the model needs to build and run its slice.
 struct TensorParallel {
@@ -23,6 +19,11 @@ struct TensorParallel {
   int64_t local_rows(int64_t N) const { return sequence_parallel ? N / size() : N; }
   /// What a row of the residual stream is here.
   Placement residual_stream() const { return sequence_parallel ? Placement::kRowsSplit : Placement::kInvariant; }
+  /// Of a tensor that every rank holds whole and that acts on rows of the residual stream: where each rank sees rows of
+  /// its own, its gradient is summed over the group.
+  nn::TensorAxes stream_axes() const {
+    return sequence_parallel ? nn::replicated_and_summed_over(Axis::kTensor) : nn::replicated_over(Axis::kTensor);
+  }
   /// The same slices with all rows on every rank, as decoding needs them.
   TensorParallel with_whole_rows() const { return {.group = group}; }
 };

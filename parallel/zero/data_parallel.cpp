@@ -1,5 +1,7 @@
 #include "parallel/zero/data_parallel.h"
 
+#include <algorithm>
+
 #include "parallel/comm/device_comm.h"
 
 namespace ashlar::zero {
@@ -17,21 +19,34 @@ class BucketSync final : public ParamSync {
 
 }  // namespace
 
-DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, comm::Communicator& data, Stream& stream)
-    : plan_(plan), store_(store), data_(data), stream_(stream) {
-  for (const Bucket& bucket : plan.buckets)
-    ASHLAR_CHECK(static_cast<int>(bucket.parts.size()) == data.size(), bucket.parts.size(), " parts for ", data.size(),
-                 " replicas");
-  if (store.flat_size() == 0) return;  // a stage without parameters
-  comm::make_window(data, store.values().mut_view());
-  comm::make_window(data, store.grads().mut_view());
+DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, mesh::Mesh& mesh, Stream& stream)
+    : plan_(plan), store_(store), all_(mesh.all()), stream_(stream) {
+  std::vector<AxisSet> own;
+  for (const Bucket& bucket : plan.buckets) own.push_back(bucket.replicas);
+  for (const AxisSet axes : mesh.agree_on(own)) {
+    comm::Communicator& replicas = mesh.group(axes);
+    if (std::find(own.begin(), own.end(), axes) == own.end()) continue;  // of another stage
+    queues_.emplace(axes, Queue{.replicas = &replicas, .buckets = {}});
+    comm::make_window(replicas, store.values().mut_view());
+    comm::make_window(replicas, store.grads().mut_view());
+  }
+  for (const Bucket& bucket : plan.buckets) {
+    Queue& queue = queues_.at(bucket.replicas);
+    ASHLAR_CHECK(static_cast<int>(bucket.parts.size()) == queue.replicas->size(), bucket.parts.size(), " parts for ",
+                 queue.replicas->size(), " replicas");
+    queue.buckets.push_back(&bucket);
+  }
+}
+
+bool DataParallel::all_left() const {
+  return reducing_.empty() &&
+         std::all_of(queues_.begin(), queues_.end(), [](const auto& entry) { return entry.second.waiting == 0; });
 }
 
 void DataParallel::begin_step(int64_t micro_batches) {
-  ASHLAR_CHECK(next_ == 0 && reducing_.empty() && micro_batches > 0, next_, " buckets of the step before, ",
-               micro_batches, " micro-batches");
+  ASHLAR_CHECK(all_left() && micro_batches > 0, "the step before is not finished, ", micro_batches, " micro-batches");
   micro_batches_ = micro_batches;
-  next_ = static_cast<int64_t>(plan_.buckets.size());
+  for (auto& [axes, queue] : queues_) queue.waiting = queue.buckets.size();
   store_.begin_step();
 }
 
@@ -42,16 +57,18 @@ bool DataParallel::complete(const Bucket& bucket) const {
   return true;
 }
 
-void DataParallel::reduce(const Bucket& bucket) {
+void DataParallel::reduce_next(Queue& queue) {
+  const Bucket& bucket = *queue.buckets[--queue.waiting];
   const Tensor grads = store_.grads().flat_range(bucket.begin, bucket.size);
-  const comm::Range& own = bucket.parts[data_.rank()];
-  reducing_.push_back(data_.reduce_scatter(
+  const comm::Range& own = bucket.parts[static_cast<size_t>(queue.replicas->rank())];
+  reducing_.push_back(queue.replicas->reduce_scatter(
       {.in = grads.view(), .out = grads.flat_range(own.begin, own.size()).mut_view(), .parts = bucket.parts}, stream_));
 }
 
 void DataParallel::poll() {
-  while (next_ > 0 && complete(plan_.buckets[next_ - 1])) reduce(plan_.buckets[--next_]);
-  data_.progress();
+  for (auto& [axes, queue] : queues_)
+    while (queue.waiting > 0 && complete(*queue.buckets[queue.waiting - 1])) reduce_next(queue);
+  all_.progress();
 }
 
 void DataParallel::finish() {
@@ -64,19 +81,23 @@ void DataParallel::finish() {
   }
   ASHLAR_CHECK(uses_.empty() || uses_ == uses, "a parameter's number of uses changed");
   uses_ = std::move(uses);
-  late_ = next_;
-  while (next_ > 0) reduce(plan_.buckets[--next_]);
+  late_ = 0;
+  for (auto& [axes, queue] : queues_) {
+    late_ += static_cast<int64_t>(queue.waiting);
+    while (queue.waiting > 0) reduce_next(queue);
+  }
   for (comm::Work& work : reducing_) work.wait(stream_);
   reducing_.clear();
 }
 
 void DataParallel::start_param_sync() {
-  ASHLAR_CHECK(next_ == 0 && reducing_.empty(), "weights are gathered when the gradients are done with");
+  ASHLAR_CHECK(all_left(), "weights are gathered when the gradients are done with");
   wait_param_sync();
   for (const Bucket& bucket : plan_.buckets) {  // in the order in which forward needs them
+    comm::Communicator& replicas = *queues_.at(bucket.replicas).replicas;
     const Tensor values = store_.values().flat_range(bucket.begin, bucket.size);
-    const comm::Range& own = bucket.parts[data_.rank()];
-    syncing_.push_back(std::make_unique<BucketSync>(data_.all_gather(
+    const comm::Range& own = bucket.parts[static_cast<size_t>(replicas.rank())];
+    syncing_.push_back(std::make_unique<BucketSync>(replicas.all_gather(
         {.in = values.flat_range(own.begin, own.size()).view(), .out = values.mut_view(), .parts = bucket.parts},
         stream_)));
     for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)

@@ -40,8 +40,9 @@ optim::SquaresTable GlobalNorm::table(const Ctx& ctx, std::span<const nn::Sharde
 
 void GlobalNorm::sum(const Ctx& ctx, const nn::FlatTensor& buffer, const Tensor& sums) const {
   tables_[buffer.packed ? 1 : 0].sum(ctx, buffer.data, sums.flat_range(0, static_cast<int64_t>(names_.size())));
-  for (comm::Communicator* axis : {&mesh_.tensor(), &mesh_.data(), &mesh_.pipeline()})
-    axis->all_reduce({.in = sums.view(), .out = sums.mut_view(), .op = comm::ReduceOp::kSum}, ctx.stream)
+  for (const AxisSet axes : {AxisSet(Axis::kTensor), kReplicaAxes, AxisSet(Axis::kPipeline)})
+    mesh_.group(axes)
+        .all_reduce({.in = sums.view(), .out = sums.mut_view(), .op = comm::ReduceOp::kSum}, ctx.stream)
         .wait(ctx.stream);
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <span>
 
 namespace ashlar::zero {
 
@@ -20,7 +22,7 @@ std::vector<comm::Range> equal_parts(int64_t size, int64_t ranks) {
 bool is_shared(const nn::Parameter& parameter) {
   const auto& tensors = parameter.tensors;
   return std::any_of(tensors.begin(), tensors.end(),
-                     [](const nn::ShardedTensor& p) { return p.grad_partial_axes != 0; });
+                     [](const nn::ShardedTensor& p) { return !p.axes.summed_in_replica().empty(); });
 }
 
 /// Where a bucket's tensors begin and where it ends, from its start; what no tensor names goes with the one before.
@@ -60,17 +62,18 @@ std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const st
 }
 
 /// Ranks that share a parameter must all cut it alike whatever else they hold: those come first, each as if alone.
-void cut_between_tensors(const nn::ParameterStore& store, int64_t ranks, std::vector<Bucket>& buckets) {
+void cut_between_tensors(const nn::ParameterStore& store, const mesh::MeshShape& mesh, std::span<Bucket> buckets) {
   const auto shared = [&](const Bucket& bucket) { return is_shared(*store.parameters()[bucket.first_parameter]); };
   std::vector<size_t> order(buckets.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) {
     return std::pair(shared(buckets[j]), buckets[j].size) < std::pair(shared(buckets[i]), buckets[i].size);
   });
-  std::vector<double> loads(static_cast<size_t>(ranks), 0.0);
-  const std::vector<double> none = loads;
+  std::map<AxisSet, std::vector<double>> loads_of;
   for (const size_t i : order) {
     Bucket& bucket = buckets[i];
+    const std::vector<double> none(static_cast<size_t>(mesh.size(bucket.replicas)), 0.0);
+    std::vector<double>& loads = loads_of.try_emplace(bucket.replicas, none).first->second;
     bucket.parts = even_loads(tensor_bounds(store, bucket), shared(bucket) ? none : loads);
     for (size_t r = 0; r < loads.size(); ++r) loads[r] += static_cast<double>(bucket.parts[r].size());
   }
@@ -78,10 +81,10 @@ void cut_between_tensors(const nn::ParameterStore& store, int64_t ranks, std::ve
 
 }  // namespace
 
-nn::FlatRanges ShardPlan::owned_by(int64_t rank) const {
+nn::FlatRanges ShardPlan::owned_by(const mesh::MeshShape& mesh, const mesh::Coordinates& at) const {
   nn::FlatRanges owned;
   for (const Bucket& bucket : buckets) {
-    const comm::Range& part = bucket.parts.at(rank);
+    const comm::Range& part = bucket.parts.at(static_cast<size_t>(mesh::index_of(mesh, at, bucket.replicas)));
     owned.add(bucket.begin + part.begin, part.size());
   }
   return owned;
@@ -93,20 +96,24 @@ int64_t default_bucket_elems(int64_t ranks) {
 }
 
 ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
-  ASHLAR_CHECK(spec.ranks >= 1 && spec.bucket_elems >= 0, spec.ranks, " ranks, buckets of ", spec.bucket_elems);
-  const int64_t bucket_elems = spec.bucket_elems > 0 ? spec.bucket_elems : default_bucket_elems(spec.ranks);
+  ASHLAR_CHECK(spec.bucket_elems >= 0, "buckets of ", spec.bucket_elems);
   const auto& parameters = store.parameters();
-  const auto alone = [&](size_t i) { return parameters[i]->shared_vector_axes() == 0 && is_shared(*parameters[i]); };
+  const auto alone = [&](size_t i) { return !parameters[i]->shared_vectors() && is_shared(*parameters[i]); };
   const auto together = [&](size_t i, size_t j) {
-    return !alone(i) && !alone(j) && parameters[i]->shared_vector_axes() == parameters[j]->shared_vector_axes();
+    return !alone(i) && !alone(j) && parameters[i]->shared_vectors() == parameters[j]->shared_vectors() &&
+           parameters[i]->replica_axes() == parameters[j]->replica_axes();
   };
   const auto offset = [&](size_t i) { return i < parameters.size() ? parameters[i]->flat_offset : store.flat_size(); };
   ShardPlan plan;
   for (size_t first = 0; first < parameters.size();) {
+    const AxisSet replicas = parameters[first]->replica_axes();
+    const int64_t bucket_elems =
+        spec.bucket_elems > 0 ? spec.bucket_elems : default_bucket_elems(spec.mesh.size(replicas));
     size_t last = first + 1;
     while (last < parameters.size() && together(first, last) && offset(last + 1) - offset(first) <= bucket_elems)
       ++last;
-    plan.buckets.push_back({.begin = offset(first),
+    plan.buckets.push_back({.replicas = replicas,
+                            .begin = offset(first),
                             .size = offset(last) - offset(first),
                             .parts = {},
                             .first_parameter = first,
@@ -115,9 +122,9 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
   }
   switch (spec.cut) {
     case optim::Cut::kElement:
-      for (Bucket& bucket : plan.buckets) bucket.parts = equal_parts(bucket.size, spec.ranks);
+      for (Bucket& bucket : plan.buckets) bucket.parts = equal_parts(bucket.size, spec.mesh.size(bucket.replicas));
       break;
-    case optim::Cut::kTensor: cut_between_tensors(store, spec.ranks, plan.buckets); break;
+    case optim::Cut::kTensor: cut_between_tensors(store, spec.mesh, plan.buckets); break;
   }
   return plan;
 }

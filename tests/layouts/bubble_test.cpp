@@ -459,7 +459,7 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
   config.head_dim = config.rope.dims = 24;
   config.d_ff = 512;
   config.n_layers = 4;
-  mesh::Mesh mesh(stages, {.pipeline = spec.stages});
+  mesh::Mesh mesh(stages, {{Axis::kPipeline, spec.stages}});
   training::Engine engine(*backend_, *stream_, mesh,
                           {.model = config,
                            .optimizer = optim::OptimizerOptions{},

@@ -60,7 +60,7 @@ class CheckpointOfAll : public ::testing::Test {
   static mesh::MeshShape shape() {
     const int64_t ranks = bootstrap().world().size();
     const int64_t stages = ranks % 2 == 0 ? 2 : 1;
-    return {.pipeline = stages, .data = ranks / stages};
+    return {{Axis::kPipeline, stages}, {Axis::kReplica, ranks / stages}};
   }
   checkpoint::Saved save(int64_t step, int64_t keep = 0) { return save_in(run_, step, keep); }
   checkpoint::Saved save_in(const fs::path& run, int64_t step, int64_t keep = 0) {
@@ -163,8 +163,10 @@ TEST_F(CheckpointOfAll, RanksThatOwnNothingWriteNoFile) {
   store.add("x.storage", Shape{50}, {{.name = "x", .global_shape = Shape{50}, .rows = 1, .cols = 50}});
   const Ctx& ctx = model_.engine.ctx();
   store.allocate(ctx, true);
-  const zero::ShardPlan plan = zero::make_plan(store, {.ranks = ranks_, .cut = optim::Cut::kTensor});
-  const auto optimizer = optim::make_optimizer(ctx, store, {}, plan.owned_by(world_.rank()));
+  const mesh::MeshShape replicas{{Axis::kReplica, ranks_}};
+  const zero::ShardPlan plan = zero::make_plan(store, {.mesh = replicas, .cut = optim::Cut::kTensor});
+  const auto optimizer =
+      optim::make_optimizer(ctx, store, {}, plan.owned_by(replicas, {{Axis::kReplica, world_.rank()}}));
   const auto saved = checkpoint::save(
       ctx, {.ranks = world_, .run_dir = run_, .store = store, .optimizer = optimizer.get(), .state = {.step = 1}});
   std::vector<std::string> files;

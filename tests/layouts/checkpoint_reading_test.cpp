@@ -43,11 +43,12 @@ class ReadingByAll : public ::testing::Test {
     store_.add("x.storage", {kRows, kCols},
                {{.name = "x", .global_shape = {kRows, kCols}, .rows = kRows, .cols = kCols}});
     store_.allocate(ctx_, true);
-    plan_.emplace(zero::make_plan(store_, {.ranks = world_.size()}));
-    optimizer_ = optim::make_optimizer(ctx_, store_, {}, plan_->owned_by(world_.rank()));
+    plan_.emplace(zero::make_plan(store_, {.mesh = shape()}));
+    optimizer_ =
+        optim::make_optimizer(ctx_, store_, {}, plan_->owned_by(shape(), mesh::coordinates_of(shape(), world_.rank())));
     optimizer_->initialize(ctx_, 1);
   }
-  static mesh::MeshShape shape() { return {.data = bootstrap().world().size()}; }
+  static mesh::MeshShape shape() { return {{Axis::kReplica, bootstrap().world().size()}}; }
   checkpoint::Saved save(int64_t step) {
     return checkpoint::save(
         ctx_,

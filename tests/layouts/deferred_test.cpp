@@ -82,8 +82,8 @@ Bits train(Backend& backend, comm::Communicator& ranks, const Layout& layout, co
   const std::unique_ptr<comm::Communicator> over_device = comm::make_device_comm(ranks, backend);
   comm::Communicator& all = over_device ? *over_device : ranks;
   model::ModelConfig config = config_of(*layout.axes);
-  config.n_layers = std::max(config.n_layers, layout.mesh.pipeline * layout.virtual_stages);
-  mesh::Mesh mesh(all, layout.mesh, model::kv_sharing_ranks(config, layout.mesh.tensor));
+  config.n_layers = std::max(config.n_layers, layout.mesh[Axis::kPipeline] * layout.virtual_stages);
+  mesh::Mesh mesh(all, layout.mesh);
   training::Engine engine(backend, *stream, mesh,
                           {.model = config,
                            .dtype = layout.dtype,
@@ -99,13 +99,14 @@ Bits train(Backend& backend, comm::Communicator& ranks, const Layout& layout, co
   engine.initialize();
 
   Bits bits;
-  const int64_t micro_batches = layout.mesh.pipeline == 1 ? 2 : std::max<int64_t>(4, layout.mesh.pipeline);
+  const int64_t micro_batches =
+      layout.mesh[Axis::kPipeline] == 1 ? 2 : std::max<int64_t>(4, layout.mesh[Axis::kPipeline]);
   std::vector<training::DeviceBatch> slots[2];
   const auto upload = [&](int64_t step) {
     std::vector<training::DeviceBatch>& batches = slots[step % 2];
     batches.resize(static_cast<size_t>(micro_batches));
     for (int64_t i = 0; i < micro_batches; ++i) {
-      const int64_t sample = (mesh.at().data * micro_batches + i) * kB;
+      const int64_t sample = (mesh.index(kSampleAxes) * micro_batches + i) * kB;
       batches[static_cast<size_t>(i)].upload(engine.ctx(), random_batch(config.vocab_size, step, sample));
     }
     std::vector<pipeline::MicroBatch> views;
@@ -124,8 +125,8 @@ Bits train(Backend& backend, comm::Communicator& ranks, const Layout& layout, co
   for (int64_t step = 0; step < kSteps; ++step) {
     const std::vector<pipeline::MicroBatch> batches = upload(step);
     if (watched.gpu != nullptr) watched.gpu->queues().forget_host_waits();
-    const training::StepCounts counts{.tokens = layout.mesh.data * micro_batches * kB * kT,
-                                      .valid_targets = layout.mesh.data * micro_batches * 14};
+    const training::StepCounts counts{.tokens = layout.mesh[Axis::kReplica] * micro_batches * kB * kT,
+                                      .valid_targets = layout.mesh[Axis::kReplica] * micro_batches * 14};
     engine.backward(batches, step, counts);
     engine.reduce_norm();
     engine.update(step, 1e-2);
@@ -168,9 +169,9 @@ void expect_bits_of_the_cpu(const Layout& layout, uint64_t seed) {
 TEST(Deferred, EveryMeshHasTheBitsOfTheCpu) {
   uint64_t seed = 1;
   for (const mesh::MeshShape& shape : meshes(bootstrap().world().size())) {
-    if (shape.ranks() != bootstrap().world().size() || (shape.pipeline > 2 && !long_form())) continue;
+    if (shape.ranks() != bootstrap().world().size() || (shape[Axis::kPipeline] > 2 && !long_form())) continue;
     for (const bool sequence_parallel : {false, true}) {
-      if (sequence_parallel && shape.tensor == 1) continue;
+      if (sequence_parallel && shape[Axis::kTensor] == 1) continue;
       for (size_t turn = 0; turn < (long_form() ? std::size(kAxes) : 1); ++turn) {
         using enum pipeline::ScheduleKind;
         Layout layout{.mesh = shape,
@@ -179,7 +180,7 @@ TEST(Deferred, EveryMeshHasTheBitsOfTheCpu) {
                       .schedule = seed % 3 == 0 ? kZbH1 : k1F1B};
         if (long_form()) {
           if (seed % 5 == 0) layout.dtype = DType::kFloat32;
-          if (seed % 4 == 1 && shape.pipeline > 1) {
+          if (seed % 4 == 1 && shape[Axis::kPipeline] > 1) {
             layout.schedule = kInterleaved;
             layout.virtual_stages = 2;
           }
@@ -195,7 +196,7 @@ TEST(Deferred, EveryMeshHasTheBitsOfTheCpu) {
 TEST(Deferred, ASlowStepOfTheEmulatedDeviceWaitsForNothing) {
   if (bootstrap().world().size() > 4 && !long_form()) GTEST_SKIP() << "on more than four ranks in the long form";
   for (const mesh::MeshShape& shape : meshes(bootstrap().world().size())) {
-    if (shape.ranks() != bootstrap().world().size() || shape.pipeline > 2) continue;
+    if (shape.ranks() != bootstrap().world().size() || shape[Axis::kPipeline] > 2) continue;
     SCOPED_TRACE(name_of(shape));
     emulated::EmulatedBackend device(emulated::DeviceOptions{.seed = 6});
     const Bits bits = train(device, bootstrap().world(), {.mesh = shape, .axes = &kAxes[3]},
@@ -211,14 +212,14 @@ std::map<std::string, std::string> saved_beside_a_step(Backend& backend) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
   const std::unique_ptr<comm::Communicator> over_device = comm::make_device_comm(ranks, backend);
   const model::ModelConfig config = config_of(kAxes[0]);
-  mesh::Mesh mesh(over_device ? *over_device : ranks, {.data = ranks.size()});
+  mesh::Mesh mesh(over_device ? *over_device : ranks, {{Axis::kReplica, ranks.size()}});
   training::Engine engine(
       backend, *stream, mesh,
       {.model = config, .dtype = DType::kFloat32, .optimizer = optim::OptimizerOptions{}, .sequence_length = kT});
   engine.initialize();
   training::DeviceBatch batches[2];
   const auto step = [&](int64_t at) {
-    batches[at].upload(engine.ctx(), random_batch(config.vocab_size, at, mesh.at().data * kB));
+    batches[at].upload(engine.ctx(), random_batch(config.vocab_size, at, mesh.index(kSampleAxes) * kB));
     const pipeline::MicroBatch batch = batches[at].micro_batch();
     engine.backward({&batch, 1}, at, {.tokens = ranks.size() * kB * kT, .valid_targets = ranks.size() * 14});
     engine.reduce_norm();

@@ -132,19 +132,20 @@ LayoutCase case_of(const Row& row) {
       .full_kv_heads = !is("kinds", "two")   ? 0
                        : is("kv_heads", "8") ? 2
                                              : 4};
-  LayoutCase c{.config = config_of(axes),
-               .documents = is("documents", "yes"),
-               .dtype = is("dtype", "fp64") ? DType::kFloat64 : DType::kFloat32,
-               .mesh = {.pipeline = count("stages"), .data = count("data"), .tensor = count("tensor")},
-               .sequence_parallel = is("sequence", "yes"),
-               .micro_batches = std::max<int64_t>(2, count("stages")),
-               .device = "emulated"};
+  LayoutCase c{
+      .config = config_of(axes),
+      .documents = is("documents", "yes"),
+      .dtype = is("dtype", "fp64") ? DType::kFloat64 : DType::kFloat32,
+      .mesh = {{Axis::kPipeline, count("stages")}, {Axis::kReplica, count("data")}, {Axis::kTensor, count("tensor")}},
+      .sequence_parallel = is("sequence", "yes"),
+      .micro_batches = std::max<int64_t>(2, count("stages")),
+      .device = "emulated"};
   for (const auto& [kind, name] : pipeline::kScheduleKindNames)
     if (is("schedule", name)) c.schedule = kind;
   for (const auto& [recompute, name] : kRecomputeNames)
     if (is("recompute", name)) c.recompute = recompute;
   c.virtual_stages = c.schedule == pipeline::ScheduleKind::kInterleaved ? 2 : 1;
-  c.config.n_layers = std::max(c.config.n_layers, c.mesh.pipeline * c.virtual_stages);
+  c.config.n_layers = std::max(c.config.n_layers, c.mesh[Axis::kPipeline] * c.virtual_stages);
   return c;
 }
 
@@ -211,7 +212,9 @@ void expect_rows_of_the_table(int64_t fewest_stages, int64_t most_stages) {
   int taken = 0;
   for (const Row& row : committed()) {
     const LayoutCase c = case_of(row);
-    if (c.mesh.ranks() != world.size() || c.mesh.pipeline < fewest_stages || c.mesh.pipeline > most_stages) continue;
+    if (c.mesh.ranks() != world.size() || c.mesh[Axis::kPipeline] < fewest_stages ||
+        c.mesh[Axis::kPipeline] > most_stages)
+      continue;
     ++taken;
     SCOPED_TRACE(text_of({row}));
     expect_numbers_of_one_rank(world, c);
@@ -235,9 +238,9 @@ void expect_gradients_of_the_cpu(int64_t stages) {
   comm::Communicator& world = bootstrap().world();
   uint64_t turn = static_cast<uint64_t>(stages);
   for (const mesh::MeshShape& shape : meshes(world.size())) {
-    if (shape.ranks() != world.size() || shape.pipeline != stages) continue;
+    if (shape.ranks() != world.size() || shape[Axis::kPipeline] != stages) continue;
     for (const bool sequence_parallel : {false, true}) {
-      if (sequence_parallel && shape.tensor == 1) continue;
+      if (sequence_parallel && shape[Axis::kTensor] == 1) continue;
       for (const Axes& axes : kAxes) {
         ++turn;
         LayoutCase c{.config = config_of(axes),
@@ -246,9 +249,9 @@ void expect_gradients_of_the_cpu(int64_t stages) {
                      .dtype = turn % 2 == 0 ? DType::kFloat64 : DType::kFloat32,
                      .mesh = shape,
                      .sequence_parallel = sequence_parallel,
-                     .micro_batches = std::max<int64_t>(2, shape.pipeline),
+                     .micro_batches = std::max<int64_t>(2, shape[Axis::kPipeline]),
                      .device = "emulated"};
-        c.config.n_layers = std::max(c.config.n_layers, shape.pipeline);
+        c.config.n_layers = std::max(c.config.n_layers, shape[Axis::kPipeline]);
         SCOPED_TRACE(str_cat(axes.name, " ", name_of(c.dtype), " on ", name_of(shape),
                              sequence_parallel ? ", sequence parallel" : ""));
         expect_numbers_of_one_rank(world, c);

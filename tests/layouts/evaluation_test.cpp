@@ -32,11 +32,11 @@ class Evaluation : public ::testing::TestWithParam<Case> {
  protected:
   void expect_equal(const mesh::MeshShape& shape, bool sequence_parallel) {
     const auto& [axes, dtype, turn] = GetParam();
-    SCOPED_TRACE(str_cat("pipeline ", shape.pipeline, " x data ", shape.data, " x tensor ", shape.tensor,
-                         sequence_parallel ? " sequence" : ""));
+    SCOPED_TRACE(str_cat("pipeline ", shape[Axis::kPipeline], " x data ", shape[Axis::kReplica], " x tensor ",
+                         shape[Axis::kTensor], sequence_parallel ? " sequence" : ""));
     model::ModelConfig config = config_of(axes);
     config.n_layers = 9;  // eight stages divide it unevenly
-    mesh::Mesh mesh(bootstrap().world(), shape, model::kv_sharing_ranks(config, shape.tensor));
+    mesh::Mesh mesh(bootstrap().world(), shape);
 
     // 1. the whole model: the loss of each replica's micro-batches (two, none, one, ...), the residual stream of its
     // first one
@@ -46,11 +46,11 @@ class Evaluation : public ::testing::TestWithParam<Case> {
     std::vector<pipeline::MicroBatch> mine;
     const Tensor sums = whole.ctx().make_struct(LossStats{});
     std::vector<double> rms(config.n_layers + 1, 0.0);
-    for (int64_t replica = 0; replica < shape.data; ++replica) {
+    for (int64_t replica = 0; replica < shape[Axis::kReplica]; ++replica) {
       for (int64_t m = 0; m < 2; ++m) {
         sources.push_back(std::make_unique<TinyModel>(config, dtype, kB, kT, 1, 100 + 2 * replica + m));
         const model::BatchView view = sources.back()->batch();
-        if (replica == mesh.at().data) mine.push_back({.view = view});
+        if (replica == mesh.index(kSampleAxes)) mine.push_back({.view = view});
         const auto see = [&](int64_t layers, const Tensor& rows) {
           if (m == 0) rms[layers] += std::pow(norm_of(whole.host(rows)), 2);
         };
@@ -62,7 +62,7 @@ class Evaluation : public ::testing::TestWithParam<Case> {
       }
     }
     const LossStats expected = whole.ctx().read_struct<LossStats>(sums);
-    for (double& x : rms) x = std::sqrt(x / static_cast<double>(shape.data * kB * kT * config.d_model));
+    for (double& x : rms) x = std::sqrt(x / static_cast<double>(shape[Axis::kReplica] * kB * kT * config.d_model));
 
     // 2. its stages
     const auto backend = kernels::make_backend({.threads = 1});
@@ -75,10 +75,11 @@ class Evaluation : public ::testing::TestWithParam<Case> {
          .seed = kSeed,
          .sequence_length = kT,
          .sequence_parallel = sequence_parallel,
-         .virtual_stages = turn % 2 == 1 && shape.pipeline > 1 && 2 * shape.pipeline <= config.n_layers ? 2 : 1});
+         .virtual_stages =
+             turn % 2 == 1 && shape[Axis::kPipeline] > 1 && 2 * shape[Axis::kPipeline] <= config.n_layers ? 2 : 1});
     engine.initialize();
     LossStats own;
-    engine.evaluate(std::span(mine).first(num_of(mesh.at().data)), own);
+    engine.evaluate(std::span(mine).first(num_of(mesh.index(kSampleAxes))), own);
     const LossStats stats = engine.total(own);
     const double bound = bound_of(dtype) * std::abs(expected.loss);
     EXPECT_EQ(stats.valid, expected.valid);
@@ -100,9 +101,10 @@ TEST_P(Evaluation, IsThatOfOneRank) {
   const auto chosen = [&] { return long_form() || layout++ % 3 == GetParam().turn % 3; };
   for (int64_t pipeline = 1; pipeline <= ranks; pipeline *= 2) {
     for (int64_t data = 1; data <= ranks / pipeline; data *= 2) {
-      const mesh::MeshShape shape{.pipeline = pipeline, .data = data, .tensor = ranks / pipeline / data};
+      const mesh::MeshShape shape{
+          {Axis::kPipeline, pipeline}, {Axis::kReplica, data}, {Axis::kTensor, ranks / pipeline / data}};
       if (chosen()) expect_equal(shape, false);
-      if (shape.tensor > 1 && chosen()) expect_equal(shape, true);
+      if (shape[Axis::kTensor] > 1 && chosen()) expect_equal(shape, true);
     }
   }
 }
@@ -112,7 +114,7 @@ TEST_P(Evaluation, DecodesToTheLogitsOfOneRank) {
   const auto& [axes, dtype, turn] = GetParam();
   const model::ModelConfig config = config_of(axes);
   comm::Communicator& world = bootstrap().world();
-  mesh::Mesh mesh(world, {.tensor = world.size()}, model::kv_sharing_ranks(config, world.size()));
+  mesh::Mesh mesh(world, {{Axis::kTensor, world.size()}});
   const auto logits = [](TinyModel& m) {
     const model::Stage& stage = m.stage();
     model::KvCache cache = stage.make_cache(m.ctx(), kB, kT);
@@ -121,7 +123,8 @@ TEST_P(Evaluation, DecodesToTheLogitsOfOneRank) {
   TinyModel whole(config, dtype, kB, kT);
   const std::vector<double> expected = logits(whole);
   for (const bool sequence_parallel : {false, true}) {
-    TinyModel part(config, dtype, kB, kT, 1, kSeed, {.group = &mesh.tensor(), .sequence_parallel = sequence_parallel});
+    TinyModel part(config, dtype, kB, kT, 1, kSeed,
+                   {.group = &mesh.group(Axis::kTensor), .sequence_parallel = sequence_parallel});
     expect_close("logits", logits(part), expected, norm_of(expected), 0, bound_of(dtype));
   }
 }

@@ -23,8 +23,8 @@ std::string order_of_backward(bool sequence_parallel, WeightWork* deferred) {
   const std::unique_ptr<comm::Communicator> all = comm::make_device_comm(bootstrap().world(), device);
   model::ModelConfig config = config_of(kAxes[0]);
   config.n_layers = 1;
-  mesh::Mesh mesh(*all, {.tensor = all->size()}, model::kv_sharing_ranks(config, all->size()));
-  comm::Communicator& group = mesh.tensor();
+  mesh::Mesh mesh(*all, {{Axis::kTensor, all->size()}});
+  comm::Communicator& group = mesh.group(Axis::kTensor);
   TinyModel model(config, DType::kFloat32, 2, 8, 1, 7, {.group = &group, .sequence_parallel = sequence_parallel},
                   &device);
   Tape tape(device, *first);

@@ -14,14 +14,15 @@ inline std::vector<mesh::MeshShape> meshes(int64_t most) {
   for (int64_t ranks = 1; ranks <= most; ranks *= 2) {
     for (int64_t pipeline = 1; pipeline <= ranks; pipeline *= 2) {
       for (int64_t data = 1; data <= ranks / pipeline; data *= 2)
-        all.push_back({.pipeline = pipeline, .data = data, .tensor = ranks / pipeline / data});
+        all.push_back({{Axis::kPipeline, pipeline}, {Axis::kReplica, data}, {Axis::kTensor, ranks / pipeline / data}});
     }
   }
   return all;
 }
 
 inline std::string name_of(const mesh::MeshShape& shape) {
-  return str_cat("pipeline ", shape.pipeline, " x data ", shape.data, " x tensor ", shape.tensor);
+  return str_cat("pipeline ", shape[Axis::kPipeline], " x data ", shape[Axis::kReplica], " x tensor ",
+                 shape[Axis::kTensor]);
 }
 
 }  // namespace ashlar::testing

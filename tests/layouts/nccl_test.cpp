@@ -25,7 +25,7 @@ TEST(Nccl, EveryMeshHasTheGradientsOfOneRank) {
   for (const mesh::MeshShape& shape : meshes(world.size())) {
     if (shape.ranks() != world.size()) continue;
     for (const bool sequence_parallel : {false, true}) {
-      if (sequence_parallel && shape.tensor == 1) continue;
+      if (sequence_parallel && shape[Axis::kTensor] == 1) continue;
       const size_t models = long_form() ? std::size(kAxes) : 1;  // another one on each mesh
       for (size_t i = 0; i < models; ++i, ++turn) {
         const Axes& axes = kAxes[turn % std::size(kAxes)];
@@ -35,11 +35,11 @@ TEST(Nccl, EveryMeshHasTheGradientsOfOneRank) {
                      .dtype = turn % 2 == 0 ? DType::kFloat64 : DType::kFloat32,
                      .mesh = shape,
                      .sequence_parallel = sequence_parallel,
-                     .micro_batches = std::max<int64_t>(2, shape.pipeline),
+                     .micro_batches = std::max<int64_t>(2, shape[Axis::kPipeline]),
                      .further_steps = 2,
                      .seed = 7 + turn,
                      .device = "nccl"};
-        c.config.n_layers = std::max(c.config.n_layers, shape.pipeline);
+        c.config.n_layers = std::max(c.config.n_layers, shape[Axis::kPipeline]);
         SCOPED_TRACE(str_cat(axes.name, " ", name_of(c.dtype), " on ", name_of(shape),
                              sequence_parallel ? ", sequence parallel" : ""));
         expect_numbers_of_one_rank(world, c);
@@ -56,8 +56,9 @@ TEST(Nccl, TrainsOnSymmetricWindows) {
   if (world.size() == 1) GTEST_SKIP() << "one rank needs no NCCL";
   if (stand_in_nccl().empty()) GTEST_SKIP() << "no nccl.h to build the stand-in against";
   const int64_t ranks = world.size();
-  for (const mesh::MeshShape& shape : {mesh::MeshShape{.pipeline = 1, .data = ranks, .tensor = 1},
-                                       mesh::MeshShape{.pipeline = 1, .data = ranks / 2, .tensor = 2}}) {
+  for (const mesh::MeshShape& shape :
+       {mesh::MeshShape{{Axis::kPipeline, 1}, {Axis::kReplica, ranks}, {Axis::kTensor, 1}},
+        mesh::MeshShape{{Axis::kPipeline, 1}, {Axis::kReplica, ranks / 2}, {Axis::kTensor, 2}}}) {
     LayoutCase c{.config = config_of(kAxes[0]),
                  .dtype = DType::kFloat32,
                  .mesh = shape,

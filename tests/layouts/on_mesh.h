@@ -61,19 +61,21 @@ struct OnMesh {
   OnMesh(const mesh::MeshShape& shape, const model::ModelConfig& config, DType dtype, const OnMeshOptions& options)
       : number(bootstrap().world().rank() / static_cast<int>(shape.ranks())),
         group(bootstrap().world().split({.color = number, .name = "mesh"})),
-        mesh(*group, shape, model::kv_sharing_ranks(config, shape.tensor)),
-        engine(*backend, *stream, mesh,
-               {.model = config,
-                .dtype = dtype,
-                .optimizer = options.optimizer,
-                .seed = 7,
-                .sequence_length = 16,
+        mesh(*group, shape),
+        engine(
+            *backend, *stream, mesh,
+            {.model = config,
+             .dtype = dtype,
+             .optimizer = options.optimizer,
+             .seed = 7,
+             .sequence_length = 16,
 
-                .schedule = pipeline::ScheduleKind::kInterleaved,
-                .virtual_stages =
-                    options.interleaved && 1 < shape.pipeline && 2 * shape.pipeline <= config.n_layers ? 2 : 1,
-                .bucket_elems = 700,
-                .cut = options.cut}) {}
+             .schedule = pipeline::ScheduleKind::kInterleaved,
+             .virtual_stages =
+                 options.interleaved && 1 < shape[Axis::kPipeline] && 2 * shape[Axis::kPipeline] <= config.n_layers ? 2
+                                                                                                                    : 1,
+             .bucket_elems = 700,
+             .cut = options.cut}) {}
 
   /// Gives weights and moments these elements.
   void fill(Element element_of) {

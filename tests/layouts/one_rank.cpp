@@ -27,7 +27,7 @@ constexpr int64_t kStep = 3;
 class OneRank {
  public:
   explicit OneRank(const LayoutCase& c) : case_(c), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
-    for (int64_t m = 0; m < c.mesh.data * c.micro_batches; ++m) {
+    for (int64_t m = 0; m < c.mesh[Axis::kReplica] * c.micro_batches; ++m) {
       sources_.push_back(std::make_unique<TinyModel>(c.config, c.dtype, c.B, c.T, 1, 93 + c.seed + m));
       TinyModel& source = *sources_.back();
       if (c.documents) source.doc_start() = documents(m);
@@ -267,11 +267,11 @@ class Comparison {
  public:
   Comparison(comm::Communicator& ranks, const LayoutCase& c)
       : case_(c),
-        exact_(c.mesh.tensor == 1 && c.mesh.data == 1 && c.device == "cpu"),
+        exact_(c.mesh[Axis::kTensor] == 1 && c.mesh[Axis::kReplica] == 1 && c.device == "cpu"),
         backend_(make_backend(c)),
         stream_(backend_->make_stream()),
         device_comm_(make_device_comm(ranks, *backend_, c)),
-        mesh_(device_comm_ ? *device_comm_ : ranks, c.mesh, model::kv_sharing_ranks(c.config, c.mesh.tensor)),
+        mesh_(device_comm_ ? *device_comm_ : ranks, c.mesh),
         bound_(bound_of(mesh_.control(), c)),
         one_(c),
         stats_(one_.run(kStep, true, true)),
@@ -291,9 +291,9 @@ class Comparison {
                  .virtual_stages = c.virtual_stages,
                  .bucket_elems = c.bucket_elems,
                  .after_action = [this](const pipeline::Action& a) { done_.push_back(a); }}),
-        on_device_(*backend_, *stream_, one_.of_replica(mesh_.at().data)),
+        on_device_(*backend_, *stream_, one_.of_replica(mesh_.index(kSampleAxes))),
         mine_(on_device_.batches()) {
-    if (auto* const nccl = dynamic_cast<comm::NcclComm*>(&mesh_.data())) {
+    if (auto* const nccl = dynamic_cast<comm::NcclComm*>(&mesh_.group(kReplicaAxes))) {
       EXPECT_EQ(nccl->num_windows(), c.device == "nccl windows" ? 2U : 0U) << "weights and gradients";
     }
     engine_.initialize();
@@ -304,16 +304,16 @@ class Comparison {
     engine_.forward_backward(mine_, kStep);
     EXPECT_GT(engine_.replicas().late_buckets(), 0) << "the first step teaches when buckets are complete";
     EXPECT_EQ(done_, pipeline::make_schedule({.kind = case_.schedule,
-                                              .stages = case_.mesh.pipeline,
+                                              .stages = case_.mesh[Axis::kPipeline],
                                               .micro_batches = case_.micro_batches,
                                               .virtual_stages = case_.virtual_stages},
-                                             mesh_.at().pipeline));
+                                             mesh_.at()[Axis::kPipeline]));
     // Once more, with buckets that leave during backward.
     result_ = engine_.forward_backward(mine_, kStep);
     EXPECT_EQ(engine_.replicas().late_buckets(), 0);
 
     EXPECT_EQ(result_.valid_targets, one_.valid_targets());
-    EXPECT_EQ(result_.tokens, case_.mesh.data * case_.micro_batches * case_.B * case_.T);
+    EXPECT_EQ(result_.tokens, case_.mesh[Axis::kReplica] * case_.micro_batches * case_.B * case_.T);
     const double valid = static_cast<double>(one_.valid_targets()), loss = stats_.loss / valid;
     const double relative = exact_ ? 0 : bound_;
     EXPECT_NEAR(result_.loss, loss, relative * loss);

@@ -38,7 +38,7 @@ bool too_many() { return bootstrap().world().size() > 4 && !long_form(); }
 TEST(OptimizerOnMesh, StateInWholeTensorsHasTheBitsOfStateCutAnywhere) {
   if (too_many()) GTEST_SKIP() << "four ranks and fewer, and the long form";
   for (const mesh::MeshShape& shape : whole_meshes()) {
-    if (shape.data == 1) continue;
+    if (shape[Axis::kReplica] == 1) continue;
     for (const auto& [model, dtype] : {std::pair(3, DType::kBFloat16), std::pair(4, DType::kFloat32)}) {
       const Axes& axes = kAxes[model];  // a tied table, KV heads that tensor ranks share
       SCOPED_TRACE(str_cat(axes.name, " on ", name_of(shape)));
@@ -79,10 +79,11 @@ TEST(OptimizerOnMesh, LionHasTheNumbersOfOneRank) {
 
 TEST(OptimizerOnMesh, LionLearnsABatchByHeart) {
   if (bootstrap().world().size() > 2) GTEST_SKIP() << "one rank and two";
-  OnMesh on({.data = bootstrap().world().size()}, config_of(kAxes[0]), DType::kFloat32, {.optimizer = lion_options()});
+  OnMesh on({{Axis::kReplica, bootstrap().world().size()}}, config_of(kAxes[0]), DType::kFloat32,
+            {.optimizer = lion_options()});
   on.engine.initialize();
   training::DeviceBatch slot;
-  slot.upload(on.engine.ctx(), sample(on.mesh.at().data, on.engine.options().model.vocab_size));
+  slot.upload(on.engine.ctx(), sample(on.mesh.index(kSampleAxes), on.engine.options().model.vocab_size));
   std::vector<double> losses;
   for (int64_t step = 0; step < 40; ++step) {
     losses.push_back(on.engine.forward_backward(training::micro_batches({&slot, 1}), step).loss);
@@ -136,7 +137,8 @@ TEST(OptimizerOnMesh, LionContinuesOnAnyMesh) {
       load(b, trained);
       const std::vector<double> moved = train(b.engine, 2, 5);
       b.engine.wait_param_sync();
-      const bool same = to.data == shapes[from].data && to.tensor == shapes[from].tensor;
+      const bool same =
+          to[Axis::kReplica] == shapes[from][Axis::kReplica] && to[Axis::kTensor] == shapes[from][Axis::kTensor];
       for (size_t i = 0; i < stayed.size(); ++i)
         EXPECT_NEAR(moved[i], stayed[i], same ? 0 : 1e-9 * stayed[i]) << i << " steps later";
     }

@@ -53,7 +53,7 @@ std::vector<Exchange> exchanges_of_a_step(const mesh::MeshShape& shape, bool seq
   const std::unique_ptr<comm::Communicator> all = comm::make_device_comm(bootstrap().world(), device);
   model::ModelConfig config = config_of(kAxes[0]);
   config.n_layers = kLayers;
-  mesh::Mesh mesh(*all, shape, model::kv_sharing_ranks(config, shape.tensor));
+  mesh::Mesh mesh(*all, shape);
   training::Engine engine(device, *stream, mesh,
                           {.model = config,
                            .dtype = DType::kFloat32,
@@ -66,12 +66,14 @@ std::vector<Exchange> exchanges_of_a_step(const mesh::MeshShape& shape, bool seq
   std::vector<training::DeviceBatch> batches(2);
   std::vector<pipeline::MicroBatch> views;
   for (size_t i = 0; i < batches.size(); ++i) {
-    batches[i].upload(engine.ctx(), batch_of(config.vocab_size, (mesh.at().data * 2 + static_cast<int64_t>(i)) * kB));
+    batches[i].upload(engine.ctx(),
+                      batch_of(config.vocab_size, (mesh.index(kSampleAxes) * 2 + static_cast<int64_t>(i)) * kB));
     views.push_back(batches[i].micro_batch());
   }
-  const training::StepCounts counts{.tokens = shape.data * 2 * kB * kT, .valid_targets = shape.data * 2 * kB * kT};
+  const training::StepCounts counts{.tokens = shape[Axis::kReplica] * 2 * kB * kT,
+                                    .valid_targets = shape[Axis::kReplica] * 2 * kB * kT};
 
-  comm::Communicator& group = shape.data > 1 ? mesh.data() : mesh.tensor();
+  comm::Communicator& group = shape[Axis::kReplica] > 1 ? mesh.group(kReplicaAxes) : mesh.group(Axis::kTensor);
   std::vector<Exchange> trace;
   size_t waits = 0;
   std::string last;
@@ -108,7 +110,7 @@ std::vector<Exchange> exchanges_of_a_step(const mesh::MeshShape& shape, bool seq
 /// fewer of them to hide behind. Only what the first layer and the embedding make last has no product left.
 TEST(Overlap, EachBucketIsReducedBesideTheBackwardOfEarlierLayers) {
   if (bootstrap().world().size() != 2) GTEST_SKIP() << "on two ranks";
-  const std::vector<Exchange> buckets = exchanges_of_a_step({.data = 2}, false);
+  const std::vector<Exchange> buckets = exchanges_of_a_step({{Axis::kReplica, 2}}, false);
   ASSERT_GE(buckets.size(), size_t{2 * kLayers});
   int64_t before = kLayers;
   for (size_t i = 0; i < buckets.size(); ++i) {
@@ -127,7 +129,7 @@ TEST(Overlap, EachBucketIsReducedBesideTheBackwardOfEarlierLayers) {
 TEST(Overlap, TensorRanksSumInputGradientsBesideWeightGradients) {
   if (bootstrap().world().size() != 2) GTEST_SKIP() << "on two ranks";
   int64_t hidden = 0;
-  for (const Exchange& exchange : exchanges_of_a_step({.tensor = 2}, false)) {
+  for (const Exchange& exchange : exchanges_of_a_step({{Axis::kTensor, 2}}, false)) {
     EXPECT_LE(exchange.hides("linear_backward_weight"), 1) << exchange.what;
     hidden += exchange.hides("linear_backward_weight");
   }
@@ -139,7 +141,7 @@ TEST(Overlap, TensorRanksSumInputGradientsBesideWeightGradients) {
 TEST(Overlap, SequenceRanksBringInputsAndSumGradientsBesideProducts) {
   if (bootstrap().world().size() != 2) GTEST_SKIP() << "on two ranks";
   int64_t inputs = 0, sums = 0;
-  for (const Exchange& exchange : exchanges_of_a_step({.tensor = 2}, true)) {
+  for (const Exchange& exchange : exchanges_of_a_step({{Axis::kTensor, 2}}, true)) {
     if (exchange.what.starts_with("all_gather")) inputs += exchange.hides("linear_backward_input") > 0;
     if (exchange.what.starts_with("reduce_scatter")) sums += exchange.hides("linear_backward_weight") > 0;
   }

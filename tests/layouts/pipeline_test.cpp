@@ -33,7 +33,7 @@ class PipelineGradients : public ::testing::TestWithParam<Case> {
     LayoutCase c{.config = config_of(axes),
                  .recompute = axes.recompute,
                  .dtype = dtype,
-                 .mesh = {.pipeline = pipeline, .data = data, .tensor = tensor},
+                 .mesh = {{Axis::kPipeline, pipeline}, {Axis::kReplica, data}, {Axis::kTensor, tensor}},
                  .sequence_parallel = sequence_parallel,
                  .schedule = kind,
                  .micro_batches = micro_batches};

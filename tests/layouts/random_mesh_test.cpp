@@ -51,7 +51,8 @@ mesh::MeshShape draw_shape(Draw& draw, int64_t most) {
       for (int64_t tensor = 1; pipeline * data * tensor <= most; ++tensor) {
         const int axes = (pipeline > 1) + (data > 1) + (tensor > 1);
         const int times[] = {0, 1, 3, 8};
-        for (int i = 0; i < times[axes]; ++i) all.push_back({.pipeline = pipeline, .data = data, .tensor = tensor});
+        for (int i = 0; i < times[axes]; ++i)
+          all.push_back({{Axis::kPipeline, pipeline}, {Axis::kReplica, data}, {Axis::kTensor, tensor}});
       }
     }
   }
@@ -63,20 +64,20 @@ void draw_mesh(Draw& draw, int64_t most, LayoutCase& c) {
   c.mesh = draw_shape(draw, most);
   using enum pipeline::ScheduleKind;
   c.schedule = draw.of({kGpipe, k1F1B, kInterleaved, kZbH1});
-  if (c.schedule == kInterleaved && c.mesh.pipeline > 1) c.virtual_stages = draw.from(1, 3);
-  const int64_t chunks = c.mesh.pipeline * c.virtual_stages;
+  if (c.schedule == kInterleaved && c.mesh[Axis::kPipeline] > 1) c.virtual_stages = draw.from(1, 3);
+  const int64_t chunks = c.mesh[Axis::kPipeline] * c.virtual_stages;
   c.config.n_layers = chunks + draw.from(0, 3);
   c.micro_batches = draw.from(1, 6);
   c.B = draw.from(1, 3);
   c.T = draw.from(3, 12);
-  c.sequence_parallel = c.mesh.tensor > 1 && draw.once_in(2);
-  if (c.sequence_parallel) c.B *= c.mesh.tensor / std::gcd(c.B * c.T, c.mesh.tensor);
+  c.sequence_parallel = c.mesh[Axis::kTensor] > 1 && draw.once_in(2);
+  if (c.sequence_parallel) c.B *= c.mesh[Axis::kTensor] / std::gcd(c.B * c.T, c.mesh[Axis::kTensor]);
 }
 
 /// Sizes that the tensor ranks divide, everything else at will.
 void draw_model(Draw& draw, LayoutCase& c) {
   model::ModelConfig& m = c.config;
-  const int64_t tp = c.mesh.tensor;
+  const int64_t tp = c.mesh[Axis::kTensor];
   m.d_model = draw.from(9, 40);
   m.n_heads = tp * draw.from(1, 3);
   // KV heads that the ranks divide, or that divide them.
@@ -154,7 +155,7 @@ void draw_kinds(Draw& draw, LayoutCase& c) {
   std::vector<int64_t> kv_heads;
   for (const int64_t n : divisors(m.n_heads)) {
     m.attn.global_n_kv_heads = n;
-    if (model::slicing_problems(m, c.mesh.tensor).empty()) kv_heads.push_back(n);
+    if (model::slicing_problems(m, c.mesh[Axis::kTensor]).empty()) kv_heads.push_back(n);
   }
   m.attn.global_n_kv_heads = kv_heads[draw.from(0, static_cast<int64_t>(kv_heads.size()) - 1)];
   m.attn.global_head_dim = draw.of<int64_t>({4, 6, 8});
@@ -257,7 +258,8 @@ TEST(RandomMeshes, MeetEveryAxis) {
   for (int number = 0; number < 200; ++number) {
     const LayoutCase c = drawn(number, 8);
     const model::ModelConfig& m = c.config;
-    const bool pipeline = c.mesh.pipeline > 1, data = c.mesh.data > 1, tensor = c.mesh.tensor > 1;
+    const bool pipeline = c.mesh[Axis::kPipeline] > 1, data = c.mesh[Axis::kReplica] > 1,
+               tensor = c.mesh[Axis::kTensor] > 1;
     ++seen[str_cat(c.mesh.ranks(), " ranks")];
     seen["pipeline"] += pipeline, seen["data"] += data, seen["tensor"] += tensor;
     seen["pipeline x data"] += pipeline && data, seen["pipeline x tensor"] += pipeline && tensor;
@@ -265,7 +267,7 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["sequence parallel"] += c.sequence_parallel;
     ++seen[str_cat(pipeline ? "" : "no pipeline, ", pipeline::name_of(c.schedule))];
     seen["chunks"] += c.virtual_stages > 1;
-    seen["fewer micro-batches than stages"] += c.micro_batches < c.mesh.pipeline;
+    seen["fewer micro-batches than stages"] += c.micro_batches < c.mesh[Axis::kPipeline];
     ++seen[str_cat(name_of(c.dtype))];
     ++seen[str_cat("recompute ", static_cast<int>(c.recompute))];
     ++seen[str_cat(name_of(m.block.topology), " ", m.block.parallel_norms)];
@@ -279,8 +281,8 @@ TEST(RandomMeshes, MeetEveryAxis) {
     ++seen[str_cat("positions ", name_of(m.pos.type))];
     seen["biases shared over stages"] += model::shares_t5_bias(m) && pipeline;
     seen["biases by layer"] += m.pos.type == model::PosType::kT5Bias && !m.pos.t5_shared;
-    seen["KV heads shared by ranks"] += m.n_kv_heads < c.mesh.tensor;
-    seen["grouped heads"] += m.n_kv_heads < m.n_heads && m.n_kv_heads >= c.mesh.tensor;
+    seen["KV heads shared by ranks"] += m.n_kv_heads < c.mesh[Axis::kTensor];
+    seen["grouped heads"] += m.n_kv_heads < m.n_heads && m.n_kv_heads >= c.mesh[Axis::kTensor];
     seen["tied over stages"] += m.tied && pipeline;
     seen["dropout"] += m.dropout.embed + m.dropout.attn + m.dropout.resid > 0;
     seen["documents"] += c.documents, seen["padded vocabulary"] += m.vocab_padded() > m.vocab_size;
@@ -316,7 +318,7 @@ TEST_P(RandomMesh, ComputesWhatOneRankDoes) {
   if (world.size() == 1 || (long_form() && world.size() < 8)) return;
   const LayoutCase c = drawn(GetParam(), world.size());
   SCOPED_TRACE(str_cat("ASHLAR_MESH=", GetParam(), " on ", world.size(), " ranks: ", text_of(c)));
-  ASSERT_EQ(model::slicing_problems(c.config, c.mesh.tensor), std::vector<std::string>{});
+  ASSERT_EQ(model::slicing_problems(c.config, c.mesh[Axis::kTensor]), std::vector<std::string>{});
   ASSERT_EQ(model::constraint_errors(c.config), std::vector<std::string>{});
   const auto ranks = static_cast<int>(c.mesh.ranks());
   const int number = world.rank() / ranks;

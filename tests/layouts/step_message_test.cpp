@@ -94,9 +94,9 @@ TEST(StepMessages, OneForAStep) {
     EXPECT_EQ(parts.z_loss, whole.z_loss);
     EXPECT_EQ(parts.max_logit, whole.max_logit);
     EXPECT_EQ(parts.grad_norm, whole.grad_norm);
-    EXPECT_EQ(all.next.tokens, shape.data * 4 * 2 * 16);
-    EXPECT_EQ(all.next.valid_targets, shape.data * 4 * 7);
-    EXPECT_EQ(whole.valid_targets, shape.data * 4 * 7);
+    EXPECT_EQ(all.next.tokens, shape[Axis::kReplica] * 4 * 2 * 16);
+    EXPECT_EQ(all.next.valid_targets, shape[Axis::kReplica] * 4 * 7);
+    EXPECT_EQ(whole.valid_targets, shape[Axis::kReplica] * 4 * 7);
     EXPECT_LE(sent, std::bit_width(static_cast<unsigned>(control.size() - 1)) + 1);
     EXPECT_EQ(on.engine.schedules_made(), 1) << "of two equal steps";
   }

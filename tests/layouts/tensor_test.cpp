@@ -7,7 +7,7 @@
 #include "core/base/strings.h"
 #include "parallel/comm/host.h"
 #include "parallel/mesh/mesh.h"
-#include "parallel/tensor/shared_gradients.h"
+#include "parallel/zero/shared_tensors.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/compare.h"
 #include "tests/parallel/model_fixture.h"
@@ -31,7 +31,7 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   const auto& [axes, sequence_parallel, dtype] = GetParam();
   comm::Communicator& world = bootstrap().world();
   const model::ModelConfig config = config_of(axes);
-  mesh::Mesh mesh(world, {.tensor = world.size()}, model::kv_sharing_ranks(config, world.size()));
+  mesh::Mesh mesh(world, {{Axis::kTensor, world.size()}});
   constexpr int64_t kB = 2, kT = 8;
   const auto prepare = [&](TinyModel& m) {
     if (axes.documents) {
@@ -46,10 +46,11 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   TinyModel whole(config, dtype, kB, kT);
   const double expected_loss = whole.loss_and_gradients(prepare(whole));
 
-  TinyModel part(config, dtype, kB, kT, 1, 7, {.group = &mesh.tensor(), .sequence_parallel = sequence_parallel});
+  TinyModel part(config, dtype, kB, kT, 1, 7,
+                 {.group = &mesh.group(Axis::kTensor), .sequence_parallel = sequence_parallel});
   const double loss = part.loss_and_gradients(prepare(part));
   const auto ranges = nn::sharded_ranges(part.store(), nn::FlatRanges::whole(part.store()));
-  tensor::sum_shared_gradients(part.ctx(), part.store(), ranges, mesh);
+  zero::SharedTensors(part.store(), mesh).sum_gradients(part.ctx(), ranges);
 
   const double bound = dtype == DType::kFloat64 ? 1e-11 : 2e-5;
   EXPECT_NEAR(loss, expected_loss, bound * std::abs(expected_loss));

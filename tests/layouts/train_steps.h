@@ -30,12 +30,12 @@ inline data::Batch sample(int64_t number, int64_t vocab) {
 /// Losses of steps [from, to), each on kMicroBatches micro-batches of the whole run.
 inline std::vector<double> train(training::Engine& engine, int64_t from, int64_t to) {
   const mesh::Mesh& mesh = engine.mesh();
-  const int64_t share = kMicroBatches / mesh.shape().data;
+  const int64_t share = kMicroBatches / mesh.size(kSampleAxes);
   std::vector<training::DeviceBatch> slots(share);
   std::vector<double> losses;
   for (int64_t step = from; step < to; ++step) {
     for (int64_t m = 0; m < share; ++m) {
-      const int64_t number = step * kMicroBatches + mesh.at().data * share + m;
+      const int64_t number = step * kMicroBatches + mesh.index(kSampleAxes) * share + m;
       slots[m].upload(engine.ctx(), sample(number, engine.options().model.vocab_size));
     }
     training::StepResult result = engine.forward_backward(training::micro_batches(slots), step);

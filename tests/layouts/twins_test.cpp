@@ -65,18 +65,18 @@ class TwinRun {
  public:
   TwinRun(const zoo::PublishedText& model, comm::Communicator& ranks, const mesh::MeshShape& shape, bool sequence)
       : config_(resolve(model, shape, sequence)),
-        mesh_(ranks, shape, model::kv_sharing_ranks(config_.model, shape.tensor)),
+        mesh_(ranks, shape),
         engine_(*backend_, *stream_, mesh_, training::engine_options(config_)) {}
 
   training::Engine& engine() { return engine_; }
 
   std::vector<Step> train(int64_t from, int64_t to) {
-    const int64_t B = config_.train.micro_batch, share = config_.train.global_batch / B / mesh_.shape().data;
+    const int64_t B = config_.train.micro_batch, share = config_.train.global_batch / B / mesh_.size(kSampleAxes);
     std::vector<training::DeviceBatch> slots(static_cast<size_t>(share));
     std::vector<Step> steps;
     for (int64_t step = from; step < to; ++step) {
       for (int64_t m = 0; m < share; ++m) {
-        const int64_t first = step * config_.train.global_batch + (mesh_.at().data * share + m) * B;
+        const int64_t first = step * config_.train.global_batch + (mesh_.index(kSampleAxes) * share + m) * B;
         slots[static_cast<size_t>(m)].upload(engine_.ctx(), samples(first, B, config_.train.sequence_length));
       }
       const training::StepResult result = engine_.forward_backward(training::micro_batches(slots), step);
@@ -97,8 +97,9 @@ class TwinRun {
     std::vector<std::string> words = zoo::tiny_twin(config::resolve(parse({}), published).config);
     for (std::string& word :
          std::vector{std::string("run.dtype=fp64"), std::string("data.path=none"),
-                     str_cat("train.micro_batch=", shape.data == kRanks ? 2 : 4), str_cat("mesh.tensor=", shape.tensor),
-                     str_cat("mesh.pipeline=", shape.pipeline), str_cat("mesh.data=", shape.data),
+                     str_cat("train.micro_batch=", shape[Axis::kReplica] == kRanks ? 2 : 4),
+                     str_cat("mesh.tensor=", shape[Axis::kTensor]), str_cat("mesh.pipeline=", shape[Axis::kPipeline]),
+                     str_cat("mesh.data=", shape[Axis::kReplica]),
                      str_cat("mesh.sequence_parallel=", sequence ? "true" : "false")})
       words.push_back(std::move(word));
     return config::resolve(parse(words), facts).config;
@@ -134,7 +135,7 @@ TEST_P(Twins, SlowTrainOnFourRanksAsOnOneAndResume) {
   for (int64_t twin = first; twin < end; ++twin) {
     const zoo::PublishedText& model = all[static_cast<size_t>(twin)];
     const mesh::MeshShape shape = shapes[static_cast<size_t>(twin) % shapes.size()];
-    const bool sequence = shape.tensor > 1 && twin % 2 == 0;
+    const bool sequence = shape[Axis::kTensor] > 1 && twin % 2 == 0;
     SCOPED_TRACE(str_cat(model.id, " on ", name_of(shape), sequence ? " with sequence parallel" : ""));
     std::vector<Step> one_rank = mine;
     comm::broadcast_bytes(control, std::as_writable_bytes(std::span(one_rank)), static_cast<int>(twin - first));

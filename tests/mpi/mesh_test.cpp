@@ -28,7 +28,7 @@ TEST(MeshGroups, HoldTheRanksThatDifferOnlyAlongTheirAxes) {
     for (int64_t data = 1; data <= ranks; ++data) {
       for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
         if (pipeline * data * tensor != ranks) continue;
-        const MeshShape shape{.pipeline = pipeline, .data = data, .tensor = tensor};
+        const MeshShape shape{{Axis::kPipeline, pipeline}, {Axis::kReplica, data}, {Axis::kTensor, tensor}};
         SCOPED_TRACE(str_cat(pipeline, " x ", data, " x ", tensor));
         mesh::Mesh mesh(world, shape);
         const int64_t me = world.rank();
@@ -41,33 +41,43 @@ TEST(MeshGroups, HoldTheRanksThatDifferOnlyAlongTheirAxes) {
         for (int64_t i = 0; i < pipeline; ++i) {
           for (int64_t k = 0; k < tensor; ++k) model.push_back((i * data + d) * tensor + k);
         }
-        EXPECT_EQ(gather_values(mesh.tensor(), me), along_tensor);
-        EXPECT_EQ(gather_values(mesh.data(), me), along_data);
-        EXPECT_EQ(gather_values(mesh.pipeline(), me), along_pipeline);
-        EXPECT_EQ(gather_values(mesh.model(), me), model);
+        EXPECT_EQ(gather_values(mesh.group(Axis::kTensor), me), along_tensor);
+        EXPECT_EQ(gather_values(mesh.group(kReplicaAxes), me), along_data);
+        EXPECT_EQ(gather_values(mesh.group(Axis::kPipeline), me), along_pipeline);
+        EXPECT_EQ(gather_values(mesh.group({Axis::kPipeline, Axis::kTensor}), me), model);
         EXPECT_EQ(&mesh.all(), &world);
-        EXPECT_EQ(mesh.tensor().rank(), mesh.at().tensor);
-        EXPECT_EQ(mesh.data().rank(), mesh.at().data);
-        EXPECT_EQ(mesh.pipeline().rank(), mesh.at().pipeline);
-        EXPECT_EQ(mesh.sharers().size(), 1) << "none asked for";
+        EXPECT_EQ(mesh.group(Axis::kTensor).rank(), mesh.at()[Axis::kTensor]);
+        EXPECT_EQ(mesh.group(kReplicaAxes).rank(), mesh.index(kSampleAxes));
+        EXPECT_EQ(mesh.group(Axis::kPipeline).rank(), mesh.at()[Axis::kPipeline]);
         EXPECT_EQ(mesh.first_stage(), p == 0);
         EXPECT_EQ(mesh.last_stage(), p == pipeline - 1);
-        EXPECT_EQ(mesh.tensor().name(), "tensor");
+        EXPECT_EQ(mesh.group(Axis::kTensor).name(), "tensor");
       }
     }
   }
 }
 
-TEST(MeshGroups, SharersAreConsecutiveTensorRanks) {
+TEST(MeshGroups, AreMadeOfAnySetOfAxes) {
   comm::Communicator& world = bootstrap().world();
   const int64_t ranks = world.size();
-  for (int64_t sharers = 1; sharers <= ranks; ++sharers) {
-    if (ranks % sharers != 0) continue;
-    mesh::Mesh mesh(world, {.pipeline = 1, .data = 1, .tensor = ranks}, sharers);
-    std::vector<int64_t> want;
-    for (int64_t i = 0; i < sharers; ++i) want.push_back(world.rank() / sharers * sharers + i);
-    EXPECT_EQ(gather_values(mesh.sharers(), int64_t{world.rank()}), want);
+  if (ranks % 4 != 0) GTEST_SKIP() << "4 or 8 ranks are needed";
+  // replica, context and expert beside each other; the group over two of them leaves the third out.
+  const MeshShape shape{{Axis::kReplica, 2}, {Axis::kContext, ranks / 4}, {Axis::kExpert, 2}};
+  mesh::Mesh mesh(world, shape);
+  std::vector<int64_t> along_two, along_all;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const mesh::Coordinates at = mesh::coordinates_of(shape, rank);
+    along_all.push_back(rank);
+    if (at[Axis::kContext] == mesh.at()[Axis::kContext]) along_two.push_back(rank);
   }
+  EXPECT_EQ(gather_values(mesh.group(kSampleAxes), world.rank()), along_two);
+  EXPECT_EQ(gather_values(mesh.group(kReplicaAxes), world.rank()), along_all);
+  EXPECT_EQ(mesh.group(kSampleAxes).name(), "replica+expert");
+  EXPECT_EQ(mesh.group(kSampleAxes).rank(), mesh.index(kSampleAxes));
+  EXPECT_EQ(&mesh.group(kSampleAxes), &mesh.group(kSampleAxes)) << "made once";
+  // Some ranks know of a group, all make it.
+  const AxisSet own[] = {world.rank() == 1 ? AxisSet(Axis::kContext) : AxisSet(Axis::kExpert)};
+  EXPECT_THAT(mesh.agree_on(own), ::testing::ElementsAre(AxisSet(Axis::kContext), AxisSet(Axis::kExpert)));
 }
 
 }  // namespace

@@ -155,7 +155,8 @@ TEST(CheckpointSlices, BlocksLargerThanEveryBufferAndChunk) {
                        .global_shape = {rows, g->cols()},
                        .global_col = col,
                        .rows = rows,
-                       .cols = g->cols() - col});
+                       .cols = g->cols() - col,
+                       .axes = nn::kTensorCut});
   }
   CheckpointModel model(DType::kFloat32, tensors);
   load_weights(model.ctx(),

@@ -10,34 +10,60 @@ namespace ashlar::mesh {
 namespace {
 
 TEST(Mesh, TensorIsInnermostPipelineOutermost) {
-  const MeshShape shape{.pipeline = 2, .data = 3, .tensor = 4};
+  const MeshShape shape{{Axis::kPipeline, 2}, {Axis::kReplica, 3}, {Axis::kTensor, 4}};
   EXPECT_EQ(shape.ranks(), 24);
-  EXPECT_EQ(coordinates_of(shape, 0), (Coordinates{0, 0, 0}));
-  EXPECT_EQ(coordinates_of(shape, 1), (Coordinates{.pipeline = 0, .data = 0, .tensor = 1}));
-  EXPECT_EQ(coordinates_of(shape, 4), (Coordinates{.pipeline = 0, .data = 1, .tensor = 0}));
-  EXPECT_EQ(coordinates_of(shape, 12), (Coordinates{.pipeline = 1, .data = 0, .tensor = 0}));
-  EXPECT_EQ(coordinates_of(shape, 23), (Coordinates{.pipeline = 1, .data = 2, .tensor = 3}));
+  EXPECT_EQ(coordinates_of(shape, 0), Coordinates{});
+  EXPECT_EQ(coordinates_of(shape, 1), (Coordinates{{Axis::kTensor, 1}}));
+  EXPECT_EQ(coordinates_of(shape, 4), (Coordinates{{Axis::kReplica, 1}}));
+  EXPECT_EQ(coordinates_of(shape, 12), (Coordinates{{Axis::kPipeline, 1}}));
+  EXPECT_EQ(coordinates_of(shape, 23), (Coordinates{{Axis::kPipeline, 1}, {Axis::kReplica, 2}, {Axis::kTensor, 3}}));
 }
 
-TEST(Mesh, RanksAndCoordinatesAreInverse) {
-  for (int64_t pipeline = 1; pipeline <= 4; ++pipeline) {
-    for (int64_t data = 1; data <= 4; ++data) {
-      for (int64_t tensor = 1; tensor <= 4; ++tensor) {
-        const MeshShape shape{.pipeline = pipeline, .data = data, .tensor = tensor};
-        int64_t next = 0;
-        for (int64_t p = 0; p < pipeline; ++p) {
-          for (int64_t d = 0; d < data; ++d) {
-            for (int64_t t = 0; t < tensor; ++t, ++next) {
-              EXPECT_EQ(rank_of(shape, {p, d, t}), next);
-              EXPECT_EQ(coordinates_of(shape, next), (Coordinates{p, d, t}));
-            }
-          }
-        }
-        EXPECT_THROW(coordinates_of(shape, next), Bug);
-        EXPECT_THROW(rank_of(shape, {0, data, 0}), Bug);
-      }
+TEST(Mesh, RanksAndCoordinatesAreInverseOnEveryAxis) {
+  // A rank's number is its digits, one an axis, the first axis the slowest.
+  for (int sizes = 0; sizes < 243; ++sizes) {
+    MeshShape shape;
+    int rest = sizes;
+    for (const auto& [axis, name] : kAxisNames) {
+      shape[axis] = 1 + rest % 3;
+      rest /= 3;
     }
+    int64_t next = 0;
+    Coordinates at;
+    for (at[Axis::kPipeline] = 0; at[Axis::kPipeline] < shape[Axis::kPipeline]; ++at[Axis::kPipeline])
+      for (at[Axis::kReplica] = 0; at[Axis::kReplica] < shape[Axis::kReplica]; ++at[Axis::kReplica])
+        for (at[Axis::kContext] = 0; at[Axis::kContext] < shape[Axis::kContext]; ++at[Axis::kContext])
+          for (at[Axis::kExpert] = 0; at[Axis::kExpert] < shape[Axis::kExpert]; ++at[Axis::kExpert])
+            for (at[Axis::kTensor] = 0; at[Axis::kTensor] < shape[Axis::kTensor]; ++at[Axis::kTensor], ++next) {
+              ASSERT_EQ(rank_of(shape, at), next);
+              ASSERT_EQ(coordinates_of(shape, next), at);
+              ASSERT_EQ(index_of(shape, at, kSampleAxes),
+                        at[Axis::kReplica] * shape[Axis::kExpert] + at[Axis::kExpert]);
+            }
+    ASSERT_EQ(next, shape.ranks());
+    EXPECT_THROW(coordinates_of(shape, next), Bug);
+    EXPECT_THROW(rank_of(shape, {{Axis::kReplica, shape[Axis::kReplica]}}), Bug);
   }
+}
+
+TEST(Mesh, AGroupIsAsLargeAsItsAxes) {
+  const MeshShape shape{{Axis::kPipeline, 2}, {Axis::kReplica, 3}, {Axis::kContext, 5}, {Axis::kTensor, 7}};
+  EXPECT_EQ(shape.size({}), 1);
+  EXPECT_EQ(shape.size(Axis::kContext), 5);
+  EXPECT_EQ(shape.size({Axis::kTensor, Axis::kPipeline}), 14);
+  EXPECT_EQ(shape.size(kReplicaAxes), 15);
+  EXPECT_EQ(shape.size(kSampleAxes), 3);
+}
+
+TEST(AxisSet, IsASetOfNames) {
+  const AxisSet both{Axis::kTensor, Axis::kReplica};
+  EXPECT_EQ(text_of(both), "replica+tensor");
+  EXPECT_EQ(text_of({}), "no axis");
+  EXPECT_EQ(both - Axis::kTensor, AxisSet(Axis::kReplica));
+  EXPECT_EQ(both & kReplicaAxes, AxisSet(Axis::kReplica));
+  EXPECT_EQ(both | Axis::kTensor, both);
+  EXPECT_TRUE(both.has(Axis::kTensor));
+  EXPECT_FALSE(both.has(Axis::kPipeline));
 }
 
 }  // namespace

@@ -118,10 +118,10 @@ class PlacementErrors : public ::testing::Test {
   Var value(const char* op, Placement placement) {
     return {.value = ctx.empty(DType::kFloat32, {4, 4}), .made = {.op = op, .placement = placement}};
   }
-  Weight weight(const Shape& shape, uint32_t axes) {
+  Weight weight(const Shape& shape, bool grad_partial) {
     Weight w;
     w.set_memory(ctx.empty(DType::kFloat32, shape), {});
-    w.grad_partial_axes = axes;
+    w.grad_partial = grad_partial;
     return w;
   }
   template <typename Call>
@@ -141,7 +141,7 @@ class PlacementErrors : public ::testing::Test {
 };
 
 TEST_F(PlacementErrors, NameTheOpThatRefusesAndTheOneThatMadeTheValue) {
-  Weight w = weight({4, 4}, 0);
+  Weight w = weight({4, 4}, false);
   EXPECT_THAT(bug_of([&] { ops::linear(ctx, value("norm", Placement::kInvariant), w, nullptr); }),
               AllOf(HasSubstr("[linear] expected replicated or columns split, got a value that is invariant"),
                     HasSubstr("made by norm"), HasSubstr("an enter or exit between norm and linear")));
@@ -161,21 +161,21 @@ TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
   Tape tape(ctx.backend, ctx.stream);
   Ctx recording = ctx;
   recording.tape = &tape;
-  Weight summed = weight({4}, kPartialTensor), complete = weight({4}, 0);
+  Weight summed = weight({4}, true), complete = weight({4}, false);
   const Var rows = value("sp_exit", Placement::kRowsSplit), all = value("tp_exit", Placement::kInvariant);
   EXPECT_EQ(bug_of([&] { ops::norm(recording, rows, {.gamma = &summed}, {}); }), "no error");
   EXPECT_EQ(bug_of([&] { ops::norm(recording, all, {.gamma = &complete}, {}); }), "no error");
   EXPECT_THAT(bug_of([&] { ops::norm(recording, rows, {.gamma = &complete}, {}); }),
               AllOf(HasSubstr("[norm] expected a weight whose gradient is summed"), HasSubstr("made by sp_exit"),
-                    HasSubstr("add kPartialTensor")));
+                    HasSubstr("add Axis::kTensor to grad_summed_over")));
   EXPECT_THAT(bug_of([&] { ops::norm(recording, all, {.gamma = &summed}, {}); }),
-              AllOf(HasSubstr("is not summed"), HasSubstr("remove kPartialTensor")));
+              AllOf(HasSubstr("is not summed"), HasSubstr("remove Axis::kTensor from grad_summed_over")));
   // What each rank has for its own slice of the heads: its gradient is a part there too.
   const Var slice = value("tp_enter", Placement::kReplicated);
   EXPECT_EQ(bug_of([&] { ops::replicated_norm(recording, slice, {.gamma = &summed}, {}); }), "no error");
-  EXPECT_THAT(
-      bug_of([&] { ops::replicated_norm(recording, slice, {.gamma = &complete}, {}); }),
-      AllOf(HasSubstr("replicated_norm: expected a weight whose gradient is summed"), HasSubstr("add kPartialTensor")));
+  EXPECT_THAT(bug_of([&] { ops::replicated_norm(recording, slice, {.gamma = &complete}, {}); }),
+              AllOf(HasSubstr("replicated_norm: expected a weight whose gradient is summed"),
+                    HasSubstr("add Axis::kTensor to grad_summed_over")));
   EXPECT_THAT(bug_of([&] { ops::norm(recording, slice, {.gamma = &summed}, {}); }),
               HasSubstr("[norm] expected invariant or rows split, got a value that is replicated"));
 }

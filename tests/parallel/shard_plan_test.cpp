@@ -16,17 +16,19 @@
 namespace ashlar::testing {
 namespace {
 
+mesh::MeshShape replicas(int64_t ranks) { return {{Axis::kReplica, ranks}}; }
+
 TEST(ShardPlan, RanksTileTheBuffersWhateverTheirNumberAndTheBuckets) {
   CheckpointModel model(DType::kFloat32);
   const auto& store = model.store();
   for (const int64_t ranks : {1, 2, 3, 5, 64}) {
     for (const int64_t bucket_elems : {1, 700, 100'000}) {
       SCOPED_TRACE(str_cat(ranks, " ranks, buckets of ", bucket_elems));
-      const zero::ShardPlan plan = zero::make_plan(store, {.ranks = ranks, .bucket_elems = bucket_elems});
+      const zero::ShardPlan plan = zero::make_plan(store, {.mesh = replicas(ranks), .bucket_elems = bucket_elems});
       std::vector<int> owners(store.flat_size(), 0);
       std::vector<int64_t> held(store.sharded_tensors().size(), 0);
       for (int64_t r = 0; r < ranks; ++r) {
-        const nn::FlatRanges owned = plan.owned_by(r);
+        const nn::FlatRanges owned = plan.owned_by(replicas(ranks), {{Axis::kReplica, r}});
         int64_t packed = 0;
         for (const nn::FlatRange& part : owned.all()) {
           EXPECT_EQ(part.packed_at, packed);
@@ -56,7 +58,7 @@ TEST(ShardPlan, PartsAreEqualWhateverTheNumberOfReplicas) {
   store.arrange();
   for (const int64_t ranks : {2, 3, 7, 8, 48, 64, 255, 256, 1000, 1023, 1024, 3001, 4096}) {
     SCOPED_TRACE(str_cat(ranks, " ranks"));
-    for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = ranks}).buckets) {
+    for (const zero::Bucket& bucket : zero::make_plan(store, {.mesh = replicas(ranks)}).buckets) {
       const int64_t each = bucket.parts.front().size();
       if (bucket.size > zero::default_bucket_elems(ranks) / 2) {
         EXPECT_EQ(each % 8, 0) << "16 bytes of bf16";
@@ -74,7 +76,7 @@ TEST(ShardPlan, WhatRemainsOfAShortBucketIsLessThanAnElementAReplica) {
   store.add("short", {100, 97}, {{.name = "short", .global_shape = {100, 97}, .rows = 100, .cols = 97}});
   store.arrange();
   for (const int64_t ranks : {32, 64, 1000}) {
-    const zero::Bucket bucket = zero::make_plan(store, {.ranks = ranks}).buckets.at(0);
+    const zero::Bucket bucket = zero::make_plan(store, {.mesh = replicas(ranks)}).buckets.at(0);
     EXPECT_LT(bucket.parts.back().size() - bucket.parts.front().size(), ranks) << ranks << " ranks";
     EXPECT_EQ(bucket.parts.front().size(), bucket.size / ranks) << ranks << " ranks";
   }
@@ -86,13 +88,13 @@ TEST(ShardPlan, WholeTensorsBelongToOneRankEach) {
   for (const int64_t ranks : {1, 2, 3, 5, 64}) {
     for (const int64_t bucket_elems : {1, 700, 100'000}) {
       SCOPED_TRACE(str_cat(ranks, " ranks, buckets of ", bucket_elems));
-      const zero::PlanSpec spec{.ranks = ranks, .bucket_elems = bucket_elems, .cut = optim::Cut::kTensor};
+      const zero::PlanSpec spec{.mesh = replicas(ranks), .bucket_elems = bucket_elems, .cut = optim::Cut::kTensor};
       const zero::ShardPlan plan = zero::make_plan(store, spec);
       EXPECT_EQ(zero::make_plan(store, spec).buckets, plan.buckets);
       std::vector<int> owners(store.flat_size(), 0);
       std::vector<int> held(store.sharded_tensors().size(), 0);
       for (int64_t r = 0; r < ranks; ++r) {
-        const nn::FlatRanges owned = plan.owned_by(r);
+        const nn::FlatRanges owned = plan.owned_by(replicas(ranks), {{Axis::kReplica, r}});
         for (const nn::FlatRange& part : owned.all())
           for (int64_t i = part.begin; i < part.end(); ++i) ++owners[i];
         for (const nn::ShardedRange& range : nn::sharded_ranges(store, owned)) {
@@ -119,35 +121,39 @@ TEST(ShardPlan, WholeTensorsAreSharedOutEvenly) {
   store.arrange();
   for (const int64_t bucket_units : {1, 4}) {
     const zero::ShardPlan plan =
-        zero::make_plan(store, {.ranks = 3, .bucket_elems = bucket_units * kUnit, .cut = optim::Cut::kTensor});
+        zero::make_plan(store, {.mesh = replicas(3), .bucket_elems = bucket_units * kUnit, .cut = optim::Cut::kTensor});
     for (int64_t r = 0; r < 3; ++r)
-      EXPECT_EQ(plan.owned_by(r).packed_size(), 8 * kUnit) << "rank " << r << ", buckets of " << bucket_units;
+      EXPECT_EQ(plan.owned_by(replicas(3), {{Axis::kReplica, r}}).packed_size(), 8 * kUnit)
+          << "rank " << r << ", buckets of " << bucket_units;
   }
 }
 
 TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
   nn::ParameterStore with_bias;
   nn::ParameterStore without;
-  const auto tensor = [](const char* name, int64_t rows, int64_t cols, uint32_t axes) {
-    return nn::ShardedTensor{
-        .name = name, .global_shape = {rows, cols}, .rows = rows, .cols = cols, .grad_partial_axes = axes};
+  const auto tensor = [](const char* name, int64_t rows, int64_t cols, AxisSet axes) {
+    return nn::ShardedTensor{.name = name,
+                             .global_shape = {rows, cols},
+                             .rows = rows,
+                             .cols = cols,
+                             .axes = nn::replicated_and_summed_over(axes)};
   };
-  with_bias.add("bias", {1, 1000}, {tensor("bias", 1, 1000, 0)});
-  with_bias.add("shared with others", {30, 50}, {tensor("shared with others", 30, 50, 4)});
+  with_bias.add("bias", {1, 1000}, {tensor("bias", 1, 1000, {})});
+  with_bias.add("shared with others", {30, 50}, {tensor("shared with others", 30, 50, Axis::kPipeline)});
   for (nn::ParameterStore* store : {&with_bias, &without}) {
-    store->add("a", {10, 20}, {tensor("a", 10, 20, 0)});
-    store->add("shared", {9, 50}, {tensor("shared", 5, 50, 2), tensor("shared2", 4, 50, 2)})
+    store->add("a", {10, 20}, {tensor("a", 10, 20, {})});
+    store->add("shared", {9, 50}, {tensor("shared", 5, 50, Axis::kTensor), tensor("shared2", 4, 50, Axis::kTensor)})
         .tensors.back()
         .storage_row = 5;
-    store->add("b", {10, 20}, {tensor("b", 10, 20, 0)});
+    store->add("b", {10, 20}, {tensor("b", 10, 20, {})});
     store->arrange();
   }
   const auto cut_of_shared = [](const nn::ParameterStore& store, optim::Cut cut) {
-    for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = 3, .cut = cut}).buckets)
+    for (const zero::Bucket& bucket : zero::make_plan(store, {.mesh = replicas(3), .cut = cut}).buckets)
       if (store.parameters()[bucket.first_parameter]->name == "shared") return bucket.parts;
     return std::vector<comm::Range>();
   };
-  EXPECT_EQ(zero::make_plan(without, {.ranks = 3}).buckets.size(), 3U);
+  EXPECT_EQ(zero::make_plan(without, {.mesh = replicas(3)}).buckets.size(), 3U);
   for (const optim::Cut cut : {optim::Cut::kElement, optim::Cut::kTensor}) {
     EXPECT_FALSE(cut_of_shared(without, cut).empty());
     EXPECT_EQ(cut_of_shared(without, cut), cut_of_shared(with_bias, cut));
@@ -157,20 +163,24 @@ TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
 // The norms of a layer lie between its matrices: each by itself would be a message of a few kilobytes.
 TEST(ShardPlan, VectorsThatTheSameRanksShareLeaveTogether) {
   nn::ParameterStore store;
-  const auto vector = [](const std::string& name, uint32_t axes) {
-    return nn::ShardedTensor{.name = name, .global_shape = {30}, .rows = 1, .cols = 30, .grad_partial_axes = axes};
+  const auto vector = [](const std::string& name, const nn::TensorAxes& axes) {
+    return nn::ShardedTensor{.name = name, .global_shape = {30}, .rows = 1, .cols = 30, .axes = axes};
   };
+  // Of all tensor ranks, and of those that hold the same part.
+  const nn::TensorAxes whole = nn::replicated_and_summed_over(Axis::kTensor);
+  nn::TensorAxes some = whole;
+  some.cut_over = Axis::kTensor;
   for (const std::string layer : {"0.", "1.", "2."}) {
-    store.add(layer + "norm", {30}, {vector(layer + "norm", 1)});
+    store.add(layer + "norm", {30}, {vector(layer + "norm", whole)});
     store.add(layer + "matrix", {20, 30},
               {{.name = layer + "matrix", .global_shape = {20, 30}, .rows = 20, .cols = 30}});
-    store.add(layer + "bias", {30}, {vector(layer + "bias", 0)});
-    store.add(layer + "kv", {60}, {vector(layer + "q", 0), vector(layer + "k", 2)});
-    store.add(layer + "other", {30}, {vector(layer + "other", 4)});
+    store.add(layer + "bias", {30}, {vector(layer + "bias", {})});
+    store.add(layer + "kv", {60}, {vector(layer + "q", {}), vector(layer + "k", some)});
+    store.add(layer + "other", {30}, {vector(layer + "other", some)});
   }
   store.arrange();
   std::vector<std::string> buckets;
-  for (const zero::Bucket& bucket : zero::make_plan(store, {.ranks = 3, .bucket_elems = 1000}).buckets) {
+  for (const zero::Bucket& bucket : zero::make_plan(store, {.mesh = replicas(3), .bucket_elems = 1000}).buckets) {
     std::string names;
     for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)
       names += store.parameters()[i]->name + (i + 1 < bucket.last_parameter ? " " : "");
@@ -178,6 +188,51 @@ TEST(ShardPlan, VectorsThatTheSameRanksShareLeaveTogether) {
   }
   EXPECT_EQ(buckets, (std::vector<std::string>{"0.norm 1.norm 2.norm", "0.other 1.other 2.other", "0.matrix 0.bias",
                                                "0.kv", "1.matrix 1.bias", "1.kv", "2.matrix 2.bias", "2.kv"}));
+}
+
+// Experts are cut over ranks that are replicas for all else.
+TEST(ShardPlan, EachParameterIsDividedAmongItsOwnReplicas) {
+  nn::ParameterStore store;
+  const nn::TensorAxes of_experts{.cut_over = Axis::kExpert,
+                                  .replicated_over = {Axis::kReplica, Axis::kContext},
+                                  .grad_summed_over = {Axis::kReplica, Axis::kContext}};
+  for (const std::string layer : {"0.", "1."}) {
+    store.add(layer + "dense", {20, 30}, {{.name = layer + "dense", .global_shape = {20, 30}, .rows = 20, .cols = 30}});
+    store.add(layer + "experts", {10, 30},
+              {{.name = layer + "experts", .global_shape = {40, 30}, .rows = 10, .cols = 30, .axes = of_experts}});
+  }
+  store.arrange();
+  std::vector<bool> of_expert(static_cast<size_t>(store.flat_size()));
+  for (const auto& parameter : store.parameters())
+    for (int64_t i = 0; i < parameter->shape.size(); ++i)
+      of_expert[static_cast<size_t>(parameter->flat_offset + i)] = parameter->name.ends_with("experts");
+  const mesh::MeshShape shape{{Axis::kReplica, 3}, {Axis::kExpert, 4}};
+  for (const optim::Cut cut : {optim::Cut::kElement, optim::Cut::kTensor}) {
+    const zero::ShardPlan plan = zero::make_plan(store, {.mesh = shape, .cut = cut});
+    for (const zero::Bucket& bucket : plan.buckets) {
+      const bool dense = store.parameters()[bucket.first_parameter]->name.ends_with("dense");
+      EXPECT_EQ(bucket.parts.size(), dense ? 12U : 3U);
+      for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i)
+        EXPECT_EQ(store.parameters()[i]->name.ends_with("dense"), dense) << "one bucket for both";
+    }
+    // Every element of a dense weight has one owner of all twelve, of an expert's one of its three replicas.
+    for (int64_t expert = 0; expert < 4; ++expert) {
+      std::vector<int> owners(static_cast<size_t>(store.flat_size()), 0);
+      for (int64_t r = 0; r < shape.ranks(); ++r) {
+        const mesh::Coordinates at = mesh::coordinates_of(shape, r);
+        const nn::FlatRanges owned = plan.owned_by(shape, at);
+        for (const nn::FlatRange& part : owned.all()) {
+          for (int64_t i = part.begin; i < part.end(); ++i)
+            owners[static_cast<size_t>(i)] += of_expert[static_cast<size_t>(i)] && at[Axis::kExpert] != expert ? 0 : 1;
+        }
+      }
+      for (const auto& parameter : store.parameters())
+        for (int64_t i = 0; i < parameter->shape.size(); ++i)
+          ASSERT_EQ(owners[static_cast<size_t>(parameter->flat_offset + i)], 1)
+              << parameter->name << " " << i << " of experts " << expert
+              << (cut == optim::Cut::kTensor ? ", whole tensors" : "");
+    }
+  }
 }
 
 TEST(FlatRanges, ARangeIsAtMostThreeRectanglesThatHoldItsElementsInOrder) {
@@ -255,8 +310,9 @@ TEST_P(ShardedOptimizer, StartsAndStepsLikeTheWholeOne) {
   for (int64_t rank = 0; rank < 3; ++rank) {
     SCOPED_TRACE(rank);
     CheckpointModel part(GetParam(), tensors);
-    const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 3, .bucket_elems = 300});
-    const auto made = optim::make_optimizer(part.ctx(), part.store(), {}, plan.owned_by(rank));
+    const zero::ShardPlan plan = zero::make_plan(part.store(), {.mesh = replicas(3), .bucket_elems = 300});
+    const auto made =
+        optim::make_optimizer(part.ctx(), part.store(), {}, plan.owned_by(replicas(3), {{Axis::kReplica, rank}}));
     optim::Optimizer& state = *made;
     start_and_step(part, state);
     expect_part_of(part, state, whole);
@@ -276,8 +332,9 @@ TEST_P(ShardedOptimizer, LoadsItsPartOfACheckpoint) {
   for (int64_t rank = 0; rank < 4; ++rank) {
     SCOPED_TRACE(rank);
     CheckpointModel part(GetParam());
-    const zero::ShardPlan plan = zero::make_plan(part.store(), {.ranks = 4, .bucket_elems = 200});
-    const auto made = optim::make_optimizer(part.ctx(), part.store(), {}, plan.owned_by(rank));
+    const zero::ShardPlan plan = zero::make_plan(part.store(), {.mesh = replicas(4), .bucket_elems = 200});
+    const auto made =
+        optim::make_optimizer(part.ctx(), part.store(), {}, plan.owned_by(replicas(4), {{Axis::kReplica, rank}}));
     optim::Optimizer& state = *made;
     checkpoint::CheckpointReader reader(saved.path);
     EXPECT_EQ(checkpoint::load_training(

@@ -29,11 +29,14 @@ TEST(Slices, TensorSizesThatDivideTheHeads) {
 }
 
 TEST(Slices, KvHeadsAreSharedWhenTheyAreFewer) {
-  EXPECT_EQ(kv_sharing_ranks(heads(8, 8), 4), 1);
-  EXPECT_EQ(kv_sharing_ranks(heads(8, 4), 4), 1);
-  EXPECT_EQ(kv_sharing_ranks(heads(8, 2), 8), 4);
-  EXPECT_EQ(kv_sharing_ranks(heads(8, 1), 1), 1);
-  EXPECT_THROW(kv_sharing_ranks(heads(8, 6), 4), Bug);
+  EXPECT_EQ(slices_of(heads(8, 8), 4, 1).kv_axes, nn::kTensorCut);
+  EXPECT_EQ(slices_of(heads(8, 4), 4, 1).kv_axes, nn::kTensorCut);
+  const Slices shared = slices_of(heads(8, 2), 8, 5);
+  EXPECT_EQ(shared.kv_heads.begin, 1);
+  EXPECT_TRUE(shared.kv_axes.cut_over.has(Axis::kTensor));
+  EXPECT_TRUE(shared.kv_axes.replicated_over.has(Axis::kTensor));
+  EXPECT_TRUE(shared.kv_axes.grad_summed_over.has(Axis::kTensor));
+  EXPECT_THROW(slices_of(heads(8, 6), 4, 0), Bug);
 }
 
 // Gemma 4 31B: 16 KV heads, 4 where attention is full.
@@ -44,24 +47,19 @@ TEST(Slices, OfLayersOfTwoKinds) {
   c.attn.global_n_kv_heads = 4;
   c.d_ff = 64;
   c.vocab_size = 64;
-  // On 32 ranks two would share a head of the one kind and eight of the other.
-  EXPECT_THAT(possible_tensor_sizes(c), ElementsAre(1, 2, 4, 8, 16));
-  EXPECT_EQ(kv_sharing_ranks(c, 4), 1);
-  EXPECT_EQ(kv_sharing_ranks(c, 8), 2);
-  EXPECT_EQ(kv_sharing_ranks(c, 16), 4);
-  EXPECT_THROW(kv_sharing_ranks(c, 32), Bug);
+  // On 32 ranks two share a head of the one kind and eight one of the other.
+  EXPECT_THAT(possible_tensor_sizes(c), ElementsAre(1, 2, 4, 8, 16, 32));
   const Slices windowed = slices_of(c, 8, 3, 0), full = slices_of(c, 8, 3, 1);
   EXPECT_EQ(windowed.kv_heads.begin, 6);
   EXPECT_EQ(windowed.kv_heads.size, 2);
-  EXPECT_EQ(windowed.kv_grad_partial_axes, 0U);
+  EXPECT_EQ(windowed.kv_axes, nn::kTensorCut);
   EXPECT_EQ(full.kv_heads.begin, 1);
   EXPECT_EQ(full.kv_heads.size, 1);
   EXPECT_EQ(full.kv_heads.global, 4);
-  EXPECT_FALSE(full.kv_main_replica);
-  EXPECT_EQ(full.kv_grad_partial_axes, tensor::kPartialKvGroup);
-  EXPECT_THAT(slicing_problems(c, 32),
-              ElementsAre(AllOf(StartsWith("mesh.tensor = 32: expected"), HasSubstr("attn.global_n_kv_heads = 4"),
-                                HasSubstr("from 1, 2, 4, 8, 16"))));
+  EXPECT_TRUE(full.kv_axes.replicated_over.has(Axis::kTensor));
+  EXPECT_THAT(slicing_problems(c, 3),
+              testing::Contains(AllOf(StartsWith("mesh.tensor = 3: expected"), HasSubstr("attn.global_n_kv_heads = 4"),
+                                      HasSubstr("from 1, 2, 4, 8, 16, 32"))));
   c.attn.global_n_kv_heads = 6;
   EXPECT_THAT(possible_tensor_sizes(c), ElementsAre(1, 2));
 }

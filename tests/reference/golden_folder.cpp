@@ -123,7 +123,7 @@ NamedValues read_as_model(const fs::path& config_dir, const io::SafetensorsReade
 
 std::string Setting::name() const {
   if (layout.ranks() == 1) return folder;
-  return str_cat(folder, "_", layout.tensor, "x", layout.pipeline, "x", layout.data);
+  return str_cat(folder, "_", layout[Axis::kTensor], "x", layout[Axis::kPipeline], "x", layout[Axis::kReplica]);
 }
 
 namespace {
@@ -134,7 +134,7 @@ int64_t usual_tensor_ranks(const fs::path& folder) {
   if (!fs::exists(path)) return 2;
   try {
     const model::ModelConfig config = hf::parse_hf_config(io::read_text_file(path), path.string()).model;
-    const auto runs = [&](int64_t tensor) { return LoadedEngine::problem(config, {.tensor = tensor}).empty(); };
+    const auto runs = [&](int64_t tensor) { return LoadedEngine::problem(config, {{Axis::kTensor, tensor}}).empty(); };
     return !runs(2) && runs(5) ? 5 : 2;
   } catch (const Error&) {
     return 2;
@@ -152,11 +152,12 @@ std::vector<Setting> settings(const fs::path& config_root, const std::vector<std
     mesh::MeshShape layout;
     char x = 0, y = 0;
     std::istringstream fields(word);
-    fields >> layout.tensor >> x >> layout.pipeline >> y >> layout.data;
+    fields >> layout[Axis::kTensor] >> x >> layout[Axis::kPipeline] >> y >> layout[Axis::kReplica];
     ASHLAR_CHECK(!fields.fail() && x == 'x' && y == 'x', "ASHLAR_GOLDEN_LAYOUTS: expected like 2x1x1, got ", word);
     if (layout.ranks() != launch::world_from_environment().ranks) continue;
     for (const std::string& folder : folders) {
-      const bool usual = layout.tensor == 1 || layout.tensor == usual_tensor_ranks(config_root / folder);
+      const bool usual =
+          layout[Axis::kTensor] == 1 || layout[Axis::kTensor] == usual_tensor_ranks(config_root / folder);
       if (given || usual) all.push_back({folder, layout});
     }
   }
@@ -192,21 +193,23 @@ void from_host(const Ctx& ctx, const std::vector<double>& values, const Tensor& 
 }  // namespace
 
 std::string LoadedEngine::problem(const model::ModelConfig& config, const mesh::MeshShape& layout) {
-  for (const std::string& text : model::slicing_problems(padded(config, layout.tensor), layout.tensor)) return text;
-  if (layout.pipeline > config.n_layers) return str_cat(config.n_layers, " layers on ", layout.pipeline, " stages");
+  for (const std::string& text : model::slicing_problems(padded(config, layout[Axis::kTensor]), layout[Axis::kTensor]))
+    return text;
+  if (layout[Axis::kPipeline] > config.n_layers)
+    return str_cat(config.n_layers, " layers on ", layout[Axis::kPipeline], " stages");
   return "";
 }
 
 LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weights)
     : backend_(kernels::make_backend({.threads = 1})), stream_(backend_->make_stream()) {
-  mesh_ =
-      std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout, model::kv_sharing_ranks(o.model, o.layout.tensor));
-  engine_ = std::make_unique<training::Engine>(*backend_, *stream_, *mesh_,
-                                               training::EngineOptions{.model = padded(o.model, o.layout.tensor),
-                                                                       .dtype = o.dtype,
-                                                                       .optimizer = o.optimizer,
-                                                                       .clip = o.clip,
-                                                                       .sequence_length = o.sequence_length});
+  mesh_ = std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout);
+  engine_ =
+      std::make_unique<training::Engine>(*backend_, *stream_, *mesh_,
+                                         training::EngineOptions{.model = padded(o.model, o.layout[Axis::kTensor]),
+                                                                 .dtype = o.dtype,
+                                                                 .optimizer = o.optimizer,
+                                                                 .clip = o.clip,
+                                                                 .sequence_length = o.sequence_length});
   ASHLAR_CHECK(engine_->norms().names().size() == weights.size(), weights.size(), " tensors");
   const Ctx ctx = engine_->ctx();
   for (const nn::ShardedRange& range : engine_->optimizer()->ranges()) {
@@ -230,8 +233,8 @@ LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weig
 
 training::DeviceBatch LoadedEngine::batch(const Tokens& tokens) {
   // Replicas compute as many samples each; the last one's may be filled up with such that do not count.
-  const int64_t replicas = mesh_->shape().data, B = (tokens.B + replicas - 1) / replicas, T = tokens.T;
-  const int64_t first = mesh_->at().data * B * T;
+  const int64_t replicas = mesh_->size(kSampleAxes), B = (tokens.B + replicas - 1) / replicas, T = tokens.T;
+  const int64_t first = mesh_->index(kSampleAxes) * B * T;
   const auto share = [&](std::span<const int32_t> all, int32_t filler) {
     std::vector<int32_t> part(B * T, filler);
     for (int64_t n = 0; n < B * T && first + n < tokens.B * T; ++n) part[n] = all[first + n];
@@ -276,26 +279,26 @@ std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
   engine_->wait_param_sync();
   const Ctx ctx = engine_->ctx();
   const model::Stage& stage = *engine_->chunks().front();
-  const auto at = static_cast<int>(mesh_->at().pipeline);
+  const auto at = static_cast<int>(mesh_->at()[Axis::kPipeline]);
   Var rows;
   if (stage.range().embedding) {
     rows = stage.embed(ctx, batch.view());
   } else {
     rows.value = ctx.empty(ctx.dtype, {batch.view().rows(), stage.config().d_model});
-    mesh_->pipeline().recv({.data = rows.value.mut_view(), .from = at - 1}, ctx.stream).wait(ctx.stream);
+    mesh_->group(Axis::kPipeline).recv({.data = rows.value.mut_view(), .from = at - 1}, ctx.stream).wait(ctx.stream);
   }
   rows = stage.blocks(ctx, rows, batch.view());
   const int64_t N = batch.view().rows(), V = stage.config().vocab_size;
-  std::vector<double> all(mesh_->shape().data * N * V);
+  std::vector<double> all(mesh_->size(kSampleAxes) * N * V);
   if (!stage.range().head) {
-    mesh_->pipeline().send({.data = rows.value.view(), .to = at + 1}, ctx.stream).wait(ctx.stream);
+    mesh_->group(Axis::kPipeline).send({.data = rows.value.view(), .to = at + 1}, ctx.stream).wait(ctx.stream);
   } else {
     const Tensor z = stage.logits(ctx, rows.value);
     std::vector<double> mine = to_host(ctx, z);
-    for (int64_t n = 0; n < N && mesh_->at().tensor == 0; ++n) {
+    for (int64_t n = 0; n < N && mesh_->at()[Axis::kTensor] == 0; ++n) {
       const std::span<double> row(mine.data() + n * z.cols(), static_cast<size_t>(V));
       model::finish_logits(stage.config(), row);
-      std::copy(row.begin(), row.end(), all.begin() + (mesh_->at().data * N + n) * V);
+      std::copy(row.begin(), row.end(), all.begin() + (mesh_->index(kSampleAxes) * N + n) * V);
     }
   }
   comm::sum_all(mesh_->control(), all);  // each row is one rank's

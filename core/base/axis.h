@@ -1,0 +1,82 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/enum_names.h"
+
+namespace ashlar {
+
+/// The axes of the mesh of ranks, outermost first: neighbouring ranks lie along the last. Here they are labels; which
+/// ranks lie along them is known to parallel/mesh.
+enum class Axis : uint8_t {
+  kPipeline,  ///< stages: consecutive layers
+  kReplica,   ///< copies of the model, each with samples of its own
+  kContext,   ///< parts of a sequence
+  kExpert,    ///< experts of a layer; for all else copies of the model
+  kTensor,    ///< slices of a layer
+};
+inline constexpr EnumName<Axis> kAxisNames[] = {{Axis::kPipeline, "pipeline"},
+                                                {Axis::kReplica, "replica"},
+                                                {Axis::kContext, "context"},
+                                                {Axis::kExpert, "expert"},
+                                                {Axis::kTensor, "tensor"}};
+constexpr std::span<const EnumName<Axis>> names_of(Axis) { return kAxisNames; }
+inline constexpr size_t kNumAxes = std::size(kAxisNames);
+
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(Axis axis) : bits_(bit(axis)) {}
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) bits_ |= bit(axis);
+  }
+
+  constexpr bool has(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr AxisSet operator|(AxisSet other) const { return AxisSet(bits_ | other.bits_); }
+  constexpr AxisSet operator&(AxisSet other) const { return AxisSet(bits_ & other.bits_); }
+  /// Those that `other` lacks.
+  constexpr AxisSet operator-(AxisSet other) const { return AxisSet(bits_ & ~other.bits_); }
+  constexpr auto operator<=>(const AxisSet&) const = default;
+
+  /// As a number below 2^kNumAxes, and back.
+  constexpr uint32_t bits() const { return bits_; }
+  constexpr explicit AxisSet(uint32_t bits) : bits_(bits) {}
+
+ private:
+  static constexpr uint32_t bit(Axis axis) { return 1U << static_cast<uint32_t>(axis); }
+
+  uint32_t bits_ = 0;
+};
+std::string text_of(AxisSet axes);  ///< "replica+tensor", "no axis"
+
+inline constexpr AxisSet kAllAxes{Axis::kPipeline, Axis::kReplica, Axis::kContext, Axis::kExpert, Axis::kTensor};
+/// Along these, ranks have other samples, or other positions of a sample: a weight that is not an expert's is
+/// replicated over them, and its gradient summed.
+inline constexpr AxisSet kReplicaAxes{Axis::kReplica, Axis::kContext, Axis::kExpert};
+/// Along these, ranks have other samples. The key mesh.data is their product.
+inline constexpr AxisSet kSampleAxes{Axis::kReplica, Axis::kExpert};
+
+/// A number for each axis.
+class PerAxis {
+ public:
+  struct Entry {
+    Axis axis;
+    int64_t value;
+  };
+  constexpr explicit PerAxis(int64_t all) { values_.fill(all); }
+
+  constexpr int64_t& operator[](Axis axis) { return values_[static_cast<size_t>(axis)]; }
+  constexpr int64_t operator[](Axis axis) const { return values_[static_cast<size_t>(axis)]; }
+  bool operator==(const PerAxis&) const = default;
+
+ private:
+  std::array<int64_t, kNumAxes> values_;
+};
+
+}  // namespace ashlar
