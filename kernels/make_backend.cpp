@@ -1,7 +1,6 @@
 #include "kernels/make_backend.h"
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/emulated_backend.h"
 #include "kernels/cuda/open_backend.h"
 
 namespace ashlar::kernels {
@@ -13,14 +12,10 @@ std::unique_ptr<Backend> make_backend(const BackendConfig& config) {
                                                              .max_isa = config.max_isa,
                                                              .arena_cap_bytes = config.max_memory_bytes});
   }
-  if (config.device == "emulated") {
-    return std::make_unique<emulated::EmulatedBackend>(
-        emulated::DeviceOptions{.max_memory_bytes = config.max_memory_bytes});
-  }
   if (config.device == "cuda")
     return cuda::open_backend(
         {.local_rank = config.local_rank, .max_memory_bytes = config.max_memory_bytes, .attention = config.attention});
-  throw input_error("run.device", "expected \"cpu\", \"cuda\" or \"emulated\", got \"", config.device, "\"");
+  throw input_error("run.device", "expected \"cpu\" or \"cuda\", got \"", config.device, "\"");
 }
 
 int usable_cores() { return cpu::detect_cpu().cores; }

@@ -10,7 +10,7 @@
 
 namespace ashlar::ASHLAR_DEV {
 
-/// The backend of a GPU, or of an emulated one. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu.
+/// The backend of a GPU. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu.
 /// Not thread-safe: one thread drives it.
 class CudaBackend : public Backend, public Tunable {
  public:

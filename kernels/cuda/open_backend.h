@@ -6,8 +6,9 @@
 #include "core/backend/backend.h"
 #include "kernels/cuda/attention/cudnn_contract.h"
 
-/// The way to a GPU's backend from code that sees neither CUDA nor the emulator. open_backend_cuda.cpp opens one in a
-/// program that was built with CUDA; open_backend_absent.cpp is in its place in one that was not.
+/// The way to a GPU's backend from code that does not see CUDA. open_backend_cuda.cpp opens one in a program that was
+/// built with CUDA; open_backend_absent.cpp is in its place in one that was not. A test program may link a definition
+/// of its own instead.
 namespace ashlar::cuda {
 
 struct OpenOptions {

@@ -9,7 +9,7 @@
 
 namespace ashlar::launch {
 
-/// `ashlar bench comm [--device cpu|cuda|emulated] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S]
+/// `ashlar bench comm [--device cpu|cuda] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S]
 /// [--deterministic] [--json]`, on any number of ranks: all_reduce, reduce_scatter, all_gather of a whole vector of 4
 /// KB to 16 MB, and send_recv of messages of that size between pairs. Each line: time, the size divided by it in GB/s
 /// (the algorithm's bandwidth), the bytes that each rank must at least send (or receive) divided by it (the bus's: 2 (p

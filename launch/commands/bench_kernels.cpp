@@ -460,18 +460,23 @@ class Bench {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Of a device that is no part of the host: its own copy kernel on 2 x 256 MB (a hundredth of that where it is
-/// emulated).
-kernels::MemoryBandwidth measure_copy(Backend& backend, bool emulated) {
+/// Of a device that is no part of the host: its own copy kernel on 2 x 256 MB; on 2 x 2 MB where these take so long
+/// that the device is slow.
+kernels::MemoryBandwidth measure_copy(Backend& backend) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
-  const int64_t cols = 1 << 16, rows = emulated ? 10 : 1 << 10;
-  std::vector<Tensor> tensors;
-  for (int i = 0; i < 2; ++i)
-    tensors.push_back(Tensor::allocate(backend.allocator(MemoryKind::kActivations), DType::kFloat32, {rows, cols}));
-  backend.fill({.dst = tensors[0].mut_view(), .value = 1}, *stream);
-  const double seconds = median_seconds(
-      0.2, [&] { backend.copy({.src = tensors[0].view(), .dst = tensors[1].mut_view()}, *stream); }, *stream);
-  return {.copy = 8.0 * static_cast<double>(rows * cols) / seconds};
+  const int64_t cols = 1 << 16;
+  kernels::MemoryBandwidth bandwidth;
+  double seconds = 0;
+  for (int64_t rows = 8; rows <= 1 << 10 && seconds < 5e-3; rows *= 128) {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < 2; ++i)
+      tensors.push_back(Tensor::allocate(backend.allocator(MemoryKind::kActivations), DType::kFloat32, {rows, cols}));
+    backend.fill({.dst = tensors[0].mut_view(), .value = 1}, *stream);
+    seconds = median_seconds(
+        0.2, [&] { backend.copy({.src = tensors[0].view(), .dst = tensors[1].mut_view()}, *stream); }, *stream);
+    bandwidth.copy = 8.0 * static_cast<double>(rows * cols) / seconds;
+  }
+  return bandwidth;
 }
 
 void print_table(std::ostream& out, const std::vector<Line>& lines, const kernels::MemoryBandwidth& w) {
@@ -528,7 +533,7 @@ int run_bench_kernels(std::span<const std::string> args, std::ostream& out) {
   const bool on_host = options.backend.device == "cpu";
   const kernels::MemoryBandwidth bandwidth =
       on_host ? kernels::measure_memory_bandwidth(threads, backend.allocator(MemoryKind::kActivations))
-              : measure_copy(backend, options.backend.device == "emulated");
+              : measure_copy(backend);
   std::vector<Line> lines;
   for (const Sizes& sizes : options.shapes) {
     for (const DType dtype : options.dtypes) Bench(options, sizes, dtype, backend, lines).run();

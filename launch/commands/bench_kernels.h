@@ -6,7 +6,7 @@
 
 namespace ashlar::launch {
 
-/// `ashlar bench kernels [--device cpu|cuda|emulated] [--threads N] [--dtype fp32|bf16|fp64|all] [--shapes
+/// `ashlar bench kernels [--device cpu|cuda] [--threads N] [--dtype fp32|bf16|fp64|all] [--shapes
 /// gpt2|char|all] [--isa baseline|avx2|avx512] [--only NAME] [--seconds S] [--json]`: every kernel that is neither a
 /// matrix product nor attention, at the sizes of GPT-2 124M (N=1024, C=768, F=3072, V=50304; a flat buffer of a quarter
 /// of its parameters for the optimizer) and of the character model (N=768, C=128, F=512, V=65; 0.8M parameters). Each

@@ -76,7 +76,7 @@ int run_with_advice(const Command& command, std::span<const std::string> words) 
 const char* const kBenchHelp =
     "ashlar bench gemm [--device NAME] [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]\n"
     "ashlar bench kernels [--device NAME] | attention [--threads N]\n"
-    "ashlar bench comm [--device cpu|cuda|emulated] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
+    "ashlar bench comm [--device cpu|cuda] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]\n"
     "ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]\n"
     "ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]\n"
     "ashlar bench tokenizer TOKENIZER FILE... [--seconds S]\n"

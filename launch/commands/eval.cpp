@@ -63,12 +63,6 @@ EvalArguments parse(std::span<const std::string> words) {
   return a;
 }
 
-config::RunConfig stored_config(const inference::LoadedModel& m) {
-  return config::resolve(config::parse_config(m.config_toml, m.checkpoint.string(), {}),
-                         {.purpose = config::Purpose::kModel})
-      .config;
-}
-
 /// The datasets to evaluate on: the one that is named, else those of the run.
 std::vector<config::DataSource> sources_of(const EvalArguments& a, const config::RunConfig& stored) {
   if (a.data_dir) return {{.path = *a.data_dir, .weight = 1}};
@@ -107,7 +101,7 @@ int64_t sequences_of(const EvalArguments& a, int64_t batch_size, Log& log) {
 /// What this rank's replica evaluates.
 training::Validation open_validation(const EvalArguments& a, const inference::LoadedModel& m,
                                      const training::SharedManifests& manifests, Log& log) {
-  const config::RunConfig stored = stored_config(m);
+  const config::RunConfig stored = config::stored_config(m.config_toml, m.checkpoint.string());
   const model::ModelConfig& config = m.engine->options().model;
   const int64_t T = a.length > 0 ? a.length : stored.train.sequence_length;
   const int64_t B = a.batch_size > 0 ? a.batch_size : std::max<int64_t>(stored.train.micro_batch, 1);
@@ -164,7 +158,8 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   const inference::LoadedModel m = inference::load_model(a.load, session.bootstrap, log);
   std::vector<std::string> paths;
   comm::try_on_all_ranks(ranks, [&] {
-    for (const config::DataSource& s : sources_of(a, stored_config(m))) paths.push_back(s.path);
+    for (const config::DataSource& s : sources_of(a, config::stored_config(m.config_toml, m.checkpoint.string())))
+      paths.push_back(s.path);
   });
   const training::SharedManifests manifests(session.bootstrap, paths);
   std::optional<training::Validation> validation;

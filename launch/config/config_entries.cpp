@@ -103,9 +103,14 @@ std::string value_line(const std::string& key, const std::string& text) {
   return str_cat(std::string_view(spec.key), " = ", value_text(text));
 }
 
+RunConfig stored_config(const std::string& text, const std::string& name) {
+  RawConfig raw = parse_config(text, name, {});
+  if (raw.values().bad[key_index("run.device")] != 0) raw = parse_config(text, name, {"run.device=default"});
+  return resolve(raw, {.purpose = Purpose::kModel}).config;
+}
+
 model::ModelConfig model_from_toml(const std::string& text, const std::string& name) {
-  return resolve(parse_config(text, name, {}), {.dataset_vocab_size = std::nullopt, .purpose = Purpose::kModel})
-      .config.model;
+  return stored_config(text, name).model;
 }
 
 uint64_t config_hash(const RunConfig& config) {

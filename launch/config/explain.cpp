@@ -19,7 +19,7 @@ std::string joined(const char* words) {
 std::string refusal(const KeySpec& s) {
   if (s.supported == Supported::kNo) return "this key is not supported by this version";
   if (s.supported == Supported::kDefaultOnly) return "other values are not supported by this version";
-  if (*s.unsupported != 0) return str_cat("not supported by this version: ", joined(s.unsupported));
+  if (*s.unsupported != 0 && *s.instead == 0) return str_cat("not supported by this version: ", joined(s.unsupported));
   return "";
 }
 

@@ -27,9 +27,8 @@
 /// or load_config() for both steps. The keys, their defaults and ranges are in schema.h.
 namespace ashlar::config {
 
-enum class Device : uint8_t { kCpu, kCuda, kEmulated };
-inline constexpr EnumName<Device> kDeviceNames[] = {
-    {Device::kCpu, "cpu"}, {Device::kCuda, "cuda"}, {Device::kEmulated, "emulated"}};
+enum class Device : uint8_t { kCpu, kCuda };
+inline constexpr EnumName<Device> kDeviceNames[] = {{Device::kCpu, "cpu"}, {Device::kCuda, "cuda"}};
 constexpr std::span<const EnumName<Device>> names_of(Device) { return kDeviceNames; }
 
 enum class HangAction : uint8_t { kStop, kReport };
@@ -237,6 +236,10 @@ Resolved load_config(const std::string& path, const std::vector<std::string>& ov
 
 /// The fully resolved configuration as TOML; parse_config + resolve gives back an equal RunConfig.
 std::string to_toml(const RunConfig& config);
+
+/// What to_toml wrote into the checkpoint `name`. A run.device that this version does not have is none: who reads a
+/// checkpoint says what computes. Throws ConfigError.
+RunConfig stored_config(const std::string& text, const std::string& name);
 
 /// The model sections alone, for a checkpoint's manifest or an import. Read back with model_from_toml, which throws
 /// ConfigError.

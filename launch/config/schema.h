@@ -61,6 +61,7 @@ struct KeySpec {
   bool low_open = false, high_open = false;
   const char* words = "";        ///< supported words, separated by |; of an enum "": all its names but the unsupported
   const char* unsupported = "";  ///< words known and refused
+  const char* instead = "";      ///< where they are words of earlier versions, what to do; such words are not shown
   Supported supported = Supported::kYes;
   Condition when;
   const char* example = "";

@@ -77,9 +77,9 @@ constexpr KeySpec kProgramKeys[] = {
      .when = kFromWeights, .example = "[\"rope.base\"]",
      .doc = "Model keys that may differ from those of run.init_from. Shapes of weights must still agree."},
     {.section = "run", .key = "device", .member = MEMBER(run.device),
-     .type = kWord, .fallback = "cpu",
-     .doc = "What computes: the processor, an NVIDIA GPU (each rank of a machine takes one of those it sees, in order), "
-            "or the GPU kernels emulated on the processor (to test them: hundreds of times slower)."},
+     .type = kWord, .fallback = "cpu", .unsupported = "emulated",
+     .instead = "the emulated GPU is part of the tests now; set run.device=cpu",
+     .doc = "What computes: the processor, or an NVIDIA GPU. Each rank of a machine takes one of those it sees, in order."},
     {.section = "run", .key = "dtype", .member = MEMBER(run.dtype),
      .type = kWord, .fallback = "bf16", .words = "bf16|fp32|fp64", .fixed = true,
      .doc = "Storage of weights and activations. Sums, moments and main gradients are fp32 (fp64 in fp64 runs)."},

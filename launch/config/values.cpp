@@ -146,8 +146,8 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
   const auto got = [&] { return escaped(value_text(value), 200); };
   const auto wrong = [&] { return value_error(s, got(), place); };
   const auto refused = [&](std::string_view expected) {
-    return str_cat(s.name(), " = ", got(), ": not supported by this version, which has only ", expected, " (", place,
-                   ")");
+    return str_cat(s.name(), " = ", got(), ": not supported by this version, which has only ", expected,
+                   *s.instead != '\0' ? "; " : "", s.instead, " (", place, ")");
   };
   if (s.supported == Supported::kNo)
     return str_cat(s.name(), " = ", got(), ": not supported by this version; remove the key (", place, ")");

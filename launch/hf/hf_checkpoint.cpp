@@ -222,9 +222,7 @@ std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointR
 /// The model of a checkpoint as one of a class; `stored` becomes the model as the checkpoint has it.
 HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOptions& options,
                     model::ModelConfig& stored) {
-  const config::RunConfig run = config::resolve(config::parse_config(reader.config_toml(), reader.path().string(), {}),
-                                                {.purpose = config::Purpose::kModel})
-                                    .config;
+  const config::RunConfig run = config::stored_config(reader.config_toml(), reader.path().string());
   HfConfig config;
   config.model = stored = run.model;
   config.extras = extras_of(reader.metadata());

@@ -34,11 +34,8 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   training::EngineOptions engine;
   mesh::MeshShape shape;
   comm::try_on_all_ranks(ranks, [&] {
-    const std::string name = (m.checkpoint / checkpoint::kManifestFile).string();
     const config::RunConfig config =
-        config::resolve(config::parse_config(m.config_toml, name, {}),
-                        {.hardware_threads = kernels::usable_cores(), .purpose = config::Purpose::kModel})
-            .config;
+        config::stored_config(m.config_toml, (m.checkpoint / checkpoint::kManifestFile).string());
     if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
     shape = inference_mesh(config.model, ranks.size(), training::shape_of(config.mesh), options.mesh);
     const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;

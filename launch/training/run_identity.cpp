@@ -39,9 +39,7 @@ std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& pa
 }
 
 config::RunConfig config_of(const fs::path& path, const checkpoint::Manifest& manifest) {
-  return config::resolve(config::parse_config(manifest.config_toml, (path / checkpoint::kManifestFile).string(), {}),
-                         {.purpose = config::Purpose::kModel})
-      .config;
+  return config::stored_config(manifest.config_toml, (path / checkpoint::kManifestFile).string());
 }
 
 double total_weight(const std::vector<config::DataSource>& sources) {

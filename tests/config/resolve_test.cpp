@@ -299,7 +299,6 @@ TEST(Resolve, AttentionOfCudnnNeedsADeviceAndACallThatItServes) {
   };
   expect_one(errors({}), "train.attention = \"cudnn\": expected run.device = \"cuda\", got \"cpu\"; choose",
              "\"auto\" or \"own\"");
-  expect_one(errors({"run.device=emulated"}), "train.attention", "got \"emulated\"");
   for (const auto& [change, words] :
        {std::pair("run.dtype=fp32", "expected bf16, got fp32; choose \"auto\" or \"own\""),
         std::pair("run.dtype=fp64", "expected bf16, got fp64"),

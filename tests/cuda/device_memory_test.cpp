@@ -1,5 +1,5 @@
 // Memory of the emulated device: exactly sized, NaN when fresh and when released, closed to the host.
-#include "kernels/cuda_host/device_memory.h"
+#include "tests/gpu_emulator/device_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/cuda_host/sanitizer.h"
-#include "kernels/cuda_host/virtual_gpu.h"
+#include "tests/gpu_emulator/sanitizer.h"
+#include "tests/gpu_emulator/virtual_gpu.h"
 
 namespace ashlar::emulator {
 namespace {

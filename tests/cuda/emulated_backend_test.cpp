@@ -1,5 +1,5 @@
 // What the emulated backend is beside its kernels: memory kinds, copies, scratch, and the order of calls on streams.
-#include "kernels/cuda/emulated_backend.h"
+#include "tests/gpu_emulator/backend/emulated_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

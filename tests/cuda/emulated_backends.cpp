@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "kernels/cuda/emulated_backend.h"
+#include "tests/gpu_emulator/backend/emulated_backend.h"
 #include "tests/support/every_backend.h"
 #include "tests/support/long_form.h"
 

@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "kernels/cuda_host/device_memory.h"
+#include "tests/gpu_emulator/device_memory.h"
 #include "tests/support/test_memory.h"
 
 namespace ashlar::test {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/cuda_host/virtual_gpu.h"
+#include "tests/gpu_emulator/virtual_gpu.h"
 
 namespace ashlar::emulator {
 namespace {

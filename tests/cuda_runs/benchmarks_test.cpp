@@ -14,7 +14,7 @@ using ::testing::StartsWith;
 TEST(CudaBenchmarks, OfKernelsAreAgainstTheDevicesOwnCopy) {
   const StandInRun runs;
   const ShellResult r =
-      runs.ashlar("bench kernels --device emulated --only residual --shapes char --seconds 0.001 --json");
+      runs.on_emulator("bench kernels --device cuda --only residual --shapes char --seconds 0.001 --json");
   ASSERT_EQ(r.code, 0) << r.err;
   const auto json = nlohmann::json::parse(r.out);
   EXPECT_THAT(json.at("device").get<std::string>(), StartsWith("emulated device"));

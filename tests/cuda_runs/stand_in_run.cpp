@@ -50,4 +50,9 @@ ShellResult StandInRun::train_on_ranks(int ranks, const std::string& words, cons
                            shell_quote(ASHLAR_ON_STAND_INS), " train gpu.toml ", words));
 }
 
+ShellResult StandInRun::on_emulator(const std::string& words) const {
+  return run_shell(
+      str_cat("cd ", shell_quote(run_.dir().string()), " && exec ", shell_quote(ASHLAR_ON_EMULATOR), " ", words));
+}
+
 }  // namespace ashlar::testing

@@ -21,6 +21,8 @@ class StandInRun {
   /// The same on several ranks.
   ShellResult train_on_ranks(int ranks, const std::string& words, const std::string& machine,
                              const std::string& variables = "") const;
+  /// Runs `ashlar WORDS` with the emulated device in the place of a GPU, and no stand-in.
+  ShellResult on_emulator(const std::string& words) const;
   /// Whether there is a stand-in for NCCL: it needs the vendor's header.
   static bool has_nccl();
   const RunFixture& run() const { return run_; }

@@ -27,18 +27,22 @@ TEST(CudaTraining, HasTheLossesOfTheEmulatedDeviceAndOfTheCpu) {
   ASSERT_EQ(cuda.code, 0) << cuda.out << cuda.err;
   EXPECT_THAT(cuda.out, HasSubstr("cuda: device 0 (Ashlar Stand-In, GPU-6173686c-"));
   EXPECT_THAT(cuda.out, HasSubstr("algorithms chosen in "));
-  for (const char* device : {"emulated", "cpu"}) {
-    const ShellResult other = runs.train(std::string("run.device=") + device + " run.dir=" + device);
-    ASSERT_EQ(other.code, 0) << other.out << other.err;
-    runs.run().expect_same_metrics("cuda", device, kBound);
-  }
+  const ShellResult cpu = runs.train("run.device=cpu run.dir=cpu");
+  ASSERT_EQ(cpu.code, 0) << cpu.out << cpu.err;
+  runs.run().expect_same_metrics("cuda", "cpu", kBound);
+  const ShellResult emulated = runs.on_emulator("train gpu.toml run.dir=emulated");
+  ASSERT_EQ(emulated.code, 0) << emulated.out << emulated.err;
+  EXPECT_THAT(emulated.out, HasSubstr("emulated device 0"));
+  runs.run().expect_same_metrics("cuda", "emulated", kBound);
 }
 
 TEST(CudaTraining, GoesOnFromCheckpointsOfOtherDevices) {
   const StandInRun runs;
   const auto part = [&](const char* device, int steps, const char* dir) {
+    const std::string words = str_cat("train.steps=", steps, " run.dir=", dir, " schedule.decay_steps=5");
+    const bool emulated = device == std::string("emulated");
     const ShellResult r =
-        runs.train(str_cat("train.steps=", steps, " run.device=", device, " run.dir=", dir, " schedule.decay_steps=5"));
+        emulated ? runs.on_emulator("train gpu.toml " + words) : runs.train(str_cat("run.device=", device, " ", words));
     EXPECT_EQ(r.code, 0) << r.out << r.err;
     return r.out;
   };

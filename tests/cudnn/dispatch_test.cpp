@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/attention/cudnn_backend.h"
-#include "kernels/cuda/dev/emulated_state.h"
 #include "tests/cudnn/host_planner.h"
+#include "tests/gpu_emulator/backend/emulated_state.h"
 
 namespace ashlar::cudnn {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/strings.h"
-#include "kernels/cuda_host/emulator.h"
+#include "tests/gpu_emulator/emulator.h"
 
 namespace ashlar::testing {
 

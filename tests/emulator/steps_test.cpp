@@ -9,9 +9,9 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "kernels/cuda_host/sanitizer.h"
-#include "kernels/cuda_host/virtual_gpu.h"
-#include "kernels/cuda_host/work_queues.h"
+#include "tests/gpu_emulator/sanitizer.h"
+#include "tests/gpu_emulator/virtual_gpu.h"
+#include "tests/gpu_emulator/work_queues.h"
 
 namespace ashlar::emulator {
 namespace {

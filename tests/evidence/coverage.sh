@@ -36,9 +36,12 @@ failed=0
 link() {
   local command counted
   command=$(ninja -C "$build_dir" -t commands "tests/test_$1" | tail -n 1)
-  grep -o 'kernels/lib[a-z_]*\.a' <<<"$command" | sort -u | xargs cmake --build "$build" -j "$(nproc)" --target || return 1
-  counted=$(grep -oE 'kernels/libashlar_(kernels|emulated|emulator)\.a' <<<"$command" | sort -u | sed "s|^|$build/|")
+  grep -oE '(kernels|gpu_emulator)/lib[a-z_]*\.a' <<<"$command" | sed 's|^gpu|tests/gpu|' | sort -u |
+    xargs cmake --build "$build" -j "$(nproc)" --target || return 1
+  counted=$(grep -oE '(kernels|tests/gpu_emulator)/libashlar_(kernels|emulated|emulator)\.a' <<<"$command" | sort -u |
+    sed "s|^|$build/|")
   command=${command// kernels\/lib/ --coverage $build/kernels/lib}
+  command=${command// tests\/gpu_emulator\/lib/ --coverage $build/tests/gpu_emulator/lib}
   # Of a function that is defined in a header the linker keeps the first copy, and those of tests have no counters.
   command=${command/ tests\/CMakeFiles/ -Wl,--whole-archive ${counted//$'\n'/ } -Wl,--no-whole-archive tests/CMakeFiles}
   (cd "$build_dir" && eval "${command/-o tests\/test_/-o $build/tests/test_}")
@@ -56,7 +59,7 @@ if [ "$report" -eq 0 ]; then
   mkdir -p "$build/tests"
   build_all >"$build/coverage.log" 2>&1 ||
     { tail -n 20 "$build/coverage.log" >&2 && fail 70 "the build failed, see above; all of it in $build/coverage.log"; }
-  find "$build/kernels" -name '*.gcda' -delete
+  find "$build/kernels" "$build/tests/gpu_emulator" -name '*.gcda' -delete
   for suite in "${suites[@]}"; do
     began=$(now_us)
     "$build/tests/test_$suite" --gtest_brief=1 >"$build/coverage-$suite.log" 2>&1 </dev/null ||
@@ -68,11 +71,11 @@ fi
 # Lines `FILE LINE RAN` of every object, 1 where the line ran. An object that no program ran has no counts: gcov then says
 # that nothing of it did. Names of sources are relative to the build where ccache has made them so.
 cd "$build"
-find kernels -name '*.gcno' | while read -r notes; do
+find kernels tests/gpu_emulator -name '*.gcno' | while read -r notes; do
   gcov --stdout --source-prefix "$root" --relative-only --object-directory "$(dirname "$notes")" "$notes" 2>/dev/null |
     awk '
       match($0, /^ *-: *0:Source:/) { file = substr($0, RLENGTH + 1); sub(/^\.\.\//, "", file); next }
-      file ~ /^kernels\// && match($0, /^ *[^ :]+: *[0-9]+:/) {
+      file ~ /^(kernels|tests\/gpu_emulator)\// && match($0, /^ *[^ :]+: *[0-9]+:/) {
         split(substr($0, 1, RLENGTH), part, ":")
         gsub(/ /, "", part[1])
         if (part[1] != "-" && part[2] > 0) print file, part[2] + 0, part[1] ~ /^[0-9]/ ? 1 : 0

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "kernels/cuda_host/block.h"
+#include "tests/gpu_emulator/block.h"
 #include "tests/ptx/kernel_names.h"
 
 namespace ashlar::evidence {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/emulated_backend.h"
-#include "kernels/cuda_host/traffic.h"
+#include "tests/gpu_emulator/backend/emulated_backend.h"
+#include "tests/gpu_emulator/traffic.h"
 
 namespace ashlar::evidence {
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/io/tuner.h"
 #include "kernels/cpu/cpu_info.h"
 #include "tests/support/kernel_grid.h"
 
@@ -45,22 +44,6 @@ TEST(MakeBackend, CountsTheCoresThatItWouldUse) {
   EXPECT_EQ(kernels::usable_cores(), cpu::detect_cpu().cores);
 }
 
-TEST(MakeBackend, MakesTheEmulatedDevice) {
-  const auto backend = kernels::make_backend({.device = "emulated", .max_memory_bytes = 1 << 20});
-  EXPECT_THAT(backend->description(), ::testing::StartsWith("emulated device"));
-  const std::unique_ptr<Stream> stream = backend->make_stream();
-  EXPECT_FALSE(stream->synchronous());
-  const std::unique_ptr<Event> event = backend->make_event();
-  stream->record(*event);
-  event->synchronize();
-  EXPECT_TRUE(event->reached());
-  EXPECT_EQ(backend->num_gemms(), 0);
-  auto* const tunable = dynamic_cast<Tunable*>(backend.get());
-  ASSERT_NE(tunable, nullptr);
-  EXPECT_EQ(tunable->tuner(), nullptr) << "its products have one algorithm";
-  EXPECT_THROW(backend->allocator(MemoryKind::kParameters).allocate(2 << 20), Error);
-}
-
 TEST(MakeBackend, TellsItsPeakAndRefusesWhatItDoesNotHave) {
   const auto backend = kernels::make_backend({.threads = 1});
   EXPECT_GT(backend->measure_peak(DType::kFloat32, 1e-3), 1e8);
@@ -73,8 +56,7 @@ TEST(MakeBackend, TellsItsPeakAndRefusesWhatItDoesNotHave) {
     }
     return "accepted";
   };
-  EXPECT_THAT(message({.device = "tpu"}),
-              ::testing::HasSubstr("expected \"cpu\", \"cuda\" or \"emulated\", got \"tpu\""));
+  EXPECT_THAT(message({.device = "tpu"}), ::testing::HasSubstr("expected \"cpu\" or \"cuda\", got \"tpu\""));
   EXPECT_THAT(message({.threads = -1}), ::testing::HasSubstr("got -1"));
   EXPECT_THAT(message({.max_isa = "avx1024"}), ::testing::HasSubstr("avx1024"));
 }

@@ -132,10 +132,10 @@ TEST(Configs, ATrainingToStartFromIsShown) {
   EXPECT_NE(run.ashlar("zoo start").out.find("pythia-70m"), std::string::npos);
 }
 
-// The program trains with the CUDA kernels, emulated: the losses and gradient norms of the processor, and a run moves
-// from one to the other.
+// The program, with the emulated device in the place of a GPU, trains with the CUDA kernels: the losses and gradient
+// norms of the processor, and a run moves from one to the other.
 TEST(Configs, ATinyTwinTrainsSlowlyOnTheEmulatedDevice) {
-  const RunFixture run;
+  const RunFixture run(ASHLAR_ON_EMULATOR);
   const fs::path file = ASHLAR_SOURCE_DIR "/configs/quickstart.toml";
   const std::string text = run_shell("cat " + shell_quote(file.string())).out;
   // Of bf16 a roundoff for either run.
@@ -145,7 +145,7 @@ TEST(Configs, ATinyTwinTrainsSlowlyOnTheEmulatedDevice) {
     const std::string cpu = str_cat("cpu-", dtype), emulated = str_cat("emulated-", dtype);
     const ShellResult expected = run.ashlar(str_cat(words, " run.dir=", cpu));
     ASSERT_EQ(expected.code, 0) << expected.err;
-    const ShellResult got = run.ashlar(str_cat(words, " run.device=emulated run.dir=", emulated));
+    const ShellResult got = run.ashlar(str_cat(words, " run.device=cuda run.dir=", emulated));
     ASSERT_EQ(got.code, 0) << got.err;
     EXPECT_NE(got.out.find("emulated device 0"), std::string::npos) << got.out;
     EXPECT_EQ(run.metric(emulated, "loss").size(), 6u);
@@ -153,7 +153,7 @@ TEST(Configs, ATinyTwinTrainsSlowlyOnTheEmulatedDevice) {
     EXPECT_NE(run.exact_metrics(emulated), run.exact_metrics(cpu)) << "other kernels have other roundings";
     // On from the processor's checkpoint.
     fs::remove_all(run.dir() / cpu / "checkpoints/step-00000006");
-    const ShellResult moved = run.ashlar(str_cat(words, " run.device=emulated run.dir=", cpu));
+    const ShellResult moved = run.ashlar(str_cat(words, " run.device=cuda run.dir=", cpu));
     ASSERT_EQ(moved.code, 0) << moved.err;
     EXPECT_NE(moved.out.find("step-00000003 at step 3"), std::string::npos) << moved.out;
     run.expect_same_metrics(cpu, emulated, bound);

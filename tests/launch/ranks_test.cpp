@@ -25,6 +25,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::preloading;
 using testing::run_shell;
 using testing::shell_quote;
 using testing::ShellResult;
@@ -96,11 +97,12 @@ TEST(BenchComm, OneRankReports) {
 }
 
 TEST(BenchComm, MeasuresBuffersOfADevice) {
-  const std::string words = " bench comm --device emulated --largest 4096 --seconds 0.001 --json";
-  const ShellResult result = run_shell("timeout 60 " + kWithRanks + " 3 " + shell_quote(kBinary) + words);
+  const std::string words = " bench comm --device cuda --largest 4096 --seconds 0.001 --json";
+  const ShellResult result = run_shell("env ASHLAR_NCCL= " + preloading(ASHLAR_NO_NVIDIA_LIBRARY) + " timeout 60 " +
+                                       kWithRanks + " 3 " + shell_quote(ASHLAR_ON_EMULATOR) + words);
   ASSERT_EQ(result.code, 0) << result.err;
   const auto json = nlohmann::json::parse(result.out);
-  EXPECT_EQ(json["device"], "emulated");
+  EXPECT_EQ(json["device"], "cuda");
   ASSERT_EQ(json["rows"].size(), 4u);
   for (const auto& [operation, share] : std::map<std::string, double>{
            {"all_reduce", 4.0 / 3}, {"reduce_scatter", 2.0 / 3}, {"all_gather", 2.0 / 3}, {"send_recv", 1}}) {

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "core/base/strings.h"
-#include "kernels/cuda/emulated_backend.h"
 #include "kernels/make_backend.h"
 #include "launch/training/engine.h"
 #include "parallel/checkpoint/background_save.h"
 #include "parallel/checkpoint/snapshot.h"
 #include "parallel/comm/staged_comm.h"
+#include "tests/gpu_emulator/backend/emulated_backend.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/masked_ids.h"
 #include "tests/layouts/meshes.h"

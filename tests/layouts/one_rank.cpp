@@ -14,6 +14,7 @@
 #include "launch/training/engine.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/staged_comm.h"
+#include "tests/gpu_emulator/backend/emulated_backend.h"
 #include "tests/layouts/compare.h"
 #include "tests/parallel/model_fixture.h"
 #include "tests/stand_ins/over_nccl.h"
@@ -202,6 +203,7 @@ class OnDevice {
 std::unique_ptr<Backend> make_backend(const LayoutCase& c) {
   if (c.device == "nccl windows")
     return std::make_unique<WindowedBackend>(kernels::make_backend({.threads = 1}), c.seed);
+  if (c.device == "emulated") return std::make_unique<emulated::EmulatedBackend>(emulated::DeviceOptions{});
   if (c.device != "nccl") return kernels::make_backend({.device = c.device, .threads = 1});
   return std::make_unique<DeferredBackend>(kernels::make_backend({.threads = 1}), c.seed);
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/base/strings.h"
-#include "kernels/cuda/emulated_backend.h"
 #include "launch/training/engine.h"
 #include "parallel/comm/staged_comm.h"
+#include "tests/gpu_emulator/backend/emulated_backend.h"
 #include "tests/layouts/axes.h"
 #include "tests/support/ranks/ranks.h"
 

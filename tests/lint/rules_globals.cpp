@@ -116,7 +116,7 @@ namespace {
 // pointer, declared and defined once.
 bool is_current_block(const std::string& path, const std::string& statement) {
   static const std::regex pointer(R"(^(extern )?thread_local constinit Block\* current_block( = nullptr)?$)");
-  return path.starts_with("kernels/cuda_host/device_calls.") && std::regex_match(statement, pointer);
+  return path.starts_with("tests/gpu_emulator/device_calls.") && std::regex_match(statement, pointer);
 }
 
 }  // namespace

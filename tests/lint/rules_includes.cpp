@@ -104,10 +104,11 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"kernels/cpu", {"kernels/cpu/gemm"}},
       {"kernels/cpu/attention", {"kernels/cpu"}},
       {"kernels/cpu/gemm", {"kernels/cpu"}},
-      {"kernels/cuda", {"kernels/cuda/attention", "kernels/cuda/dev", "kernels/cuda_host"}},
+      {"kernels/cuda", {"kernels/cuda/attention", "kernels/cuda/dev"}},
       {"kernels/cuda/attention", {"kernels/cuda", "kernels/cuda/dev"}},
-      {"kernels/cuda/dev", {"kernels/cuda_host"}},
-      {"kernels/cuda_host", {}},
+      {"kernels/cuda/dev", {}},
+      {"tests/gpu_emulator", {}},
+      {"tests/gpu_emulator/backend", {"tests/gpu_emulator"}},
       {"parallel/comm", {}},
       {"parallel/mesh", {"parallel/comm"}},
       {"parallel/tensor", {"parallel/comm", "parallel/mesh"}},
@@ -250,7 +251,7 @@ std::vector<Finding> vendor_headers(const SourceFile& file) {
       findings.push_back({file.path, number, "no OpenMP, whose barriers spin: use kernels/cpu/parallel_for.h"});
     }
     if (std::regex_search(line, device_code) && !rules_themselves &&
-        !lives_in(file.path, {"kernels/cuda/", "kernels/cuda_host/", "parallel/comm/nccl_", "tests/gpu/"})) {
+        !lives_in(file.path, {"kernels/cuda/", "tests/gpu_emulator/", "parallel/comm/nccl_", "tests/gpu/"})) {
       findings.push_back({file.path, number, "CUDA code stays in kernels/cuda/* and tests/gpu/*"});
     }
   }

@@ -233,9 +233,9 @@ TEST(NoGlobals, LetsConstantsTypesAndFunctionsPass) {
 
 TEST(NoGlobals, LetsTheEmulatorFindItsBlock) {
   const std::string pointer = "thread_local constinit Block* current_block = nullptr;\n";
-  EXPECT_THAT(lines_found(no_globals, "kernels/cuda_host/device_calls.cpp", pointer), IsEmpty());
-  EXPECT_THAT(lines_found(no_globals, "kernels/cuda_host/block.cpp", pointer), ElementsAre(1));
-  EXPECT_THAT(lines_found(no_globals, "kernels/cuda_host/device_calls.cpp", "thread_local Block* other = nullptr;\n"),
+  EXPECT_THAT(lines_found(no_globals, "tests/gpu_emulator/device_calls.cpp", pointer), IsEmpty());
+  EXPECT_THAT(lines_found(no_globals, "tests/gpu_emulator/block.cpp", pointer), ElementsAre(1));
+  EXPECT_THAT(lines_found(no_globals, "tests/gpu_emulator/device_calls.cpp", "thread_local Block* other = nullptr;\n"),
               ElementsAre(1));
 }
 

@@ -85,18 +85,16 @@ std::vector<Finding> no_leftovers(const SourceFile& file) {
 
 std::vector<Finding> foreign_text(const SourceFile& file) {
   static const std::set<std::string> writers = {
-      "launch/main.cpp",                     // errors and the log
-      "launch/uncaught.cpp",                 // what nobody catches
-      "launch/commands/commands.cpp",        // hands the streams to commands
-      "launch/commands/data_command.cpp",    // whether its bar is on a terminal
-      "launch/commands/explain.cpp",         // the schema alone
-      "launch/commands/generate.cpp",        // the text of a model is its result
-      "launch/commands/mpirun_child.cpp",    // hands on what ranks have written
-      "launch/commands/timed_steps.cpp",     // lines of a log
-      "launch/watch/fatal_signals.cpp",      // in a crash: no allocation, names of signals alone
-      "launch/watch/signals.cpp",            // beside the main thread
-      "kernels/cuda/dev/host_emulated.cpp",  // before an abort
-      "kernels/cuda_host/device_memory.cpp"  // before an abort
+      "launch/main.cpp",                   // errors and the log
+      "launch/uncaught.cpp",               // what nobody catches
+      "launch/commands/commands.cpp",      // hands the streams to commands
+      "launch/commands/data_command.cpp",  // whether its bar is on a terminal
+      "launch/commands/explain.cpp",       // the schema alone
+      "launch/commands/generate.cpp",      // the text of a model is its result
+      "launch/commands/mpirun_child.cpp",  // hands on what ranks have written
+      "launch/commands/timed_steps.cpp",   // lines of a log
+      "launch/watch/fatal_signals.cpp",    // in a crash: no allocation, names of signals alone
+      "launch/watch/signals.cpp"           // beside the main thread
   };
   const std::string folder = file.path.substr(0, file.path.find('/'));
   static const std::set<std::string> product = {"core", "kernels", "parallel", "data", "launch"};

@@ -7,9 +7,9 @@
 #include <map>
 #include <sstream>
 
-#include "kernels/cuda_host/device_memory.h"
 #include "tests/gpu/conformance/cases.h"
 #include "tests/gpu/conformance/words.h"
+#include "tests/gpu_emulator/device_memory.h"
 #include "tests/ptx/long_targets.h"
 #include "tests/ptx/ptx_kernels.h"
 #include "tests/support/long_form.h"

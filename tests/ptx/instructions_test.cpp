@@ -7,7 +7,7 @@
 #include <optional>
 #include <random>
 
-#include "kernels/cuda_host/emulator.h"
+#include "tests/gpu_emulator/emulator.h"
 #include "tests/ptx/thread.h"
 
 namespace ashlar::ptx {

@@ -3,8 +3,8 @@
 #include <functional>
 #include <memory>
 
-#include "kernels/cuda/emulated_backend.h"
-#include "kernels/cuda_host/device_memory.h"
+#include "tests/gpu_emulator/backend/emulated_backend.h"
+#include "tests/gpu_emulator/device_memory.h"
 #include "tests/ptx/long_targets.h"
 #include "tests/ptx/ptx_kernels.h"
 #include "tests/support/every_backend.h"

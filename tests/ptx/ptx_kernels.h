@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_host/emulator.h"
+#include "tests/gpu_emulator/emulator.h"
 #include "tests/ptx/kernel_names.h"
 #include "tests/ptx/thread.h"
 

@@ -1,5 +1,5 @@
 // Jumps, calls, barriers, and what lanes of a warp do together.
-#include "kernels/cuda_host/device_calls.h"
+#include "tests/gpu_emulator/device_calls.h"
 #include "tests/ptx/steps.h"
 
 namespace ashlar::ptx {

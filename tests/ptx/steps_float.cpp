@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cuda_host/approximate.h"
+#include "tests/gpu_emulator/approximate.h"
 #include "tests/ptx/steps.h"
 
 namespace ashlar::ptx {

@@ -1,5 +1,5 @@
 // Loads, stores, addresses, atomics, asynchronous copies.
-#include "kernels/cuda_host/device_calls.h"
+#include "tests/gpu_emulator/device_calls.h"
 #include "tests/ptx/steps.h"
 
 namespace ashlar::ptx {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/base/strings.h"
-#include "kernels/cuda_host/block.h"
-#include "kernels/cuda_host/device_calls.h"
+#include "tests/gpu_emulator/block.h"
+#include "tests/gpu_emulator/device_calls.h"
 
 namespace ashlar::ptx {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda_host/loc.h"
+#include "tests/gpu_emulator/loc.h"
 #include "tests/ptx/program.h"
 
 namespace ashlar::ptx {

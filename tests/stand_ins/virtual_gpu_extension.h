@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda_host/virtual_gpu.h"
+#include "tests/gpu_emulator/virtual_gpu.h"
 
 namespace ashlar::testing {
 

@@ -5,7 +5,7 @@
 #include "core/io/tuner.h"
 #include "kernels/cuda/dev/host.h"
 
-/// Matrix products of the device: cublasLt's place under nvcc, host arithmetic in a queued job when emulated.
+/// Matrix products of the device: by cublasLt; on an emulated device host arithmetic in a queued job.
 namespace ashlar::ASHLAR_DEV {
 
 /// c (+)= op(a) op(b) [+ bias], summed in the accumulate dtype of a, rounded once at the store.

@@ -14,24 +14,20 @@
 #include "kernels/cuda/dev/kernel.h"
 #if !defined(ASHLAR_ON_CUDA)
 #include <functional>
-
-#include "kernels/cuda_host/emulator.h"
 #endif
 
-/// What the host side of the backend may ask of a device: memory, streams, copies, launches. Under nvcc the CUDA
-/// runtime does it (host_cuda.cpp), otherwise the emulator of kernels/cuda_host (host_emulated.cpp). Matrix products:
-/// gemm.h.
+/// What the host side of the backend may ask of a device: memory, streams, copies, launches. The CUDA runtime
+/// does it (host_cuda.cpp), or the device that a test was compiled for. Matrix products: gemm.h.
 namespace ashlar::ASHLAR_DEV {
 
 /// Which device, and how it is to be used.
 struct DeviceOptions {
-  int ordinal = 0;               ///< among the visible ones
-  int64_t max_memory_bytes = 0;  ///< 0 = what the device has
-  // Of the emulated device only:
+  int ordinal = 0;                      ///< among the visible ones
+  int64_t max_memory_bytes = 0;         ///< 0 = what the device has
+#if !defined(ASHLAR_ON_CUDA)            // an emulated device
   std::string schedule = "fifo";        ///< of a kernel's threads: fifo, lifo, random or pct
   std::string stream_order = "random";  ///< of what streams leave open: random, or at_once (each call as it is queued)
   uint64_t seed = 1;                    ///< of both
-#if !defined(ASHLAR_ON_CUDA)
   emulator::KernelSubstitute substitute = {};  ///< what runs in the place of kernels
 #endif
 };

@@ -1,14 +1,14 @@
 #pragma once
 
-/// The one CUDA header of a kernel file. The same source is compiled by nvcc into namespace `cuda` and by the host's
-/// compiler, against the emulator of kernels/cuda_host, into namespace `emulated` (or `instrumented`, where memory
-/// accesses are watched). What they spell differently is here; single instructions are in ptx.h.
+/// The one CUDA header of a kernel file. The same source is compiled by nvcc into namespace `cuda` and, for tests, by
+/// the host's compiler for another device: ASHLAR_DEVICE_HEADER is then the header that defines that device, its
+/// namespace ASHLAR_DEV and the macros below. Single instructions are in ptx.h.
 ///
 /// Files of the `cuda` namespace without kernels, which call vendors' libraries, are compiled by the host's compiler
 /// with ASHLAR_CUDA_HOST defined: they see the runtime's functions and no kernel.
 
 #if defined(__CUDACC__) || defined(ASHLAR_CUDA_HOST)
-#define ASHLAR_ON_CUDA  // a CUDA device, not an emulated one
+#define ASHLAR_ON_CUDA  // a CUDA device
 #define ASHLAR_DEV cuda
 #endif
 
@@ -31,23 +31,8 @@
 /// Where unrolling would only cost registers.
 #define ASHLAR_NO_UNROLL _Pragma("unroll 1")
 
+#elif defined(ASHLAR_DEVICE_HEADER)
+#include ASHLAR_DEVICE_HEADER
 #else
-
-#if defined(ASHLAR_INSTRUMENTED)
-#define ASHLAR_DEV instrumented
-#else
-#define ASHLAR_DEV emulated
-#endif
-#include "kernels/cuda_host/intrinsics.h"
-
-#define ASHLAR_SHARED(T, name, ...)                                              \
-  using name##_shared_t = T __VA_ARGS__;                                         \
-  static const char name##_shared_key = 0;                                       \
-  auto& name = *static_cast<name##_shared_t*>(::ashlar::emulator::static_shared( \
-      &name##_shared_key, sizeof(name##_shared_t), alignof(name##_shared_t), ::ashlar::emulator::Loc::here()))
-#define ASHLAR_DYNAMIC_SHARED(T, name) \
-  T* const name = static_cast<T*>(::ashlar::emulator::dynamic_shared(::ashlar::emulator::Loc::here()))
-#define ASHLAR_UNROLL
-#define ASHLAR_NO_UNROLL
-
+#error "compile kernels/cuda with nvcc, or name a device with ASHLAR_DEVICE_HEADER"
 #endif

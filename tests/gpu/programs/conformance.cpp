@@ -12,8 +12,8 @@
 
 #include "core/base/error.h"
 #include "core/base/strings.h"
-#include "kernels/cuda_host/emulator.h"
 #include "tests/gpu/conformance/words.h"
+#include "tests/gpu_emulator/emulator.h"
 
 // The same tables from two compilers (conformance/cases.h): kernels of the GPU, and of the emulator.
 namespace ashlar::cuda::conformance {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/cuda_host/virtual_gpu.h"
+#include "tests/gpu_emulator/virtual_gpu.h"
 
 /// The CUDA runtime on emulated devices: what the calls of this folder share.
 namespace ashlar::stand_in {

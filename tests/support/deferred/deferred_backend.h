@@ -11,7 +11,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/fields.h"
-#include "kernels/cuda_host/virtual_gpu.h"
+#include "tests/gpu_emulator/virtual_gpu.h"
 
 namespace ashlar::testing {
 
