@@ -16,7 +16,7 @@
 #include "core/base/error.h"
 #include "core/io/safetensors.h"
 #include "launch/hf/hf_model.h"
-#include "parallel/mesh/lone_rank.h"
+#include "tests/support/lone_rank.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::hf::testing {

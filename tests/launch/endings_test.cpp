@@ -9,8 +9,8 @@
 #include "core/base/strings.h"
 #include "kernels/make_backend.h"
 #include "launch/training/engine.h"
-#include "parallel/mesh/lone_rank.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/lone_rank.h"
 
 namespace ashlar::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include "kernels/make_backend.h"
 #include "launch/inference/decoder.h"
 #include "launch/inference/generator.h"
-#include "parallel/mesh/lone_rank.h"
+#include "tests/support/lone_rank.h"
 
 namespace ashlar::inference {
 namespace {

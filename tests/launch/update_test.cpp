@@ -10,8 +10,8 @@
 #include "launch/config/run_config.h"
 #include "launch/training/engine.h"
 #include "launch/training/engine_options.h"
-#include "parallel/mesh/lone_rank.h"
 #include "tests/parallel/model_fixture.h"
+#include "tests/support/lone_rank.h"
 
 namespace ashlar::training {
 namespace {

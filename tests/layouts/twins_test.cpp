@@ -20,8 +20,8 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/save.h"
 #include "parallel/comm/host.h"
-#include "parallel/mesh/lone_rank.h"
 #include "tests/layouts/meshes.h"
+#include "tests/support/lone_rank.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/ranks/shared_dir.h"
 

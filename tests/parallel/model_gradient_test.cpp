@@ -1,8 +1,8 @@
 // Every model axis against finite differences in fp64, and its recomputed and deferred forms against the plain one.
 #include <gtest/gtest.h>
 
-#include "core/autograd/grad_check.h"
 #include "tests/parallel/model_fixture.h"
+#include "tests/support/grad_check.h"
 
 namespace ashlar {
 namespace {

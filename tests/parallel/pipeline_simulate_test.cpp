@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/simulate.h"
+#include "tests/parallel/render_schedule.h"
 
 namespace ashlar::pipeline {
 namespace {

@@ -10,8 +10,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "parallel/mesh/lone_rank.h"
 #include "tests/reference/golden_folder.h"
+#include "tests/support/lone_rank.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::testing {

@@ -1,9 +1,10 @@
+#include "tests/parallel/render_schedule.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
-#include "parallel/pipeline/simulate.h"
 
 namespace ashlar::pipeline {
 namespace {
