@@ -5,51 +5,10 @@
 #include "core/ops/attention.h"
 #include "core/ops/clamp.h"
 #include "parallel/model/init.h"
+#include "parallel/model/t5_bias_table.h"
+#include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
-
-nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
-                             const nn::Extent& heads) {
-  for (const auto& parameter : store.parameters())
-    if (parameter->name == tensor.name) return parameter.get();
-  const int64_t buckets = config.pos.t5_num_buckets;
-  tensor.role = nn::Role::kPosition;
-  tensor.global_shape = {buckets, heads.global};
-  tensor.global_col = heads.begin;
-  tensor.rows = buckets;
-  tensor.cols = heads.size;
-  tensor.init = t5_bias_init(config);
-  tensor.axes.cut_over = Axis::kTensor;
-  return &store.add(tensor.name, {buckets, heads.size}, {tensor});
-}
-
-void LayerTables::make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions) {
-  kinds_.clear();
-  kind_of_.assign(static_cast<size_t>(config.n_layers), -1);
-  positions_ = positions;
-  const std::vector<double> temperatures = query_temperatures(config, positions);
-  for (int64_t layer = first; layer < last; ++layer) {
-    const LayerRope rope = rope_of(config, layer);
-    // Queries that do not rotate have their temperatures all the same, from tables of angle 0.
-    if (rope.base == 0 && temperatures.empty()) continue;
-    int64_t kind = 0;
-    while (kind < std::ssize(kinds_) && !(kinds_[kind].rope == rope)) ++kind;
-    if (kind == std::ssize(kinds_)) {
-      std::vector<double> frequencies = rope_frequencies(config, rope, positions);
-      if (config.rope.reversed)
-        for (double& f : frequencies) f = -f;
-      const double factor = rope.scaled ? config.rope.attention_factor : 1.0;
-      kinds_.push_back({rope, ops::RopeTables::make(ctx, positions, frequencies, factor, temperatures)});
-    }
-    kind_of_[layer] = kind;
-  }
-}
-
-const ops::RopeTables* LayerTables::of(int64_t layer) const {
-  if (kind_of_.empty()) return nullptr;
-  const int64_t kind = kind_of_[layer];
-  return kind < 0 ? nullptr : &kinds_[kind].tables;
-}
 
 Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
     : config_(config),
@@ -76,11 +35,16 @@ std::vector<LinearPart> Attention::input_parts() const {
   return parts;
 }
 
-void Attention::add_input(nn::ParameterStore& store) {
+std::vector<int64_t> Attention::input_widths() const {
+  const int64_t G = slices_.kv_heads.size;
+  return {(slices_.heads.size + G) * heads_.head_dim + (heads_.values ? G * heads_.v_head_dim : 0)};
+}
+
+void Attention::add_inputs(nn::ParameterStore& store) {
   qkv_ = input_product(store, config_, name_ + "qkv", input_parts(), tp_.size());
 }
 
-void Attention::add_output(nn::ParameterStore& store) {
+void Attention::add_outputs(nn::ParameterStore& store) {
   out_ = residual_output(store, config_,
                          {.name = name_ + "out",
                           .cols = slices_.heads.times(heads_.v_head_dim),
@@ -176,7 +140,19 @@ Var Attention::rotate(const Ctx& ctx, Var qkv, const Rows& rows) const {
                     .query_heads = slices_.heads.size});
 }
 
-Var Attention::from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const {
+Var Attention::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
+  Var qkv = qkv_(ctx, tensor::enter(ctx, x, tp));
+  return forward_from(ctx, {&qkv, 1}, rows);
+}
+
+void Attention::add_to_cache(const Ctx& ctx, KvCache& cache) const {
+  const int64_t rows = cache.B * cache.capacity, G = slices_.kv_heads.size;
+  cache.k[layer_] = ctx.empty(ctx.dtype, {rows, G * heads_.head_dim});
+  cache.v[layer_] = ctx.empty(ctx.dtype, {rows, G * heads_.v_head_dim});
+}
+
+Var Attention::forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const {
+  Var qkv = std::move(inputs[0]);
   const KvCache* cache = rows.cache;
   const ops::AttentionCache held =
       cache == nullptr

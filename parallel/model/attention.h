@@ -5,73 +5,31 @@
 #include <vector>
 
 #include "core/ops/norm_heads.h"
-#include "core/ops/rope.h"
-#include "parallel/model/batch_view.h"
-#include "parallel/model/kv_cache.h"
-#include "parallel/model/linear_layer.h"
-#include "parallel/model/rope_frequencies.h"
+#include "parallel/model/branch.h"
 #include "parallel/model/slices.h"
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
-/// A table of T5's biases [buckets, H], cut by heads, or the one of that name that the store has.
-nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
-                             const nn::Extent& heads);
-
-/// Rotary tables by layer: layers that rotate alike share theirs.
-class LayerTables {
- public:
-  /// For positions < `positions`, of layers [first, last).
-  void make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions);
-  /// Null for a layer that leaves queries and keys as they are.
-  const ops::RopeTables* of(int64_t layer) const;
-  int64_t positions() const { return positions_; }
-
- private:
-  struct Kind {
-    LayerRope rope;
-    ops::RopeTables tables;
-  };
-  std::vector<Kind> kinds_;
-  std::vector<int64_t> kind_of_;  ///< by layer; -1: none
-  int64_t positions_ = 0;
-};
-
-/// The rows that a block works on, beside their values.
-struct Rows {
-  const BatchView& batch;
-  const LayerTables& tables;  ///< none unless positions are rotary
-  ConstView alibi_slopes{};   ///< of this rank's heads; absent unless positions are ALiBi's
-  ConstView t5_buckets{};     ///< by distance; absent unless positions are T5's bias
-  nn::Parameter* t5_bias{};   ///< the table that all layers share, or none
-  KvCache* cache = nullptr;   ///< the tokens before them, when decoding; the stage advances it
-};
-
 /// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, q and k normed, all three clipped, q and k rotated
 /// (or all clipped, q and k rotated and normed), attended, times the output matrix. Where attention is full and
 /// attn.k_eq_v: qk = x [q; k]^T, and v is k before anything is done to it. With attn.v_norm each head of v is divided
 /// by its root mean square before q and k rotate.
-/// The parallel block with one norm keeps q, k and v in a product with the FFN's: it takes `input_parts` and calls
-/// `from_qkv`; otherwise `add_input` makes their own.
-class Attention {
+/// Its inputs are one product, qkv.
+class Attention final : public Branch {
  public:
   Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
 
-  std::vector<LinearPart> input_parts() const;
-  int64_t qkv_width() const {
-    const int64_t G = slices_.kv_heads.size;
-    return (slices_.heads.size + G) * heads_.head_dim + (heads_.values ? G * heads_.v_head_dim : 0);
-  }
-  void add_input(nn::ParameterStore& store);
+  std::string_view name() const override { return "attn"; }
+  void add_inputs(nn::ParameterStore& store) override;
   /// The output matrix, the norms of queries and keys, the sinks and this layer's biases where the model has them.
-  void add_output(nn::ParameterStore& store);
-
-  /// x [N, C] -> this rank's part of the sum over heads [N, C]
-  Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const { return from_qkv(ctx, qkv_(ctx, x), rows); }
-  /// qkv [N, qkv_width] of this rank's heads -> as above. Moved in, q and k are rotated in place where no norm comes
-  /// before.
-  Var from_qkv(const Ctx& ctx, Var qkv, const Rows& rows) const;
+  void add_outputs(nn::ParameterStore& store) override;
+  Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
+  std::vector<LinearPart> input_parts() const override;
+  std::vector<int64_t> input_widths() const override;  ///< of qkv
+  /// q and k of qkv are rotated in place where no norm comes before.
+  Var forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const override;
+  void add_to_cache(const Ctx& ctx, KvCache& cache) const override;
 
  private:
   ops::HeadNorm head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads, bool keys);

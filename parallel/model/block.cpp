@@ -1,5 +1,7 @@
 #include "parallel/model/block.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "core/ops/learned_scale.h"
@@ -16,39 +18,35 @@ struct Block::Context {
 };
 
 Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, const tensor::TensorParallel& tp)
-    : config_(c),
-      tp_(tp),
-      fused_(c.block.topology == Topology::kParallel && c.block.parallel_norms == 1 &&
-             c.attn.kind == AttentionKind::kStandard),
-      attn_site_(dropout_site(index, "attn")),
-      ffn_site_(dropout_site(index, "ffn")),
-      ffn_(c, index, tp) {
-  if (c.attn.kind == AttentionKind::kMla) {
-    latent_.emplace(c, index, tp);
-  } else {
-    attention_.emplace(c, index, tp);
-  }
+    : config_(c), tp_(tp), branches_(make_branches(c, index, tp)) {
+  const bool one_norm = c.block.topology == Topology::kParallel && c.block.parallel_norms == 1;
+  fused_ = one_norm && std::none_of(branches_.begin(), branches_.end(),
+                                    [](const auto& branch) { return branch->input_parts().empty(); });
   const std::string name = str_cat("blocks.", index);
+  for (size_t i = 0; i < branches_.size(); ++i) sites_[i] = dropout_site(index, branches_[i]->name());
   const auto norm = [&](const char* which) { return NormLayer(store, name + which, c, tp); };
   const bool output = c.norm.placement == NormPlacement::kOutput;
   if (!output) norm1_ = norm(".norm1");
   if (fused_) {
-    std::vector<LinearPart> parts = attention_->input_parts();
-    for (LinearPart& part : ffn_.input_parts()) parts.push_back(std::move(part));
+    std::vector<LinearPart> parts;
+    for (const auto& branch : branches_)
+      for (LinearPart& part : branch->input_parts()) parts.push_back(std::move(part));
     fused_in_ = input_product(store, c, name + ".qkv_ffn_in", parts, tp.size());
   } else {
-    latent_ ? latent_->add_input(store) : attention_->add_input(store);
-    const bool one_norm = c.block.topology == Topology::kParallel && c.block.parallel_norms == 1;
+    branches_[0]->add_inputs(store);
     if (!output && !one_norm) norm2_ = norm(".norm2");
-    ffn_.add_input(store);
+    branches_[1]->add_inputs(store);
   }
   if (output || c.norm.placement == NormPlacement::kSandwich) {
     norm1_out_ = norm(".norm1_out");
     norm2_out_ = norm(".norm2_out");
   }
-  latent_ ? latent_->add_output(store) : attention_->add_output(store);
-  ffn_.add_output(store);
+  for (const auto& branch : branches_) branch->add_outputs(store);
   if (c.block.out_scalar) out_scalar_ = stream_vector(store, name + ".out_scalar", 1, {.value = 1, .rule = "1"}, tp);
+}
+
+void Block::add_to_cache(const Ctx& ctx, KvCache& cache) const {
+  for (const auto& branch : branches_) branch->add_to_cache(ctx, cache);
 }
 
 Var Block::operator()(const Ctx& ctx, const Var& x, const Rows& rows) const {
@@ -64,36 +62,38 @@ Var Block::composed(const Context& at, const Var& x) const {
   return config_.norm.placement == NormPlacement::kPost ? serial_post(at, x) : serial(at, x);
 }
 
-Var Block::attended_part(const Context& at, const Var& x) const {
-  if (latent_) return (*latent_)(at.ctx, x, at.rows, at.tp);
-  return (*attention_)(at.ctx, tensor::enter(at.ctx, x, at.tp), at.rows);
+Var Block::part(const Context& at, size_t branch, const Var& x) const {
+  return branches_[branch]->forward(at.ctx, x, at.rows, at.tp);
 }
 
-Var Block::attend(const Context& at, const Var& x) const { return tensor::exit(at.ctx, attended_part(at, x), at.tp); }
+Var Block::whole(const Context& at, size_t branch, const Var& x) const {
+  return tensor::exit(at.ctx, part(at, branch, x), at.tp);
+}
 
-Var Block::feed(const Context& at, const Var& x) const {
-  return tensor::exit(at.ctx, ffn_(at.ctx, tensor::enter(at.ctx, x, at.tp)), at.tp);
+ops::Branch Block::joining(size_t branch, const Var& v) const {
+  return {
+      .value = v, .dropout = config_.dropout.resid, .site = sites_[branch], .scale = config_.block.residual_multiplier};
 }
 
 Var Block::serial(const Context& at, const Var& x) const {
   const Ctx& ctx = at.ctx;
   const bool before = config_.norm.placement != NormPlacement::kOutput;
   const bool after = config_.norm.placement != NormPlacement::kPre;
-  const Var attn = attend(at, before ? norm1_(ctx, x) : x);
-  const ops::Branch first = branch(after ? norm1_out_(ctx, attn) : attn, attn_site_);
+  const Var a = whole(at, 0, before ? norm1_(ctx, x) : x);
+  const ops::Branch first = joining(0, after ? norm1_out_(ctx, a) : a);
   ops::Normed mid;
   if (before) {
     mid = norm2_.joined(at.local, x, first);
   } else {
     mid.stream = mid.normed = ops::residual(at.local, &x, first, nullptr);
   }
-  const Var ffn = feed(at, mid.normed);
-  return ops::residual(at.local, &mid.stream, branch(after ? norm2_out_(ctx, ffn) : ffn, ffn_site_), nullptr);
+  const Var f = whole(at, 1, mid.normed);
+  return ops::residual(at.local, &mid.stream, joining(1, after ? norm2_out_(ctx, f) : f), nullptr);
 }
 
 Var Block::serial_post(const Context& at, const Var& x) const {
-  const Var mid = norm1_.joined(at.local, x, branch(attend(at, x), attn_site_)).normed;
-  return norm2_.joined(at.local, mid, branch(feed(at, mid), ffn_site_)).normed;
+  const Var mid = norm1_.joined(at.local, x, joining(0, whole(at, 0, x))).normed;
+  return norm2_.joined(at.local, mid, joining(1, whole(at, 1, mid))).normed;
 }
 
 Var Block::parallel(const Context& at, const Var& x) const {
@@ -102,23 +102,23 @@ Var Block::parallel(const Context& at, const Var& x) const {
   Var a, f;
   if (fused_) {
     const Var h = tensor::enter(ctx, normed, at.tp);
-    std::vector<int64_t> widths = ffn_.part_widths();
-    widths.insert(widths.begin(), attention_->qkv_width());
-    std::vector<Var> parts = split_columns(ctx, fused_in_(ctx, h), widths);
-    a = attention_->from_qkv(ctx, std::move(parts[0]), at.rows);
-    f = ffn_.from_parts(ctx, std::span(parts).subspan(1));
+    std::vector<int64_t> widths = branches_[0]->input_widths();
+    const size_t first = widths.size();
+    for (const int64_t width : branches_[1]->input_widths()) widths.push_back(width);
+    std::vector<Var> inputs = split_columns(ctx, fused_in_(ctx, h), widths);
+    a = branches_[0]->forward_from(ctx, std::span(inputs).first(first), at.rows);
+    f = branches_[1]->forward_from(ctx, std::span(inputs).subspan(first), at.rows);
   } else {
-    a = attended_part(at, normed);
-    const Var second = config_.block.parallel_norms == 1 ? normed : norm2_(ctx, x);
-    f = ffn_(ctx, tensor::enter(ctx, second, at.tp));
+    a = part(at, 0, normed);
+    f = part(at, 1, config_.block.parallel_norms == 1 ? normed : norm2_(ctx, x));
   }
   if (at.tp.size() == 1) {  // nothing to sum: one pass for all three
-    const ops::Branch whole = branch(tensor::exit(ctx, f, at.tp), ffn_site_);
-    return ops::residual(at.local, &x, branch(tensor::exit(ctx, a, at.tp), attn_site_), &whole);
+    const ops::Branch second = joining(1, tensor::exit(ctx, f, at.tp));
+    return ops::residual(at.local, &x, joining(0, tensor::exit(ctx, a, at.tp)), &second);
   }
   // Dropout is linear for a given mask, so each branch's partial sum is masked before the one exit.
-  const ops::Branch attn = branch(a, attn_site_), ffn = branch(f, ffn_site_);
-  const Var both = tensor::exit(ctx, ops::residual(ctx, nullptr, attn, &ffn), at.tp);
+  const ops::Branch second = joining(1, f);
+  const Var both = tensor::exit(ctx, ops::residual(ctx, nullptr, joining(0, a), &second), at.tp);
   return ops::residual(at.local, &x, {.value = both}, nullptr);
 }
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <optional>
+#include <array>
+#include <memory>
 
 #include "core/ops/residual.h"
-#include "parallel/model/attention.h"
-#include "parallel/model/feed_forward.h"
-#include "parallel/model/latent_attention.h"
+#include "parallel/model/branch.h"
 #include "parallel/model/norm_layer.h"
 
 namespace ashlar::model {
@@ -30,6 +29,7 @@ class Block {
   /// x [N_loc, C] -> [N_loc, C], N_loc = N, or N/size where rows are sharded. With a cache the rows are new tokens of
   /// samples whose past it holds: nothing is recorded, and rows are never sharded.
   Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const;
+  void add_to_cache(const Ctx& ctx, KvCache& cache) const;  ///< what decoding keeps of this layer
 
  private:
   struct Context;
@@ -37,22 +37,18 @@ class Block {
   Var serial(const Context& at, const Var& x) const;
   Var serial_post(const Context& at, const Var& x) const;
   Var parallel(const Context& at, const Var& x) const;
-  /// This rank's part of the sum over heads, of rows of the stream.
-  Var attended_part(const Context& at, const Var& x) const;
-  /// A branch of the serial block: of rows of the stream, to rows of the stream, before it joins.
-  Var attend(const Context& at, const Var& x) const;
-  Var feed(const Context& at, const Var& x) const;
-  ops::Branch branch(const Var& v, uint32_t site) const {
-    return {.value = v, .dropout = config_.dropout.resid, .site = site, .scale = config_.block.residual_multiplier};
-  }
+  /// A branch's part of the sum over the tensor group, of rows of the stream.
+  Var part(const Context& at, size_t branch, const Var& x) const;
+  /// Its rows of the stream, before it joins.
+  Var whole(const Context& at, size_t branch, const Var& x) const;
+  /// What joins the stream.
+  ops::Branch joining(size_t branch, const Var& v) const;
 
   const ModelConfig& config_;
   tensor::TensorParallel tp_;
-  bool fused_;  ///< [q; k; v; gate; up] is one product: the parallel block with one norm
-  uint32_t attn_site_, ffn_site_;
-  std::optional<Attention> attention_;
-  std::optional<LatentAttention> latent_;  ///< in its place, by attn.kind
-  FeedForward ffn_;
+  bool fused_;  ///< the branches' inputs are one product, [q; k; v; gate; up]: the parallel block with one norm
+  std::array<std::unique_ptr<Branch>, 2> branches_;
+  std::array<uint32_t, 2> sites_;                    ///< of their dropout
   NormLayer norm1_, norm2_, norm1_out_, norm2_out_;  ///< those that norm.placement has
   LinearLayer fused_in_;
   nn::Parameter* out_scalar_ = nullptr;  ///< with block.out_scalar

@@ -2,6 +2,7 @@
 
 #include "core/ops/activation.h"
 #include "parallel/model/init.h"
+#include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
@@ -24,15 +25,15 @@ std::vector<LinearPart> FeedForward::input_parts() const {
   return {part("gate"), part("up")};
 }
 
-std::vector<int64_t> FeedForward::part_widths() const {
+std::vector<int64_t> FeedForward::input_widths() const {
   return std::vector<int64_t>(config_.ffn.gated ? 2 : 1, slices_.ffn.size);
 }
 
-void FeedForward::add_input(nn::ParameterStore& store) {
+void FeedForward::add_inputs(nn::ParameterStore& store) {
   in_ = input_product(store, config_, name_ + "in", input_parts(), tp_.size());
 }
 
-void FeedForward::add_output(nn::ParameterStore& store) {
+void FeedForward::add_outputs(nn::ParameterStore& store) {
   if (config_.ffn.act == Activation::kXielu) {
     const auto scalar = [&](const char* name, int64_t at, const nn::InitRule& init) {
       return nn::ShardedTensor{.name = name_ + name,
@@ -56,18 +57,20 @@ void FeedForward::add_output(nn::ParameterStore& store) {
                            .layer = layer_});
 }
 
-Var FeedForward::operator()(const Ctx& ctx, const Var& x) const {
-  if (!config_.ffn.gated && scalars_ == nullptr) return down_(ctx, in_.activated(ctx, x, config_.ffn.act));
-  return from_parts(ctx, split_columns(ctx, in_(ctx, x), part_widths()));
+Var FeedForward::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
+  const Var all = tensor::enter(ctx, x, tp);
+  if (!config_.ffn.gated && scalars_ == nullptr) return down_(ctx, in_.activated(ctx, all, config_.ffn.act));
+  std::vector<Var> inputs = split_columns(ctx, in_(ctx, all), input_widths());
+  return forward_from(ctx, inputs, rows);
 }
 
-Var FeedForward::from_parts(const Ctx& ctx, std::span<const Var> parts) const {
+Var FeedForward::forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows&) const {
   const FfnConfig& f = config_.ffn;
   const ops::ActivationOptions act = {.kind = f.act,
                                       .clamp = f.clamp.value_or(0),
                                       .linear_offset = f.linear_offset,
                                       .scalars = scalars_ == nullptr ? nullptr : &scalars_->weight};
-  return down_(ctx, ops::activation(ctx, parts[0], f.gated ? &parts[1] : nullptr, act));
+  return down_(ctx, ops::activation(ctx, inputs[0], f.gated ? &inputs[1] : nullptr, act));
 }
 
 }  // namespace ashlar::model

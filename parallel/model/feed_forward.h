@@ -4,29 +4,25 @@
 #include <string>
 #include <vector>
 
-#include "parallel/model/linear_layer.h"
+#include "parallel/model/branch.h"
 #include "parallel/model/slices.h"
-#include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::model {
 
 /// down(act(gate x) * up x) with clamp and offset as ffn.clamp and ffn.linear_offset say, or down(act(up x)) ungated,
 /// over this rank's slice of d_ff. The scalars of xielu are the same for all of d_ff, so ranks have parts of their
-/// gradient. As with Attention, a parallel block with one norm keeps gate and up in its own product and calls
-/// `from_parts`.
-class FeedForward {
+/// gradient. Its inputs are one product: gate and up, or up.
+class FeedForward final : public Branch {
  public:
   FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
 
-  std::vector<LinearPart> input_parts() const;
-  std::vector<int64_t> part_widths() const;
-  void add_input(nn::ParameterStore& store);
-  void add_output(nn::ParameterStore& store);
-
-  /// x [N, C] -> this rank's part of the sum over d_ff [N, C]
-  Var operator()(const Ctx& ctx, const Var& x) const;
-  /// {gate, up} or {up}, each [N, F] of this rank's columns -> as above
-  Var from_parts(const Ctx& ctx, std::span<const Var> parts) const;
+  std::string_view name() const override { return "ffn"; }
+  void add_inputs(nn::ParameterStore& store) override;
+  void add_outputs(nn::ParameterStore& store) override;
+  Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
+  std::vector<LinearPart> input_parts() const override;
+  std::vector<int64_t> input_widths() const override;  ///< of gate and up, or of up
+  Var forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const override;
 
  private:
   const ModelConfig& config_;

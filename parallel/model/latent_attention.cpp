@@ -6,6 +6,7 @@
 #include "core/ops/norm.h"
 #include "core/ops/share_head.h"
 #include "parallel/model/init.h"
+#include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
 
@@ -39,7 +40,7 @@ nn::Parameter* LatentAttention::add_latent_norm(nn::ParameterStore& store, const
   return &store.add(tensor.name, Shape{width}, {tensor});
 }
 
-void LatentAttention::add_input(nn::ParameterStore& store) {
+void LatentAttention::add_inputs(nn::ParameterStore& store) {
   const int64_t C = config_.d_model, q_rank = config_.attn.q_rank, kv_rank = config_.attn.kv_rank;
   std::vector<LinearPart> down;
   const auto whole = [&](const char* name, int64_t rows) {
@@ -61,7 +62,7 @@ void LatentAttention::add_input(nn::ParameterStore& store) {
                     {by_heads("k_b", nope_dims(), kv_rank, false), by_heads("v_b", v_head_dim_, kv_rank, false)});
 }
 
-void LatentAttention::add_output(nn::ParameterStore& store) {
+void LatentAttention::add_outputs(nn::ParameterStore& store) {
   out_ = residual_output(store, config_,
                          {.name = name_ + "out",
                           .cols = slices_.heads.times(v_head_dim_),
@@ -83,8 +84,13 @@ Var LatentAttention::rotated(const Ctx& ctx, Var x, int64_t heads, int64_t head_
       {.heads = heads, .rotated_heads = heads, .head_dim = head_dim, .dims = rope_dims(), .style = config_.rope.style});
 }
 
-Var LatentAttention::operator()(const Ctx& ctx, const Var& x, const Rows& rows,
-                                const tensor::TensorParallel& tp) const {
+void LatentAttention::add_to_cache(const Ctx& ctx, KvCache& cache) const {
+  const int64_t rows = cache.B * cache.capacity, H = slices_.heads.size;
+  cache.k[layer_] = ctx.empty(ctx.dtype, {rows, H * config_.head_dim});
+  cache.v[layer_] = ctx.empty(ctx.dtype, {rows, H * v_head_dim_});
+}
+
+Var LatentAttention::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
   const int64_t H = slices_.heads.size, q_rank = config_.attn.q_rank;
   // 1. latents
   std::vector<int64_t> widths = {config_.attn.kv_rank, rope_dims()};

@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "parallel/model/attention.h"
+#include "parallel/model/branch.h"
+#include "parallel/model/slices.h"
 
 namespace ashlar::model {
 
@@ -18,16 +19,15 @@ namespace ashlar::model {
 /// that it has, and they enter the slices in one exchange that is narrower than the stream; Wqb, Wkb, Wvb and the
 /// output are cut by heads. The cache holds keys and values as heads read them. Source: DeepSeek-AI 2024
 /// (arXiv:2405.04434) section 2.1.
-class LatentAttention {
+class LatentAttention final : public Branch {
  public:
   LatentAttention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
 
-  void add_input(nn::ParameterStore& store);
-  void add_output(nn::ParameterStore& store);
-
-  /// x [N_loc, C], rows of the stream before they enter -> this rank's part of the sum over heads [N, C]. `tp` says how
-  /// rows lie in this call.
-  Var operator()(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const;
+  std::string_view name() const override { return "attn"; }
+  void add_inputs(nn::ParameterStore& store) override;
+  void add_outputs(nn::ParameterStore& store) override;
+  Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
+  void add_to_cache(const Ctx& ctx, KvCache& cache) const override;
 
  private:
   int64_t rope_dims() const { return config_.rope.dims; }

@@ -74,7 +74,7 @@ LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config
             matrix_init(config, {.out = rows.global, .in = output.cols.global, .residual_of_layer = output.layer})}});
 }
 
-uint32_t dropout_site(int64_t layer, const char* where) {
+uint32_t dropout_site(int64_t layer, std::string_view where) {
   return static_cast<uint32_t>(hash64(str_cat("blocks.", layer, ".dropout.", where)));
 }
 

@@ -68,6 +68,6 @@ struct ResidualOutput {
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output);
 
 /// Dropout sites of a block, the same on every rank and mesh.
-uint32_t dropout_site(int64_t layer, const char* where);
+uint32_t dropout_site(int64_t layer, std::string_view where);
 
 }  // namespace ashlar::model

@@ -7,6 +7,7 @@
 #include "core/ops/linear.h"
 #include "core/ops/residual.h"
 #include "parallel/model/init.h"
+#include "parallel/model/t5_bias_table.h"
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
@@ -214,12 +215,7 @@ KvCache Stage::make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) con
   KvCache cache{.B = batch, .capacity = max_tokens, .k = {}, .v = {}};
   cache.k.resize(config_.n_layers);
   cache.v.resize(config_.n_layers);
-  for (int64_t i = range_.first_layer; i < range_.last_layer; ++i) {
-    const int64_t G = slices_of(config_, tp_.size(), tp_.rank(), i).kv_heads.size;
-    const LayerHeads heads = layer_heads(config_, i);
-    cache.k[i] = ctx.empty(ctx.dtype, {batch * max_tokens, G * heads.head_dim});
-    cache.v[i] = ctx.empty(ctx.dtype, {batch * max_tokens, G * heads.v_head_dim});
-  }
+  for (const auto& block : blocks_) block->add_to_cache(ctx, cache);
   return cache;
 }
 

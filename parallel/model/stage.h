@@ -7,6 +7,7 @@
 
 #include "core/ops/fused_linear_cross_entropy.h"
 #include "parallel/model/block.h"
+#include "parallel/model/slices.h"
 
 namespace ashlar::model {
 

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "core/ops/rope.h"
+#include "parallel/model/rope_frequencies.h"
+
+namespace ashlar::model {
+
+/// Rotary tables by layer: layers that rotate alike share theirs.
+class LayerTables {
+ public:
+  /// For positions < `positions`, of layers [first, last).
+  void make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions);
+  /// Null for a layer that leaves queries and keys as they are.
+  const ops::RopeTables* of(int64_t layer) const;
+  int64_t positions() const { return positions_; }
+
+ private:
+  struct Kind {
+    LayerRope rope;
+    ops::RopeTables tables;
+  };
+  std::vector<Kind> kinds_;
+  std::vector<int64_t> kind_of_;  ///< by layer; -1: none
+  int64_t positions_ = 0;
+};
+
+}  // namespace ashlar::model
