@@ -14,9 +14,7 @@ namespace {
 
 std::string class_list() {
   std::string list;
-  for (const hf::Family family : hf::kFamilies) {
-    list += str_cat(list.empty() ? "" : ", ", hf::class_name(family));
-  }
+  for (const hf::Family& family : hf::families()) list += str_cat(list.empty() ? "" : ", ", family.class_name);
   return list;
 }
 
@@ -96,7 +94,7 @@ ExportWords parse_export(std::span<const std::string> words) {
   hf::ExportOptions& options = parsed.options;
   if (const auto name = arguments.option("--class")) {
     options.family = hf::family_from_class(*name);
-    if (!options.family) {
+    if (options.family == nullptr) {
       throw input_error("export", "option --class = ", *name, ": expected one of ", class_list());
     }
   }
@@ -122,7 +120,7 @@ int run_export_command(std::span<const std::string> words, Session& session) {
   comm::try_on_all_ranks(ranks, [&] { parsed = parse_export(words); });
   const hf::ExportReport report =
       hf::export_checkpoint(parsed.checkpoint, parsed.directory, parsed.options, session.log, ranks);
-  session.log.info(str_cat("exported ", hf::class_name(report.family), " in ", report.files.dtype, ": ",
+  session.log.info(str_cat("exported ", report.family->class_name, " in ", report.files.dtype, ": ",
                            report.files.tensors, " tensors, ", report.files.bytes, " bytes",
                            report.files.files > 1 ? str_cat(" in ", report.files.files, " files") : "", ", to ",
                            parsed.directory));

@@ -43,7 +43,7 @@ void read_common_keys(JsonReader& reader, HfConfig& out) {
   if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "attention is causal always; expected true");
   if (reader.raw("quantization_config") != nullptr)
     reader.refuse("quantization_config", "not supported; expected plain weights");
-  if (out.family != Family::kGemma4 && reader.raw("per_layer_config") != nullptr)
+  if (!reader.was_read("per_layer_config") && reader.raw("per_layer_config") != nullptr)
     reader.refuse("per_layer_config", "not known of this class; expected equal layers");
   if (const nlohmann::json* pruned = reader.raw("pruned_heads"); pruned != nullptr && !pruned->empty()) {
     reader.refuse("pruned_heads", "every layer has all heads; expected none");

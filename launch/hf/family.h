@@ -1,95 +1,96 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "parallel/model/model_config.h"
 
 namespace ashlar::hf {
 
-/// The Hugging Face model classes that are read and written.
-enum class Family : uint8_t {
-  kGpt2,
-  kOpenAiGpt,
-  kGptJ,
-  kGptNeoX,
-  kLlama,
-  kQwen2,
-  kPhi,
-  kPhi3,
-  kPersimmon,
-  kStableLm,
-  kFalcon,
-  kBloom,
-  kQwen3,
-  kOlmo2,
-  kOlmo3,
-  kGlm,
-  kGlm4,
-  kGranite,
-  kGraniteSwa,
-  kHyperClovaX,
-  kCohere,
-  kChameleon,
-  kCohere2,
-  kHelium,
-  kHunYuan,
-  kSeedOss,
-  kErnie45,
-  kMistral,
-  kMinistral,
-  kMinistral3,
-  kStarcoder2,
-  kGptNeo,
-  kMpt,
-  kOlmo,
-  kSmolLm3,
-  kGemma,
-  kGemma2,
-  kGemma3,
-  kGemma4,
-  kVaultGemma,
-  kExaone4,
-  kCwm,
-  kNemotron,
-  kNanoChat,
-  kArcee,
-  kJais2,
-  kOpt,
-  kBioGpt,
-  kXglm,
-  kCodeGen,
-  kGptBigCode,
-  kQwen,
-  kBaichuan,
-  kApertus,
-  kMiniCpm3,
-  kYoutu,
+using Json = nlohmann::ordered_json;
+class JsonReader;  // json_reader.h
+struct HfConfig;   // hf_config.h
+
+/// One row of a family's table: some keys of config.json and the settings of a model that they stand for, in both
+/// directions. Rows are read and written from top to bottom, so a row may use settings that rows above it have read.
+/// The kinds of rows are in shared/rows.h.
+struct Row {
+  std::function<void(JsonReader&, HfConfig&)> read = nullptr;   ///< null: nothing to read
+  std::function<void(Json&, const HfConfig&)> write = nullptr;  ///< null: the keys are never written
+  /// Checks what the family demands of a model and no key says: the reason why it cannot have the model, or "".
+  std::function<std::string(const model::ModelConfig&)> limit = nullptr;
+};
+using Rows = std::vector<Row>;
+
+/// The names of a family's tensors, without ".weight" and ".bias". The defaults are Llama's: a family gives those that
+/// differ. A name that no model of the family needs may stay as it is.
+struct TensorNames {
+  const char* prefix = "model.";  ///< of all but the head; files of a model without its head leave it out
+  const char* tokens = "embed_tokens";
+  const char* positions = "";  ///< learned table
+  const char* norm_embed = "";
+  const char* project_in = "";
+  const char* project_out = "";
+  const char* norm_final = "norm";
+  const char* head = "lm_head";
+  const char* head_alias = "";  ///< another name of the head: read, never written
+
+  // Of a block: below prefix + layers + number + ".".
+  const char* layers = "layers.";
+  const char* norm1 = "input_layernorm";
+  const char* norm2 = "post_attention_layernorm";
+  const char* norm1_of_two = "";  ///< norm1 in a parallel block with two norms, where the name differs
+  const char* norm2_of_two = "";
+  const char* norm1_out = "";  ///< the norm behind attention
+  const char* norm2_out = "";  ///< the norm behind the FFN
+  const char* q = "self_attn.q_proj";
+  const char* k = "self_attn.k_proj";
+  const char* v = "self_attn.v_proj";
+  const char* qkv = "";  ///< one tensor instead of q, k and v
+  const char* q_norm = "self_attn.q_norm";
+  const char* k_norm = "self_attn.k_norm";
+  const char* sinks = "self_attn.sinks";
+  const char* attn_out = "self_attn.o_proj";
+  const char* gate = "mlp.gate_proj";
+  const char* up = "mlp.up_proj";
+  const char* gate_up = "";  ///< one tensor instead of gate and up, the gate first
+  const char* down = "mlp.down_proj";
+  const char* out_scalar = "layer_scalar";
+
+  /// The rows of `qkv`: so many groups, each with its queries, then its keys, then its values. 0: one for each KV head.
+  int64_t qkv_groups = 1;
+  bool qkv_values_first = false;  ///< in a group the values stand before the keys
+  bool transposed = false;        ///< matrices are stored [in, out] (Conv1D)
+
+  /// Ends of the names of buffers (causal masks, rotary frequencies) that old files hold; they are left out.
+  std::vector<std::string_view> buffers = {"rotary_emb.inv_freq"};
+  /// Start of the names of what a family has beside its text model; left out. "": nothing.
+  std::string_view other_part = "";
 };
 
-/// In the order in which an export without a wanted class tries them: the plainest layout first.
-inline constexpr std::array kFamilies = {
-    Family::kLlama,      Family::kQwen2,      Family::kMistral,   Family::kGpt2,     Family::kOpenAiGpt,
-    Family::kGptJ,       Family::kGptNeoX,    Family::kPhi,       Family::kPhi3,     Family::kPersimmon,
-    Family::kOlmo,       Family::kStableLm,   Family::kFalcon,    Family::kBloom,    Family::kMinistral,
-    Family::kCwm,        Family::kMinistral3, Family::kGptNeo,    Family::kMpt,      Family::kQwen3,
-    Family::kOlmo2,      Family::kOlmo3,      Family::kExaone4,   Family::kGranite,  Family::kGraniteSwa,
-    Family::kSeedOss,    Family::kHelium,     Family::kErnie45,   Family::kGlm,      Family::kGlm4,
-    Family::kCohere,     Family::kCohere2,    Family::kChameleon, Family::kHunYuan,  Family::kHyperClovaX,
-    Family::kStarcoder2, Family::kSmolLm3,    Family::kArcee,     Family::kNemotron, Family::kNanoChat,
-    Family::kJais2,      Family::kGemma,      Family::kGemma2,    Family::kGemma3,   Family::kGemma4,
-    Family::kVaultGemma, Family::kGptBigCode, Family::kOpt,       Family::kBioGpt,   Family::kXglm,
-    Family::kCodeGen,    Family::kQwen,       Family::kBaichuan,  Family::kApertus,  Family::kYoutu,
-    Family::kMiniCpm3,
+/// A family of Hugging Face models: all that import and export know of one class of transformers. Each is made by a
+/// function in a file of its own, families/NAME.cpp, which families.cpp lists. README.md says how to add one.
+struct Family {
+  std::string_view class_name;                         ///< "GPT2LMHeadModel", as in config.json `architectures`
+  std::string_view model_type;                         ///< "gpt2", as in config.json `model_type`
+  std::vector<std::string_view> old_class_names = {};  ///< in older files: read, never written
+  model::ModelConfig base = {};                        ///< the settings that all its models share and no key says
+  Rows rows = {};                                      ///< config.json
+  bool tied_by_default = false;                        ///< when config.json does not say whether the head is tied
+  const char* init_std_key = "initializer_range";
+  model::InitScheme init_scheme = model::InitScheme::kNormal;
+  TensorNames tensors = {};
 };
 
-std::string_view class_name(Family family);  ///< "GPT2LMHeadModel", as in config.json `architectures`
-std::string_view model_type(Family family);  ///< "gpt2", as in config.json `model_type`
-/// What its parameter names begin with: "transformer.", "model.", "gpt_neox.". A file of the model without its head
-/// leaves it out.
-std::string_view name_prefix(Family family);
+/// All families, in the order in which an export without --class tries them.
+const std::vector<Family>& families();
 
-std::optional<Family> family_from_class(std::string_view name);
-std::optional<Family> family_from_model_type(std::string_view name);
+/// Null when there is none.
+const Family* family_from_class(std::string_view class_name);
+const Family* family_from_model_type(std::string_view model_type);
 
 }  // namespace ashlar::hf

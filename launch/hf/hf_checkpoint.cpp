@@ -38,7 +38,7 @@ constexpr const char* kGenerationFile = "generation_config.json";
 
 io::Metadata to_metadata(const HfConfig& config) {
   io::Metadata metadata;
-  metadata[kClass] = std::string(class_name(config.family));
+  metadata[kClass] = std::string(config.family->class_name);
   metadata[kMaxPositions] = std::to_string(config.extras.max_positions);
   if (config.extras.bos_token_id) metadata[kBos] = std::to_string(*config.extras.bos_token_id);
   if (!config.extras.eos_token_ids.empty()) metadata[kEos] = absl::StrJoin(config.extras.eos_token_ids, ",");
@@ -100,7 +100,7 @@ class CheckpointSource : public TensorSource {
  public:
   CheckpointSource(checkpoint::CheckpointReader& reader, const model::ModelConfig& stored, const HfConfig& config)
       : reader_(reader) {
-    for (const TensorMapping& mapping : tensor_mappings(config.family, config.model)) {
+    for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
       for (const TensorPart& part : mapping.parts) {
         if (!is_completion(stored, part.name)) continue;
         // Beside its weight, in the same type; norms without any vector have none.
@@ -143,12 +143,12 @@ class CheckpointSource : public TensorSource {
 /// Weights of the checkpoint that the class would leave behind: nothing is dropped in silence.
 void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& config) {
   std::set<std::string> used;
-  for (const TensorMapping& mapping : tensor_mappings(config.family, config.model)) {
+  for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
     for (const TensorPart& part : mapping.parts) used.insert(part.name);
   }
   for (const checkpoint::TensorRecord& record : reader.tensors()) {
     if (record.group != checkpoint::Group::kWeights || used.contains(record.name)) continue;
-    throw input_error("hf", reader.path().string(), " holds ", record.name, ", which ", class_name(config.family),
+    throw input_error("hf", reader.path().string(), " holds ", record.name, ", which ", config.family->class_name,
                       " has no place for; the checkpoint is not the model of its configuration");
   }
 }
@@ -165,7 +165,7 @@ std::string starting_config(const HfConfig& config, bool tokenizer, const std::f
   const int64_t known = learned ? config.model.pos.max_positions : config.extras.max_positions;
   const int64_t length = known > 0 ? std::min(known, kLongest) : kLongest;
   return str_cat(
-      "# Trains on from the ", class_name(config.family), " imported here:\n#   ashlar train ",
+      "# Trains on from the ", config.family->class_name, " imported here:\n#   ashlar train ",
       (folder / "config.toml").string(), " data.path=DATASET\n",
       tokenizer ? str_cat("# DATASET: ashlar data build TEXT --tokenizer ",
                           std::filesystem::absolute(hf_directory).lexically_normal().string(), " --out DATASET\n")
@@ -236,12 +236,12 @@ HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOpti
   } else if (config.extras.max_positions == 0) {
     config.extras.max_positions = run.train.sequence_length;
   }
-  std::optional<Family> wanted = options.family;
-  if (const auto origin = reader.metadata().find(kClass); !wanted && origin != reader.metadata().end()) {
+  const Family* wanted = options.family;
+  if (const auto origin = reader.metadata().find(kClass); wanted == nullptr && origin != reader.metadata().end()) {
     wanted = family_from_class(origin->second);
   }
-  config.family = choose_family(stored, wanted);
-  config.model = completed(config.family, stored);
+  config.family = &choose_family(stored, wanted);
+  config.model = completed(*config.family, stored);
   check_all_used(reader, config);
   return config;
 }
@@ -249,7 +249,7 @@ HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOpti
 }  // namespace
 
 std::string summary(const ImportReport& report, const std::filesystem::path& out) {
-  return str_cat("imported ", class_name(report.config.family), ": ", report.parameters, " parameters in ",
+  return str_cat("imported ", report.config.family->class_name, ": ", report.parameters, " parameters in ",
                  report.tensors, " tensors, ", report.bytes, " bytes, to ", out.string(), ", ",
                  report.tokenizer.empty() ? "without a tokenizer" : str_cat("with its tokenizer: ", report.tokenizer));
 }
@@ -320,7 +320,7 @@ ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const st
   });
   CheckpointSource source(reader, stored, config);
   if (source.num_added() > 0)
-    log.info(str_cat("note: ", class_name(config.family), " has ", source.num_added(),
+    log.info(str_cat("note: ", config.family->class_name, " has ", source.num_added(),
                      " biases and norm vectors that the model has not: written as zeros (gains as ones), which changes "
                      "no number"));
   const ExportArgs args{.config = config,

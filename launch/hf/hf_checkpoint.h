@@ -45,7 +45,7 @@ inline constexpr const char* kSourceKey = "hf.source";
 std::vector<int64_t> end_ids(const io::Metadata& metadata);
 
 struct ExportOptions {
-  std::optional<Family> family;        ///< absent: the class it was imported from, else the first that has the model
+  const Family* family = nullptr;      ///< null: the class it was imported from, else the first that has the model
   std::optional<io::FileDType> dtype;  ///< absent: as stored
   int64_t max_positions = 0;           ///< 0: as imported, else the sequence length of the training
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
@@ -53,7 +53,7 @@ struct ExportOptions {
 };
 
 struct ExportReport {
-  Family family = Family::kLlama;
+  const Family* family = nullptr;
   Exported files;
 };
 

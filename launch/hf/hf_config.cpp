@@ -10,7 +10,7 @@
 #include "core/io/posix_file.h"
 #include "launch/config/run_config.h"
 #include "launch/hf/common_keys.h"
-#include "launch/hf/family_tables.h"
+#include "launch/hf/family.h"
 #include "launch/hf/neutral_keys.h"
 #include "parallel/model/rope_frequencies.h"
 
@@ -28,18 +28,18 @@ std::string joined(const std::vector<std::string>& texts) {
 
 /// The model that the table of its class makes of these keys.
 void read_model(JsonReader& reader, HfConfig& c) {
-  const ClassTable table = class_table(c.family);
-  c.model = table.base;
-  for (const Row& row : table.rows) row.read(reader, c);
+  c.model = c.family->base;
+  for (const Row& row : c.family->rows)
+    if (row.read) row.read(reader, c);
   // No class has a key for the usual scale; what another one asks for is set by now.
   if (c.model.attn.scale == 0) c.model.attn.scale = 1.0 / std::sqrt(static_cast<double>(c.model.head_dim));
 }
 
 Json write_model(const HfConfig& c) {
   Json j;
-  j["architectures"] = {class_name(c.family)};
-  j["model_type"] = model_type(c.family);
-  for (const Row& row : class_table(c.family).rows)
+  j["architectures"] = {c.family->class_name};
+  j["model_type"] = c.family->model_type;
+  for (const Row& row : c.family->rows)
     if (row.write) row.write(j, c);
   return j;
 }
@@ -50,8 +50,8 @@ struct ReadBack {
   std::vector<std::string> errors;
 };
 
-ReadBack read_back(Family family, const ModelConfig& config) {
-  HfConfig asked = {.family = family, .model = config}, got = {.family = family};
+ReadBack read_back(const Family& family, const ModelConfig& config) {
+  HfConfig asked = {.family = &family, .model = config}, got = {.family = &family};
   asked.extras.max_positions = 1;  // a model with rotary positions does not say it
   const nlohmann::json root = io::parse_json(write_model(asked).dump());
   ReadBack back;
@@ -66,32 +66,32 @@ bool is_ours_alone(std::string_view key) {
   return key == "vocab.pad_to" || key.starts_with("init.") || key.starts_with("loss.");
 }
 
-Family family_of(const nlohmann::json& root, const std::string& name) {
+const Family* family_of(const nlohmann::json& root, const std::string& name) {
   std::string known;
-  for (const Family family : kFamilies) known += (known.empty() ? "" : ", ") + std::string(class_name(family));
+  for (const Family& family : families()) known += str_cat(known.empty() ? "" : ", ", family.class_name);
   const auto unknown = [&](const std::string& got) {
     return input_error("hf", printable(name), ": ", got, " is not a class that is read; expected one of ", known);
   };
-  std::optional<Family> by_class, by_type;
+  const Family *by_class = nullptr, *by_type = nullptr;
   if (root.contains("architectures") && !root["architectures"].is_null()) {
     const nlohmann::json& list = root["architectures"];
     if (!list.is_array() || list.size() != 1 || !list[0].is_string()) {
       throw unknown("architectures = " + printable(list.dump(-1, ' ', true)));
     }
     by_class = family_from_class(list[0].get<std::string>());
-    if (!by_class) throw unknown("architectures = " + printable(list[0].get<std::string>()));
+    if (by_class == nullptr) throw unknown("architectures = " + printable(list[0].get<std::string>()));
   }
   if (root.contains("model_type") && !root["model_type"].is_null()) {
     const std::string type = root["model_type"].is_string() ? root["model_type"].get<std::string>() : "";
     by_type = family_from_model_type(type);
-    if (!by_type) throw unknown("model_type = " + printable(root["model_type"].dump(-1, ' ', true)));
+    if (by_type == nullptr) throw unknown("model_type = " + printable(root["model_type"].dump(-1, ' ', true)));
   }
-  if (!by_class && !by_type) throw unknown("a config with neither architectures nor model_type");
-  if (by_class && by_type && *by_class != *by_type) {
-    throw input_error("hf", printable(name), ": architectures says ", class_name(*by_class), ", model_type says ",
-                      class_name(*by_type), "; expected one model");
+  if (by_class == nullptr && by_type == nullptr) throw unknown("a config with neither architectures nor model_type");
+  if (by_class != nullptr && by_type != nullptr && by_class != by_type) {
+    throw input_error("hf", printable(name), ": architectures says ", by_class->class_name, ", model_type says ",
+                      by_type->class_name, "; expected one model");
   }
-  return by_class ? *by_class : *by_type;
+  return by_class != nullptr ? by_class : by_type;
 }
 
 Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
@@ -119,7 +119,7 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     for (const std::string& key : reader.unread_keys()) {
       if (std::find(ignored_keys.begin(), ignored_keys.end(), key) != ignored_keys.end()) continue;
       const std::string_view neutral = neutral_value(key);
-      reader.refuse(key.c_str(), class_name(config.family), " is not known to read this key",
+      reader.refuse(key.c_str(), config.family->class_name, " is not known to read this key",
                     neutral.empty() ? "" : str_cat(", which changes nothing at ", neutral, " alone"),
                     "; if it changes nothing, say so with --ignore-key ", escaped(key));
     }
@@ -182,22 +182,22 @@ ModelConfig with_shortest_cycle(ModelConfig m) {
   return m;
 }
 
-std::vector<std::string> obstacles(Family family, const ModelConfig& config) {
+std::vector<std::string> obstacles(const Family& family, const ModelConfig& config) {
   const ReadBack back = read_back(family, config);
   std::vector<std::string> found;
   for (const config::ModelDifference& d :
        config::compare_models(with_shortest_cycle(config), with_shortest_cycle(back.model))) {
     if (!is_ours_alone(d.key))
-      found.push_back(str_cat(d.key, " = ", d.left, ": ", class_name(family), " has ", d.right));
+      found.push_back(str_cat(d.key, " = ", d.left, ": ", family.class_name, " has ", d.right));
   }
-  for (const Row& row : class_table(family).rows) {
+  for (const Row& row : family.rows) {
     if (std::string text = row.limit ? row.limit(config) : ""; !text.empty()) found.push_back(std::move(text));
   }
   // What the table cannot even read back says less than the axis that is the reason.
   return found.empty() ? back.errors : found;
 }
 
-ModelConfig completed(Family family, const ModelConfig& config) {
+ModelConfig completed(const Family& family, const ModelConfig& config) {
   const ModelConfig has = read_back(family, config).model;
   ModelConfig m = config;
   if (m.norm.variant.type == has.norm.variant.type) m.norm.affine = std::max(m.norm.affine, has.norm.affine);
@@ -223,27 +223,27 @@ bool is_completion(const ModelConfig& config, std::string_view name) {
   return !config.bias.lm_head;
 }
 
-Family choose_family(const ModelConfig& config, std::optional<Family> wanted) {
-  const auto in_the_way = [&](Family family) { return obstacles(family, completed(family, config)); };
-  Family nearest = wanted.value_or(kFamilies.front());
-  std::vector<std::string> fewest = in_the_way(nearest);
-  if (!wanted) {
-    for (const Family family : kFamilies) {
+const Family& choose_family(const ModelConfig& config, const Family* wanted) {
+  const auto in_the_way = [&](const Family& family) { return obstacles(family, completed(family, config)); };
+  const Family* nearest = wanted != nullptr ? wanted : &families().front();
+  std::vector<std::string> fewest = in_the_way(*nearest);
+  if (wanted == nullptr) {
+    for (const Family& family : families()) {
       if (obstacles(family, config).empty()) return family;
       std::vector<std::string> found = in_the_way(family);
       if (found.size() >= fewest.size()) continue;
-      nearest = family;
+      nearest = &family;
       fewest = std::move(found);
     }
   }
-  if (fewest.empty()) return nearest;
+  if (fewest.empty()) return *nearest;
   throw input_error("hf",
                     wanted ? "this model is no " : "no Hugging Face class that is written has this model; nearest is ",
-                    class_name(nearest), ": ", joined(fewest));
+                    nearest->class_name, ": ", joined(fewest));
 }
 
 std::string write_hf_config(const HfConfig& config, std::string_view dtype) {
-  if (const auto found = obstacles(config.family, config.model); !found.empty()) throw Bug(joined(found));
+  if (const auto found = obstacles(*config.family, config.model); !found.empty()) throw Bug(joined(found));
   if (config.model.pos.type != model::PosType::kLearned && config.extras.max_positions < 1) {
     throw input_error("hf", "expected the longest context in tokens, got ", config.extras.max_positions,
                       "; a model with rotary positions does not say it, so give it");

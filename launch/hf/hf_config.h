@@ -24,7 +24,7 @@ struct HfExtras {
 
 /// A model of one Hugging Face class.
 struct HfConfig {
-  Family family = Family::kLlama;
+  const Family* family = nullptr;
   model::ModelConfig model;
   HfExtras extras;
   /// What a reader of the file may not expect: sizes that the class default filled in, keys that have no effect in
@@ -49,19 +49,19 @@ model::ModelConfig with_shortest_cycle(model::ModelConfig config);
 
 /// Why a class cannot express a model: one text for each axis that stands in the way, e.g. `norm.type = rmsnorm:
 /// GPT2LMHeadModel has layernorm`. Empty when it can.
-std::vector<std::string> obstacles(Family family, const model::ModelConfig& config);
+std::vector<std::string> obstacles(const Family& family, const model::ModelConfig& config);
 
 /// The model as a class holds it: with the biases and norm vectors that the class always has. Where the model has none
 /// they are zeros, and gains ones, which changes no number; obstacles() that remain are real ones.
-model::ModelConfig completed(Family family, const model::ModelConfig& config);
+model::ModelConfig completed(const Family& family, const model::ModelConfig& config);
 
 /// True when tensor `name` of a completed model is one that `config` does not have.
 bool is_completion(const model::ModelConfig& config, std::string_view name);
 
-/// The class to export as: `wanted` when given, else the first of kFamilies that can express the model as it is, else
+/// The class to export as: `wanted` when given, else the first of families() that can express the model as it is, else
 /// the first that can express it completed. Throws an input error that names the axes in the way (of the wanted class,
 /// or of the nearest one).
-Family choose_family(const model::ModelConfig& config, std::optional<Family> wanted);
+const Family& choose_family(const model::ModelConfig& config, const Family* wanted);
 
 /// The text of the config.json that transformers reads to the same model; both spellings of the rotary keys are
 /// written, so that version 4 and 5 agree. `dtype` as torch names it: "float32", "bfloat16", "float16", "float64".

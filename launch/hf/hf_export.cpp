@@ -70,7 +70,7 @@ struct Plan {
 
 Plan plan_export(const ExportArgs& args) {
   Plan plan;
-  plan.mappings = tensor_mappings(args.config.family, args.config.model);
+  plan.mappings = tensor_mappings(*args.config.family, args.config.model);
   std::map<io::FileDType, int64_t> elements;
   std::vector<int64_t> bytes;
   for (const TensorMapping& mapping : plan.mappings) {

@@ -57,8 +57,8 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
 }
 
 void ImportedModel::bind(const std::string& directory) {
-  mappings_ = tensor_mappings(config_.family, config_.model);
-  const std::string prefix(name_prefix(config_.family));
+  mappings_ = tensor_mappings(*config_.family, config_.model);
+  const std::string prefix = config_.family->tensors.prefix;
   const bool has_prefix = std::any_of(files_.names().begin(), files_.names().end(),
                                       [&](const std::string& name) { return name.starts_with(prefix); });
   std::set<std::string> expected;
@@ -95,12 +95,12 @@ void ImportedModel::bind(const std::string& directory) {
   }
   std::vector<std::string> unknown;
   int64_t buffers = 0, other_parts = 0;
-  const std::vector<std::string> heads = head_names(config_.family);
+  const std::vector<std::string> heads = head_names(*config_.family);
   for (const std::string& name : files_.names()) {
     if (expected.contains(name)) continue;
-    if (is_ignored_buffer(config_.family, name)) {
+    if (is_ignored_buffer(*config_.family, name)) {
       ++buffers;
-    } else if (is_other_part(config_.family, name)) {
+    } else if (is_other_part(*config_.family, name)) {
       ++other_parts;
     } else if (!(config_.model.tied && std::find(heads.begin(), heads.end(), name) != heads.end())) {
       unknown.push_back(printable(name));
@@ -111,7 +111,7 @@ void ImportedModel::bind(const std::string& directory) {
   if (!unknown.empty()) problem += str_cat("; unknown: ", listed(unknown));
   if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
   if (!problem.empty()) {
-    throw input_error("hf", printable(directory), ": weights are not those of the ", class_name(config_.family),
+    throw input_error("hf", printable(directory), ": weights are not those of the ", config_.family->class_name,
                       " in config.json", problem);
   }
   if (buffers > 0)
@@ -139,7 +139,7 @@ void ImportedModel::check_constant(const TensorMapping& mapping, const std::stri
 }
 
 void ImportedModel::check_tied_head(const std::string& directory) {
-  for (const std::string& head : head_names(config_.family)) {
+  for (const std::string& head : head_names(*config_.family)) {
     const io::TensorEntry* copy = files_.find(head);
     if (copy == nullptr) continue;
     const io::TensorEntry& table = files_.at(file_names_[0]);

@@ -40,15 +40,15 @@ struct TensorMapping {
 
 /// Every parameter of a model of a class, each of ours exactly once. Requires obstacles(family, config) to be empty
 /// (hf_config.h). Vocabulary rows are the unpadded ones.
-std::vector<TensorMapping> tensor_mappings(Family family, const model::ModelConfig& config);
+std::vector<TensorMapping> tensor_mappings(const Family& family, const model::ModelConfig& config);
 
 /// Buffers that old checkpoints carry (causal masks, rotary frequencies): computed again at run time, never parameters.
-bool is_ignored_buffer(Family family, std::string_view hf_name);
+bool is_ignored_buffer(const Family& family, std::string_view hf_name);
 
 /// Tensors of what a class has beside its text model: Chameleon's image tokenizer. They are left out.
-bool is_other_part(Family family, std::string_view hf_name);
+bool is_other_part(const Family& family, std::string_view hf_name);
 
 /// The name of the head's weight, which a file of a tied model may repeat.
-std::vector<std::string> head_names(Family family);
+std::vector<std::string> head_names(const Family& family);
 
 }  // namespace ashlar::hf

@@ -60,6 +60,7 @@ class JsonReader {
   size_t num_errors() const { return errors_.size(); }  ///< of all readers that share the list
   void add_note(std::string text) { notes_.push_back(std::move(text)); }
 
+  bool was_read(const char* key) const { return read_.contains(key); }
   std::string shown(const char* key) const;  ///< `KEY = VALUE`
   std::vector<std::string> unread_keys() const;
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launch/hf/json_reader.h"
 
@@ -12,13 +12,12 @@ namespace ashlar::hf {
 /// A key of config.json that changes no logit of any class: bookkeeping, storage, precision of a sum, generation,
 /// training, other tasks; or that says what every class does anyway.
 struct NeutralKey {
-  std::string_view key;
-  /// The one value, as JSON, at which it is neutral; empty: at every value. Null is neutral always.
-  std::string_view only;
+  const char* key;
+  const char* only;  ///< the one value, as JSON, at which it is neutral; "": every value. Null is neutral always.
 };
 
 /// All of them, for all classes.
-std::span<const NeutralKey> neutral_keys();
+std::vector<NeutralKey> neutral_keys();
 
 /// Marks those that are there, with a value at which they are neutral, as read. Behind the table of the class: what
 /// that reads has its meaning there.

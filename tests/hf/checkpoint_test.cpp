@@ -53,13 +53,14 @@ TEST(HfCheckpoint, ClassDtypeAndContextCanBeChosen) {
   import_to_checkpoint(golden_dir("phi3_legacy"), dir.path() / "ckpt");
   const ExportReport report =
       export_alone(dir.path() / "ckpt", dir.path() / "out",
-                   {.family = Family::kLlama, .dtype = io::FileDType::kBF16, .max_positions = 4096}, log);
+                   {.family = &testing::family("llama"), .dtype = io::FileDType::kBF16, .max_positions = 4096}, log);
   EXPECT_EQ(report.files.dtype, "bfloat16");
   const HfConfig config = parse_hf_config(testing::slurp(dir.path() / "out/config.json"), "x");
-  EXPECT_EQ(config.family, Family::kLlama);
+  EXPECT_EQ(config.family->model_type, "llama");
   EXPECT_EQ(config.extras.max_positions, 4096);
-  const Error error = testing::error_of(
-      [&] { export_alone(dir.path() / "ckpt", dir.path() / "other", {.family = Family::kGpt2, .dtype = {}}, log); });
+  const Error error = testing::error_of([&] {
+    export_alone(dir.path() / "ckpt", dir.path() / "other", {.family = &testing::family("gpt2"), .dtype = {}}, log);
+  });
   EXPECT_EQ(error.code(), ExitCode::kInput);
   EXPECT_THAT(error.what(), HasSubstr("norm.type = rmsnorm: GPT2LMHeadModel has layernorm"));
 }

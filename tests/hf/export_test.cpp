@@ -146,9 +146,9 @@ TEST(HfExport, InAnotherDtypeRoundsOnceAndRefusesWhatDoesNotFit) {
 
 TEST(HfExport, AnotherClassThatHasTheSameModel) {
   ImportedModel model = import_hf(golden_dir("phi3_legacy"));
-  EXPECT_EQ(choose_family(model.config().model, std::nullopt), Family::kLlama);
+  EXPECT_EQ(choose_family(model.config().model, nullptr).model_type, "llama");
   HfConfig config = model.config();
-  config.family = Family::kLlama;
+  config.family = &testing::family("llama");
   const ashlar::testing::ScratchDir dir;
   testing::ImportSource source(model);
   testing::export_alone(config, source, dir.path() / "out");
@@ -162,9 +162,9 @@ TEST(HfExport, AnotherClassThatHasTheSameModel) {
 TEST(HfExport, TheClassIsChosenFromTheAxes) {
   for (const char* folder : testing::kGolden) {
     const HfConfig config = golden_config(folder);
-    EXPECT_TRUE(obstacles(config.family, config.model).empty()) << folder;
-    EXPECT_TRUE(obstacles(choose_family(config.model, std::nullopt), config.model).empty()) << folder;
-    EXPECT_EQ(choose_family(config.model, config.family), config.family);
+    EXPECT_TRUE(obstacles(*config.family, config.model).empty()) << folder;
+    EXPECT_TRUE(obstacles(choose_family(config.model, nullptr), config.model).empty()) << folder;
+    EXPECT_EQ(&choose_family(config.model, config.family), config.family);
   }
 }
 
@@ -198,7 +198,7 @@ TEST(HfExport, EveryAxisOfEveryClassIsWrittenOrRefusedByName) {
           continue;  // no model at all
         }
         SCOPED_TRACE(std::string(folder) + " " + spec.name() + " = " + value);
-        const auto found = obstacles(golden.family, changed.model);
+        const auto found = obstacles(*golden.family, changed.model);
         if (!found.empty()) {
           // Of axes that one key of the class says, it may be the other that is named.
           const std::string axis = found[0].substr(0, found[0].find(" = "));
@@ -268,10 +268,10 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
     SCOPED_TRACE(row.names);
     HfConfig config = golden_config(row.folder);
     row.change(config.model);
-    EXPECT_EQ(testing::error_of([&] { choose_family(config.model, std::nullopt); }).code(), ExitCode::kInput);
+    EXPECT_EQ(testing::error_of([&] { choose_family(config.model, nullptr); }).code(), ExitCode::kInput);
     const Error error = testing::error_of([&] { choose_family(config.model, config.family); });
     EXPECT_THAT(error.what(), HasSubstr(row.names));
-    EXPECT_THAT(error.what(), HasSubstr(std::string(class_name(config.family))));
+    EXPECT_THAT(error.what(), HasSubstr(std::string(config.family->class_name)));
   }
 }
 
@@ -279,10 +279,10 @@ TEST(HfExport, AModelThatNoClassHasIsRefusedWithTheAxis) {
 TEST(HfExport, WhatAClassDemandsOrAddsBesidesItsKeys) {
   model::ModelConfig m = golden_config("llama").model;
   m.n_heads = m.n_kv_heads = 5;  // of a width of 48
-  EXPECT_THAT(obstacles(Family::kLlama, m), ::testing::ElementsAre(HasSubstr("model.n_heads = 5")));
+  EXPECT_THAT(obstacles(testing::family("llama"), m), ::testing::ElementsAre(HasSubstr("model.n_heads = 5")));
   m = golden_config("llama").model;
   m.bias.attn_out = true;
-  EXPECT_TRUE(completed(Family::kLlama, m).bias.qkv) << "one key says both";
+  EXPECT_TRUE(completed(testing::family("llama"), m).bias.qkv) << "one key says both";
 }
 
 TEST(HfExport, VectorsThatOnlyTheClassHasAreNoObstacle) {
@@ -291,13 +291,13 @@ TEST(HfExport, VectorsThatOnlyTheClassHasAreNoObstacle) {
     HfConfig config = golden_config(folder);
     config.model.bias = {};
     config.model.norm.affine = model::NormAffine::kNone;
-    EXPECT_FALSE(obstacles(config.family, config.model).empty());
-    EXPECT_EQ(choose_family(config.model, config.family), config.family);
-    const model::ModelConfig whole = completed(config.family, config.model);
-    EXPECT_TRUE(obstacles(config.family, whole).empty());
-    EXPECT_EQ(completed(config.family, whole), whole);
+    EXPECT_FALSE(obstacles(*config.family, config.model).empty());
+    EXPECT_EQ(&choose_family(config.model, config.family), config.family);
+    const model::ModelConfig whole = completed(*config.family, config.model);
+    EXPECT_TRUE(obstacles(*config.family, whole).empty());
+    EXPECT_EQ(completed(*config.family, whole), whole);
     int added = 0;
-    for (const TensorMapping& mapping : tensor_mappings(config.family, whole)) {
+    for (const TensorMapping& mapping : tensor_mappings(*config.family, whole)) {
       for (const TensorPart& part : mapping.parts) {
         const bool vector = part.name.ends_with(".bias") || part.name.find("norm") != std::string::npos;
         EXPECT_EQ(is_completion(config.model, part.name), vector) << part.name;
@@ -310,7 +310,7 @@ TEST(HfExport, VectorsThatOnlyTheClassHasAreNoObstacle) {
   const HfConfig qwen = golden_config("qwen2");
   model::ModelConfig plain = qwen.model;
   plain.bias = {};
-  EXPECT_EQ(choose_family(plain, std::nullopt), Family::kLlama) << "the class without biases";
+  EXPECT_EQ(choose_family(plain, nullptr).model_type, "llama") << "the class without biases";
 }
 
 // A norm of queries and keys that has gains gets zeros for the biases of its class; one of another kind stays in the
@@ -322,11 +322,11 @@ TEST(HfExport, BiasesOfTheNormsOfQueriesAndKeysAreAdded) {
     model::ModelConfig m = config.model;
     ASSERT_TRUE(m.qk_norm.bias);
     m.qk_norm.bias = false;
-    EXPECT_FALSE(obstacles(config.family, m).empty());
-    EXPECT_EQ(choose_family(m, std::nullopt), config.family);
-    EXPECT_EQ(completed(config.family, m), config.model);
+    EXPECT_FALSE(obstacles(*config.family, m).empty());
+    EXPECT_EQ(&choose_family(m, nullptr), config.family);
+    EXPECT_EQ(completed(*config.family, m), config.model);
     int64_t added = 0;
-    for (const TensorMapping& mapping : tensor_mappings(config.family, config.model)) {
+    for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
       for (const TensorPart& part : mapping.parts) {
         const bool bias = part.name.ends_with("q_norm.bias") || part.name.ends_with("k_norm.bias");
         EXPECT_EQ(is_completion(m, part.name), bias) << part.name;
@@ -336,7 +336,7 @@ TEST(HfExport, BiasesOfTheNormsOfQueriesAndKeysAreAdded) {
     }
     EXPECT_EQ(added, 2 * m.n_layers);
     m.qk_norm = {.kind = model::QkNorm::kFull, .type = NormType::kLayerNorm, .eps = m.qk_norm.eps};
-    EXPECT_FALSE(completed(config.family, m).qk_norm.bias);
+    EXPECT_FALSE(completed(*config.family, m).qk_norm.bias);
     EXPECT_THAT(testing::error_of([&] { choose_family(m, config.family); }).what(), HasSubstr("attn.qk_norm = full"));
   }
 }

@@ -22,7 +22,7 @@ struct At {
 
 /// The layout of one class, told element by element. `part` is ours without `.weight`/`.bias`.
 struct Layout {
-  Family family;
+  std::string_view type;  ///< model_type
   model::ModelConfig m;
 
   At locate(const std::string& part, int64_t row, int64_t col) const {
@@ -30,70 +30,74 @@ struct Layout {
     if (part == "embed.tokens") return {tokens(), row, col};
     if (part == "embed.positions") return {"transformer.wpe", row, col};
     if (part == "norm_final") return {final_norm(), row, col};
-    if (part == "head") return {family == Family::kGptNeoX ? "embed_out" : "lm_head", row, col};
+    if (part == "head") return {type == "gpt_neox" ? "embed_out" : "lm_head", row, col};
     const size_t dot = part.find('.', 7);
     const std::string layer = part.substr(7, dot - 7);
     const std::string what = part.substr(dot + 1);
     const std::string b = block(layer);
     const int64_t head = row / D, dim = row % D;
-    switch (family) {
-      case Family::kGpt2:
-        if (what == "attn.q") return {b + "attn.c_attn", row, col, true};
-        if (what == "attn.k") return {b + "attn.c_attn", m.d_model + row, col, true};
-        if (what == "attn.v") return {b + "attn.c_attn", 2 * m.d_model + row, col, true};
-        if (what == "attn.out") return {b + "attn.c_proj", row, col, true};
-        if (what == "ffn.up") return {b + "mlp.c_fc", row, col, true};
-        if (what == "ffn.down") return {b + "mlp.c_proj", row, col, true};
-        return {b + (what == "norm1" ? "ln_1" : "ln_2"), row, col};
-      case Family::kGptJ:
-        if (what == "attn.out") return {b + "attn.out_proj", row, col};
-        if (what.starts_with("attn.")) return {b + "attn." + what.substr(5) + "_proj", row, col};
-        if (what == "norm1") return {b + "ln_1", row, col};
-        return {b + (what == "ffn.up" ? "mlp.fc_in" : "mlp.fc_out"), row, col};
-      case Family::kGptNeoX:
-        if (what == "attn.q") return {b + "attention.query_key_value", head * 3 * D + dim, col};
-        if (what == "attn.k") return {b + "attention.query_key_value", head * 3 * D + D + dim, col};
-        if (what == "attn.v") return {b + "attention.query_key_value", head * 3 * D + 2 * D + dim, col};
-        if (what == "attn.out") return {b + "attention.dense", row, col};
-        if (what == "norm1") return {b + "input_layernorm", row, col};
-        if (what == "norm2") return {b + "post_attention_layernorm", row, col};
-        return {b + (what == "ffn.up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h"), row, col};
-      case Family::kPhi:
-        if (what == "attn.out") return {b + "self_attn.dense", row, col};
-        if (what.starts_with("attn.")) return {b + "self_attn." + what.substr(5) + "_proj", row, col};
-        if (what == "norm1") return {b + "input_layernorm", row, col};
-        return {b + (what == "ffn.up" ? "mlp.fc1" : "mlp.fc2"), row, col};
-      case Family::kFalcon: {
-        const std::string qkv = b + "self_attention.query_key_value";
-        const int64_t per = H / G;
-        // The documented layouts: [G][H/G q, k, v] x D; multi-query is [H q][k][v] x D, one KV head a head [H][q, k, v]
-        // x D.
-        if (what == "attn.q") {
-          return {qkv, (G == 1 ? head : head / per * (per + 2) + head % per) * D + dim, col};
-        }
-        if (what == "attn.k") return {qkv, (G == 1 ? H : head * (per + 2) + per) * D + dim, col};
-        if (what == "attn.v") return {qkv, (G == 1 ? H + 1 : head * (per + 2) + per + 1) * D + dim, col};
-        if (what == "attn.out") return {b + "self_attention.dense", row, col};
-        const bool two = m.block.topology == model::Topology::kParallel && m.block.parallel_norms == 2;
-        if (what == "norm1") return {b + (two ? "ln_attn" : "input_layernorm"), row, col};
-        if (what == "norm2") return {b + (two ? "ln_mlp" : "post_attention_layernorm"), row, col};
-        return {b + (what == "ffn.up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h"), row, col};
-      }
-      case Family::kPhi3:
-        if (what == "attn.q") return {b + "self_attn.qkv_proj", row, col};
-        if (what == "attn.k") return {b + "self_attn.qkv_proj", H * D + row, col};
-        if (what == "attn.v") return {b + "self_attn.qkv_proj", (H + G) * D + row, col};
-        if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
-        if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
-        return llama(b, what, row, col);
-      case Family::kGlm4:
-        if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
-        if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
-        if (what == "norm1_out") return {b + "post_self_attn_layernorm", row, col};
-        if (what == "norm2_out") return {b + "post_mlp_layernorm", row, col};
-        return llama(b, what, row, col);
-      default: return llama(b, what, row, col);
+    if (type == "gpt2") {
+      if (what == "attn.q") return {b + "attn.c_attn", row, col, true};
+      if (what == "attn.k") return {b + "attn.c_attn", m.d_model + row, col, true};
+      if (what == "attn.v") return {b + "attn.c_attn", 2 * m.d_model + row, col, true};
+      if (what == "attn.out") return {b + "attn.c_proj", row, col, true};
+      if (what == "ffn.up") return {b + "mlp.c_fc", row, col, true};
+      if (what == "ffn.down") return {b + "mlp.c_proj", row, col, true};
+      return {b + (what == "norm1" ? "ln_1" : "ln_2"), row, col};
     }
+    if (type == "gptj") {
+      if (what == "attn.out") return {b + "attn.out_proj", row, col};
+      if (what.starts_with("attn.")) return {b + "attn." + what.substr(5) + "_proj", row, col};
+      if (what == "norm1") return {b + "ln_1", row, col};
+      return {b + (what == "ffn.up" ? "mlp.fc_in" : "mlp.fc_out"), row, col};
+    }
+    if (type == "gpt_neox") {
+      if (what == "attn.q") return {b + "attention.query_key_value", head * 3 * D + dim, col};
+      if (what == "attn.k") return {b + "attention.query_key_value", head * 3 * D + D + dim, col};
+      if (what == "attn.v") return {b + "attention.query_key_value", head * 3 * D + 2 * D + dim, col};
+      if (what == "attn.out") return {b + "attention.dense", row, col};
+      if (what == "norm1") return {b + "input_layernorm", row, col};
+      if (what == "norm2") return {b + "post_attention_layernorm", row, col};
+      return {b + (what == "ffn.up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h"), row, col};
+    }
+    if (type == "phi") {
+      if (what == "attn.out") return {b + "self_attn.dense", row, col};
+      if (what.starts_with("attn.")) return {b + "self_attn." + what.substr(5) + "_proj", row, col};
+      if (what == "norm1") return {b + "input_layernorm", row, col};
+      return {b + (what == "ffn.up" ? "mlp.fc1" : "mlp.fc2"), row, col};
+    }
+    if (type == "falcon") {
+      const std::string qkv = b + "self_attention.query_key_value";
+      const int64_t per = H / G;
+      // The documented layouts: [G][H/G q, k, v] x D; multi-query is [H q][k][v] x D, one KV head a head [H][q, k, v]
+      // x D.
+      if (what == "attn.q") {
+        return {qkv, (G == 1 ? head : head / per * (per + 2) + head % per) * D + dim, col};
+      }
+      if (what == "attn.k") return {qkv, (G == 1 ? H : head * (per + 2) + per) * D + dim, col};
+      if (what == "attn.v") return {qkv, (G == 1 ? H + 1 : head * (per + 2) + per + 1) * D + dim, col};
+      if (what == "attn.out") return {b + "self_attention.dense", row, col};
+      const bool two = m.block.topology == model::Topology::kParallel && m.block.parallel_norms == 2;
+      if (what == "norm1") return {b + (two ? "ln_attn" : "input_layernorm"), row, col};
+      if (what == "norm2") return {b + (two ? "ln_mlp" : "post_attention_layernorm"), row, col};
+      return {b + (what == "ffn.up" ? "mlp.dense_h_to_4h" : "mlp.dense_4h_to_h"), row, col};
+    }
+    if (type == "phi3") {
+      if (what == "attn.q") return {b + "self_attn.qkv_proj", row, col};
+      if (what == "attn.k") return {b + "self_attn.qkv_proj", H * D + row, col};
+      if (what == "attn.v") return {b + "self_attn.qkv_proj", (H + G) * D + row, col};
+      if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
+      if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
+      return llama(b, what, row, col);
+    }
+    if (type == "glm4") {
+      if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
+      if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
+      if (what == "norm1_out") return {b + "post_self_attn_layernorm", row, col};
+      if (what == "norm2_out") return {b + "post_mlp_layernorm", row, col};
+      return llama(b, what, row, col);
+    }
+    return llama(b, what, row, col);
   }
 
  private:
@@ -105,32 +109,21 @@ struct Layout {
     return {b + (what == "norm1" ? "input_layernorm" : "post_attention_layernorm"), row, col};
   }
   std::string block(const std::string& i) const {
-    switch (family) {
-      case Family::kGpt2:
-      case Family::kGptJ:
-      case Family::kFalcon: return "transformer.h." + i + ".";
-      case Family::kGptNeoX: return "gpt_neox.layers." + i + ".";
-      default: return "model.layers." + i + ".";
-    }
+    if (type == "gpt2" || type == "gptj" || type == "falcon") return "transformer.h." + i + ".";
+    if (type == "gpt_neox") return "gpt_neox.layers." + i + ".";
+    return "model.layers." + i + ".";
   }
   std::string tokens() const {
-    switch (family) {
-      case Family::kGpt2:
-      case Family::kGptJ: return "transformer.wte";
-      case Family::kFalcon: return "transformer.word_embeddings";
-      case Family::kGptNeoX: return "gpt_neox.embed_in";
-      default: return "model.embed_tokens";
-    }
+    if (type == "gpt2" || type == "gptj") return "transformer.wte";
+    if (type == "falcon") return "transformer.word_embeddings";
+    if (type == "gpt_neox") return "gpt_neox.embed_in";
+    return "model.embed_tokens";
   }
   std::string final_norm() const {
-    switch (family) {
-      case Family::kGpt2:
-      case Family::kGptJ:
-      case Family::kFalcon: return "transformer.ln_f";
-      case Family::kGptNeoX: return "gpt_neox.final_layer_norm";
-      case Family::kPhi: return "model.final_layernorm";
-      default: return "model.norm";
-    }
+    if (type == "gpt2" || type == "gptj" || type == "falcon") return "transformer.ln_f";
+    if (type == "gpt_neox") return "gpt_neox.final_layer_norm";
+    if (type == "phi") return "model.final_layernorm";
+    return "model.norm";
   }
 };
 
@@ -139,7 +132,7 @@ class GoldenImport : public ::testing::TestWithParam<const char*> {};
 TEST_P(GoldenImport, EveryElementIsWhereItsLayoutSays) {
   ImportedModel model = import_hf(golden_dir(GetParam()));
   const StoredModel file = testing::load_file(golden_dir(GetParam()) / "model.safetensors");
-  const Layout layout{model.config().family, model.config().model};
+  const Layout layout{model.config().family->model_type, model.config().model};
   std::set<std::string> used;
   int64_t elements = 0;
   for (const io::TensorSpec& spec : model.tensors()) {
@@ -220,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenImport, ::testing::ValuesIn(kGolden),
 /// What each folder holds, read off its config.json by hand.
 struct Expected {
   const char* folder;
-  Family family;
+  std::string_view type;
   int64_t width, layers, heads, kv, head_dim, d_ff, vocab;
   model::Topology topology;
   int norms;
@@ -236,13 +229,12 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
   constexpr auto S = Topology::kSerial, P = Topology::kParallel;
   constexpr auto kTanh = Activation::kGeluTanh, kErf = Activation::kGeluErf, kSilu = Activation::kSilu;
   const Expected table[] = {
-      {"gpt2", Family::kGpt2, 48, 3, 4, 4, 12, 96, 97, S, 1, 0, 1e4, 1e-3, kTanh, false, true, true, true, true, false},
-      {"gptj", Family::kGptJ, 48,   3,     4,     4,     12,    96,    97,   P,   1,
-       6,      1e4,           1e-5, kTanh, false, false, false, false, true, true},
-      {"gpt_neox", Family::kGptNeoX, 48, 3, 4, 4, 12, 96, 97, P, 2, 6, 1e4, 1e-5, kTanh, false, false, true, true, true,
-       false},
+      {"gpt2", "gpt2", 48, 3, 4, 4, 12, 96, 97, S, 1, 0, 1e4, 1e-3, kTanh, false, true, true, true, true, false},
+      {"gptj", "gptj", 48, 3, 4, 4, 12, 96, 97, P, 1, 6, 1e4, 1e-5, kTanh, false, false, false, false, true, true},
+      {"gpt_neox", "gpt_neox", 48,   3,     4,     4,     12,   96,   97,   P,    2,
+       6,          1e4,        1e-5, kTanh, false, false, true, true, true, false},
       {"gpt_neox_serial",
-       Family::kGptNeoX,
+       "gpt_neox",
        48,
        3,
        4,
@@ -262,10 +254,9 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
        true,
        true,
        false},
-      {"llama", Family::kLlama, 48,    3,    4,     4,     12,    96,    97,   S, 1, 12,
-       1e4,     1e-6,           kSilu, true, false, false, false, false, false},
+      {"llama", "llama", 48, 3, 4, 4, 12, 96, 97, S, 1, 12, 1e4, 1e-6, kSilu, true, false, false, false, false, false},
       {"llama_gqa_tied",
-       Family::kLlama,
+       "llama",
        48,
        3,
        4,
@@ -285,30 +276,20 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
        false,
        false,
        false},
-      {"llama_wide", Family::kLlama, 48,    3,    4,     2,    16,   96,   97,   S, 1, 16,
-       1e3,          1e-6,           kSilu, true, false, true, true, true, false},
-      {"qwen2", Family::kQwen2, 48,    3,    4,     1,    12,    96,    97,   S, 1, 12,
-       1e4,     1e-3,           kSilu, true, false, true, false, false, false},
-      {"phi", Family::kPhi, 48, 3, 4, 2, 12, 96, 97, P, 1, 6, 1e4, 1e-5, kTanh, false, false, true, true, true, true},
-      {"falcon7", Family::kFalcon, 48,   3,     4,     1,     12,   96, 97, P, 1, 12, 1e4, 1e-5,
-       kErf,      false,           true, false, false, false, false},
-      {"falcon40", Family::kFalcon, 48,   3,     4,     2,     12,   96, 97, P, 2, 12, 1e4, 1e-5,
-       kErf,       false,           true, false, false, false, false},
-      {"falcon2_11b", Family::kFalcon, 48,    3,     4,     2,     12,   96, 97, P, 1, 12, 1e4, 1e-5,
-       kErf,          false,           false, false, false, false, false},
-      {"stablelm", Family::kStableLm,
-       60,         2,
-       5,          5,
-       12,         84,
-       89,         S,
-       1,          4,
-       1e4,        1e-4,
-       kSilu,      true,
-       false,      true,
-       false,      false,
-       false},
+      {"llama_wide", "llama", 48,   3,     4,    2,     16,   96,   97,   S,    1,
+       16,           1e3,     1e-6, kSilu, true, false, true, true, true, false},
+      {"qwen2", "qwen2", 48, 3, 4, 1, 12, 96, 97, S, 1, 12, 1e4, 1e-3, kSilu, true, false, true, false, false, false},
+      {"phi", "phi", 48, 3, 4, 2, 12, 96, 97, P, 1, 6, 1e4, 1e-5, kTanh, false, false, true, true, true, true},
+      {"falcon7", "falcon", 48,   3,    4,     1,    12,    96,    97,    P,    1,
+       12,        1e4,      1e-5, kErf, false, true, false, false, false, false},
+      {"falcon40", "falcon", 48,   3,    4,     2,    12,    96,    97,    P,    2,
+       12,         1e4,      1e-5, kErf, false, true, false, false, false, false},
+      {"falcon2_11b", "falcon", 48,   3,     4,     2,     12,    96,    97,   P, 1, 12,
+       1e4,           1e-5,     kErf, false, false, false, false, false, false},
+      {"stablelm", "stablelm", 60,   2,     5,    5,     12,   84,    89,    S,    1,
+       4,          1e4,        1e-4, kSilu, true, false, true, false, false, false},
       {"stablelm_parallel",
-       Family::kStableLm,
+       "stablelm",
        64,
        3,
        4,
@@ -328,14 +309,12 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
        false,
        false,
        false},
-      {"phi3", Family::kPhi3, 48,   3,     6,    2,     8,     68,    83,    S,    1,
-       6,      2e4,           1e-5, kSilu, true, false, false, false, false, false},
-      {"phi3_legacy", Family::kPhi3, 48,    2,    4,    4,     12,    96,    97,   S, 1, 12,
-       1e4,           1e-5,          kSilu, true, true, false, false, false, false},
-      {"falcon_rw", Family::kFalcon, 48,   3,    4,    4,    12,   96, 97, S, 1, 12, 1e4, 1e-5,
-       kErf,        false,           true, true, true, true, false},
+      {"phi3", "phi3", 48, 3, 6, 2, 8, 68, 83, S, 1, 6, 2e4, 1e-5, kSilu, true, false, false, false, false, false},
+      {"phi3_legacy", "phi3", 48,    2,    4,    4,     12,    96,    97,   S, 1, 12,
+       1e4,           1e-5,   kSilu, true, true, false, false, false, false},
+      {"falcon_rw", "falcon", 48, 3, 4, 4, 12, 96, 97, S, 1, 12, 1e4, 1e-5, kErf, false, true, true, true, true, false},
       {"falcon_mha_parallel",
-       Family::kFalcon,
+       "falcon",
        40,
        2,
        5,
@@ -355,10 +334,8 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
        false,
        false,
        false},
-      {"qwen3", Family::kQwen3, 30,    2,    5,     1,     8,     50,    55,   S, 1, 8,
-       1e4,     3e-4,           kSilu, true, false, false, false, false, false},
-      {"glm4", Family::kGlm4, 30,   2,     5,    1,     8,    50,    55,    S,    1,
-       4,      1e4,           3e-4, kSilu, true, false, true, false, false, false},
+      {"qwen3", "qwen3", 30, 2, 5, 1, 8, 50, 55, S, 1, 8, 1e4, 3e-4, kSilu, true, false, false, false, false, false},
+      {"glm4", "glm4", 30, 2, 5, 1, 8, 50, 55, S, 1, 4, 1e4, 3e-4, kSilu, true, false, true, false, false, false},
   };
   std::set<std::string> seen;
   for (const Expected& e : table) {
@@ -366,7 +343,7 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
     seen.insert(e.folder);
     const HfConfig config = parse_hf_config(testing::slurp(golden_dir(e.folder) / "config.json"), e.folder);
     const model::ModelConfig& m = config.model;
-    EXPECT_EQ(config.family, e.family);
+    EXPECT_EQ(config.family->model_type, e.type);
     EXPECT_EQ(m.d_model, e.width);
     EXPECT_EQ(m.n_layers, e.layers);
     EXPECT_EQ(m.n_heads, e.heads);
@@ -377,19 +354,18 @@ TEST(GoldenConfig, AxesOfEveryFolder) {
     EXPECT_EQ(m.vocab_pad_to, 1);
     EXPECT_EQ(m.block.topology, e.topology);
     EXPECT_EQ(m.block.parallel_norms, e.norms);
-    const bool learned = e.family == Family::kGpt2;
+    const bool learned = e.type == "gpt2";
     EXPECT_EQ(m.pos.type, learned ? model::PosType::kLearned : model::PosType::kRope);
     EXPECT_EQ(m.pos.max_positions, learned ? 64 : 0);
     EXPECT_EQ(m.rope.dims, e.rope_dims);
     EXPECT_EQ(m.rope.base, e.rope_base);
-    const bool interleaved = e.family == Family::kGptJ || e.family == Family::kGlm4;
+    const bool interleaved = e.type == "gptj" || e.type == "glm4";
     EXPECT_EQ(m.rope.style, interleaved ? RopeStyle::kInterleaved : RopeStyle::kHalf);
-    EXPECT_EQ(m.norm.placement,
-              e.family == Family::kGlm4 ? model::NormPlacement::kSandwich : model::NormPlacement::kPre);
-    EXPECT_EQ(m.qk_norm.kind, e.family == Family::kQwen3 ? model::QkNorm::kHead : model::QkNorm::kNone);
+    EXPECT_EQ(m.norm.placement, e.type == "glm4" ? model::NormPlacement::kSandwich : model::NormPlacement::kPre);
+    EXPECT_EQ(m.qk_norm.kind, e.type == "qwen3" ? model::QkNorm::kHead : model::QkNorm::kNone);
     EXPECT_EQ(m.norm.variant.eps, e.eps);
-    const bool rms = e.family == Family::kLlama || e.family == Family::kQwen2 || e.family == Family::kPhi3 ||
-                     e.family == Family::kQwen3 || e.family == Family::kGlm4;
+    const bool rms =
+        e.type == "llama" || e.type == "qwen2" || e.type == "phi3" || e.type == "qwen3" || e.type == "glm4";
     EXPECT_EQ(m.norm.variant.type, rms ? NormType::kRmsNorm : NormType::kLayerNorm);
     EXPECT_EQ(m.norm.affine, rms ? model::NormAffine::kScale : model::NormAffine::kScaleBias);
     EXPECT_EQ(m.ffn.act, e.act);

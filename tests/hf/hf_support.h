@@ -46,6 +46,13 @@ inline void spit(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
+/// The family of a model_type.
+inline const Family& family(std::string_view model_type) {
+  const Family* found = family_from_model_type(model_type);
+  ASHLAR_CHECK(found != nullptr, "no family ", model_type);
+  return *found;
+}
+
 /// The error that `action` throws; fails the test when it throws none.
 template <typename F>
 Error error_of(F&& action) {

@@ -143,15 +143,15 @@ TEST(KinClasses, ChameleonsNamesInBothPlacements) {
   for (const bool swin : {false, true}) {
     const HfConfig config = read("chameleon", {{"swin_norm", swin}, {"num_hidden_layers", 1}});
     std::map<std::string, std::string> ours;
-    for (const TensorMapping& mapping : tensor_mappings(config.family, config.model))
+    for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model))
       ours[mapping.parts[0].name] = mapping.hf_name;
     const std::string kind = swin ? "_out" : "";
     EXPECT_EQ(ours["blocks.0.norm1" + kind + ".weight"], "model.layers.0.input_layernorm.weight");
     EXPECT_EQ(ours["blocks.0.norm2" + kind + ".weight"], "model.layers.0.post_attention_layernorm.weight");
   }
-  EXPECT_TRUE(is_other_part(Family::kChameleon, "model.vqmodel.encoder.conv_in.weight"));
-  EXPECT_FALSE(is_other_part(Family::kLlama, "model.vqmodel.encoder.conv_in.weight"));
-  EXPECT_FALSE(is_other_part(Family::kChameleon, "model.norm.weight"));
+  EXPECT_TRUE(is_other_part(testing::family("chameleon"), "model.vqmodel.encoder.conv_in.weight"));
+  EXPECT_FALSE(is_other_part(testing::family("llama"), "model.vqmodel.encoder.conv_in.weight"));
+  EXPECT_FALSE(is_other_part(testing::family("chameleon"), "model.norm.weight"));
 }
 
 TEST(KinClasses, Ministral3HasATemperatureBesideItsScaling) {
@@ -191,10 +191,10 @@ TEST(KinClasses, Ministral3HasATemperatureBesideItsScaling) {
   // A temperature of other positions than the scaling's has no word.
   ModelConfig apart = m;
   apart.attn.temperature_positions = 8;
-  EXPECT_THAT(obstacles(Family::kMinistral3, apart),
+  EXPECT_THAT(obstacles(testing::family("ministral3"), apart),
               ::testing::ElementsAre(HasSubstr("attn.temperature_positions = 8: Ministral3ForCausalLM has 16")));
   apart.attn.temperature_beta = 0;
-  EXPECT_TRUE(obstacles(Family::kMinistral3, apart).empty()) << "it is none";
+  EXPECT_TRUE(obstacles(testing::family("ministral3"), apart).empty()) << "it is none";
 }
 
 TEST(KinClasses, BaichuanWithoutPositionsHasAlibi) {
@@ -253,18 +253,18 @@ TEST(KinClasses, RefusedByTheKey) {
 /// Models that one class has and its neighbours have not: the class is found, and the axis named where it is asked of
 /// another.
 TEST(KinClasses, ExportFindsTheClass) {
-  const auto chosen = [](const HfConfig& config) { return choose_family(config.model, std::nullopt); };
-  EXPECT_EQ(chosen(read("openai-gpt")), Family::kOpenAiGpt);
-  EXPECT_EQ(chosen(read("opt", {{"do_layer_norm_before", false}})), Family::kOpt);
-  EXPECT_EQ(chosen(read("bloom")), Family::kBloom);
-  EXPECT_EQ(chosen(read("persimmon")), Family::kPersimmon);
-  EXPECT_EQ(chosen(read("nanochat")), Family::kNanoChat);
-  EXPECT_EQ(chosen(read("chameleon")), Family::kChameleon);
-  EXPECT_EQ(chosen(read("ministral3")), Family::kMinistral3);
-  EXPECT_EQ(chosen(read("baichuan", {{"z_loss_weight", 0}, {"model_max_length", 4096}})), Family::kBaichuan);
-  EXPECT_THAT(obstacles(Family::kGpt2, read("openai-gpt").model),
+  const auto chosen = [](const HfConfig& config) { return choose_family(config.model, nullptr).model_type; };
+  EXPECT_EQ(chosen(read("openai-gpt")), "openai-gpt");
+  EXPECT_EQ(chosen(read("opt", {{"do_layer_norm_before", false}})), "opt");
+  EXPECT_EQ(chosen(read("bloom")), "bloom");
+  EXPECT_EQ(chosen(read("persimmon")), "persimmon");
+  EXPECT_EQ(chosen(read("nanochat")), "nanochat");
+  EXPECT_EQ(chosen(read("chameleon")), "chameleon");
+  EXPECT_EQ(chosen(read("ministral3")), "ministral3");
+  EXPECT_EQ(chosen(read("baichuan", {{"z_loss_weight", 0}, {"model_max_length", 4096}})), "baichuan");
+  EXPECT_THAT(obstacles(testing::family("gpt2"), read("openai-gpt").model),
               ::testing::Contains(HasSubstr("norm.placement = post: GPT2LMHeadModel has pre")));
-  EXPECT_THAT(obstacles(Family::kMistral, read("ministral3").model),
+  EXPECT_THAT(obstacles(testing::family("mistral"), read("ministral3").model),
               ::testing::Contains(HasSubstr("attn.temperature_beta = 0.1: MistralForCausalLM has 0")));
 }
 

@@ -117,7 +117,7 @@ TEST_F(HfTokenizer, ThatLiesThereIsNotOverwritten) {
   const Error error = testing::error_of([&] { export_it(); });
   EXPECT_EQ(error.code(), ExitCode::kInput);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("out/tokenizer.json' exists"), HasSubstr("--no-tokenizer")));
-  export_it({.family = {}, .dtype = {}, .tokenizer = false});
+  export_it({.dtype = {}, .tokenizer = false});
   EXPECT_EQ(slurp(out() / "tokenizer.json"), "mine");
   EXPECT_FALSE(fs::exists(out() / "generation_config.json"));
 }

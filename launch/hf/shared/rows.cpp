@@ -1,4 +1,4 @@
-#include "launch/hf/table_rows.h"
+#include "launch/hf/shared/rows.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -30,9 +30,9 @@ constexpr std::pair<const char*, Activation> kActivations[] = {
 };
 
 template <typename T>
-T value_of(T& (*axis)(ModelConfig&), const HfConfig& c) {
+T value_of(T& (*field)(ModelConfig&), const HfConfig& c) {
   ModelConfig m = c.model;
-  return axis(m);
+  return field(m);
 }
 
 int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
@@ -43,31 +43,27 @@ int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
   return std::max<int64_t>(m.d_model / m.n_heads, 1);
 }
 
-}  // namespace
-
-namespace {
-
 /// Far above any model: lists by layer are made before the weights are looked at.
 constexpr int64_t kMostLayers = 65536;
 
 }  // namespace
 
-Row size(const Keys& keys, const std::vector<SizeAxis>& axes, int64_t fallback) {
+Row size(const Keys& keys, const std::vector<SizeField>& fields, int64_t fallback) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 const int64_t value = r.size(keys, fallback);
-                for (const SizeAxis axis : axes) {
-                  if (&axis(c.model) == &c.model.n_layers && value > kMostLayers)
+                for (const SizeField field : fields) {
+                  if (&field(c.model) == &c.model.n_layers && value > kMostLayers)
                     return r.refuse(keys[0], "expected at most ", kMostLayers, " layers");
-                  axis(c.model) = value;
+                  field(c.model) = value;
                 }
               },
-          .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(axes[0], c); }};
+          .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(fields[0], c); }};
 }
 
-Row size_or(const Keys& keys, SizeAxis axis, SizeRule rule) {
-  return {.read = [=](JsonReader& r, HfConfig& c) { axis(c.model) = r.optional_size(keys).value_or(rule(c.model)); },
-          .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(axis, c); }};
+Row size_or(const Keys& keys, SizeField field, SizeRule rule) {
+  return {.read = [=](JsonReader& r, HfConfig& c) { field(c.model) = r.optional_size(keys).value_or(rule(c.model)); },
+          .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = value_of(field, c); }};
 }
 
 Row positions(const Keys& keys, int64_t fallback) {
@@ -83,26 +79,37 @@ Row positions(const Keys& keys, int64_t fallback) {
               }};
 }
 
-Row number(const char* key, const std::vector<NumberAxis>& axes, double fallback) {
+Row number(const char* key, const std::vector<NumberField>& fields, double fallback) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 const double value = r.number({key}, fallback);
-                for (const NumberAxis axis : axes) axis(c.model) = value;
+                for (const NumberField field : fields) field(c.model) = value;
               },
-          .write = [=](Json& j, const HfConfig& c) { j[key] = value_of(axes[0], c); }};
+          .write = [=](Json& j, const HfConfig& c) { j[key] = value_of(fields[0], c); }};
 }
 
-Row flag(const char* key, const std::vector<FlagAxis>& axes, bool fallback) {
+Row flag(const char* key, const std::vector<FlagField>& fields, bool fallback) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 const bool value = r.boolean({key}, fallback);
-                for (const FlagAxis axis : axes) axis(c.model) = value;
+                for (const FlagField field : fields) field(c.model) = value;
               },
           .write =
               [=](Json& j, const HfConfig& c) {
-                j[key] = std::any_of(axes.begin(), axes.end(), [&](FlagAxis axis) { return value_of(axis, c); });
+                j[key] = std::any_of(fields.begin(), fields.end(), [&](FlagField field) { return value_of(field, c); });
               }};
 }
+
+Row flag(const char* key, bool fallback, void (*set)(ModelConfig&, bool), bool (*get)(const ModelConfig&)) {
+  return {.read = [=](JsonReader& r, HfConfig& c) { set(c.model, r.boolean({key}, fallback)); },
+          .write = [=](Json& j, const HfConfig& c) { j[key] = get(c.model); }};
+}
+
+Row derived(void (*set)(ModelConfig&)) {
+  return {.read = [=](JsonReader&, HfConfig& c) { set(c.model); }};
+}
+
+Row demand(std::function<std::string(const ModelConfig&)> limit) { return {.limit = std::move(limit)}; }
 
 Row activation(const char* key, const char* fallback) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
@@ -131,8 +138,8 @@ Row activation(const char* key, const char* fallback) {
 Row parallel_block(const char* key, int norms, bool fallback) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
-                const bool parallel = r.boolean({key}, fallback);
-                if (parallel) c.model.block = {.topology = model::Topology::kParallel, .parallel_norms = norms};
+                if (!r.boolean({key}, fallback)) return;
+                c.model.block = {.topology = model::Topology::kParallel, .parallel_norms = norms};
               },
           .write = [=](Json& j, const HfConfig& c) { j[key] = c.model.block.topology == model::Topology::kParallel; }};
 }
@@ -157,7 +164,7 @@ Row head_dim(HeadDim kind, std::optional<int64_t> absent) {
       c.model.head_dim = derived_head_dim(r, c.model);
       const auto given = r.optional_size({kKey});
       if (given && *given != c.model.head_dim) {
-        r.refuse(kKey, class_name(c.family), " has width / heads = ", c.model.head_dim,
+        r.refuse(kKey, c.family->class_name, " has width / heads = ", c.model.head_dim,
                  "; remove it or change the sizes");
       }
     }};
@@ -266,7 +273,7 @@ Row windows(const WindowKeys& keys) {
     }
     // Where the class does not read layer_types it must say what the class does.
     if (!keys.types && c.model.attn.window_cycle != std::vector<int64_t>{window.value_or(-1)}) {
-      r.refuse("layer_types", class_name(c.family), " does not read it; remove it");
+      r.refuse("layer_types", c.family->class_name, " does not read it; remove it");
     }
   };
   const auto write = [=](Json& j, const HfConfig& c) {
@@ -282,14 +289,14 @@ Row ignored(const Keys& keys) {
   return {.read = [=](JsonReader& r, HfConfig&) { r.ignore(keys); }};
 }
 
-Row ignored(const char* key, std::function<Json(const HfConfig&)> value) {
+Row ignored(const char* key, int64_t (*value)(const HfConfig&)) {
   return {.read = [=](JsonReader& r, HfConfig&) { r.ignore({key}); },
           .write = [=](Json& j, const HfConfig& c) { j[key] = value(c); }};
 }
 
 Row without_effect(const char* key) {
   return {.read = [=](JsonReader& r, HfConfig& c) {
-    if (r.number({key}, 0.0) != 0) r.add_note(str_cat(r.shown(key), " has no effect in ", class_name(c.family)));
+    if (r.number({key}, 0.0) != 0) r.add_note(str_cat(r.shown(key), " has no effect in ", c.family->class_name));
   }};
 }
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "launch/hf/table_rows.h"
+#include "launch/hf/shared/rows.h"
 #include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::hf {
@@ -204,10 +204,10 @@ const nlohmann::json* dictionary_of_kind(JsonReader& r, const nlohmann::json* pa
   return nullptr;
 }
 
-void refuse_other_kinds(JsonReader& r, const nlohmann::json& parameters, Family family) {
+void refuse_other_kinds(JsonReader& r, const nlohmann::json& parameters, const Family& family) {
   for (const auto& [key, value] : parameters.items()) {
     if (key == kFullKind || key == kLocalKind) continue;
-    r.add_error(str_cat("rope_parameters.", key, ": ", class_name(family), " has an object for ", kFullKind,
+    r.add_error(str_cat("rope_parameters.", key, ": ", family.class_name, " has an object for ", kFullKind,
                         " and one for ", kLocalKind, "; expected nothing else"));
   }
 }
@@ -289,7 +289,7 @@ Row rope(const Rotary& keys) {
     if (keys.whole_heads) {
       m.rope.dims = m.head_dim;
       if (share != 1.0) {
-        r.add_note(str_cat(keys.fraction_key, " = ", share, " has no effect in ", class_name(c.family)));
+        r.add_note(str_cat(keys.fraction_key, " = ", share, " has no effect in ", c.family->class_name));
       }
       return;
     }
@@ -328,7 +328,7 @@ Row rope_by_kind(const RotaryKinds& keys) {
     const nlohmann::json* scaling = r.object("rope_scaling");
     const nlohmann::json* full_dict = dictionary_of_kind(r, parameters, kFullKind);
     const nlohmann::json* local_dict = dictionary_of_kind(r, parameters, kLocalKind);
-    if (parameters != nullptr) refuse_other_kinds(r, *parameters, c.family);
+    if (parameters != nullptr) refuse_other_kinds(r, *parameters, *c.family);
     // Version 4 knows the scaling of full layers alone, under its own name; version 5 takes it for them too.
     if (scaling != nullptr && full_dict != nullptr && !is_part_of(*scaling, *full_dict))
       r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; keep one of them"));
@@ -358,7 +358,7 @@ Row rope_by_kind(const RotaryKinds& keys) {
                           kFullKind, "; the frequencies of layers with a window alone are never scaled here"));
     for (const std::optional<double>& fraction : {full.said.fraction, local.said.fraction}) {
       if (fraction.value_or(1.0) != 1.0)
-        r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", class_name(c.family)));
+        r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", c.family->class_name));
     }
   };
   const auto write = [=](Json& j, const HfConfig& c) {
@@ -391,10 +391,10 @@ Row unread_rope_keys(const char* base_key, const char* fraction_key) {
     const ModelConfig& m = c.model;
     const auto base = r.optional_number({base_key}), fraction = r.optional_number({fraction_key});
     if (base && *base != m.rope.base) {
-      r.refuse(base_key, class_name(c.family), " does not read it, and would use ", m.rope.base, "; remove one");
+      r.refuse(base_key, c.family->class_name, " does not read it, and would use ", m.rope.base, "; remove one");
     }
     if (fraction && (!(*fraction > 0 && *fraction <= 1) || model::rope_dims_of(m.head_dim, *fraction) != m.rope.dims)) {
-      r.refuse(fraction_key, class_name(c.family), " does not read it, and would rotate ", m.rope.dims,
+      r.refuse(fraction_key, c.family->class_name, " does not read it, and would rotate ", m.rope.dims,
                " dimensions; remove one");
     }
   }};

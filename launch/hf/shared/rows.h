@@ -1,49 +1,44 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "launch/hf/family.h"
 #include "launch/hf/hf_config.h"
 #include "launch/hf/json_reader.h"
 
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
 
-using Json = nlohmann::ordered_json;
-
-/// One row of a class's table: some keys of config.json and the axes they stand for, in both directions. Rows are read
-/// and written from top to bottom, so a row may look at axes that rows above it have read.
-struct Row {
-  std::function<void(JsonReader&, HfConfig&)> read;
-  std::function<void(Json&, const HfConfig&)> write = nullptr;  ///< null: the keys are never written
-  /// What the class demands of a model that its keys do not say: the axis and the demand, or nothing.
-  std::function<std::string(const model::ModelConfig&)> limit = nullptr;
-};
-using Rows = std::vector<Row>;
-
-// -- The kinds of rows. An axis is the function that finds it: AXIS(norm.eps). A row of several axes writes the first
-// number, or whether any of the flags is set: a model in which they differ reads back as another one, which makes the
-// class no class of it.
+// The kinds of rows. A field of the model is given by the function that finds it: FIELD(norm.variant.eps). A row of
+// several fields writes the first number, or whether any of the flags is set. A model in which they differ reads back
+// as another one, so an export to the family is refused.
 
 using Keys = JsonReader::Keys;  ///< several are names of one value; the first is the one that is written
-using SizeAxis = int64_t& (*)(model::ModelConfig&);
-using NumberAxis = double& (*)(model::ModelConfig&);
-using FlagAxis = bool& (*)(model::ModelConfig&);
+using SizeField = int64_t& (*)(model::ModelConfig&);
+using NumberField = double& (*)(model::ModelConfig&);
+using FlagField = bool& (*)(model::ModelConfig&);
 using SizeRule = int64_t (*)(const model::ModelConfig&);
-#define AXIS(path) \
+#define FIELD(path) \
   [](::ashlar::model::ModelConfig & m) -> auto& { return m.path; }
 
 /// Absent: `fallback`, the default of the class, which becomes a note.
-Row size(const Keys& keys, const std::vector<SizeAxis>& axes, int64_t fallback);
+Row size(const Keys& keys, const std::vector<SizeField>& fields, int64_t fallback);
 /// Absent or null: what the rule says.
-Row size_or(const Keys& keys, SizeAxis axis, SizeRule rule);
+Row size_or(const Keys& keys, SizeField field, SizeRule rule);
 /// The longest context: rows of the learned table where the class has one, else of the extras.
 Row positions(const Keys& keys, int64_t fallback);
-Row number(const char* key, const std::vector<NumberAxis>& axes, double fallback);
-Row flag(const char* key, const std::vector<FlagAxis>& axes, bool fallback);
+Row number(const char* key, const std::vector<NumberField>& fields, double fallback);
+Row flag(const char* key, const std::vector<FlagField>& fields, bool fallback);
+/// A flag that stands for something else than flags: `set` is called with its value, `get` says what is written.
+Row flag(const char* key, bool fallback, void (*set)(model::ModelConfig&, bool),
+         bool (*get)(const model::ModelConfig&));
+/// No key: what the rows above imply.
+Row derived(void (*set)(model::ModelConfig&));
+/// No key: what the family demands of a model.
+Row demand(std::function<std::string(const model::ModelConfig&)> limit);
 Row activation(const char* key, const char* fallback);
 /// true: a parallel block with so many norms.
 Row parallel_block(const char* key, int norms, bool fallback);
@@ -110,7 +105,7 @@ std::string sliding_alone(const model::ModelConfig& m);
 /// Keys that change nothing in this class.
 Row ignored(const Keys& keys);
 /// An ignored key that is written with this value.
-Row ignored(const char* key, std::function<Json(const HfConfig&)> value);
+Row ignored(const char* key, int64_t (*value)(const HfConfig&));
 /// A number without effect in this class: a note when it is not 0.
 Row without_effect(const char* key);
 

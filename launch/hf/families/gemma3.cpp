@@ -1,0 +1,37 @@
+#include "launch/hf/shared/tables.h"
+
+namespace ashlar::hf {
+namespace {
+
+void refuse_scores_cap(JsonReader& r, HfConfig&) {
+  if (r.optional_number({"attn_logit_softcapping"}))
+    r.refuse("attn_logit_softcapping", "Gemma3ForCausalLM does not cap scores; expected null");
+}
+
+/// The class keeps the pattern of windows under a second name.
+void compare_patterns(JsonReader& r, HfConfig&) {
+  const auto own = r.optional_size({"_sliding_window_pattern"}), plain = r.optional_size({"sliding_window_pattern"});
+  if (own && plain && own != plain) r.refuse("_sliding_window_pattern", "sliding_window_pattern says otherwise");
+}
+
+}  // namespace
+
+Family gemma3() {
+  return {.class_name = "Gemma3ForCausalLM",
+          .model_type = "gemma3_text",
+          .base = {.norm = rms_norm(model::NormPlacement::kSandwich, true), .qk_norm = {.kind = model::QkNorm::kHead}},
+          .rows = joined(gemma_rows({262208, 131072, 2304, 26, 8, 9216}, 4),
+                         {qk_norm_eps(),
+                          query_pre_attn_scalar(),
+                          {.read = refuse_scores_cap},
+                          softcap("final_logit_softcapping", FIELD(softcap), std::nullopt),
+                          windows({.absent = 4096, .full_every = 6, .every_key = "sliding_window_pattern"}),
+                          {.read = compare_patterns},
+                          rope_by_kind({.base = 1e6, .local_base = 1e4, .local_key = "rope_local_base_freq"})}),
+          .tied_by_default = true,
+          .tensors = {.norm2 = "pre_feedforward_layernorm",
+                      .norm1_out = "post_attention_layernorm",
+                      .norm2_out = "post_feedforward_layernorm"}};
+}
+
+}  // namespace ashlar::hf

@@ -1,0 +1,164 @@
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "launch/hf/shared/tables.h"
+
+namespace ashlar::hf {
+namespace {
+
+using model::ModelConfig;
+
+/// What per_layer_config says of layers with full attention, which must all have the same.
+struct FullHeads {
+  std::optional<int64_t> head_dim, kv_heads;
+  bool operator==(const FullHeads&) const = default;
+};
+
+/// Entries by the number of their layer; files write layer 5 as "5" or, since transformers 5.24, as "05".
+std::map<int64_t, const nlohmann::json*> numbered(const nlohmann::json& by_layer) {
+  std::map<int64_t, const nlohmann::json*> entries;
+  for (const auto& [key, value] : by_layer.items()) {
+    int64_t layer = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
+    if (error == std::errc() && end == key.data() + key.size()) entries.emplace(layer, &value);
+  }
+  return entries;
+}
+
+FullHeads read_per_layer_config(JsonReader& r, const ModelConfig& m) {
+  constexpr const char* kKey = "per_layer_config";
+  const nlohmann::json* by_layer = r.object(kKey);
+  if (by_layer == nullptr) return {};
+  const std::vector<int64_t> windows = model::layer_windows(m);
+  std::optional<FullHeads> found;
+  const std::map<int64_t, const nlohmann::json*> entries = numbered(*by_layer);
+  size_t read = 0;
+  for (int64_t layer = 0; layer < std::ssize(windows); ++layer) {
+    FullHeads heads;
+    if (const auto entry = entries.find(layer); entry != entries.end()) {
+      ++read;
+      if (!entry->second->is_object()) {
+        r.refuse(kKey, "expected an object for layer ", layer);
+        continue;
+      }
+      JsonReader of = r.nested(*entry->second, str_cat(kKey, ".", layer, "."));
+      heads = {of.optional_size({"head_dim"}), of.optional_size({"num_key_value_heads"})};
+      for (const std::string& key : of.unread_keys()) of.refuse(key.c_str(), "only heads may differ by layer");
+    }
+    if (windows[static_cast<size_t>(layer)] > 0) {
+      if (heads != FullHeads{})
+        r.refuse(kKey, "layer ", layer, " has a window; only layers with full attention differ");
+      continue;
+    }
+    if (found && *found != heads) r.refuse(kKey, "layers with full attention differ; expected one kind of them");
+    found = heads;
+  }
+  if (read != by_layer->size()) r.refuse(kKey, "expected numbers of layers, 0 to ", m.n_layers - 1);
+  return found.value_or(FullHeads{});
+}
+
+/// Heads of layers with full attention: per_layer_config of new files, global_* of older ones.
+void read_full_heads(JsonReader& r, HfConfig& c) {
+  ModelConfig& m = c.model;
+  constexpr const char *kWidth = "global_head_dim", *kHeads = "num_global_key_value_heads";
+  FullHeads old = {r.optional_size({kWidth}), r.optional_size({kHeads})}, heads;
+  if (old.kv_heads && !m.attn.k_eq_v) {
+    r.add_note(str_cat(kHeads, " has no effect without attention_k_eq_v"));
+    old.kv_heads.reset();
+  }
+  if (r.has("per_layer_config")) {
+    heads = read_per_layer_config(r, m);
+    const int64_t width = heads.head_dim.value_or(m.head_dim), kv_heads = heads.kv_heads.value_or(m.n_kv_heads);
+    if (old.head_dim && *old.head_dim != width) r.refuse(kWidth, "per_layer_config says ", width, "; keep one");
+    if (old.kv_heads && *old.kv_heads != kv_heads) r.refuse(kHeads, "per_layer_config says ", kv_heads, "; keep one");
+  } else {
+    heads = old;
+    if (!r.has(kWidth)) {
+      heads.head_dim = 512;
+      r.add_note(str_cat(kWidth, " is absent: 512, the default of the class"));
+    }
+  }
+  if (heads.head_dim != m.head_dim) m.attn.global_head_dim = heads.head_dim;
+  if (heads.kv_heads != m.n_kv_heads) m.attn.global_n_kv_heads = heads.kv_heads;
+}
+
+void write_full_heads(Json& j, const HfConfig& c) {
+  const model::AttentionConfig& attn = c.model.attn;
+  Json heads = Json::object(), by_layer = Json::object();
+  if (attn.global_head_dim) heads["head_dim"] = *attn.global_head_dim;
+  if (attn.global_n_kv_heads) heads["num_key_value_heads"] = *attn.global_n_kv_heads;
+  const std::vector<int64_t> windows = model::layer_windows(c.model);
+  for (size_t layer = 0; layer < windows.size(); ++layer)
+    if (windows[layer] < 0 && !heads.empty()) by_layer[std::to_string(layer)] = heads;
+  j["per_layer_config"] = std::move(by_layer);
+  j["global_head_dim"] = attn.global_head_dim.value_or(c.model.head_dim);
+  if (attn.k_eq_v && attn.global_n_kv_heads) j["num_global_key_value_heads"] = *attn.global_n_kv_heads;
+}
+
+/// Windows by layer, but for the last layer, which the class makes full whatever the file says.
+Row windows_but_the_last() {
+  const Row kinds = windows({.absent = 512, .full_every = 6});
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    kinds.read(r, c);
+    std::vector<int64_t> layers = model::layer_windows(c.model);
+    if (layers.back() < 0) return;
+    layers.back() = -1;
+    c.model.attn.window_cycle = model::shortest_cycle(layers);
+    r.add_note(str_cat("layer ", layers.size() - 1, ", the last, has full attention, as the class makes it"));
+  };
+  return {.read = read, .write = kinds.write, .limit = kinds.limit};
+}
+
+/// A number of things that no axis covers; 0 is written.
+Row none_of(const char* key, double absent, const char* why) {
+  return {.read =
+              [=](JsonReader& r, HfConfig&) {
+                if (r.number({key}, absent) != 0) r.refuse(key, why);
+              },
+          .write = [=](Json& j, const HfConfig&) { j[key] = 0; }};
+}
+
+/// "vision": among the tokens of an image, which a text has not.
+void refuse_bidirectional(JsonReader& r, HfConfig&) {
+  constexpr const char* kKey = "use_bidirectional_attention";
+  const nlohmann::json* value = r.raw(kKey);
+  if (value != nullptr && *value != "vision" && *value != false)
+    r.refuse(kKey, "attention is causal always; expected null or \"vision\"");
+}
+
+}  // namespace
+
+Family gemma4() {
+  return {
+      .class_name = "Gemma4ForCausalLM",
+      .model_type = "gemma4_text",
+      .base = {.norm = rms_norm(model::NormPlacement::kSandwich),
+               .block = {.out_scalar = true},
+               .attn = {.v_norm = true, .scale = 1.0},
+               .qk_norm = {.kind = model::QkNorm::kHead}},
+      .rows = joined(llama_rows({262144, 131072, 2304, 30, 8, 9216}, gemma_hidden_activation(), "rms_norm_eps", 1e-6),
+                     {embedding_scale(),
+                      kv_heads(4),
+                      size({"head_dim"}, {FIELD(head_dim)}, 256),
+                      attention_bias(),
+                      {.read = refuse_bidirectional},
+                      qk_norm_eps(),
+                      windows_but_the_last(),
+                      flag("attention_k_eq_v", {FIELD(attn.k_eq_v)}, false),
+                      {.read = read_full_heads, .write = write_full_heads},
+                      softcap("final_logit_softcapping", FIELD(softcap), std::nullopt),
+                      rope_by_kind({.base = 1e6, .local_base = 1e4, .proportional = 0.25}),
+                      none_of("hidden_size_per_layer_input", 256, "inputs of each layer are not an axis; expected 0"),
+                      none_of("num_kv_shared_layers", 0, "every layer has keys of its own; expected 0"),
+                      always_false("enable_moe_block", "Gemma4ForCausalLM is read without experts; expected false"),
+                      // Of layers that share keys, of layers' own inputs, and of experts.
+                      ignored({"use_double_wide_mlp", "vocab_size_per_layer_input", "num_experts", "top_k_experts",
+                               "moe_intermediate_size"})}),
+      .tied_by_default = true,
+      .tensors = {.norm2 = "pre_feedforward_layernorm",
+                  .norm1_out = "post_attention_layernorm",
+                  .norm2_out = "post_feedforward_layernorm"}};
+}
+
+}  // namespace ashlar::hf

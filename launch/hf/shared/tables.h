@@ -1,0 +1,105 @@
+#pragma once
+
+#include "launch/hf/shared/rows.h"
+
+// What several families share. Shared by the files of this folder; not part of its interface.
+// Source of all tables: the configuration and modeling files of transformers 5.23.
+namespace ashlar::hf {
+
+// -- Parts of a model, for `base`.
+
+inline constexpr model::NormConfig kLayerNorm = {.variant = {.type = NormType::kLayerNorm},
+                                                 .affine = model::NormAffine::kScaleBias};
+inline constexpr model::NormConfig kLayerNormWithoutBias = {.variant = {.type = NormType::kLayerNorm},
+                                                            .affine = model::NormAffine::kScale};
+constexpr model::NormConfig rms_norm(model::NormPlacement placement, bool unit_offset = false) {
+  return {.variant = {.type = NormType::kRmsNorm, .unit_offset = unit_offset}, .placement = placement};
+}
+inline constexpr model::NormConfig kRmsNorm = rms_norm(model::NormPlacement::kPre);
+inline constexpr model::BiasConfig kAllBiasesButHead = {.qkv = true, .attn_out = true, .ffn = true};
+inline constexpr model::FfnConfig kUngated = {.act = Activation::kSilu, .gated = false};
+inline constexpr model::FfnConfig kUngatedGelu = {.act = Activation::kGeluErf, .gated = false};
+inline constexpr model::BlockConfig kParallel = {.topology = model::Topology::kParallel, .parallel_norms = 1};
+inline constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
+
+// -- Tables.
+
+/// `first`, then `more`.
+Rows joined(Rows first, const Rows& more);
+
+/// The sizes of a family when the file says none.
+struct Sizes {
+  int64_t vocab, positions, width, layers, heads, d_ff;
+};
+
+/// Sizes, activation, norm eps and dropout by Llama's keys, which most families have (llama_rows.cpp). `act`: the
+/// activation when the file says none, or a row of its own. `eps_key`: null for a family without one.
+Rows llama_rows(const Sizes& sizes, const char* act, const char* eps_key, double eps);
+Rows llama_rows(const Sizes& sizes, const Row& act, const char* eps_key, double eps);
+/// Of Mistral and what is made of it. `types`: layer_types says which layers have a window.
+Rows mistral_rows(bool types);
+Rows glm_rows();
+
+/// Sizes, activation, norm eps and dropouts by GPT-2's keys (gpt_rows.cpp).
+Rows gpt_rows(const Sizes& sizes, double dropout);
+/// The names that most descendants of GPT-2 have, with those of a family in `own`.
+TensorNames gpt_tensors(TensorNames own);
+/// Gemma 2 and VaultGemma; what they share with Gemma 3 (gemma_rows.cpp).
+Rows gemma2_rows();
+Rows gemma_rows(const Sizes& sizes, int64_t kv_heads);
+/// Granite and HyperCLOVA X; these and Granite SWA; both Granites (granite_rows.cpp).
+Rows granite_rows();
+Rows granite_multipliers();
+Rows granite_scales();
+
+/// The names that the descendants of fairseq's decoder have, with those of a family in `own` (fairseq_rows.cpp).
+TensorNames fairseq_tensors(TensorNames own);
+/// What they drop besides, which is no setting of a model here: layers, activations.
+Rows fairseq_dropouts();
+
+// -- Single rows.
+
+Row attention_bias(bool fallback = false);
+Row mlp_bias(bool fallback = false);
+/// Norms of queries and keys have the eps of the others.
+Row qk_norm_eps();
+/// The family refuses a number of heads that does not divide the width, even with a head_dim of its own.
+Row heads_divide_width();
+/// An FFN of four widths, which no key says.
+Row ffn_of_four_widths();
+inline int64_t four_widths(const model::ModelConfig& m) { return 4 * m.d_model; }
+/// The embedding times sqrt(width): always, or by a flag.
+Row embedding_scale();
+Row embedding_scale(const char* key, bool fallback);
+/// q, k and v are clamped to [-c, c]; null: they are not.
+Row clip_qkv();
+/// sliding_window of Qwen 2 and 3: use_sliding_window switches it on, for layers from max_window_layers on or by
+/// layer_types.
+Row qwen2_windows();
+
+/// false leaves the scores as they are.
+Row scale_attn_weights();
+/// The rotated dimensions of GPT-J and CodeGen.
+Row rotary_dim();
+
+/// use_bidirectional_attention: false or null.
+Row no_bidirectional_attention();
+/// hidden_activation of the Gemmas from the second on. They do not read hidden_act, which the published files have too.
+Row gemma_hidden_activation();
+/// 1 / sqrt of this whole number is the factor on the scores.
+Row query_pre_attn_scalar();
+using OptionalNumberField = std::optional<double>& (*)(model::ModelConfig&);
+/// A soft-cap; null: none.
+Row softcap(const char* key, OptionalNumberField field, std::optional<double> absent);
+
+/// The widths of latent attention (latent_rows.cpp); v_head_dim 0: width / heads.
+struct LatentSizes {
+  int64_t q_rank, kv_rank, nope, rope, v_head_dim;
+};
+/// Ranks and widths. A head of the model is the rotated columns and the others together; head_dim in the file is the
+/// rotated ones alone.
+Row latent_sizes(const LatentSizes& sizes);
+/// The rotary keys of latent attention, and the factor on the scores, which YaRN changes.
+Rows latent_rope(double base);
+
+}  // namespace ashlar::hf
