@@ -36,17 +36,17 @@ void read_common_keys(JsonReader& reader, HfConfig& out) {
   out.extras.eos_token_ids = token_ids(reader, "eos_token_id");
   out.extras.pad_token_id = token_id(reader, "pad_token_id");
 
-  // What would change the model in every class.
+  // Keys that would change the model in every class.
   for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
-    if (reader.boolean({key}, false)) reader.refuse(key, "cross-attention is not an axis; expected false");
+    if (reader.boolean({key}, false)) reader.refuse(key, "cross-attention is not supported; expected false");
   }
-  if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "attention is causal always; expected true");
+  if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "attention is always causal; expected true");
   if (reader.raw("quantization_config") != nullptr)
     reader.refuse("quantization_config", "not supported; expected plain weights");
   if (!reader.was_read("per_layer_config") && reader.raw("per_layer_config") != nullptr)
-    reader.refuse("per_layer_config", "not known of this class; expected equal layers");
+    reader.refuse("per_layer_config", "the class has no settings by layer; expected none");
   if (const nlohmann::json* pruned = reader.raw("pruned_heads"); pruned != nullptr && !pruned->empty()) {
-    reader.refuse("pruned_heads", "every layer has all heads; expected none");
+    reader.refuse("pruned_heads", "pruned heads are not supported; expected none");
   }
 }
 

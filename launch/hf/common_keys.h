@@ -10,7 +10,7 @@ namespace ashlar::hf {
 std::vector<int64_t> token_ids(JsonReader& reader, const char* key);
 
 /// The keys that every class takes: token ids, which are kept, and the few that would change a logit in any class,
-/// which are refused. What changes none: neutral_keys.h.
+/// which are refused. Keys that change no logit: neutral_keys.h.
 void read_common_keys(JsonReader& reader, HfConfig& out);
 
 }  // namespace ashlar::hf

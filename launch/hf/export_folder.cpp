@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kJournalStart = "ashlar export 1, files: ";
 
-/// Every name that an export writes, and those that hold a file until it is whole.
+/// The names of all files that an export writes, and of their temporary files.
 std::set<std::string> all_of(const ExportFolder::Names& own) {
   std::set<std::string> names = own.beside;
   names.insert(std::string(kConfigFile));
@@ -50,12 +50,12 @@ std::string journal_text(const ExportFolder::Names& names) {
   return text;
 }
 
-/// A file of this very folder that is no part of a model, and no hidden one.
+/// True for a file in the folder itself that is neither hidden nor part of a model.
 bool may_be_beside(std::string_view name) {
   return !name.empty() && name[0] != '.' && name.find('/') == std::string_view::npos && !is_model_file(name);
 }
 
-/// The names in a journal of ours. It appears whole or not at all.
+/// The names in a journal. A journal is written atomically, so it is never cut off.
 ExportFolder::Names read_journal(const fs::path& path) {
   constexpr size_t kMost = 1'000'000;  // more files than any model has tensors
   const std::string text = io::read_text_file(path, 4096);
@@ -75,7 +75,7 @@ ExportFolder::Names read_journal(const fs::path& path) {
 
 }  // namespace
 
-// Delegating makes the object whole before anything is made, so that the destructor runs when the rest throws.
+// The delegated constructor completes the object, so that the destructor runs when the code below throws.
 ExportFolder::ExportFolder(fs::path path, Names names, Log& log) : ExportFolder() {
   path_ = std::move(path);
   names_ = std::move(names);
@@ -88,7 +88,7 @@ ExportFolder::ExportFolder(fs::path path, Names names, Log& log) : ExportFolder(
     take_over(log);
     claim();
   } catch (const Error&) {
-    for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // refuses one with something in it
+    for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // fails for a folder that is not empty
     throw;
   }
 }
@@ -100,7 +100,7 @@ ExportFolder::~ExportFolder() {
 void ExportFolder::lock() {
   fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd_ < 0) throw io::system_error("export", "open directory", path_, errno);
-  // A file system without locks is used without one.
+  // A file system without locks is used without a lock.
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw input_error("export", "another export is writing to ", printable(path_.string()),
                       "; wait for it or choose another directory");
@@ -112,7 +112,7 @@ void ExportFolder::take_over(Log& log) {
   std::error_code ignored;
   const bool interrupted = fs::exists(fs::symlink_status(journal, ignored));
   const Names left = interrupted ? read_journal(journal) : Names();
-  // A config.json is the end of an export: what has one is whole, or somebody else's by now.
+  // config.json is written last: a folder with one holds a complete export, or another program's files.
   const bool whole = fs::exists(path_ / kConfigFile, ignored);
   const std::set<std::string> ours = interrupted && !whole ? all_of(left) : std::set<std::string>();
   for (const std::string& name : model_files_in(path_)) {
@@ -135,23 +135,23 @@ void ExportFolder::take_over(Log& log) {
 }
 
 void ExportFolder::claim() {
-  // Over the journal of an interrupted export, whose files are gone.
+  // Replaces the journal of an interrupted export, whose files have been removed.
   io::write_file_atomically(path_ / kJournalFile, journal_text(names_));
 }
 
 void ExportFolder::finish() noexcept {
-  // One that stays beside a config.json says nothing.
+  // An error is ignored: a journal beside a config.json has no meaning.
   ::unlink((path_ / kJournalFile).c_str());
 }
 
 void ExportFolder::remove() noexcept {
   try {
     for (const std::string& name : all_of(names_)) ::unlink((path_ / name).c_str());
-    // The journal goes last: a removal cut short leaves what the next export may continue with.
+    // The journal goes last, so that the next export can complete an interrupted removal.
     ::unlink((path_ / kJournalFile).c_str());
     for (const fs::path& folder : made_) ::rmdir(folder.c_str());
   } catch (const std::exception&) {
-    // What is left is named by the journal.
+    // The journal names the files that are left.
   }
 }
 

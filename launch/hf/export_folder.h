@@ -11,12 +11,11 @@
 
 namespace ashlar::hf {
 
-/// The folder that an export writes to, held by one process; others may write files into it that it has claimed. Its
-/// journal is made before any other file and says how many shards there will be and what lies beside the model, hence
-/// the names of all files that are the export's own: config.json, which is written last, the index, the shards, those
-/// of the tokenizer. An export that was
-/// killed leaves a journal and no config.json, which nobody takes for a model, and which the next export to the folder
-/// takes away. Nothing that no journal names is deleted or overwritten.
+/// The folder that an export writes to. One process holds it; other ranks may write the files that it has claimed. Its
+/// journal is written before any other file. It gives the number of shards and the files beside the model, and so the
+/// names of all files of the export: the shards, the index, the tokenizer's files, and config.json, which is written
+/// last. An export that was killed leaves a journal and no config.json: no reader takes that for a model, and the next
+/// export to the folder removes it. A file that no journal names is never deleted or overwritten.
 class ExportFolder {
  public:
   static constexpr std::string_view kJournalFile = ".ashlar-export";
@@ -31,14 +30,14 @@ class ExportFolder {
   /// in the log. Input error for a folder that holds a model, part of one, one of the files beside, or a foreign
   /// journal, or that another export writes to: nothing is touched then.
   ExportFolder(std::filesystem::path path, Names names, Log& log);
-  /// What was neither finished nor removed stays, with its journal.
+  /// Files that were neither finished nor removed stay, with their journal.
   ~ExportFolder();
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
-  /// The export is whole: the journal goes.
+  /// The export is complete: removes the journal.
   void finish() noexcept;
-  /// The export failed, and nobody writes any more: removes its files, the journal, and the folders it made.
+  /// The export failed and no rank writes any more: removes its files, the journal and the folders it made.
   void remove() noexcept;
 
  private:

@@ -48,8 +48,8 @@ io::Metadata to_metadata(const HfConfig& config) {
   return metadata;
 }
 
-/// The integers of a comma-separated list; a text that is none is damage of the manifest, which its checksum excludes,
-/// or another program's.
+/// The integers of a comma-separated list. Another text is an error: the manifest has a checksum, so another program
+/// wrote it.
 std::vector<int64_t> integers_of(const io::Metadata& metadata, const char* key) {
   std::vector<int64_t> values;
   const auto found = metadata.find(key);
@@ -82,7 +82,7 @@ HfExtras extras_of(const io::Metadata& metadata) {
   return extras;
 }
 
-/// What `generate` of transformers begins and ends with.
+/// The generation_config.json of the token ids with which `generate` of transformers begins and ends.
 std::string generation_config(const HfExtras& extras) {
   nlohmann::ordered_json json;
   json["_from_model_config"] = true;
@@ -95,7 +95,7 @@ std::string generation_config(const HfExtras& extras) {
   return json.dump(2) + "\n";
 }
 
-/// The weights of a checkpoint, and what its class has besides (is_completion).
+/// The weights of a checkpoint, and the tensors that only the family has (is_completion).
 class CheckpointSource : public TensorSource {
  public:
   CheckpointSource(checkpoint::CheckpointReader& reader, const model::ModelConfig& stored, const HfConfig& config)
@@ -103,7 +103,7 @@ class CheckpointSource : public TensorSource {
     for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
       for (const TensorPart& part : mapping.parts) {
         if (!is_completion(stored, part.name)) continue;
-        // Beside its weight, in the same type; norms without any vector have none.
+        // Same type as the weight beside it; a norm without weights has none beside it.
         const std::string weight = part.name.substr(0, part.name.rfind('.')) + ".weight";
         const checkpoint::TensorRecord* sibling = reader.find(weight);
         io::TensorSpec spec{.name = part.name, .dtype = (sibling ? sibling : &reader.at("embed.tokens.weight"))->dtype};
@@ -122,7 +122,7 @@ class CheckpointSource : public TensorSource {
     if (added == added_.end()) {
       const checkpoint::TensorRecord& record = reader_.at(name);
       const auto elems = static_cast<int64_t>(out.size()) / io::size_of(record.dtype);
-      // The matrix view has a vector as one row.
+      // A vector is one row of the matrix view.
       const int64_t cols = record.matrix_cols();
       const checkpoint::Block block = record.shape.size() < 2
                                           ? checkpoint::Block{.col = row, .rows = 1, .cols = elems}
@@ -140,7 +140,7 @@ class CheckpointSource : public TensorSource {
   std::map<std::string, io::TensorSpec, std::less<>> added_;
 };
 
-/// Weights of the checkpoint that the class would leave behind: nothing is dropped in silence.
+/// Input error for weights of the checkpoint that the family has no tensor for.
 void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& config) {
   std::set<std::string> used;
   for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
@@ -153,14 +153,14 @@ void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& 
   }
 }
 
-/// A configuration that trains on from the import at `out`, once it is told a dataset.
+/// A configuration that continues training from the import at `out`; the user adds a dataset.
 std::string starting_config(const HfConfig& config, bool tokenizer, const std::filesystem::path& hf_directory,
                             const std::filesystem::path& out) {
   const std::filesystem::path path = std::filesystem::absolute(out).lexically_normal();
   const std::filesystem::path folder = path.has_filename() ? path : path.parent_path();
   const std::string run = config::value_line("run.init_from", folder.string());
   const std::string name = folder.filename().string();
-  constexpr int64_t kLongest = 1024;  // tokens; longer ones cost memory that a first try may not have
+  constexpr int64_t kLongest = 1024;  // tokens; longer sequences need more memory than a first try may have
   const bool learned = config.model.pos.type == model::PosType::kLearned;
   const int64_t known = learned ? config.model.pos.max_positions : config.extras.max_positions;
   const int64_t length = known > 0 ? std::min(known, kLongest) : kLongest;
@@ -178,7 +178,7 @@ std::string starting_config(const HfConfig& config, bool tokenizer, const std::f
       "already\n");
 }
 
-/// The ids of generation_config.json where it says others than config.json.
+/// Reads the ids of generation_config.json where they differ from those of config.json.
 void read_generation_config(const std::filesystem::path& folder, HfExtras& extras) {
   const std::filesystem::path file = folder / kGenerationFile;
   std::error_code error;
@@ -187,7 +187,7 @@ void read_generation_config(const std::filesystem::path& folder, HfExtras& extra
   if (ids != extras.eos_token_ids) extras.generation_eos_token_ids = std::move(ids);
 }
 
-/// The tokenizer of a Hugging Face folder as checkpoints hold it; empty when there is none.
+/// The tokenizer of a Hugging Face folder in the form of a checkpoint; empty when there is none.
 std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& report) {
   if (!data::holds_tokenizer(folder.string())) return "";
   try {
@@ -204,7 +204,7 @@ std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& repo
   }
 }
 
-/// The files that carry the checkpoint's tokenizer, and what config.json says of its ids where the import said nothing.
+/// The files of the checkpoint's tokenizer. Sets the end-of-text id of `config` where the import had none.
 std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointReader& reader, HfConfig& config,
                                                    Log& log) {
   std::map<std::string, std::string> files;
@@ -219,7 +219,7 @@ std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointR
   return files;
 }
 
-/// The model of a checkpoint as one of a class; `stored` becomes the model as the checkpoint has it.
+/// The model of a checkpoint with its family; `stored` becomes the model as the checkpoint has it.
 HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOptions& options,
                     model::ModelConfig& stored) {
   const config::RunConfig run = config::stored_config(reader.config_toml(), reader.path().string());

@@ -35,13 +35,13 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
 /// One line for people: class, parameters, bytes, tokenizer.
 std::string summary(const ImportReport& report, const std::filesystem::path& out);
 
-/// What tells one Hugging Face directory from another wherever it lies: config.json, and of each file of weights the
-/// name, the size and 64 KiB of either end. In the metadata of an import as kSourceKey.
+/// A digest that identifies a Hugging Face directory independently of its path: of config.json, and of the name, size,
+/// first and last 64 KiB of each file of weights. In the metadata of an import under kSourceKey.
 std::string source_digest(const std::filesystem::path& hf_directory);
 inline constexpr const char* kSourceKey = "hf.source";
 
-/// The ids that end a text of the model, by the metadata of its import: those of generation_config.json where there
-/// were some, else of config.json; none for a checkpoint that no import began. Damaged error for metadata that is none.
+/// The end-of-text ids in the metadata of an import: those of generation_config.json where it had some, else those of
+/// config.json; none for a checkpoint that is no import. Damaged error for metadata of another form.
 std::vector<int64_t> end_ids(const io::Metadata& metadata);
 
 struct ExportOptions {
@@ -58,8 +58,8 @@ struct ExportReport {
 };
 
 /// Called by all ranks: the weights of a checkpoint, or of a run's newest good one, as a Hugging Face directory.
-/// Moments stay behind. Every byte read is compared with its checksum. Errors as export_hf; input error naming the axis
-/// when no class has the model.
+/// Moments stay behind. Every byte read is compared with its checksum. Errors as export_hf; input error that names
+/// the settings in the way when no family can have the model.
 ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& hf_directory,
                                const ExportOptions& options, Log& log, comm::ControlPlane& ranks);
 

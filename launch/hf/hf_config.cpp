@@ -26,12 +26,12 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// The model that the table of its class makes of these keys.
+/// Sets c.model from the keys, by the rows of its family.
 void read_model(JsonReader& reader, HfConfig& c) {
   c.model = c.family->base;
   for (const Row& row : c.family->rows)
     if (row.read) row.read(reader, c);
-  // No class has a key for the usual scale; what another one asks for is set by now.
+  // No family has a key for the usual scale; a row has set any other one.
   if (c.model.attn.scale == 0) c.model.attn.scale = 1.0 / std::sqrt(static_cast<double>(c.model.head_dim));
 }
 
@@ -44,7 +44,7 @@ Json write_model(const HfConfig& c) {
   return j;
 }
 
-/// The model that the class holds when it is asked for `config`: written with its table and read back.
+/// The model that the family makes of `config`: written with its rows and read back.
 struct ReadBack {
   ModelConfig model;
   std::vector<std::string> errors;
@@ -52,7 +52,7 @@ struct ReadBack {
 
 ReadBack read_back(const Family& family, const ModelConfig& config) {
   HfConfig asked = {.family = &family, .model = config}, got = {.family = &family};
-  asked.extras.max_positions = 1;  // a model with rotary positions does not say it
+  asked.extras.max_positions = 1;  // a rotary model has no such setting
   const nlohmann::json root = io::parse_json(write_model(asked).dump());
   ReadBack back;
   JsonReader reader(root, "", back.errors, got.notes);
@@ -61,7 +61,7 @@ ReadBack read_back(const Family& family, const ModelConfig& config) {
   return back;
 }
 
-/// True for what is no part of a class's model: how it is padded, how its weights began, what is added to the loss.
+/// True for settings that no config.json has: padding of the vocabulary, init, terms of the loss.
 bool is_ours_alone(std::string_view key) {
   return key == "vocab.pad_to" || key.starts_with("init.") || key.starts_with("loss.");
 }
@@ -148,7 +148,7 @@ std::vector<int64_t> parse_generation_eos(const std::string& json, const std::st
 
 namespace {
 
-/// The same model said in one way: attn.global_* only where they differ from the heads of layers that there are.
+/// The same model with attn.global_* only where these differ from the heads of the other layers.
 ModelConfig with_canonical_heads(ModelConfig m) {
   const std::vector<int64_t> windows = model::layer_windows(m);
   const auto full = [](int64_t window) { return window < 0; };
@@ -193,7 +193,7 @@ std::vector<std::string> obstacles(const Family& family, const ModelConfig& conf
   for (const Row& row : family.rows) {
     if (std::string text = row.limit ? row.limit(config) : ""; !text.empty()) found.push_back(std::move(text));
   }
-  // What the table cannot even read back says less than the axis that is the reason.
+  // An error of reading back tells less than the setting that is its cause.
   return found.empty() ? back.errors : found;
 }
 
@@ -212,7 +212,8 @@ ModelConfig completed(const Family& family, const ModelConfig& config) {
 
 bool is_completion(const ModelConfig& config, std::string_view name) {
   const bool norm = name.find("norm") != std::string_view::npos;
-  if (norm && name.find(".attn.") != std::string_view::npos)  // of queries and keys: gains are never added
+  if (norm &&
+      name.find(".attn.") != std::string_view::npos)  // norms of queries and keys: only biases are added, never gains
     return name.ends_with(".bias") && !config.qk_norm.bias;
   if (norm && name.ends_with(".weight")) return config.norm.affine == NormAffine::kNone;
   if (!name.ends_with(".bias")) return false;
@@ -237,8 +238,7 @@ const Family& choose_family(const ModelConfig& config, const Family* wanted) {
     }
   }
   if (fewest.empty()) return *nearest;
-  throw input_error("hf",
-                    wanted ? "this model is no " : "no Hugging Face class that is written has this model; nearest is ",
+  throw input_error("hf", wanted ? "this model is no " : "no Hugging Face class here has this model; the nearest is ",
                     nearest->class_name, ": ", joined(fewest));
 }
 
@@ -249,7 +249,7 @@ std::string write_hf_config(const HfConfig& config, std::string_view dtype) {
                       "; a model with rotary positions does not say it, so give it");
   }
   Json j = write_model(config);
-  // All three are written even when unknown: the class default may lie beyond the vocabulary.
+  // All three are written even when unknown: the default of the class may be outside the vocabulary.
   j["bos_token_id"] = id_or_null(config.extras.bos_token_id);
   if (config.extras.eos_token_ids.size() > 1) {
     j["eos_token_id"] = config.extras.eos_token_ids;

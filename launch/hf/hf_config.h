@@ -11,9 +11,9 @@
 
 namespace ashlar::hf {
 
-/// What a config.json says besides the model itself, kept so that an export can say it again.
+/// What a config.json says beside the model. It is kept, so that an export can write it again.
 struct HfExtras {
-  int64_t max_positions = 0;  ///< longest context it was made for; no part of a model with rotary positions
+  int64_t max_positions = 0;  ///< longest context it was made for; rotary models have no such setting
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
   /// Those of generation_config.json, which `generate` of transformers stops at; empty: the same.
@@ -22,45 +22,45 @@ struct HfExtras {
   bool operator==(const HfExtras&) const = default;
 };
 
-/// A model of one Hugging Face class.
+/// A model and its Hugging Face family.
 struct HfConfig {
   const Family* family = nullptr;
   model::ModelConfig model;
   HfExtras extras;
-  /// What a reader of the file may not expect: sizes that the class default filled in, keys that have no effect in
-  /// this class. One text each, to be printed.
+  /// What a reader of the file may not expect: sizes taken from the defaults of the class, keys that have no effect in
+  /// this class. One line each, to be printed.
   std::vector<std::string> notes;
 };
 
 /// Reads the text of a config.json, spelt as transformers 4 or 5 spells it. `name` is the file in errors.
-/// Every value that the model axes do not cover is refused with its key (exit code 2), all of them in one error, and so
-/// is every key whose meaning is unknown: it could change the result. `ignored_keys` are those that the user vouches
-/// for. Source: the configuration and modeling files of transformers 5.23; section 7 of the axes reference.
+/// Every value that no setting of the model covers is an error (exit code 2) that names its key; all such values are in
+/// one error. So is every unknown key, because it could change the result, unless the user lists it in `ignored_keys`.
+/// Source: the configuration and modeling files of transformers 5.23.
 HfConfig parse_hf_config(const std::string& json, const std::string& name,
                          const std::vector<std::string>& ignored_keys = {});
 
-/// The eos_token_id of the text of a generation_config.json: one or a list; empty when it says none. Input error naming
-/// the file for a text that is none.
+/// The eos_token_id of a generation_config.json, one id or a list; empty when there is none. Input error that names the
+/// file for a text that is no generation_config.json.
 std::vector<int64_t> parse_generation_eos(const std::string& json, const std::string& name);
 
-/// The same model with the shortest cycles of windows and of rotary bases, what layers of one kind have said in one
-/// way, and no temperature of queries where it is one: two models that are the same by layer compare as equal.
+/// The same model in a canonical form: the shortest cycles of windows and rotary bases, one spelling for each setting
+/// of a kind of layers, no query temperature that is 1. Models with the same layers then compare as equal.
 model::ModelConfig with_shortest_cycle(model::ModelConfig config);
 
-/// Why a class cannot express a model: one text for each axis that stands in the way, e.g. `norm.type = rmsnorm:
+/// Why a family cannot have a model: one text for each setting in which they differ, e.g. `norm.type = rmsnorm:
 /// GPT2LMHeadModel has layernorm`. Empty when it can.
 std::vector<std::string> obstacles(const Family& family, const model::ModelConfig& config);
 
-/// The model as a class holds it: with the biases and norm vectors that the class always has. Where the model has none
-/// they are zeros, and gains ones, which changes no number; obstacles() that remain are real ones.
+/// The model with the biases and norm weights that the family always has. Those that the model lacks are added as zeros
+/// (gains as ones), which changes no result; obstacles() of the completed model cannot be removed.
 model::ModelConfig completed(const Family& family, const model::ModelConfig& config);
 
-/// True when tensor `name` of a completed model is one that `config` does not have.
+/// True when tensor `name` of the completed model is missing in `config`.
 bool is_completion(const model::ModelConfig& config, std::string_view name);
 
-/// The class to export as: `wanted` when given, else the first of families() that can express the model as it is, else
-/// the first that can express it completed. Throws an input error that names the axes in the way (of the wanted class,
-/// or of the nearest one).
+/// The family to export as: `wanted` when not null, else the first of families() that can have the model as it is, else
+/// the one that can have it completed. Input error when there is none; it names the settings in which the model and the
+/// wanted family, or the nearest one, differ.
 const Family& choose_family(const model::ModelConfig& config, const Family* wanted);
 
 /// The text of the config.json that transformers reads to the same model; both spellings of the rotary keys are

@@ -32,10 +32,10 @@ std::string torch_name(io::FileDType dtype) {
   }
 }
 
-/// The dtype of a tensor in the file: the wanted one, or the one that all its parts have.
+/// The dtype of a tensor in the file: `wanted`, or the one that all its parts have.
 io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source, std::optional<io::FileDType> wanted) {
   std::optional<io::FileDType> common = wanted;
-  // A constant has the type of what it stands beside.
+  // A constant has the type of the embedding.
   if (mapping.parts.empty() && !wanted) common = source.find("embed.tokens.weight")->dtype;
   for (const TensorPart& part : mapping.parts) {
     const io::TensorSpec* spec = source.find(part.name);
@@ -57,7 +57,7 @@ io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source,
   return *common;
 }
 
-/// All that an export will write, but the bytes: the same on all ranks.
+/// All that an export will write, except the weights. The same on all ranks.
 struct Plan {
   std::vector<TensorMapping> mappings;
   std::vector<io::TensorSpec> tensors;      ///< of each mapping, as the files have it
@@ -97,7 +97,7 @@ Plan plan_export(const ExportArgs& args) {
   const auto most = std::max_element(elements.begin(), elements.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   plan.dtype = torch_name(most->first);
-  // Before the first byte: what cannot be said in config.json must not cost an hour of writing.
+  // Before the weights, so that a model without a config.json fails at once.
   plan.config_json = write_hf_config(args.config, plan.dtype);
   return plan;
 }
@@ -119,7 +119,7 @@ class RowAssembler {
   void read(int64_t row, std::span<std::byte> out) {
     const int64_t end = row + static_cast<int64_t>(out.size()) / row_bytes();
     for (const TensorPart& part : mapping_.parts) {
-      // Rows of ours that lie one behind the other are read at once, though they may not stay together (fused heads).
+      // Consecutive rows of ours are read at once, even where the file separates them (fused heads).
       std::vector<RowBlock> run;
       for (const RowBlock& block : part.blocks) {
         const int64_t first = std::max(block.hf_row, row), last = std::min(block.hf_row + block.rows, end);
@@ -219,14 +219,14 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
     std::error_code error;
     if (!fs::exists(args.directory / ExportFolder::kJournalFile, error)) {
       throw input_error("export", printable(args.directory.string()),
-                        " is another directory here than where rank 0 runs; name one that all machines share");
+                        " is not the directory that rank 0 sees; name one that all machines share");
     }
   });
   const std::vector<std::vector<size_t>> shares = share_shards(plan.shard_bytes, ranks.size());
   const std::vector<size_t>& mine = shares[static_cast<size_t>(ranks.rank())];
   size_t rounds = 0;
   for (const std::vector<size_t>& share : shares) rounds = std::max(rounds, share.size());
-  // In rounds, so that one rank's full disk does not cost the others an hour.
+  // In rounds, so that all ranks stop soon after the disk of one is full.
   for (size_t round = 0; round < rounds; ++round) {
     comm::try_on_all_ranks(ranks, [&] {
       if (round < mine.size()) write_shard(plan, mine[round], args);

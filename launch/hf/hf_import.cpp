@@ -45,7 +45,7 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
   HfConfig config = parse_hf_config(io::read_text_file(config_path), config_path.string(), ignored_keys);
   check_weight_files(directory);
   io::SafetensorsModel files(directory);
-  // Before any list over layers is made: a wrong count must not cost memory.
+  // Before any list over layers is made, which a wrong count would make huge.
   if (config.model.n_layers > static_cast<int64_t>(files.names().size())) {
     throw input_error("hf", printable(directory.string()), ": config.json says ", config.model.n_layers,
                       " layers, the weights have only ", files.names().size(),
@@ -71,7 +71,7 @@ void ImportedModel::bind(const std::string& directory) {
     const io::TensorEntry* entry = files_.find(name);
     expected.insert(name);
     file_names_.push_back(name);
-    if (entry == nullptr && mapping.parts.empty()) continue;  // the class has the constant all the same
+    if (entry == nullptr && mapping.parts.empty()) continue;  // an optional constant
     if (entry == nullptr) {
       missing.push_back(printable(mapping.hf_name));
       continue;
@@ -172,7 +172,7 @@ void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
   ASHLAR_CHECK(static_cast<int64_t>(out.size()) == part.shape[0] * row_bytes, name, " has ", part.shape[0] * row_bytes,
                " bytes, the buffer ", out.size());
   if (mapping.transpose && transposed_name_ != file_name) {
-    // q, k and v follow each other in model order and share this.
+    // q, k and v are read one after the other and share the transposed tensor.
     std::vector<std::byte> stored(static_cast<size_t>(files_.at(file_name).num_bytes()));
     files_.read(file_name, stored);
     transposed_.resize(stored.size());

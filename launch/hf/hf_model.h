@@ -19,12 +19,12 @@
 
 namespace ashlar::hf {
 
-/// A Hugging Face model directory read as one of ours: config, and every tensor by our global name in the dtype of
-/// the file, [out, in] row-major. Nothing is held in memory but the last fused or transposed tensor. One thread.
+/// A Hugging Face model directory read as one of ours: the config, and every tensor by our global name in the dtype of
+/// the file, [out, in] row-major. Only the last transposed tensor is held in memory. Not thread-safe.
 class ImportedModel {
  public:
   const HfConfig& config() const { return config_; }
-  /// What a reader may not expect, from the config and from the tensors (old buffers left out). To be printed.
+  /// What the user may not expect of the config and the tensors, e.g. buffers that were left out. To be printed.
   const std::vector<std::string>& notes() const { return config_.notes; }
 
   /// Name, shape and dtype of each of our tensors, in model order.
@@ -78,7 +78,7 @@ struct ExportArgs {
   const std::filesystem::path& directory;
   std::optional<io::FileDType> dtype = std::nullopt;
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
-  int64_t window_bytes = int64_t{8} << 20;       ///< of rows that are assembled at once; one row at least
+  int64_t window_bytes = int64_t{8} << 20;       ///< rows assembled at once; at least one row
   std::map<std::string, std::string> beside{};   ///< further files by name, those of a tokenizer; rank 0's are written
   Log& log;
 };

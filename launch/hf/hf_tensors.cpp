@@ -35,7 +35,7 @@ std::array<std::vector<RowBlock>, 3> fused_rows(const ModelConfig& m, const Tens
 
 bool is_named(std::string_view name) { return !name.empty(); }
 
-/// Builds the list for one model.
+/// Builds the list of tensors of one model.
 class Builder {
  public:
   Builder(const TensorNames& names, const ModelConfig& m) : m_(m), names_(names) {}
@@ -72,7 +72,7 @@ class Builder {
     if (m_.norm.affine == model::NormAffine::kScaleBias) whole(hf + ".bias", ours + ".bias", {m_.d_model});
   }
 
-  /// Of the queries or keys of `heads` heads.
+  /// The norm of the queries or keys of `heads` heads.
   void head_norm(const std::string& hf, const std::string& ours, int64_t heads, int64_t head_dim) {
     if (!model::qk_norm_has_gain(m_)) return;
     const std::vector<int64_t> shape = model::qk_norm_shape(m_, heads, head_dim);
@@ -140,15 +140,15 @@ class Builder {
     if (m_.ffn.act == Activation::kXielu) xielu(hf + "mlp.act_fn.", ours + "ffn.");
   }
 
-  /// Two scalars, and the constants that the class keeps beside them.
+  /// The two scalars of xIELU, and the constants that the class stores beside them.
   void xielu(const std::string& hf, const std::string& ours) {
     for (const char* scalar : {"alpha_p", "alpha_n"}) whole(hf + scalar, ours + scalar, {1});
     list_.push_back({.hf_name = hf + "beta", .constant = kXieluBeta});
     list_.push_back({.hf_name = hf + "eps", .constant = kXieluEps});
   }
 
-  /// A head of the file has its rotated columns last, ours first; keys and values of a head lie side by side in the
-  /// file, of all heads here.
+  /// In the file the rotated columns of a head are its last, in ours its first. The file has the keys and values of a
+  /// head side by side, we have all keys in one tensor and all values in another.
   void latent_attention(const std::string& hf, const std::string& ours) {
     const int64_t H = m_.n_heads, D = m_.head_dim, R = m_.rope.dims, P = D - R;
     const int64_t V = model::layer_heads(m_, 0).v_head_dim, q_rank = m_.attn.q_rank, kv_rank = m_.attn.kv_rank;

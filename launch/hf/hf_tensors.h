@@ -25,30 +25,30 @@ struct TensorPart {
   std::vector<RowBlock> blocks;  ///< ascending in hf_row
 };
 
-/// A Hugging Face tensor as a composition of ours. The parts' blocks cover its rows exactly once, so the same list
-/// read in one direction imports and in the other exports, and nothing is lost either way.
+/// A Hugging Face tensor as a composition of ours. The blocks of its parts cover its rows exactly once. So one list
+/// serves import and export, and neither loses a row.
 struct TensorMapping {
   std::string hf_name;
   std::vector<int64_t> hf_shape = {};  ///< as stored in the file
   bool transpose = false;              ///< stored [in, out] (Conv1D); rows are counted after transposing to [out, in]
   std::vector<TensorPart> parts = {};
   std::string hf_alias = {};  ///< another name that files use for it; read, never written
-  /// Of a tensor without parts, all of whose elements are the same number in every model: a file may leave it out,
-  /// has it to within the rounding of bf16, and gets it.
+  /// The value of every element of a tensor without parts. An import accepts a file without it, or with values that
+  /// differ by the rounding of bf16 at most; an export writes it.
   double constant = 0;
 };
 
-/// Every parameter of a model of a class, each of ours exactly once. Requires obstacles(family, config) to be empty
+/// Every parameter of a model of a family, each of ours exactly once. Requires obstacles(family, config) to be empty
 /// (hf_config.h). Vocabulary rows are the unpadded ones.
 std::vector<TensorMapping> tensor_mappings(const Family& family, const model::ModelConfig& config);
 
 /// Buffers that old checkpoints carry (causal masks, rotary frequencies): computed again at run time, never parameters.
 bool is_ignored_buffer(const Family& family, std::string_view hf_name);
 
-/// Tensors of what a class has beside its text model: Chameleon's image tokenizer. They are left out.
+/// Tensors of another part than the text model, e.g. Chameleon's image tokenizer. They are left out.
 bool is_other_part(const Family& family, std::string_view hf_name);
 
-/// The name of the head's weight, which a file of a tied model may repeat.
+/// The names that the weight of the head may have. A file of a tied model may repeat the embedding under them.
 std::vector<std::string> head_names(const Family& family);
 
 }  // namespace ashlar::hf

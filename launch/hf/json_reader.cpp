@@ -38,7 +38,7 @@ const nlohmann::json* JsonReader::find(const Keys& keys, const char** name) {
       found = &object_[key];
       *name = key;
     } else if (*found != object_[key]) {
-      add_error(str_cat(shown(*name), " and ", shown(key), " are two names of one value and differ; keep one"));
+      add_error(str_cat(shown(*name), " and ", shown(key), " are two names of one value, and they differ; keep one"));
     }
   }
   return found;
@@ -129,7 +129,7 @@ void JsonReader::ignore(const Keys& keys) { read_.insert(keys.begin(), keys.end(
 std::vector<std::string> JsonReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : object_.items()) {
-    // Null is how transformers writes an option that is not in use.
+    // transformers writes null for an option that is not in use.
     if (!read_.contains(key) && !value.is_null()) unread.push_back(key);
   }
   return unread;

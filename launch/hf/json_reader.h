@@ -14,9 +14,9 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
 
-/// Reads keys of one JSON object, remembering which were read, so that a key nobody asked for can be found. A list of
-/// keys is one value under several names: any may be there, all that are there must agree. Errors are collected; a
-/// call that reported one returns its fallback.
+/// Reads keys of one JSON object and remembers which were read, so that unread keys can be reported. A list of keys
+/// names one value: any of them may be present, and those that are must agree. Errors are collected; a call that found
+/// an error returns its fallback.
 class JsonReader {
  public:
   using Keys = std::vector<const char*>;
@@ -25,7 +25,7 @@ class JsonReader {
   JsonReader(const nlohmann::json& object, std::string where, std::vector<std::string>& errors,
              std::vector<std::string>& notes);
 
-  /// Of an object inside this one, with the same lists of errors and notes.
+  /// A reader of an object inside this one, with the same lists of errors and notes.
   JsonReader nested(const nlohmann::json& object, std::string where) const {
     return {object, std::move(where), errors_, notes_};
   }
@@ -33,8 +33,8 @@ class JsonReader {
   bool has(const char* key) const;        ///< present, null or not
   bool has_value(const char* key) const;  ///< present and not null
 
-  /// A size: 1 to 2^31-1. Absent: `fallback`, which becomes a note, since a file that leaves out a size means the
-  /// class default and seldom knows it.
+  /// A size: 1 to 2^31-1. Absent: `fallback`, with a note: the file relies on the default of the class, and its reader
+  /// may not know that.
   int64_t size(const Keys& keys, int64_t fallback);
   std::optional<int64_t> optional_size(const Keys& keys);  ///< empty when absent or null
   double number(const Keys& keys, double fallback);
@@ -48,14 +48,14 @@ class JsonReader {
   /// The value as it is, not counted as read; null when absent or null.
   const nlohmann::json* peek(const char* key) const;
 
-  /// Keys that change nothing in this class.
+  /// Marks keys as read that change nothing in this class.
   void ignore(const Keys& keys);
   /// An error of the form `KEY = VALUE: TEXT`.
   template <typename... Parts>
   void refuse(const char* key, const Parts&... parts) {
     add_error(str_cat(shown(key), ": ", parts...));
   }
-  /// An error of its own words.
+  /// An error with a text of its own.
   void add_error(std::string text) { errors_.push_back(std::move(text)); }
   size_t num_errors() const { return errors_.size(); }  ///< of all readers that share the list
   void add_note(std::string text) { notes_.push_back(std::move(text)); }

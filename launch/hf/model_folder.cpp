@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
 
-/// Weights in another form, by the ending of their files.
+/// Weights in other forms than safetensors, by the end of the file name.
 struct OtherForm {
   std::string_view ending, words;
 };
@@ -34,7 +34,7 @@ constexpr OtherForm kOtherForms[] = {
     {".onnx", "a graph of ONNX, which is not read; fetch the safetensors of the same model"},
 };
 
-/// The first name, in their order, that ends so; empty: none.
+/// The first name with that end; empty: none.
 std::string first_ending(const std::set<std::string>& names, std::string_view ending) {
   const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return n.ends_with(ending); });
   return at == names.end() ? "" : *at;

@@ -5,13 +5,13 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
 
-// Both look at the names in a folder alone, and throw an input error that says what it is and what to do. The first
-// comes before config.json is read, the second after: a class that is not read is said before a missing file.
+// Both look only at the names of the files in a folder, and throw an input error that says what it holds and what to
+// do. Call the first before config.json is read and the second after, so that an unknown class is reported first.
 
-/// An adapter (PEFT, LoRA) is no model.
+/// Input error for an adapter (PEFT, LoRA), which is no model.
 void refuse_adapter(const std::filesystem::path& directory);
 
-/// No weights in safetensors form: pickles of PyTorch, GGUF, shards without their index, or none; or no config.json.
+/// Input error for a folder without weights in safetensors form (pickles, GGUF, no index, nothing) or config.json.
 void check_weight_files(const std::filesystem::path& directory);
 
 }  // namespace ashlar::hf

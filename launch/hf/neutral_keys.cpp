@@ -18,7 +18,7 @@ constexpr const char* kAlways[] = {
     "unsloth_version", "unsloth_fixed", "transformers.js_config", "_from_model_config", "is_llama_config",
     "model_max_length", "max_sequence_length", "n_ctx", "seq_length", "verbose", "init_device", "base_model_tp_plan",
     "base_model_pp_plan",
-    // How the same numbers are computed or handed out: kernels, fusions, caches, the precision of sums.
+    // How the same results are computed and returned: kernels, fusions, caches, the precision of sums.
     "use_cache", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
     "_attn_implementation_internal", "experts_implementation", "gradient_checkpointing", "chunk_size_feed_forward",
     "output_attentions", "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate",
@@ -29,10 +29,10 @@ constexpr const char* kAlways[] = {
     "bf16", "fp16", "fp32", "onnx_safe", "masked_softmax_fusion", "bias_dropout_fusion", "skip_bias_add",
     "skip_bias_add_qkv", "slow_but_exact", "inference_runner", "runner_max_sequence_length", "pad_key_length",
     "max_batch_size", "pre_allocate_kv_cache", "validate_runner_input",
-    // How training began, and what it drops or adds for other tasks.
+    // Init, and settings of other tasks.
     "initializer_range", "init_config", "classifier_dropout", "summary_type", "summary_use_proj", "summary_activation",
     "summary_proj_to_labels", "summary_first_dropout", "predict_special_tokens",
-    // Encoders and decoders beside each other, which no class here has.
+    // Encoder-decoder models, which no family here is.
     "is_decoder", "tie_encoder_decoder", "cross_attention_hidden_size",
     // Ids of tokens that no logit depends on.
     "decoder_start_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id", "eod_token_id",

@@ -16,14 +16,14 @@ struct NeutralKey {
   const char* only;  ///< the one value, as JSON, at which it is neutral; "": every value. Null is neutral always.
 };
 
-/// All of them, for all classes.
+/// All neutral keys, which are those of every family.
 std::vector<NeutralKey> neutral_keys();
 
-/// Marks those that are there, with a value at which they are neutral, as read. Behind the table of the class: what
-/// that reads has its meaning there.
+/// Marks the neutral keys of the object as read. Called after the rows of the family: a key that these read has a
+/// meaning there.
 void accept_neutral_keys(JsonReader& reader);
 
-/// The value at which a key is neutral, for messages; empty for one that is never, or always.
+/// The one value at which a key is neutral, for messages; "" for a key without such a value.
 std::string_view neutral_value(std::string_view key);
 
 }  // namespace ashlar::hf

@@ -70,7 +70,7 @@ bool has_dictionary(const json& config) {
 }
 
 /// Empty where there is one spelling: nothing rotates, or by a key of its own; or layers of several kinds, each with a
-/// dictionary of its own (tests/hf/kind_classes_test.cpp has their spellings).
+/// dictionary of its own (tests/hf/mixed_layers_test.cpp has their spellings).
 std::optional<json> respelt(const json& config) {
   json other = config;
   const std::string type = config.value("model_type", "");

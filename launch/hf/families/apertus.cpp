@@ -3,7 +3,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The dictionary that the class takes where the file has none; it then reads no rope_theta beside it.
+/// Without a rotary dictionary the class takes llama3 scaling and does not read rope_theta.
 Row rope_or_llama3() {
   constexpr double kBase = 12000000.0;
   const Row whole = rope({.base = kBase, .whole_heads = true});

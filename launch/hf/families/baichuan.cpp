@@ -5,7 +5,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The 13B has ALiBi, and says so by leaving out how many positions it has.
+/// The 13B has ALiBi. Its file has no max_position_embeddings, which is how it is recognised.
 void read_positions(JsonReader& r, HfConfig& c) {
   const std::optional<int64_t> longest = r.optional_size({"model_max_length"});
   if (longest && !r.has_value("max_position_embeddings")) {
@@ -23,7 +23,7 @@ void write_positions(Json& j, const HfConfig& c) {
   if (c.model.pos.type != model::PosType::kAlibi) j["max_position_embeddings"] = c.extras.max_positions;
 }
 
-/// Baichuan 1 has the same class name, no norm on the head's rows, and no key of this name.
+/// Baichuan 1 has the same class name, but no norm on the rows of the head and no key of this name.
 Row z_loss_weight() {
   constexpr const char* kKey = "z_loss_weight";
   return {

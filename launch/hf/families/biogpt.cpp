@@ -1,4 +1,4 @@
-// The eps of its norms is 1e-5 whatever layer_norm_eps says.
+// The eps of the norms is always 1e-5; layer_norm_eps is not read.
 #include "launch/hf/shared/tables.h"
 
 namespace ashlar::hf {

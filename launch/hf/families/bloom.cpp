@@ -5,7 +5,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The longest context is no part of the class: ALiBi needs none.
+/// The longest context. The class does not use it, since ALiBi needs none.
 Row seq_length() {
   return {.read = [](JsonReader& r,
                      HfConfig& c) { c.extras.max_positions = r.optional_size({"seq_length"}).value_or(2048); },
@@ -21,7 +21,7 @@ Family bloom() {
                             .affine = model::NormAffine::kScaleBias,
                             .embed = true},
                    .bias = kAllBiasesButHead,
-                   // Its GELU has the tanh form, with 0.79788456 for sqrt(2/pi): 2e-9 from ours.
+                   // GELU in its tanh form, with 0.79788456 for sqrt(2/pi): 2e-9 from ours.
                    .ffn = {.act = Activation::kGeluTanh, .gated = false},
                    .pos = {.type = model::PosType::kAlibi}},
           .rows = {size({"vocab_size"}, {FIELD(vocab_size)}, 250880), seq_length(),
@@ -33,8 +33,8 @@ Family bloom() {
                    number("hidden_dropout", {FIELD(dropout.resid)}, 0.0),
                    number("attention_dropout", {FIELD(dropout.attn)}, 0.0),
                    always_false("apply_residual_connection_post_layernorm",
-                                "the stream is what norm.placement adds to; expected false"),
-                   // Of the published files; nothing reads them.
+                                "the residual is taken before the norm; expected false"),
+                   // In the published files; the class does not read them.
                    ignored({"n_inner", "offset_alibi"})},
           .tied_by_default = true,
           .tensors = {.prefix = "transformer.",

@@ -1,5 +1,5 @@
-// The text model: the image tokenizer (vq_config, model.vqmodel) is left out. Its norms have the names of Llama's, and
-// stand behind the branches where swin_norm is set.
+// The text model; the image tokenizer (vq_config, model.vqmodel) is left out. The norms have the names of Llama's; with
+// swin_norm they act on the outputs of the branches.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,8 +15,8 @@ void swin_norm(model::ModelConfig& m, bool behind) {
   if (behind) m.norm.placement = NormPlacement::kOutput;
 }
 
-/// The ids of image tokens, whose logits the class takes away: those of vocabulary_map whose names begin so. Written
-/// with names that say the number of each, from which the class makes it again.
+/// The ids of image tokens, whose logits the class masks: those of vocabulary_map whose names begin with kBegin. They
+/// are written with the names that the class expects: the digits of a number as letters.
 Row masked_ids() {
   constexpr const char* kKey = "vocabulary_map";
   constexpr const char* kBegin = "IMGIMG";
@@ -26,7 +26,7 @@ Row masked_ids() {
     std::set<int64_t> ids;
     const bool good = map->is_object() && std::all_of(map->begin(), map->end(),
                                                       [](const nlohmann::json& id) { return id.is_number_integer(); });
-    if (!good) return r.refuse(kKey, "expected an object of texts and their ids");
+    if (!good) return r.refuse(kKey, "expected an object of token texts and ids");
     for (const auto& [name, id] : map->items())
       if (name.starts_with(kBegin)) ids.insert(id.get<int64_t>());
     c.model.masked_ids = {ids.begin(), ids.end()};
@@ -49,7 +49,7 @@ Family chameleon() {
       .class_name = "ChameleonForConditionalGeneration",
       .model_type = "chameleon",
       .base = {.norm = kRmsNorm,
-               // Its eps is 1e-5 always.
+               // Its eps is always 1e-5.
                .qk_norm = {.kind = model::QkNorm::kHeadPer, .type = NormType::kLayerNorm, .bias = true}},
       .rows = joined(llama_rows({65536, 4096, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
                      {kv_heads(32), head_dim(HeadDim::kDerived),

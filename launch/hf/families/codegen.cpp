@@ -10,7 +10,7 @@ void check_heads(JsonReader& r, HfConfig& c) {
 
 std::string heads_limit(const model::ModelConfig& m) {
   if (m.n_heads % 4 == 0) return "";
-  return str_cat("model.n_heads = ", m.n_heads, ": CodeGenForCausalLM has a multiple of 4");
+  return str_cat("model.n_heads = ", m.n_heads, ": CodeGenForCausalLM needs a multiple of 4");
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The class has a scaling of its own for a file that says nothing of one.
+/// The default scaling of the class, for a file without a rotary dictionary.
 void read_usual_scaling(JsonReader& r, HfConfig& c) {
   if (r.has_value("rope_scaling") || r.has_value("rope_parameters")) return;
   c.model.rope.scaling = model::RopeScaling::kLlama3;

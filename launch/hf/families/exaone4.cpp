@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// With a window the full layers do not rotate; without one all layers do.
+/// In a model with windows the layers with full attention do not rotate; without windows all layers do.
 Row windows_and_rotation() {
   constexpr const char* kKey = "sliding_window";
   const Row kinds = windows({.absent = 4096, .full_every = 4, .every_key = "sliding_window_pattern"});

@@ -9,9 +9,9 @@ namespace {
 using model::ModelConfig;
 using model::Topology;
 
-/// In a parallel block hidden_dropout drops the sum of both branches, in a serial one attention_dropout drops the
-/// attention branch: neither is dropout.resid or dropout.attn.
-constexpr const char* kNoDropout = "what it drops in this class is no dropout axis; expected 0";
+/// In a parallel block hidden_dropout acts on the sum of both branches, in a serial one attention_dropout acts on the
+/// output of attention. Neither is dropout.resid or dropout.attn.
+constexpr const char* kNoDropout = "this dropout is not supported; expected 0";
 
 void read_block(JsonReader& r, HfConfig& c) {
   ModelConfig& m = c.model;
@@ -23,16 +23,16 @@ void read_block(JsonReader& r, HfConfig& c) {
   if (new_architecture) {
     m.n_kv_heads = kv.value_or(m.n_heads);
     if (!is_parallel) {
-      r.refuse("parallel_attn", "new_decoder_architecture = true is parallel always; expected true");
+      r.refuse("parallel_attn", "new_decoder_architecture = true is always parallel; expected true");
     }
     if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "block.parallel_norms is 1 or 2");
     m.block = {.topology = Topology::kParallel, .parallel_norms = norms.value_or(2) == 1 ? 1 : 2};
     return;
   }
-  // One KV head whatever num_kv_heads says: the published 7B says 71.
+  // num_kv_heads is not read here: the published 7B has 71.
   m.n_kv_heads = multi_query ? 1 : m.n_heads;
   if (!multi_query && kv && *kv != m.n_heads) {
-    r.refuse("num_kv_heads", "multi_query = false of the old architecture has one KV head a head; expected ",
+    r.refuse("num_kv_heads", "with multi_query = false the old architecture has as many KV heads as heads; expected ",
              m.n_heads);
   }
   if (norms.value_or(1) != 1) {
@@ -80,7 +80,7 @@ Family falcon() {
                    flag("bias", {FIELD(bias.qkv), FIELD(bias.attn_out), FIELD(bias.ffn)}, false),
                    always_false("apply_residual_connection_post_layernorm",
                                 "norm.placement is supported for pre only; expected false"),
-                   ignored({"ff_factor"}),  // of the published 11B; the class reads ffn_hidden_size
+                   ignored({"ff_factor"}),  // in the published 11B; the class reads ffn_hidden_size
                    always_zero("hidden_dropout", kNoDropout),
                    rope({.whole_heads = true}),
                    flag("alibi", false, alibi,

@@ -1,4 +1,4 @@
-// sqrt(width) times the embedding, and gains as 1 + g, whatever the file says.
+// The embedding times sqrt(width), and gains as 1 + g.
 #include <nlohmann/json.hpp>
 
 #include "launch/hf/shared/tables.h"
@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The first published files say hidden_act = "gelu", and meant its tanh form; hidden_activation was added to say so.
+/// The first published files have hidden_act = "gelu" for its tanh form; hidden_activation was added later.
 Row two_activation_keys() {
   const auto read = [](JsonReader& r, HfConfig& c) {
     const Row named = activation("hidden_activation", "gelu_pytorch_tanh"),
@@ -25,7 +25,7 @@ Row two_activation_keys() {
   const auto write = [](Json& j, const HfConfig& c) {
     activation("hidden_activation", "").write(j, c);
     if (c.model.ffn.act == Activation::kGeluTanh) j["hidden_activation"] = "gelu_pytorch_tanh";
-    j["hidden_act"] = j["hidden_activation"];  // transformers 5 reads this one alone
+    j["hidden_act"] = j["hidden_activation"];  // the only one that transformers 5 reads
   };
   return {.read = read, .write = write};
 }

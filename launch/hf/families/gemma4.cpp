@@ -9,13 +9,13 @@ namespace {
 
 using model::ModelConfig;
 
-/// What per_layer_config says of layers with full attention, which must all have the same.
+/// The settings of layers with full attention in per_layer_config, which must be the same for all of them.
 struct FullHeads {
   std::optional<int64_t> head_dim, kv_heads;
   bool operator==(const FullHeads&) const = default;
 };
 
-/// Entries by the number of their layer; files write layer 5 as "5" or, since transformers 5.24, as "05".
+/// Entries by layer. Files have layer 5 as "5" or, since transformers 5.24, as "05".
 std::map<int64_t, const nlohmann::json*> numbered(const nlohmann::json& by_layer) {
   std::map<int64_t, const nlohmann::json*> entries;
   for (const auto& [key, value] : by_layer.items()) {
@@ -58,7 +58,7 @@ FullHeads read_per_layer_config(JsonReader& r, const ModelConfig& m) {
   return found.value_or(FullHeads{});
 }
 
-/// Heads of layers with full attention: per_layer_config of new files, global_* of older ones.
+/// The heads of layers with full attention: per_layer_config in new files, global_* in older ones.
 void read_full_heads(JsonReader& r, HfConfig& c) {
   ModelConfig& m = c.model;
   constexpr const char *kWidth = "global_head_dim", *kHeads = "num_global_key_value_heads";
@@ -96,7 +96,7 @@ void write_full_heads(Json& j, const HfConfig& c) {
   if (attn.k_eq_v && attn.global_n_kv_heads) j["num_global_key_value_heads"] = *attn.global_n_kv_heads;
 }
 
-/// Windows by layer, but for the last layer, which the class makes full whatever the file says.
+/// Windows by layer. The last layer always has full attention.
 Row windows_but_the_last() {
   const Row kinds = windows({.absent = 512, .full_every = 6});
   const auto read = [=](JsonReader& r, HfConfig& c) {
@@ -110,7 +110,7 @@ Row windows_but_the_last() {
   return {.read = read, .write = kinds.write, .limit = kinds.limit};
 }
 
-/// A number of things that no axis covers; 0 is written.
+/// A number that no setting covers: only 0 is read and written. `absent`: the default of the class.
 Row none_of(const char* key, double absent, const char* why) {
   return {.read =
               [=](JsonReader& r, HfConfig&) {
@@ -119,12 +119,12 @@ Row none_of(const char* key, double absent, const char* why) {
           .write = [=](Json& j, const HfConfig&) { j[key] = 0; }};
 }
 
-/// "vision": among the tokens of an image, which a text has not.
+/// "vision" is allowed: it concerns the tokens of an image, which a text does not have.
 void refuse_bidirectional(JsonReader& r, HfConfig&) {
   constexpr const char* kKey = "use_bidirectional_attention";
   const nlohmann::json* value = r.raw(kKey);
   if (value != nullptr && *value != "vision" && *value != false)
-    r.refuse(kKey, "attention is causal always; expected null or \"vision\"");
+    r.refuse(kKey, "attention is always causal; expected null or \"vision\"");
 }
 
 }  // namespace
@@ -149,10 +149,10 @@ Family gemma4() {
                       {.read = read_full_heads, .write = write_full_heads},
                       softcap("final_logit_softcapping", FIELD(softcap), std::nullopt),
                       rope_by_kind({.base = 1e6, .local_base = 1e4, .proportional = 0.25}),
-                      none_of("hidden_size_per_layer_input", 256, "inputs of each layer are not an axis; expected 0"),
+                      none_of("hidden_size_per_layer_input", 256, "inputs of each layer are not supported; expected 0"),
                       none_of("num_kv_shared_layers", 0, "every layer has keys of its own; expected 0"),
                       always_false("enable_moe_block", "Gemma4ForCausalLM is read without experts; expected false"),
-                      // Of layers that share keys, of layers' own inputs, and of experts.
+                      // Only used with shared keys, per-layer inputs or experts.
                       ignored({"use_double_wide_mlp", "vocab_size_per_layer_input", "num_experts", "top_k_experts",
                                "moe_intermediate_size"})}),
       .tied_by_default = true,

@@ -13,7 +13,7 @@ Family gpt2() {
                          {scale_attn_weights(),
                           always_false("scale_attn_by_inverse_layer_idx",
                                        "attn.scale is one value for all layers; expected false", true),
-                          always_false("add_cross_attention", "cross-attention is not an axis; expected false")}),
+                          always_false("add_cross_attention", "cross-attention is not supported; expected false")}),
           .tied_by_default = true,
           .init_scheme = model::InitScheme::kGpt2,
           .tensors = gpt_tensors({.positions = "wpe",

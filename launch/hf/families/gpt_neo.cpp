@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The windows of the layers: attention_types is a list of [kinds, times], attention_layers the same written out.
+/// The windows of the layers. attention_types is a list of [kinds, repeats], attention_layers has one kind a layer.
 std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_layers) {
   std::vector<std::string> kinds;
   const nlohmann::json* types = r.raw("attention_types");
@@ -23,7 +23,7 @@ std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_l
   }
   std::vector<int64_t> found;
   for (const std::string& kind : kinds) {
-    if (kind != "global" && kind != "local") r.refuse("attention_types", "its kinds are \"global\" and \"local\"");
+    if (kind != "global" && kind != "local") r.refuse("attention_types", "expected \"global\" and \"local\"");
     found.push_back(kind == "local" ? window : -1);
   }
   if (std::ssize(found) != n_layers) {

@@ -5,7 +5,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// Some files say by rope_scaling that pairs are interleaved, as they always are; the class itself does not read it.
+/// Some files have a rope_scaling that says that pairs are interleaved. They always are; the class does not read it.
 void ignore_interleaved_scaling(JsonReader& r, HfConfig&) {
   const nlohmann::json* const scaling = r.peek("rope_scaling");
   for (const char* key : {"rope_type", "type"})
@@ -25,7 +25,7 @@ Family gptj() {
           .rows = joined(gpt_rows({50400, 2048, 4096, 28, 16, 0}, 0.0),
                          {rotary_dim(),
                           {.read = ignore_interleaved_scaling},
-                          // "rotary": true in the published file; the class always rotates.
+                          // In the published file; the class does not read them.
                           ignored({"rotary", "scale_attn_weights"})}),
           .tensors = gpt_tensors({.q = "attn.q_proj",
                                   .k = "attn.k_proj",

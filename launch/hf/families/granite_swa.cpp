@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// Bases by layer, 0 where one does not rotate; null: rope_theta everywhere.
+/// Rotary bases by layer, 0 for a layer that does not rotate. Null: rope_theta for all.
 Row bases_by_layer() {
   constexpr const char* kKey = "layer_rope_theta";
   const auto read = [=](JsonReader& r, HfConfig& c) {
@@ -18,7 +18,7 @@ Row bases_by_layer() {
       good = (*list)[i].is_number() && (*list)[i].get<double>() >= 0;
       if (good) by_layer.push_back((*list)[i].get<double>());
     }
-    if (!good) return r.refuse(kKey, "expected a list of numbers from 0, one a layer");
+    if (!good) return r.refuse(kKey, "expected a list of numbers >= 0, one for each layer");
     c.model.rope.base_cycle = by_layer;
     c.model.rope = model::with_canonical_rope(c.model).rope;
   };

@@ -5,7 +5,7 @@ namespace {
 
 std::string heads_are_the_width(const model::ModelConfig& m) {
   if (m.q_width() == m.d_model) return "";
-  return str_cat("model.head_dim = ", m.head_dim, ": HeliumForCausalLM has heads as wide as d_model together");
+  return str_cat("model.head_dim = ", m.head_dim, ": HeliumForCausalLM needs n_heads * head_dim = d_model");
 }
 
 }  // namespace

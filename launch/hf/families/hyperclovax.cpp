@@ -7,7 +7,7 @@ namespace {
 
 using model::NormPlacement;
 
-/// null: the usual factor on the scores.
+/// The scale of the scores; null: the usual one.
 Row attention_multiplier() {
   constexpr const char* kKey = "attention_multiplier";
   return {.read = [](JsonReader& r,

@@ -10,18 +10,18 @@ namespace {
 
 using model::ModelConfig;
 
-/// A number x near `guess` for which f(x) is `wanted`; the guess where there is none.
+/// A number x near `guess` for which f(x) is `wanted`, or `guess` when there is none.
 template <typename F>
 double inverse(double guess, double wanted, const F& f) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double below = std::nextafter(guess, -kInfinity), above = std::nextafter(guess, kInfinity);
-  // A short decimal first: it is what the file said.
+  // A short decimal first: the file probably had that.
   for (const double x : {std::round(guess * 1e9) / 1e9, guess, below, above})
     if (f(x) == wanted) return x;
   return guess;
 }
 
-/// Each branch counts scale_depth / sqrt(layers) times.
+/// The factor on each branch is scale_depth / sqrt(layers).
 Row depth_scale() {
   constexpr const char* kKey = "scale_depth";
   const auto multiplier = [](const ModelConfig& m, double depth) {
@@ -45,7 +45,7 @@ Row depth_scale() {
               }};
 }
 
-/// What the head reads is divided by width / dim_model_base.
+/// The input of the head is divided by width / dim_model_base.
 Row base_width() {
   constexpr const char* kKey = "dim_model_base";
   const auto scale = [](const ModelConfig& m, int64_t base) {

@@ -7,7 +7,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// A key that the class does not read: a note where it says something else than the class does.
+/// A key that the class does not read: a note when its value is not what the class does.
 void read_unread(JsonReader& r, HfConfig& c, const char* key, const nlohmann::json& has) {
   const nlohmann::json* value = r.raw(key);
   if (value == nullptr || *value == has) return;
@@ -30,16 +30,16 @@ void read_attention(JsonReader& r, HfConfig& c) {
   JsonReader a = r.nested(*object, "attn_config.");
   clip_qkv().read(a, c);
   if (const auto scale = a.optional_number({"softmax_scale"})) c.model.attn.scale = *scale;
-  // On the probabilities, and on the output of both branches.
+  // It acts on the probabilities and on the output of both branches.
   c.model.dropout.attn = c.model.dropout.resid = a.number({"attn_pdrop"}, 0.0);
   read_unread(a, c, "alibi", true);
   read_unread(a, c, "alibi_bias_max", 8);
   read_unread(a, c, "qk_ln", false);
-  if (a.boolean({"prefix_lm"}, false)) a.refuse("prefix_lm", "attention is causal always; expected false");
+  if (a.boolean({"prefix_lm"}, false)) a.refuse("prefix_lm", "attention is always causal; expected false");
   if (a.text({"attn_type"}, "multihead_attention") != "multihead_attention")
-    a.refuse("attn_type", "the class has one KV head a head; expected multihead_attention");
+    a.refuse("attn_type", "the class has as many KV heads as heads; expected multihead_attention");
   a.ignore({"attn_impl", "attn_uses_sequence_id"});
-  HfConfig none;  // it is a config object of transformers, with the keys that all of these have
+  HfConfig none;  // attn_config is a config object of transformers, with the keys that all of them have
   read_common_keys(a, none);
   accept_neutral_keys(a);
   for (const std::string& key : a.unread_keys()) a.refuse(key.c_str(), "the class is not known to read it");

@@ -1,4 +1,4 @@
-// Queries and keys rotate by minus the angle and are then normed without a gain, as all of its norms are.
+// Queries and keys rotate by minus the angle and are normed after that. No norm has a gain.
 #include <nlohmann/json.hpp>
 
 #include "launch/hf/shared/tables.h"

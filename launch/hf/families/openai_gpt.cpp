@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The activations that the class knows, by its own names.
+/// The activations of the class, by its own names.
 Row afn() {
   constexpr std::pair<const char*, Activation> kNames[] = {{"gelu", Activation::kGeluTanh},
                                                            {"relu", Activation::kRelu},

@@ -1,4 +1,4 @@
-// The eps of its norms is 1e-5 always. The embedding is not dropped.
+// The eps of the norms is always 1e-5. There is no dropout on the embedding.
 #include <nlohmann/json.hpp>
 
 #include "launch/hf/shared/tables.h"
@@ -12,7 +12,7 @@ void elementwise_affine(model::ModelConfig& m, bool affine) {
   if (!affine) m.norm.affine = model::NormAffine::kNone;
 }
 
-/// The width of the token table; null or absent: that of the stream.
+/// The width of the token table; null or absent: d_model.
 Row table_width() {
   constexpr const char* kKey = "word_embed_proj_dim";
   return {.read =
@@ -23,7 +23,7 @@ Row table_width() {
           .write = [=](Json& j, const HfConfig& c) { j[kKey] = c.model.table_width(); }};
 }
 
-/// Behind the additions there is no final norm.
+/// Post-norm models have no final norm.
 void norm_before(model::ModelConfig& m, bool before) {
   m.norm.placement = before ? NormPlacement::kPre : NormPlacement::kPost;
   m.norm.final = before;

@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The published files give the widths of gate and up together.
+/// intermediate_size counts gate and up together.
 Row ffn_width() {
   return {.read =
               [](JsonReader& r, HfConfig& c) {
@@ -34,7 +34,7 @@ Row beyond_seq_length() {
               [=](JsonReader& r, HfConfig&) {
                 for (const char* key : kKeys)
                   if (r.boolean({key}, true))
-                    r.add_note(str_cat(key, " acts beyond seq_length tokens only; it is left out here"));
+                    r.add_note(str_cat(key, " acts beyond seq_length tokens only; it is ignored"));
               },
           .write =
               [=](Json& j, const HfConfig&) {

@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// no_rope_layers: a list, 1 where a layer rotates; without it every no_rope_layer_interval-th does not.
+/// no_rope_layers: 1 for each layer that rotates. Without it every no_rope_layer_interval-th layer does not.
 void read_layers_without_rope(JsonReader& r, HfConfig& c) {
   model::ModelConfig& m = c.model;
   const nlohmann::json* list = r.raw("no_rope_layers");
@@ -16,7 +16,7 @@ void read_layers_without_rope(JsonReader& r, HfConfig& c) {
     bool turns = (layer + 1) % interval != 0;
     if (list != nullptr) {
       const bool good = list->is_array() && std::ssize(*list) >= m.n_layers && (*list)[layer].is_number_integer();
-      if (!good) return r.refuse("no_rope_layers", "expected a list of 0 and 1, one a layer");
+      if (!good) return r.refuse("no_rope_layers", "expected a list of 0 and 1, one for each layer");
       turns = (*list)[layer].get<int64_t>() != 0;
     }
     bases.push_back(turns ? m.rope.base : 0.0);

@@ -1,4 +1,4 @@
-// The eps of its norms is 1e-5 always.
+// The eps of the norms is always 1e-5.
 #include "launch/hf/shared/tables.h"
 
 namespace ashlar::hf {

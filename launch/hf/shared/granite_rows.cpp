@@ -7,7 +7,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The number whose reciprocal is `factor`; the nearest where no double is.
+/// The number whose reciprocal is `factor`, or the nearest to it where no double has that reciprocal.
 double divisor_of(double factor) {
   const double guess = 1.0 / factor;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -20,7 +20,7 @@ Row latent_sizes(const LatentSizes& s) {
     const int64_t v_by_default = s.v_head_dim > 0 ? s.v_head_dim : std::max<int64_t>(m.d_model / m.n_heads, 1);
     const int64_t v = r.optional_size({"v_head_dim"}).value_or(v_by_default);
     m.attn.v_head_dim = v == m.head_dim ? 0 : v;
-    // The class works both out.
+    // The class derives both from the other widths.
     const auto unread = [&](const char* key, int64_t made) {
       const auto given = r.optional_size({key});
       if (given && *given != made)
@@ -48,7 +48,7 @@ Row latent_sizes(const LatentSizes& s) {
 
 namespace {
 
-/// The rotary keys, whose heads are the rotated columns alone.
+/// The rotary keys. For them a head is its rotated columns.
 Row rotated_columns(double base) {
   const auto with_rotated_heads = [](HfConfig c) {
     c.model.head_dim = c.model.rope.dims;
@@ -65,7 +65,7 @@ Row rotated_columns(double base) {
           .write = [=](Json& j, const HfConfig& c) { whole.write(j, with_rotated_heads(c)); }};
 }
 
-/// Under YaRN the scores' scale grows by the square of this, mscale_all_dim times.
+/// YaRN multiplies the scale of the scores by the square of this.
 double grown(double mscale, double factor) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1; }
 
 double scale_of(const ModelConfig& m, double mscale) {
@@ -88,7 +88,7 @@ Row latent_scale() {
   const auto write = [](Json& j, const HfConfig& c) {
     const ModelConfig& m = c.model;
     if (m.rope.scaling != model::RopeScaling::kYarn || !(m.rope.factor > 1) || m.attn.scale == scale_of(m, 0)) return;
-    // The number that the file had, in as many digits as people write.
+    // The number of the file: rounded, since files give a few digits.
     const double root = std::sqrt(m.attn.scale * std::sqrt(static_cast<double>(m.head_dim)));
     const double mscale = std::round((root - 1) / (0.1 * std::log(m.rope.factor)) * 1e9) / 1e9;
     for (const char* key : {"rope_scaling", "rope_parameters"}) j[key]["mscale_all_dim"] = mscale;

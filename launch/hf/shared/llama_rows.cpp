@@ -52,8 +52,9 @@ Row qk_norm_eps() {
 
 Row heads_divide_width() {
   return demand([](const ModelConfig& m) {
-    return m.d_model % m.n_heads == 0 ? std::string()
-                                      : str_cat("model.n_heads = ", m.n_heads, ": the class has a divisor of d_model");
+    return m.d_model % m.n_heads == 0
+               ? std::string()
+               : str_cat("model.n_heads = ", m.n_heads, ": the class needs a number that divides d_model");
   });
 }
 

@@ -14,11 +14,11 @@ using model::ModelConfig;
 using model::RopeConfig;
 using model::RopeScaling;
 
-/// How config.json calls the kinds of layers.
+/// The names of the kinds of layers in config.json.
 constexpr const char* kFullKind = "full_attention";
 constexpr const char* kLocalKind = "sliding_attention";
 
-/// The fraction that int(head_dim * fraction) turns back into dims: the quotient may round to just below.
+/// The fraction for which int(head_dim * fraction) is rope.dims: the quotient may round to just below it.
 double fraction_of(const ModelConfig& m) {
   double fraction = static_cast<double>(m.rope.dims) / static_cast<double>(m.head_dim);
   while (model::rope_dims_of(m.head_dim, fraction) < m.rope.dims) {
@@ -27,7 +27,7 @@ double fraction_of(const ModelConfig& m) {
   return fraction;
 }
 
-/// A value inside the rotary dictionary and the same at top level: transformers 4 and 5 would pick differently.
+/// A value inside the rotary dictionary or at top level. They must agree: transformers 4 and 5 choose differently.
 std::optional<double> agreed(JsonReader& r, std::optional<double> inner, const char* key) {
   const auto outer = r.optional_number({key});
   if (inner && outer && *inner != *outer) {
@@ -44,7 +44,7 @@ std::vector<double> numbers(JsonReader& d, const char* key) {
     good = (*value)[i].is_number();
     if (good) list.push_back((*value)[i].get<double>());
   }
-  if (!good) d.refuse(key, "expected a list of numbers, one a pair that rotates");
+  if (!good) d.refuse(key, "expected a list of numbers, one for each rotated pair");
   return list;
 }
 
@@ -54,7 +54,7 @@ double required(JsonReader& d, const char* key) {
   return value.value_or(1.0);
 }
 
-/// YaRN's factor on cos and sin from its two mscales, where there is a use for them.
+/// YaRN's factor on cos and sin from its two mscales; nothing when these are not given.
 std::optional<double> factor_of_mscales(JsonReader& d, double factor) {
   const auto one = d.optional_number({"mscale"}), all = d.optional_number({"mscale_all_dim"});
   if (!one || !all || *one == 0 || *all == 0) return std::nullopt;
@@ -62,8 +62,8 @@ std::optional<double> factor_of_mscales(JsonReader& d, double factor) {
   return grown(*one) / grown(*all);
 }
 
-/// The keys of a scaling that is not "default", from the dictionary `d` of the config `r`. `proportional`: the class
-/// knows it.
+/// Reads a scaling that is not "default" from the dictionary `d` of the config `r`. `proportional`: the family has that
+/// scaling.
 void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool proportional, HfConfig& c) {
   RopeConfig& rope = c.model.rope;
   const auto original = [&] {
@@ -102,11 +102,11 @@ void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool pr
     rope.attention_factor = d.optional_number({"attention_factor"}).value_or(model::default_attention_factor(rope));
   } else if (type == "proportional" && proportional) {
     rope.scaling = RopeScaling::kProportional;
-    if (d.number({"factor"}, 1.0) != 1.0) d.refuse("factor", "frequencies are divided by nothing; expected 1");
+    if (d.number({"factor"}, 1.0) != 1.0) d.refuse("factor", "proportional scaling has no factor; expected 1");
   } else if (type == "dynamic" && d.has_value("alpha")) {
     rope.scaling = RopeScaling::kDynamic;
     rope.alpha = required(d, "alpha");
-    // The published files name them; the class reads alpha alone.
+    // The published files have these keys; the class reads only alpha.
     d.ignore({"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "original_max_position_embeddings"});
   } else {
     d.refuse(d.has("rope_type") ? "rope_type" : "type",
@@ -114,12 +114,12 @@ void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool pr
   }
 }
 
-/// What the rotary dictionary says of the base and the fraction.
+/// The base and the fraction in a rotary dictionary.
 struct RotaryDictionary {
   std::optional<double> base, fraction;
 };
 
-/// The class default of Ministral 3.
+/// The default of the class of Ministral 3.
 nlohmann::json ministral3_dictionary() {
   return {
       {"rope_type", "yarn"},        {"rope_theta", 1e6}, {"factor", 16.0}, {"original_max_position_embeddings", 16384},
@@ -127,7 +127,7 @@ nlohmann::json ministral3_dictionary() {
       {"llama_4_scaling_beta", 0.1}};
 }
 
-/// The queries' temperature, which has its positions from the scaling.
+/// The query temperature, which shares original_max_position_embeddings with the scaling.
 void read_temperature(JsonReader& d, HfConfig& c) {
   model::AttentionConfig& attn = c.model.attn;
   attn.temperature_beta = required(d, "llama_4_scaling_beta");
@@ -137,8 +137,8 @@ void read_temperature(JsonReader& d, HfConfig& c) {
   d.ignore({"max_position_embeddings"});
 }
 
-/// The dictionary under both of its names, version 4's and 5's: one with what they say together; null when they differ.
-/// `type` is an older word for rope_type, and the base and the fraction may stand at top level instead.
+/// Joins the dictionary under both of its names, of transformers 4 and 5; null when the two differ. `type` is an older
+/// name of rope_type. The base and the fraction may be at top level instead.
 nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters) {
   for (nlohmann::json* dict : {&scaling, &parameters}) {
     if (!dict->contains("type") || dict->contains("rope_type")) continue;
@@ -152,13 +152,13 @@ nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters)
   return scaling == parameters ? parameters : nlohmann::json();
 }
 
-/// What a class reads from a rotary dictionary beside the usual scalings.
+/// What a family reads from a rotary dictionary beside the usual scalings.
 struct DictionaryKinds {
   bool proportional = false;
-  bool temperature = false;  ///< of queries
+  bool temperature = false;  ///< of the queries
 };
 
-/// Of the dictionary `d` of the config `r`; its scaling goes to the model.
+/// Reads the dictionary `d` of the config `r`: the scaling into the model, the rest into the result.
 RotaryDictionary read_dictionary(JsonReader& r, JsonReader d, HfConfig& c, const DictionaryKinds& kinds = {}) {
   const std::string type = d.text({"rope_type", "type"}, "default");
   const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
@@ -172,7 +172,7 @@ RotaryDictionary read_dictionary(JsonReader& r, JsonReader d, HfConfig& c, const
     if (d.num_errors() > errors) return said;
   }
   for (const std::string& key : d.unread_keys())
-    d.refuse(key.c_str(), "rope_type \"", type, "\" is not known to read it; remove it");
+    d.refuse(key.c_str(), "rope_type \"", type, "\" does not read it; remove it");
   return said;
 }
 
@@ -182,7 +182,8 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
   nlohmann::json both;
   if (scaling != nullptr && parameters != nullptr) {
     both = one_dictionary(*scaling, *parameters);
-    if (both.is_null()) r.add_error("rope_scaling and rope_parameters are two names of one value and differ; keep one");
+    if (both.is_null())
+      r.add_error("rope_scaling and rope_parameters are two names of one value, and they differ; keep one");
     if (!both.is_null()) scaling = &both;
   }
   const nlohmann::json usual = temperature ? ministral3_dictionary() : nlohmann::json();
@@ -196,7 +197,7 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
                          {.temperature = temperature});
 }
 
-/// The dictionary of one kind of layer, of those in rope_parameters; null where there is none.
+/// The dictionary of one kind of layers in rope_parameters; null when there is none.
 const nlohmann::json* dictionary_of_kind(JsonReader& r, const nlohmann::json* parameters, const char* kind) {
   if (parameters == nullptr || !parameters->contains(kind) || (*parameters)[kind].is_null()) return nullptr;
   if ((*parameters)[kind].is_object()) return &(*parameters)[kind];
@@ -218,7 +219,7 @@ bool is_part_of(const nlohmann::json& some, const nlohmann::json& all) {
   return true;
 }
 
-/// How layers of one kind rotate, as the model with these layers alone has it.
+/// The rotary settings of one kind of layers, as a model of these layers alone would have them.
 struct KindRope {
   RotaryDictionary said;
   RopeConfig rope;
@@ -233,12 +234,12 @@ KindRope read_kind(JsonReader& r, const nlohmann::json* dict, const std::string&
   return kind;
 }
 
-/// Columns that turn of a head of so many: whole pairs.
+/// The number of columns that rotate in a head of `width`: whole pairs.
 int64_t proportional_dims(double fraction, int64_t width) {
   return 2 * static_cast<int64_t>(fraction * static_cast<double>(width) / 2);
 }
 
-/// The fraction that proportional_dims turns back into dims.
+/// The fraction for which proportional_dims() is `dims`.
 double proportional_fraction(int64_t dims, int64_t width) {
   double fraction = static_cast<double>(dims) / static_cast<double>(width);
   while (proportional_dims(fraction, width) < dims)
@@ -246,7 +247,7 @@ double proportional_fraction(int64_t dims, int64_t width) {
   return fraction;
 }
 
-/// The dictionary of a model, rope_theta aside.
+/// The rotary dictionary of a model, without rope_theta.
 Json scaling_of(const RopeConfig& rope) {
   switch (rope.scaling) {
     case RopeScaling::kLinear: return {{"rope_type", "linear"}, {"factor", rope.factor}};
@@ -273,7 +274,7 @@ Json scaling_of(const RopeConfig& rope) {
               {"long_factor", rope.long_factor}};
     case RopeScaling::kDynamic: return {{"rope_type", "dynamic"}, {"alpha", rope.alpha}};
     case RopeScaling::kNone:
-    case RopeScaling::kProportional: break;  // no word for it: read back, it is another model
+    case RopeScaling::kProportional: break;  // no spelling here: read back, it is another model
   }
   return {{"rope_type", "default"}};
 }
@@ -304,7 +305,7 @@ Row rope(const Rotary& keys) {
     parameters["rope_theta"] = m.rope.base;
     if (keys.temperature) {
       parameters["llama_4_scaling_beta"] = m.attn.temperature_beta;
-      // The scaling's own, where it has them: read back, another number is another model.
+      // A scaling has its own: read back, other positions are another model.
       const int64_t positions = m.attn.temperature_positions > 0 ? m.attn.temperature_positions
                                                                  : std::max<int64_t>(c.extras.max_positions, 1);
       if (!parameters.contains("original_max_position_embeddings"))
@@ -329,7 +330,7 @@ Row rope_by_kind(const RotaryKinds& keys) {
     const nlohmann::json* full_dict = dictionary_of_kind(r, parameters, kFullKind);
     const nlohmann::json* local_dict = dictionary_of_kind(r, parameters, kLocalKind);
     if (parameters != nullptr) refuse_other_kinds(r, *parameters, *c.family);
-    // Version 4 knows the scaling of full layers alone, under its own name; version 5 takes it for them too.
+    // rope_scaling of transformers 4 is the scaling of layers with full attention, in version 5 too.
     if (scaling != nullptr && full_dict != nullptr && !is_part_of(*scaling, *full_dict))
       r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; keep one of them"));
     const bool proportional = keys.proportional.has_value();
@@ -362,7 +363,7 @@ Row rope_by_kind(const RotaryKinds& keys) {
     }
   };
   const auto write = [=](Json& j, const HfConfig& c) {
-    // Of each kind what its first layer has: read back, a model in which others differ is another one.
+    // The settings of the first layer of each kind: read back, a model whose others differ is another one.
     const std::vector<int64_t> windows = model::layer_windows(c.model);
     const auto of_kind = [&](bool full) {
       const auto layer = std::find_if(windows.begin(), windows.end(), [=](int64_t w) { return (w < 0) == full; });

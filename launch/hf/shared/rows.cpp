@@ -11,7 +11,7 @@ using model::ModelConfig;
 using model::PosType;
 
 constexpr std::pair<const char*, Activation> kActivations[] = {
-    // The first spelling of each is the one that is written.
+    // The first name of each activation is the one that is written.
     {"relu", Activation::kRelu},
     {"relu2", Activation::kRelu2},
     {"gelu", Activation::kGeluErf},
@@ -43,7 +43,7 @@ int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
   return std::max<int64_t>(m.d_model / m.n_heads, 1);
 }
 
-/// Far above any model: lists by layer are made before the weights are looked at.
+/// More than any model has. Lists by layer are made before the weights are checked.
 constexpr int64_t kMostLayers = 65536;
 
 }  // namespace
@@ -116,7 +116,7 @@ Row activation(const char* key, const char* fallback) {
     const std::string name = r.text({key}, fallback);
     const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations),
                                    [&](const auto& spelling) { return spelling.first == name; });
-    // One with parameters is none that a class just names.
+    // An activation with parameters is read only by a family that always has it.
     const bool learned = row != std::end(kActivations) && row->second == Activation::kXielu;
     if (row != std::end(kActivations) && (!learned || name == fallback)) {
       c.model.ffn.act = row->second;
@@ -187,7 +187,7 @@ Row init_std(const char* key) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 c.model.init.std = r.number({key}, 0.02);
-                // transformers does not mind 0; a scheme needs a spread, and imported weights do not read it.
+                // transformers allows 0, our init schemes do not; imported weights are not affected.
                 if (c.model.init.std == 0) c.model.init.std = 0.02;
               },
           .write = [=](Json& j, const HfConfig& c) { j[key] = c.model.init.std; }};
@@ -224,7 +224,7 @@ void read_layer_types(JsonReader& r, ModelConfig& m, std::optional<int64_t> wind
       return;
     }
     if (named && !window) {
-      r.refuse("layer_types", "layer ", i, " slides, and there is no window; give sliding_window");
+      r.refuse("layer_types", "layer ", i, " has a sliding window, but there is no window; give sliding_window");
       return;
     }
     layers.push_back((types == nullptr ? window && slides(i) : named) ? *window : -1);
@@ -242,7 +242,7 @@ std::string sliding_alone(const ModelConfig& m) {
   const auto layers = model::layer_windows(m);
   const bool any = std::any_of(layers.begin(), layers.end(), [](int64_t w) { return w > 0; });
   if (!any || m.attn.window_kind == model::WindowKind::kSliding) return {};
-  return "attn.window_kind = chunked: the windows of the class slide";
+  return "attn.window_kind = chunked: the class has sliding windows";
 }
 
 Row windows(const WindowKeys& keys) {
@@ -252,7 +252,7 @@ Row windows(const WindowKeys& keys) {
     if (!r.has(kKey) && keys.absent) r.add_note(str_cat(kKey, " is absent: ", *window, ", the default of the class"));
     int64_t every = keys.full_every;
     const nlohmann::json* said = keys.every_key == nullptr ? nullptr : r.raw(keys.every_key);
-    if (!window) said = nullptr;  // nothing to repeat, whatever is there: Exaone's files have 0
+    if (!window) said = nullptr;  // without a window the key has no meaning: Exaone's files have 0
     const bool number = said != nullptr && !said->is_string();
     if (number) every = r.size({keys.every_key}, every);
     const auto slides = [&](int64_t layer) {
@@ -261,7 +261,7 @@ Row windows(const WindowKeys& keys) {
     const size_t errors = r.num_errors();
     read_layer_types(r, c.model, window, slides);
     const bool types = r.raw("layer_types") != nullptr;
-    // Exaone's files may spell the pattern in letters, beside layer_types.
+    // Exaone's files may have a text here, with layer_types beside it.
     if (said != nullptr && !number && !types) r.refuse(keys.every_key, "expected a number, or layer_types beside it");
     if (number && types && window && r.num_errors() == errors) {
       const std::vector<int64_t> layers = model::layer_windows(c.model);
@@ -271,7 +271,7 @@ Row windows(const WindowKeys& keys) {
         break;
       }
     }
-    // Where the class does not read layer_types it must say what the class does.
+    // A class that does not read layer_types: the key must agree with what the class does.
     if (!keys.types && c.model.attn.window_cycle != std::vector<int64_t>{window.value_or(-1)}) {
       r.refuse("layer_types", c.family->class_name, " does not read it; remove it");
     }

@@ -26,29 +26,29 @@ using SizeRule = int64_t (*)(const model::ModelConfig&);
 
 /// Absent: `fallback`, the default of the class, which becomes a note.
 Row size(const Keys& keys, const std::vector<SizeField>& fields, int64_t fallback);
-/// Absent or null: what the rule says.
+/// Absent or null: `rule` of the model read so far.
 Row size_or(const Keys& keys, SizeField field, SizeRule rule);
-/// The longest context: rows of the learned table where the class has one, else of the extras.
+/// The longest context: the rows of a learned table where the family has one, else HfExtras::max_positions.
 Row positions(const Keys& keys, int64_t fallback);
 Row number(const char* key, const std::vector<NumberField>& fields, double fallback);
 Row flag(const char* key, const std::vector<FlagField>& fields, bool fallback);
-/// A flag that stands for something else than flags: `set` is called with its value, `get` says what is written.
+/// A flag that stands for other fields than flags: `set` is called with its value, `get` returns what is written.
 Row flag(const char* key, bool fallback, void (*set)(model::ModelConfig&, bool),
          bool (*get)(const model::ModelConfig&));
-/// No key: what the rows above imply.
+/// No key: sets fields that follow from the rows above.
 Row derived(void (*set)(model::ModelConfig&));
-/// No key: what the family demands of a model.
+/// No key: a condition that models of the family meet (Row::limit).
 Row demand(std::function<std::string(const model::ModelConfig&)> limit);
 Row activation(const char* key, const char* fallback);
-/// true: a parallel block with so many norms.
+/// true: a parallel block with `norms` norms.
 Row parallel_block(const char* key, int norms, bool fallback);
-/// num_key_value_heads: null means one a head; absent the same, or the default of the class.
+/// num_key_value_heads. Null: one for each head. Absent: the same, or the default of the class.
 Row kv_heads(std::optional<int64_t> absent = std::nullopt);
 
 enum class HeadDim : uint8_t {
-  kDerived,          ///< width / heads always; a head_dim that says otherwise is refused
-  kWritten,          ///< of its own
-  kWrittenIfNeeded,  ///< of its own, written where it is not width / heads
+  kDerived,          ///< always width / heads; another head_dim is refused
+  kWritten,          ///< a key of its own, always written
+  kWrittenIfNeeded,  ///< a key of its own, written where it is not width / heads
 };
 /// Absent: width / heads, or the default of the class.
 Row head_dim(HeadDim kind, std::optional<int64_t> absent = std::nullopt);
@@ -59,54 +59,54 @@ struct Rotary {
   double base = 10000.0;     ///< when the file says none
   double fraction = 1.0;     ///< when the file says none
   bool whole_heads = false;  ///< the class rotates them whatever the file says
-  bool temperature = false;  ///< that of the queries stands beside them, and YaRN is the class default
+  bool temperature = false;  ///< with the query temperature; YaRN is the default of the class
 };
 /// The rotary keys of transformers 4 (top level, rope_scaling) and 5 (rope_parameters); both are written.
 Row rope(const Rotary& keys);
-/// Of a class whose layers with and without a window rotate in their own way, always whole heads.
+/// For a family whose layers with and without a window have rotary settings of their own. Whole heads rotate.
 struct RotaryKinds {
   double base = 0, local_base = 0;  ///< when the file says none
-  /// The base of layers with a window in files of transformers 4; null: no word for it.
+  /// Key of the base of layers with a window in files of transformers 4; null: there is none.
   const char* local_key = nullptr;
-  /// The class knows proportional scaling on layers with full attention: of this fraction when the file has no
-  /// rope_parameters. Read behind the heads of both kinds.
+  /// The family has proportional scaling on layers with full attention, with this fraction when the file has no
+  /// rope_parameters. This row must follow the rows of both kinds of heads.
   std::optional<double> proportional = std::nullopt;
 };
 /// The rotary keys of transformers 4 (top level, rope_scaling for layers with full attention) and 5 (rope_parameters,
 /// an object for each kind); both are written.
 Row rope_by_kind(const RotaryKinds& keys);
-/// Rotary names that this class does not read, though its neighbours do: they must say what it does.
+/// Rotary keys that this class does not read, though others do: their values must be those that it uses.
 Row unread_rope_keys(const char* base_key, const char* fraction_key);
 
-/// initializer_range, or what else the class calls it.
+/// The standard deviation of the initial weights.
 Row init_std(const char* key = "initializer_range");
 
-/// A flag that no axis covers: only false is read. `written` as false where the class default may be another.
+/// A flag that no setting covers: only false is read. `written`: written as false, since the class may default to true.
 Row always_false(const char* key, const char* why, bool written = false);
-/// A number that no axis covers: only 0 is read.
+/// A number that no setting covers: only 0 is read.
 Row always_zero(const char* key, const char* why);
-/// The windows of a class.
+/// The windows of a family.
 struct WindowKeys {
-  std::optional<int64_t> absent = std::nullopt;  ///< sliding_window where the file has no such key; null is none
-  bool types = true;                             ///< layer_types says which layers slide; else all do
-  /// Without layer_types the last of so many layers is full, or the first of them; 0: none is.
+  std::optional<int64_t> absent = std::nullopt;  ///< when the file has no sliding_window; null there: no window
+  bool types = true;                             ///< layer_types says which layers have a window; else all have
+  /// Without layer_types the last of each `full_every` layers is full, or the first; 0: none is.
   int64_t full_every = 0;
   bool first_is_full = false;
-  const char* every_key = nullptr;  ///< says full_every
+  const char* every_key = nullptr;  ///< key of full_every
 };
 Row windows(const WindowKeys& keys);
-/// attn.window_cycle from layer_types ("sliding_attention" or "full_attention", one a layer), or where there is none
-/// from `slides`, which layers do. Without a window all layers are full.
+/// Sets attn.window_cycle from layer_types ("sliding_attention" or "full_attention" for each layer). Without that key
+/// `slides(layer)` says which layers have the window. Without a window all layers are full.
 void read_layer_types(JsonReader& r, model::ModelConfig& m, std::optional<int64_t> window,
                       const std::function<bool(int64_t)>& slides);
 Json layer_types_of(const std::vector<int64_t>& windows);
-/// A limit: windows that slide.
+/// A Row::limit: the windows are sliding ones.
 std::string sliding_alone(const model::ModelConfig& m);
-/// Keys that change nothing in this class.
+/// Keys that change nothing in this family.
 Row ignored(const Keys& keys);
 /// An ignored key that is written with this value.
 Row ignored(const char* key, int64_t (*value)(const HfConfig&));
-/// A number without effect in this class: a note when it is not 0.
+/// A number without effect in this family: a note when it is not 0.
 Row without_effect(const char* key);
 
 }  // namespace ashlar::hf

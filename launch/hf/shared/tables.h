@@ -36,70 +36,70 @@ struct Sizes {
 /// activation when the file says none, or a row of its own. `eps_key`: null for a family without one.
 Rows llama_rows(const Sizes& sizes, const char* act, const char* eps_key, double eps);
 Rows llama_rows(const Sizes& sizes, const Row& act, const char* eps_key, double eps);
-/// Of Mistral and what is made of it. `types`: layer_types says which layers have a window.
+/// Mistral and Ministral. `types`: layer_types says which layers have a window.
 Rows mistral_rows(bool types);
 Rows glm_rows();
 
 /// Sizes, activation, norm eps and dropouts by GPT-2's keys (gpt_rows.cpp).
 Rows gpt_rows(const Sizes& sizes, double dropout);
-/// The names that most descendants of GPT-2 have, with those of a family in `own`.
+/// `own` with the names that GPT-2 and its descendants share.
 TensorNames gpt_tensors(TensorNames own);
-/// Gemma 2 and VaultGemma; what they share with Gemma 3 (gemma_rows.cpp).
+/// Rows of Gemma 2 and VaultGemma, and those that they share with Gemma 3 (gemma_rows.cpp).
 Rows gemma2_rows();
 Rows gemma_rows(const Sizes& sizes, int64_t kv_heads);
-/// Granite and HyperCLOVA X; these and Granite SWA; both Granites (granite_rows.cpp).
+/// Rows of Granite and HyperCLOVA X, of these and Granite SWA, and of both Granites (granite_rows.cpp).
 Rows granite_rows();
 Rows granite_multipliers();
 Rows granite_scales();
 
-/// The names that the descendants of fairseq's decoder have, with those of a family in `own` (fairseq_rows.cpp).
+/// `own` with the names that OPT, BioGPT and XGLM share, which descend from fairseq (fairseq_rows.cpp).
 TensorNames fairseq_tensors(TensorNames own);
-/// What they drop besides, which is no setting of a model here: layers, activations.
+/// Dropout of layers and of activations, which is not supported.
 Rows fairseq_dropouts();
 
 // -- Single rows.
 
 Row attention_bias(bool fallback = false);
 Row mlp_bias(bool fallback = false);
-/// Norms of queries and keys have the eps of the others.
+/// The norms of queries and keys have the eps of the other norms.
 Row qk_norm_eps();
-/// The family refuses a number of heads that does not divide the width, even with a head_dim of its own.
+/// The number of heads must divide the width, even where head_dim has a key of its own.
 Row heads_divide_width();
-/// An FFN of four widths, which no key says.
+/// d_ff = 4 * d_model, without a key.
 Row ffn_of_four_widths();
 inline int64_t four_widths(const model::ModelConfig& m) { return 4 * m.d_model; }
-/// The embedding times sqrt(width): always, or by a flag.
+/// The embedding is multiplied by sqrt(d_model): always, or when the flag is true.
 Row embedding_scale();
 Row embedding_scale(const char* key, bool fallback);
 /// q, k and v are clamped to [-c, c]; null: they are not.
 Row clip_qkv();
-/// sliding_window of Qwen 2 and 3: use_sliding_window switches it on, for layers from max_window_layers on or by
+/// The windows of Qwen 2 and 3: use_sliding_window switches them on, for layers from max_window_layers on or by
 /// layer_types.
 Row qwen2_windows();
 
-/// false leaves the scores as they are.
+/// false: the scores are not scaled.
 Row scale_attn_weights();
-/// The rotated dimensions of GPT-J and CodeGen.
+/// The number of rotated dimensions, of GPT-J and CodeGen.
 Row rotary_dim();
 
-/// use_bidirectional_attention: false or null.
+/// use_bidirectional_attention must be false or null.
 Row no_bidirectional_attention();
-/// hidden_activation of the Gemmas from the second on. They do not read hidden_act, which the published files have too.
+/// hidden_activation of Gemma 2 and later. They do not read hidden_act, which the published files have too.
 Row gemma_hidden_activation();
-/// 1 / sqrt of this whole number is the factor on the scores.
+/// The scores are divided by the root of this number, whatever head_dim is.
 Row query_pre_attn_scalar();
 using OptionalNumberField = std::optional<double>& (*)(model::ModelConfig&);
-/// A soft-cap; null: none.
+/// A soft-cap. Null: none. Absent: `absent`.
 Row softcap(const char* key, OptionalNumberField field, std::optional<double> absent);
 
 /// The widths of latent attention (latent_rows.cpp); v_head_dim 0: width / heads.
 struct LatentSizes {
   int64_t q_rank, kv_rank, nope, rope, v_head_dim;
 };
-/// Ranks and widths. A head of the model is the rotated columns and the others together; head_dim in the file is the
-/// rotated ones alone.
+/// Ranks and widths. A head has rotated and other columns: model.head_dim counts both, head_dim in the file the rotated
+/// ones.
 Row latent_sizes(const LatentSizes& sizes);
-/// The rotary keys of latent attention, and the factor on the scores, which YaRN changes.
+/// The rotary keys of latent attention, and the scale of the scores, which YaRN changes.
 Rows latent_rope(double base);
 
 }  // namespace ashlar::hf

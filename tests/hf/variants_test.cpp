@@ -19,7 +19,7 @@ HfConfig read(const char* type, json keys = json::object()) {
 /// Written with its table and read again.
 ModelConfig again(const HfConfig& config) { return parse_hf_config(write_hf_config(config, "float32"), "again").model; }
 
-TEST(KinClasses, OpenAiGptHasNormsBehindItsBranchesAndNoneAtItsEnd) {
+TEST(FamilyVariants, OpenAiGptHasNormsBehindItsBranchesAndNoneAtItsEnd) {
   const ModelConfig m = read("openai-gpt", {{"n_embd", 24}, {"n_head", 4}}).model;
   EXPECT_EQ(m.norm.placement, model::NormPlacement::kPost);
   EXPECT_FALSE(m.norm.final);
@@ -41,7 +41,7 @@ TEST(KinClasses, OpenAiGptHasNormsBehindItsBranchesAndNoneAtItsEnd) {
   EXPECT_EQ(read("openai-gpt", {{"afn", "swish"}}).model.ffn.act, Activation::kSilu);
 }
 
-TEST(KinClasses, OptMayHaveNormsBehindItsBranches) {
+TEST(FamilyVariants, OptMayHaveNormsBehindItsBranches) {
   const HfConfig post = read("opt", {{"do_layer_norm_before", false}, {"word_embed_proj_dim", 512}});
   EXPECT_EQ(post.model.norm.placement, model::NormPlacement::kPost);
   EXPECT_FALSE(post.model.norm.final);
@@ -58,7 +58,7 @@ TEST(KinClasses, OptMayHaveNormsBehindItsBranches) {
   EXPECT_EQ(again(pre), pre.model);
 }
 
-TEST(KinClasses, BloomHasANormBehindTheEmbeddingAndAlibi) {
+TEST(FamilyVariants, BloomHasANormBehindTheEmbeddingAndAlibi) {
   const HfConfig config = read("bloom", {{"hidden_size", 48}, {"n_head", 6}, {"n_layer", 3}, {"hidden_dropout", 0.1}});
   const ModelConfig& m = config.model;
   EXPECT_TRUE(m.norm.embed && m.norm.final && m.tied);
@@ -89,7 +89,7 @@ TEST(KinClasses, BloomHasANormBehindTheEmbeddingAndAlibi) {
             m);
 }
 
-TEST(KinClasses, PersimmonNormsQueriesAndKeysWithBiases) {
+TEST(FamilyVariants, PersimmonNormsQueriesAndKeysWithBiases) {
   const HfConfig config = read("persimmon", {{"layer_norm_eps", 3e-4}});
   EXPECT_EQ(config.model.qk_norm, (model::QkNormConfig{model::QkNorm::kHead, NormType::kLayerNorm, true,
                                                        model::QkNormOrder::kBeforeRope, 3e-4}));
@@ -102,7 +102,7 @@ TEST(KinClasses, PersimmonNormsQueriesAndKeysWithBiases) {
   EXPECT_EQ(again(plain), plain.model);
 }
 
-TEST(KinClasses, NanoChatHasNormsWithoutGains) {
+TEST(FamilyVariants, NanoChatHasNormsWithoutGains) {
   const HfConfig config = read("nanochat", {{"rms_norm_eps", 3e-4}, {"num_key_value_heads", 2}});
   const ModelConfig& m = config.model;
   EXPECT_EQ(m.norm.affine, model::NormAffine::kNone);
@@ -120,7 +120,7 @@ TEST(KinClasses, NanoChatHasNormsWithoutGains) {
   EXPECT_EQ(read("nanochat", {{"final_logit_softcapping", 30.0}}).model.softcap, 30);
 }
 
-TEST(KinClasses, ChameleonTakesTheLogitsOfImageTokensAway) {
+TEST(FamilyVariants, ChameleonTakesTheLogitsOfImageTokensAway) {
   const json map = {{"<image>", 4}, {"IMGIMGA00002I", 9}, {"IMGIMGA00001I", 5}, {"IMG", 7}};
   const HfConfig config = read("chameleon", {{"vocabulary_map", map}, {"num_key_value_heads", 8}});
   EXPECT_EQ(config.model.masked_ids, (std::vector<int64_t>{5, 9}));
@@ -139,7 +139,7 @@ TEST(KinClasses, ChameleonTakesTheLogitsOfImageTokensAway) {
 }
 
 /// Of the image tokenizer nothing is read, which is said; the norms of a swin_norm file stand under the same names.
-TEST(KinClasses, ChameleonsNamesInBothPlacements) {
+TEST(FamilyVariants, ChameleonsNamesInBothPlacements) {
   for (const bool swin : {false, true}) {
     const HfConfig config = read("chameleon", {{"swin_norm", swin}, {"num_hidden_layers", 1}});
     std::map<std::string, std::string> ours;
@@ -154,7 +154,7 @@ TEST(KinClasses, ChameleonsNamesInBothPlacements) {
   EXPECT_FALSE(is_other_part(testing::family("chameleon"), "model.norm.weight"));
 }
 
-TEST(KinClasses, Ministral3HasATemperatureBesideItsScaling) {
+TEST(FamilyVariants, Ministral3HasATemperatureBesideItsScaling) {
   const json dict = {{"rope_type", "yarn"},
                      {"rope_theta", 1e6},
                      {"factor", 4.0},
@@ -197,7 +197,7 @@ TEST(KinClasses, Ministral3HasATemperatureBesideItsScaling) {
   EXPECT_TRUE(obstacles(testing::family("ministral3"), apart).empty()) << "it is none";
 }
 
-TEST(KinClasses, BaichuanWithoutPositionsHasAlibi) {
+TEST(FamilyVariants, BaichuanWithoutPositionsHasAlibi) {
   const HfConfig config =
       read("baichuan",
            {{"z_loss_weight", 0}, {"model_max_length", 4096}, {"hidden_size", 5120}, {"num_attention_heads", 40}});
@@ -220,7 +220,7 @@ struct Refused {
   const char* names;  ///< what the error must name
 };
 
-TEST(KinClasses, RefusedByTheKey) {
+TEST(FamilyVariants, RefusedByTheKey) {
   const Refused table[] = {
       {"openai-gpt", R"({"afn":"gelu_new"})", "afn = \"gelu_new\""},
       {"openai-gpt", R"({"n_inner":100})", "n_inner"},
@@ -252,7 +252,7 @@ TEST(KinClasses, RefusedByTheKey) {
 
 /// Models that one class has and its neighbours have not: the class is found, and the axis named where it is asked of
 /// another.
-TEST(KinClasses, ExportFindsTheClass) {
+TEST(FamilyVariants, ExportFindsTheClass) {
   const auto chosen = [](const HfConfig& config) { return choose_family(config.model, nullptr).model_type; };
   EXPECT_EQ(chosen(read("openai-gpt")), "openai-gpt");
   EXPECT_EQ(chosen(read("opt", {{"do_layer_norm_before", false}})), "opt");

@@ -70,7 +70,7 @@ json cwm(const json& more = json::object()) {
   return config;
 }
 
-TEST(KindClasses, AxesOfTheGemmas) {
+TEST(MixedLayers, AxesOfTheGemmas) {
   const HfConfig second = read(gemma2());
   EXPECT_EQ(second.family->model_type, "gemma2");
   const ModelConfig& m = second.model;
@@ -116,7 +116,7 @@ TEST(KindClasses, AxesOfTheGemmas) {
   EXPECT_EQ(f.rope.scaled_layers, ScaledLayers::kFull);
 }
 
-TEST(KindClasses, AxesOfTheOthers) {
+TEST(MixedLayers, AxesOfTheOthers) {
   const ModelConfig cohere = read(cohere2()).model;
   EXPECT_EQ(cohere.attn.window_cycle, (Cycle{7, 7, 7, -1}));
   EXPECT_FALSE(cohere.rope.global_enabled);
@@ -152,7 +152,7 @@ TEST(KindClasses, AxesOfTheOthers) {
 }
 
 /// The same model as version 4 and version 5 write it, other sizes, and keys that are absent.
-TEST(KindClasses, BothSpellingsAndDefaults) {
+TEST(MixedLayers, BothSpellingsAndDefaults) {
   const json linear = {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}};
   const json plain = {{"rope_type", "default"}, {"rope_theta", 1e4}};
   const json old_keys = {{"-rope_theta", 0},
@@ -218,7 +218,7 @@ TEST(KindClasses, BothSpellingsAndDefaults) {
             read("gemma4").model);
 }
 
-TEST(KindClasses, RefusedByTheKey) {
+TEST(MixedLayers, RefusedByTheKey) {
   const auto expect = [](const json& config, const json& changes, const char* text) {
     EXPECT_THAT(testing::error_of([&] { read(config, changes); }).what(), HasSubstr(text)) << changes;
   };
@@ -242,7 +242,7 @@ TEST(KindClasses, RefusedByTheKey) {
   expect(cohere2(), {{"head_dim", 10}}, "head_dim");
   expect(config_of("exaone4"), {{"sliding_window_pattern", "LLLG"}}, "expected a number, or layer_types");
   expect(config_of("exaone4"), {{"sliding_window_pattern", 0}}, "sliding_window_pattern");
-  expect(config_of("granite_swa"), {{"layer_rope_theta", {1e4}}}, "one a layer");
+  expect(config_of("granite_swa"), {{"layer_rope_theta", {1e4}}}, "one for each layer");
   expect(config_of("granite_swa"), {{"layer_rope_theta", {-1, 1, 1, 1, 1}}}, "layer_rope_theta");
   expect(cwm(), {{"attention_bias", true}}, "attention_bias");
   expect(gemma4, {{"-hidden_size_per_layer_input", 0}}, "hidden_size_per_layer_input");
@@ -260,7 +260,7 @@ TEST(KindClasses, RefusedByTheKey) {
 }
 
 /// Written and read again each model is itself; a class without an axis refuses by its name.
-TEST(KindClasses, ExportAsTheClassThatHasTheAxis) {
+TEST(MixedLayers, ExportAsTheClassThatHasTheAxis) {
   const std::vector<json> all = {gemma2(),
                                  gemma2({{"model_type", "vaultgemma"}}),
                                  olmo3({{"rope_theta", 1e4}}),
