@@ -467,7 +467,7 @@ kernels::MemoryBandwidth measure_copy(Backend& backend) {
   const int64_t cols = 1 << 16;
   kernels::MemoryBandwidth bandwidth;
   double seconds = 0;
-  for (int64_t rows = 8; rows <= 1 << 10 && seconds < 5e-3; rows *= 128) {
+  for (int64_t rows = 8; rows <= 1 << 10 && seconds < 1e-3; rows *= 128) {
     std::vector<Tensor> tensors;
     for (int i = 0; i < 2; ++i)
       tensors.push_back(Tensor::allocate(backend.allocator(MemoryKind::kActivations), DType::kFloat32, {rows, cols}));

@@ -101,7 +101,9 @@ TEST(BenchComm, MeasuresBuffersOfADevice) {
   const ShellResult result = run_shell("env ASHLAR_NCCL= " + preloading(ASHLAR_NO_NVIDIA_LIBRARY) + " timeout 60 " +
                                        kWithRanks + " 3 " + shell_quote(ASHLAR_ON_EMULATOR) + words);
   ASSERT_EQ(result.code, 0) << result.err;
-  const auto json = nlohmann::json::parse(result.out);
+  // One line before the result says what is missing.
+  EXPECT_THAT(result.out, HasSubstr("Ranks exchange through host memory"));
+  const auto json = nlohmann::json::parse(result.out.substr(result.out.find('{')));
   EXPECT_EQ(json["device"], "cuda");
   ASSERT_EQ(json["rows"].size(), 4u);
   for (const auto& [operation, share] : std::map<std::string, double>{
