@@ -103,13 +103,15 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
   Ctx ctx = ctx_;
   ctx.dropout.seed = options_.seed;
   pipeline::ChunkRunner runner(ctx, chunks_, batches, stats_.mut_view(), std::move(hooks));
-  pipeline::execute(ctx, {.spec = spec,
-                          .actions = schedules_.of(spec),
-                          .stages = mesh_.group(Axis::kPipeline),
-                          .runner = runner,
-                          .rows = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model},
-                          .before = options_.before_action,
-                          .after = training ? options_.after_action : nullptr});
+  pipeline::execute(ctx,
+                    {.spec = spec,
+                     .actions = schedules_.of(spec),
+                     .stages = mesh_.group(Axis::kPipeline),
+                     .runner = runner,
+                     .boundary = {{.name = "residual stream",
+                                   .shape = {tp_.local_rows(batches.front().view.rows()), options_.model.d_model}}},
+                     .before = options_.before_action,
+                     .after = training ? options_.after_action : nullptr});
 }
 
 StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batches) const {

@@ -12,10 +12,11 @@ ChunkRunner::Flight& ChunkRunner::flight(int64_t chunk, int64_t micro_batch) {
   return at->second;
 }
 
-Tensor ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Tensor& input, bool training) {
+BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const BoundaryValues& inputs, bool training) {
   const model::Stage& stage = *chunks_[chunk];
   const MicroBatch& batch = micro_batches_[micro_batch];
-  ASHLAR_CHECK(static_cast<bool>(input) != stage.range().embedding, "chunk ", chunk, " has its input elsewhere");
+  ASHLAR_CHECK(inputs.size() == (stage.range().embedding ? 0 : 1), inputs.size(), " inputs for chunk ", chunk);
+  const Tensor input = inputs.empty() ? Tensor() : inputs.front();
   Ctx ctx = ctx_;
   ctx.dropout.enabled = training;
   ctx.dropout.first_sample = batch.first_sample;
@@ -32,11 +33,11 @@ Tensor ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Tensor& in
   if (!input && hooks_.after_block) hooks_.after_block(0, x.value);
   made.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
   x.value = made.input.value = {};  // nodes keep what they need
-  Tensor result;
+  BoundaryValues result;
   if (stage.range().head) {
     stage.loss(ctx, made.output, batch.view, stats_);
   } else {
-    result = made.output.value;
+    result.push_back(made.output.value);
   }
   made.output.value = {};
   if (training) {
@@ -46,15 +47,16 @@ Tensor ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Tensor& in
   return result;
 }
 
-Tensor ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const Tensor& grad, bool defer) {
+BoundaryValues ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const BoundaryValues& grads, bool defer) {
   Flight& f = flight(chunk, micro_batch);
   ASHLAR_CHECK(f.tape != nullptr, "backward of micro-batch ", micro_batch, " on chunk ", chunk, " ran already");
-  if (grad) f.tape->seed(f.output, grad);
+  for (const Tensor& grad : grads) f.tape->seed(f.output, grad);
   f.tape->backward(defer ? &f.work : nullptr, hooks_.after_node);
-  const Tensor input_grad = f.input.requires_grad() ? f.tape->leaf_grad(f.input) : Tensor();
+  BoundaryValues input_grads;
+  if (f.input.requires_grad()) input_grads.push_back(f.tape->leaf_grad(f.input));
   f.tape.reset();
   if (!defer) flights_.erase({chunk, micro_batch});
-  return input_grad;
+  return input_grads;
 }
 
 void ChunkRunner::backward_weight(int64_t chunk, int64_t micro_batch) {

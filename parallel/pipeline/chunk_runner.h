@@ -26,7 +26,7 @@ struct RunnerHooks {
 };
 
 /// Runs the model: holds tapes and queued weight gradients; gradients go to the parameters' main gradients, losses of
-/// the last chunk to the stats.
+/// the last chunk to the stats. One tensor crosses from chunk to chunk, the residual stream.
 class ChunkRunner final : public Runner {
  public:
   /// `chunks` are this stage's, in the order of the model. `ctx` carries dtype, recomputation, scalars and the seed of
@@ -34,8 +34,8 @@ class ChunkRunner final : public Runner {
   ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
               std::span<const MicroBatch> micro_batches, const MutView& stats, RunnerHooks hooks = {});
 
-  Tensor forward(int64_t chunk, int64_t micro_batch, const Tensor& input, bool training) override;
-  Tensor backward(int64_t chunk, int64_t micro_batch, const Tensor& grad, bool defer) override;
+  BoundaryValues forward(int64_t chunk, int64_t micro_batch, const BoundaryValues& inputs, bool training) override;
+  BoundaryValues backward(int64_t chunk, int64_t micro_batch, const BoundaryValues& grads, bool defer) override;
   void backward_weight(int64_t chunk, int64_t micro_batch) override;
 
  private:

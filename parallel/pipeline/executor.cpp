@@ -15,52 +15,54 @@ class Mail {
   Mail(const Ctx& ctx, const Execution& e) : ctx_(ctx), e_(e) {}
 
   /// Keeps what an action made until its transfer.
-  void put(const Message& message, const Tensor& tensor) {
-    if (tensor) outgoing_.emplace(key(message), tensor);
+  void put(const Message& message, const BoundaryValues& values) {
+    if (!values.empty()) outgoing_.emplace(key(message), values);
   }
   /// What a transfer brought, once it is there.
-  Tensor take(const Message& message) {
+  BoundaryValues take(const Message& message) {
     const auto at = incoming_.find(key(message));
     ASHLAR_CHECK(at != incoming_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
                  " was used before its transfer");
-    const Arriving arrived = std::move(at->second);
+    Arriving arrived = std::move(at->second);
     incoming_.erase(at);
-    if (arrived.transfer == nullptr) return arrived.tensor;
-    arrived.transfer->work.wait_received(ctx_.stream);
+    if (arrived.transfer == nullptr) return std::move(arrived.values);
+    for (comm::Work& work : arrived.transfer->works) work.wait_received(ctx_.stream);
     // The peer issued its side of what came before this, too, so that waiting for it costs nothing.
     const bool kept = std::find(under_way_.begin(), under_way_.end(), arrived.transfer) != under_way_.end();
     while (kept && under_way_to(arrived.transfer->peer) != arrived.transfer) release_oldest(arrived.transfer->peer);
-    return arrived.tensor;
+    return std::move(arrived.values);
   }
   void transfer(const Action& a) {
     if (a.peer == e_.stages.rank()) {
       ASHLAR_CHECK(a.send && a.receive, "a stage's transfer to itself both sends and receives");
-      incoming_.emplace(key(*a.receive), Arriving{.tensor = take_outgoing(*a.send), .transfer = nullptr});
+      incoming_.emplace(key(*a.receive), Arriving{.values = take_outgoing(*a.send), .transfer = nullptr});
       return;
     }
     auto transfer = std::make_shared<Transfer>();
     transfer->peer = a.peer;
-    Tensor arriving;
     const auto to_peer = [&](const auto& other) { return other->peer == a.peer; };
     if (std::count_if(under_way_.begin(), under_way_.end(), to_peer) >= kMostUnderWay) release_oldest(a.peer);
     if (a.send) transfer->sent = take_outgoing(*a.send);
-    if (a.receive) arriving = ctx_.empty(ctx_.dtype, e_.rows);
+    BoundaryValues arriving;
     const int peer = static_cast<int>(a.peer);
-    if (a.send && a.receive) {
-      transfer->work = e_.stages.send_recv(
-          {.send = transfer->sent.view(), .to = peer, .recv = arriving.mut_view(), .from = peer}, ctx_.stream);
-    } else if (a.send) {
-      transfer->work = e_.stages.send({.data = transfer->sent.view(), .to = peer}, ctx_.stream);
-    } else {
-      transfer->work = e_.stages.recv({.data = arriving.mut_view(), .from = peer}, ctx_.stream);
+    for (size_t i = 0; i < e_.boundary.size(); ++i) {
+      if (a.receive) arriving.push_back(ctx_.empty(ctx_.dtype, e_.boundary[i].shape));
+      if (a.send && a.receive) {
+        transfer->works.push_back(e_.stages.send_recv(
+            {.send = transfer->sent[i].view(), .to = peer, .recv = arriving[i].mut_view(), .from = peer}, ctx_.stream));
+      } else if (a.send) {
+        transfer->works.push_back(e_.stages.send({.data = transfer->sent[i].view(), .to = peer}, ctx_.stream));
+      } else {
+        transfer->works.push_back(e_.stages.recv({.data = arriving[i].mut_view(), .from = peer}, ctx_.stream));
+      }
     }
-    if (a.receive) incoming_.emplace(key(*a.receive), Arriving{.tensor = arriving, .transfer = transfer});
+    if (a.receive) incoming_.emplace(key(*a.receive), Arriving{.values = std::move(arriving), .transfer = transfer});
     under_way_.push_back(std::move(transfer));
   }
   void finish() {
-    for (const auto& transfer : under_way_) transfer->work.wait(ctx_.stream);
-    ASHLAR_CHECK(incoming_.empty() && outgoing_.empty(), "the schedule left ", incoming_.size(), " tensors unused and ",
-                 outgoing_.size(), " unsent");
+    for (const auto& transfer : under_way_) transfer->wait(ctx_.stream);
+    ASHLAR_CHECK(incoming_.empty() && outgoing_.empty(), "the schedule left ", incoming_.size(),
+                 " transfers unused and ", outgoing_.size(), " unsent");
   }
 
  private:
@@ -68,27 +70,35 @@ class Mail {
   /// same places in every step.
   struct Transfer {
     int64_t peer = 0;
-    Tensor sent;
-    comm::Work work;
+    BoundaryValues sent;
+    std::vector<comm::Work> works;  // one a boundary tensor
+
+    void wait(Stream& stream) {
+      for (comm::Work& work : works) work.wait(stream);
+    }
   };
   struct Arriving {
-    Tensor tensor;
+    BoundaryValues values;
     std::shared_ptr<Transfer> transfer;
   };
   using Key = std::tuple<Payload, int64_t, int64_t>;
 
   static Key key(const Message& m) { return {m.payload, m.micro_batch, m.chunk}; }
 
-  Tensor take_outgoing(const Message& message) {
+  BoundaryValues take_outgoing(const Message& message) {
     const auto at = outgoing_.find(key(message));
     ASHLAR_CHECK(at != outgoing_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
                  " is sent before it is made");
-    const Tensor tensor = at->second;
+    BoundaryValues values = std::move(at->second);
     outgoing_.erase(at);
-    if (tensor.contiguous()) return tensor;
-    const Tensor packed = ctx_.empty(tensor.dtype(), tensor.shape());
-    ctx_.backend.copy({.src = tensor.view(), .dst = packed.mut_view()}, ctx_.stream);
-    return packed;
+    ASHLAR_CHECK(values.size() == e_.boundary.size(), values.size(), " tensors for a boundary of ", e_.boundary.size());
+    for (Tensor& tensor : values) {
+      if (tensor.contiguous()) continue;
+      const Tensor packed = ctx_.empty(tensor.dtype(), tensor.shape());
+      ctx_.backend.copy({.src = tensor.view(), .dst = packed.mut_view()}, ctx_.stream);
+      tensor = packed;
+    }
+    return values;
   }
   /// The first transfer with `peer` that is still kept; null: none is.
   std::shared_ptr<Transfer> under_way_to(int64_t peer) const {
@@ -97,7 +107,7 @@ class Mail {
   }
   void release_oldest(int64_t peer) {
     const std::shared_ptr<Transfer> oldest = under_way_to(peer);
-    oldest->work.wait(ctx_.stream);  // before what was sent is memory for others
+    oldest->wait(ctx_.stream);  // before what was sent is memory for others
     under_way_.remove(oldest);
   }
 
@@ -106,7 +116,7 @@ class Mail {
 
   const Ctx& ctx_;
   const Execution& e_;
-  std::map<Key, Tensor> outgoing_;
+  std::map<Key, BoundaryValues> outgoing_;
   std::map<Key, Arriving> incoming_;
   std::list<std::shared_ptr<Transfer>> under_way_;
 };
@@ -125,14 +135,14 @@ void execute(const Ctx& ctx, const Execution& e) {
     const int64_t chunk = model_chunk(stage, a.chunk, P);
     switch (a.kind) {
       case ActionKind::kForward: {
-        const Tensor input = chunk == 0 ? Tensor() : mail.take(activation(a));
-        mail.put(activation(a), e.runner.forward(a.chunk, a.micro_batch, input, training));
+        const BoundaryValues inputs = chunk == 0 ? BoundaryValues() : mail.take(activation(a));
+        mail.put(activation(a), e.runner.forward(a.chunk, a.micro_batch, inputs, training));
         break;
       }
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput: {
-        const Tensor grad = chunk == last ? Tensor() : mail.take(gradient(a));
-        mail.put(gradient(a), e.runner.backward(a.chunk, a.micro_batch, grad, a.kind == ActionKind::kBackwardInput));
+        const BoundaryValues grads = chunk == last ? BoundaryValues() : mail.take(gradient(a));
+        mail.put(gradient(a), e.runner.backward(a.chunk, a.micro_batch, grads, a.kind == ActionKind::kBackwardInput));
         break;
       }
       case ActionKind::kBackwardWeight: e.runner.backward_weight(a.chunk, a.micro_batch); break;

@@ -28,6 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using pipeline::ActionKind;
+using pipeline::BoundaryValues;
 
 constexpr double kPoints = 0.02;
 constexpr double kLate = 0.03;      ///< of a row of sleeps: the timer alone is 50 us late, 1.7% of the shortest
@@ -47,24 +48,24 @@ class TimedRunner final : public pipeline::Runner {
  public:
   explicit TimedRunner(pipeline::Runner& inner) : inner_(inner) {}
 
-  Tensor forward(int64_t chunk, int64_t m, const Tensor& input, bool training) override {
-    return timed({ActionKind::kForward, m, chunk}, [&] { return inner_.forward(chunk, m, input, training); });
+  BoundaryValues forward(int64_t chunk, int64_t m, const BoundaryValues& inputs, bool training) override {
+    return timed({ActionKind::kForward, m, chunk}, [&] { return inner_.forward(chunk, m, inputs, training); });
   }
-  Tensor backward(int64_t chunk, int64_t m, const Tensor& grad, bool defer) override {
+  BoundaryValues backward(int64_t chunk, int64_t m, const BoundaryValues& grads, bool defer) override {
     return timed({defer ? ActionKind::kBackwardInput : ActionKind::kBackward, m, chunk},
-                 [&] { return inner_.backward(chunk, m, grad, defer); });
+                 [&] { return inner_.backward(chunk, m, grads, defer); });
   }
   void backward_weight(int64_t chunk, int64_t m) override {
-    timed({ActionKind::kBackwardWeight, m, chunk}, [&] { return inner_.backward_weight(chunk, m), Tensor(); });
+    timed({ActionKind::kBackwardWeight, m, chunk}, [&] { return inner_.backward_weight(chunk, m), BoundaryValues(); });
   }
 
   const std::vector<Computed>& computed() const { return computed_; }
 
  private:
   template <typename Compute>
-  Tensor timed(Computed entry, const Compute& compute) {
+  BoundaryValues timed(Computed entry, const Compute& compute) {
     entry.start = Clock::now();
-    const Tensor result = compute();
+    const BoundaryValues result = compute();
     entry.end = Clock::now();
     computed_.push_back(entry);
     return result;
@@ -85,8 +86,8 @@ double cost_of(const pipeline::Costs& costs, ActionKind kind, int64_t k) {
   return 0;
 }
 
-/// Takes durations instead of computing: either sleeps, or counts virtual time. Rows are one number, the moment at
-/// which they were made.
+/// Takes durations instead of computing: either sleeps, or counts virtual time. Two tensors cross a boundary: the
+/// moment at which they were made, and who made them: the chunk of the model and the micro-batch.
 class TimeRunner final : public pipeline::Runner {
  public:
   struct Args {
@@ -98,38 +99,52 @@ class TimeRunner final : public pipeline::Runner {
   };
   explicit TimeRunner(const Args& args) : args_(args) {}
 
-  Tensor forward(int64_t chunk, int64_t, const Tensor& input, bool) override {
+  /// What `spec` of such a runner says of its boundary.
+  static std::vector<pipeline::BoundaryTensor> boundary() { return {{"moment", {1, 1}}, {"maker", {2, 1}}}; }
+
+  BoundaryValues forward(int64_t chunk, int64_t m, const BoundaryValues& inputs, bool) override {
     const int64_t k = pipeline::model_chunk(args_.stage, chunk, args_.spec.stages);
-    return spend(ActionKind::kForward, k, input, k < args_.spec.chunks() - 1);
+    expect_maker(inputs, k - 1, m);
+    return spend(ActionKind::kForward, k, m, inputs, k < args_.spec.chunks() - 1);
   }
-  Tensor backward(int64_t chunk, int64_t m, const Tensor& grad, bool defer) override {
+  BoundaryValues backward(int64_t chunk, int64_t m, const BoundaryValues& grads, bool defer) override {
     const int64_t k = pipeline::model_chunk(args_.stage, chunk, args_.spec.stages);
+    expect_maker(grads, k + 1, m);
     if (defer) queued_.insert({chunk, m});
-    return spend(defer ? ActionKind::kBackwardInput : ActionKind::kBackward, k, grad, k > 0);
+    return spend(defer ? ActionKind::kBackwardInput : ActionKind::kBackward, k, m, grads, k > 0);
   }
   void backward_weight(int64_t chunk, int64_t m) override {
     const int64_t k = pipeline::model_chunk(args_.stage, chunk, args_.spec.stages);
-    if (queued_.erase({chunk, m}) == 1) spend(ActionKind::kBackwardWeight, k, Tensor(), false);
+    if (queued_.erase({chunk, m}) == 1) spend(ActionKind::kBackwardWeight, k, m, {}, false);
   }
 
   double now() const { return now_; }    ///< virtual
   double busy() const { return busy_; }  ///< virtual
 
  private:
-  Tensor spend(ActionKind kind, int64_t k, const Tensor& input, bool makes_rows) {
+  void expect_maker(const BoundaryValues& values, int64_t chunk, int64_t micro_batch) {
+    if (values.empty()) return;
+    double maker[2] = {};
+    args_.ctx.backend.read(values.at(1).view(), maker, args_.ctx.stream);
+    EXPECT_EQ(maker[0], static_cast<double>(chunk));
+    EXPECT_EQ(maker[1], static_cast<double>(micro_batch));
+  }
+  BoundaryValues spend(ActionKind kind, int64_t k, int64_t m, const BoundaryValues& inputs, bool hands_on) {
     const double seconds = cost_of(args_.costs, kind, k);
     if (args_.sleeps) {
       std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     } else {
       double arrived = 0;
-      if (input) args_.ctx.backend.read(input.view(), &arrived, args_.ctx.stream);
+      if (!inputs.empty()) args_.ctx.backend.read(inputs[0].view(), &arrived, args_.ctx.stream);
       now_ = std::max(now_, arrived) + seconds;
       busy_ += seconds;
     }
-    if (!makes_rows) return {};
-    const Tensor rows = args_.ctx.empty(args_.ctx.dtype, {1, 1});
-    args_.ctx.backend.write(&now_, rows.mut_view(), args_.ctx.stream);
-    return rows;
+    if (!hands_on) return {};
+    const Tensor moment = args_.ctx.empty(args_.ctx.dtype, {1, 1}), maker = args_.ctx.empty(args_.ctx.dtype, {2, 1});
+    const double made_by[] = {static_cast<double>(k), static_cast<double>(m)};
+    args_.ctx.backend.write(&now_, moment.mut_view(), args_.ctx.stream);
+    args_.ctx.backend.write(made_by, maker.mut_view(), args_.ctx.stream);
+    return {moment, maker};
   }
 
   const Args args_;
@@ -271,7 +286,7 @@ struct Step {
   const Ctx& ctx;
   const pipeline::ScheduleSpec& spec;
   comm::Communicator& stages;
-  Shape rows;
+  std::vector<pipeline::BoundaryTensor> boundary;
 
   /// The computing of this stage; its order is the planned one.
   std::vector<Computed> run(pipeline::Runner& runner) const {
@@ -283,7 +298,7 @@ struct Step {
                             .actions = list,
                             .stages = stages,
                             .runner = timed,
-                            .rows = rows,
+                            .boundary = boundary,
                             .after = [&](const pipeline::Action& a) { done.push_back(a); }});
     EXPECT_EQ(done, list);
     pipeline::ActionList planned, computed;
@@ -411,7 +426,7 @@ TEST_P(Bubble, IsExactlyThatOfTheScheduleInVirtualTime) {
   comm::Communicator& stages = bootstrap().world();
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
   const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
-  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {1, 1}};
+  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = TimeRunner::boundary()};
   for (const bool even : {true, false}) {
     const pipeline::Costs costs = costs_of(spec, 1.0 / 3, even);
     TimeRunner runner({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = false});
@@ -435,7 +450,7 @@ TEST_P(Bubble, IsThatOfTheScheduleWhereStagesSleep) {
   if (stages.size() == 1 || stages.size() > 4) return;  // alone nothing idles; four ranks have measured it for eight
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
   const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
-  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {1, 1}};
+  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = TimeRunner::boundary()};
   const pipeline::Costs costs = costs_of(spec, GetParam().seconds, true);
   const std::vector<double> excess = least_disturbed(kPoints, [&] {
     TimeRunner sleeping({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = true});
@@ -470,7 +485,7 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
   TinyModel source(config, DType::kFloat32, 1, kT);
   const std::vector<pipeline::MicroBatch> batches(spec.micro_batches, {.view = source.batch()});
   const Ctx ctx = engine.ctx();
-  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .rows = {kT, config.d_model}};
+  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = {{"residual stream", {kT, config.d_model}}}};
   const std::vector<double> excess = least_disturbed(kPoints, [&] {
     engine.store().begin_step();
     const Tensor stats = ctx.make_struct(LossStats{});
