@@ -75,16 +75,25 @@ install_packages() {
   rm -f "$log"
 }
 
-# build DIR PRESET TARGET...: configures when needed, with cmake_options, and builds; the compiler's output is shown only
-# when it fails.
-cmake_options=()
+# is_configured DIR: whether it was, and with the settings.
+is_configured() {
+  local setting
+  [ -e "$1/build.ninja" ] || return 1
+  for setting in ${settings[@]+"${settings[@]}"}; do
+    grep -q "^${setting%%=*}:[A-Z]*=${setting#*=}\$" "$1/CMakeCache.txt" || return 1
+  done
+}
+
+# build DIR PRESET TARGET...: configures when needed, with the settings (NAME=VALUE of CMake's cache), and builds; the
+# compiler's output is shown only when it fails.
+settings=()
 build() {
   local dir=$1 preset=$2
   shift 2
   local log=$dir/build.log
   mkdir -p "$dir" || fail 6 "cannot make the build folder $dir"
-  if [ ! -e "$dir/build.ninja" ] &&
-    ! (cd "$root" && cmake --preset "$preset" -B "$dir" ${cmake_options[@]+"${cmake_options[@]}"}) >"$log" 2>&1; then
+  if ! is_configured "$dir" &&
+    ! (cd "$root" && cmake --preset "$preset" -B "$dir" ${settings[@]+"${settings[@]/#/-D}"}) >"$log" 2>&1; then
     tail -n 30 "$log" >&2
     fail 70 "cmake --preset $preset failed (its last lines are above, all of them in $log)"
   fi
