@@ -90,6 +90,7 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
   if (training) {
     grads_ = ctx.empty(ctx.accumulate(), {flat_size_}, MemoryKind::kGradients);
     ctx.backend.fill({.dst = grads_.mut_view(), .value = 0}, ctx.stream);
+    sums_.allocate(ctx);
   }
   for (const auto& p : parameters_) {
     const auto of = [&](const Tensor& buffer) {

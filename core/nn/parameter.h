@@ -9,6 +9,7 @@
 #include "core/autograd/ctx.h"
 #include "core/autograd/weight.h"
 #include "core/base/axis.h"
+#include "core/nn/layer_sums.h"
 
 namespace ashlar::nn {
 
@@ -111,7 +112,7 @@ class ParameterStore {
   Parameter& add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors);
   /// Gives each parameter its place in the flat buffers.
   void arrange();
-  /// Arranges, and makes the flat buffers, values and gradients zero; no gradients when `training` is false.
+  /// Arranges, and makes the flat buffers, values and gradients zero; no gradients and sums when `training` is false.
   void allocate(const Ctx& ctx, bool training);
   /// Fills `buffer` (of any floating dtype, laid out like the values) with each tensor's initial values.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;
@@ -130,6 +131,10 @@ class ParameterStore {
   const std::vector<ShardedTensorRef>& sharded_tensors() const { return sharded_tensors_; }
   const ShardedTensorRef* find(std::string_view name) const;
 
+  /// What layers declare and add up besides gradients.
+  LayerSums& sums() { return sums_; }
+  const LayerSums& sums() const { return sums_; }
+
   const Tensor& values() const { return values_; }
   const Tensor& grads() const { return grads_; }
   int64_t flat_size() const { return flat_size_; }
@@ -139,6 +144,7 @@ class ParameterStore {
  private:
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<ShardedTensorRef> sharded_tensors_;
+  LayerSums sums_;
   Tensor values_, grads_;
   int64_t flat_size_ = 0;
 };

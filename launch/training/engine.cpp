@@ -17,6 +17,12 @@ namespace {
 constexpr int64_t kNumLosses = 2;      // loss and z-loss: a skip wants them finite
 constexpr int64_t kReportsAtOnce = 2;  // of the step under way and the one before
 
+/// A report in pinned memory; fp64 values of the layers' sums follow.
+struct PinnedReport {
+  LossStats losses;
+  ClipState clip;
+};
+
 double divisor_of(const StepCounts& counts) { return static_cast<double>(std::max<int64_t>(counts.valid_targets, 1)); }
 
 }  // namespace
@@ -40,7 +46,11 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
   mesh.group(Axis::kPipeline);  // made by all ranks, before some of them send
-  if (options_.optimizer) shared_.emplace(store_, mesh);
+  if (options_.optimizer) {
+    shared_.emplace(store_, mesh);
+    if (options_.declare_sums) options_.declare_sums(store_.sums());
+    sums_.emplace(store_.sums(), mesh);
+  }
   comm::try_on_all_ranks(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
     store_.allocate(ctx_, options_.optimizer.has_value());
     if (!options_.optimizer) return;
@@ -55,9 +65,10 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     const auto n = static_cast<int64_t>(norms_->names().size());
     squares_ = ctx_.empty(DType::kFloat64, {n + kNumLosses}, MemoryKind::kWorkspace);
     kept_ = ctx_.empty(DType::kFloat64, {n}, MemoryKind::kWorkspace);
+    const auto report_bytes = static_cast<int64_t>(sizeof(PinnedReport)) + 8 * store_.sums().values().size();
     for (int i = 0; i < kReportsAtOnce; ++i) {
-      reports_.push_back({.pinned = ctx_.empty(DType::kUInt8, {sizeof(StepReport)}, MemoryKind::kPinned),
-                          .arrived = backend.make_event()});
+      reports_.push_back(
+          {.pinned = ctx_.empty(DType::kUInt8, {report_bytes}, MemoryKind::kPinned), .arrived = backend.make_event()});
     }
   }
   for (const auto& chunk : chunks_) chunk->make_tables(ctx_, options_.sequence_length);
@@ -95,9 +106,10 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
       alive();
       replicas_->poll();
     };
-    hooks.after_block = [&](int64_t, const Tensor&) {
+    hooks.after_block = [&](int64_t layers, const Tensor& rows) {
       alive();
       mesh_.all().progress();  // weights arrive during forward
+      if (options_.after_block) options_.after_block(ctx_, layers, rows);
     };
   }
   Ctx ctx = ctx_;
@@ -132,6 +144,7 @@ void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64
 
   // 2. Gradients: over micro-batches, then replicas, then whoever holds the same tensor.
   ctx_.set_struct(LossStats{}, stats_);
+  store_.sums().begin_step(ctx_);
   run(options_.schedule, micro_batches);
   replicas_->finish();
   shared_->sum_gradients(ctx_, optimizer_->ranges());
@@ -157,8 +170,10 @@ void Engine::reduce_norm() {
   ASHLAR_CHECK(queued_reports_ - taken_reports_ < kReportsAtOnce, "a report was not taken");
   const Report& report = reports_[static_cast<size_t>(queued_reports_++ % kReportsAtOnce)];
   auto* const host = static_cast<std::byte*>(report.pinned.mut_view().data);
-  ctx_.backend.copy_to_host(stats_.view(), host + offsetof(StepReport, losses), ctx_.stream);
-  ctx_.backend.copy_to_host(clip_.view(), host + offsetof(StepReport, clip), ctx_.stream);
+  ctx_.backend.copy_to_host(stats_.view(), host + offsetof(PinnedReport, losses), ctx_.stream);
+  ctx_.backend.copy_to_host(clip_.view(), host + offsetof(PinnedReport, clip), ctx_.stream);
+  if (const Tensor& sums = store_.sums().values())
+    ctx_.backend.copy_to_host(sums.view(), host + sizeof(PinnedReport), ctx_.stream);
   ctx_.stream.record(*report.arrived);
 }
 
@@ -166,14 +181,17 @@ StepReport Engine::take_report() {
   ASHLAR_CHECK(taken_reports_ < queued_reports_, "no report is on its way");
   const Report& report = reports_[static_cast<size_t>(taken_reports_++ % kReportsAtOnce)];
   report.arrived->synchronize();
-  StepReport read;
-  std::memcpy(&read, report.pinned.view().data, sizeof(read));
-  if (!tells_losses()) read.losses = {};
-  return read;
+  PinnedReport read;
+  const auto* const host = static_cast<const std::byte*>(report.pinned.view().data);
+  std::memcpy(&read, host, sizeof(read));
+  std::vector<double> own(store_.sums().declared().size());
+  std::memcpy(own.data(), host + sizeof(read), own.size() * sizeof(double));
+  return {.losses = tells_losses() ? read.losses : LossStats{}, .layers = sums_->of_rank(own), .clip = read.clip};
 }
 
-StepResult Engine::result_of(const StepReport& report, const LossStats& losses, const StepCounts& counts) {
+StepResult Engine::result_of(const StepReport& report, const StepMessage& all, const StepCounts& counts) const {
   const double valid = divisor_of(counts);
+  const LossStats& losses = all.losses;
   return {.loss = losses.loss / valid,
           .z_loss = losses.z_loss / valid,
           .mean_log_z = losses.log_z / valid,
@@ -182,7 +200,8 @@ StepResult Engine::result_of(const StepReport& report, const LossStats& losses, 
           .grad_norm = report.clip.norm,
           .clip_scale = report.clip.clip_scale,
           .tokens = counts.tokens,
-          .valid_targets = counts.valid_targets};
+          .valid_targets = counts.valid_targets,
+          .layers = sums_->metrics(all.layers, counts)};
 }
 
 StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step) {
@@ -190,7 +209,8 @@ StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_
   backward(micro_batches, step, counts);
   reduce_norm();
   const StepReport report = take_report();
-  return result_of(report, StepExchange(mesh_.control(), {.losses = report.losses}).wait().losses, counts);
+  const StepMessage mine{.losses = report.losses, .layers = report.layers};
+  return result_of(report, StepExchange(mesh_.control(), mine).wait(), counts);
 }
 
 std::vector<double> Engine::gradient_squares() const {

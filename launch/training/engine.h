@@ -9,6 +9,7 @@
 
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
+#include "launch/training/named_sums.h"
 #include "launch/training/step_message.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/model/stage.h"
@@ -36,6 +37,9 @@ struct EngineOptions {
   std::function<void(const pipeline::Action&)> before_action;  ///< sees what this rank is about to do
   std::function<void()> after_node;                            ///< sees that something got done, often
   std::function<void(const pipeline::Action&)> after_action;   ///< sees what this rank has done, for traces
+  /// For tests: declares sums as layers do, and adds to them behind the embedding and each block of training steps.
+  std::function<void(nn::LayerSums&)> declare_sums;
+  std::function<void(const Ctx&, int64_t layers, const Tensor& rows)> after_block;
 };
 
 /// Of a step over all ranks, the same on each.
@@ -47,12 +51,14 @@ struct StepResult {
   double clip_scale = 1;
   int64_t tokens = 0;  ///< rows processed
   int64_t valid_targets = 0;
+  std::vector<std::pair<std::string, double>> layers;  ///< what layers have declared (nn::LayerSums), by metric
 };
 
 /// What a step came to on this rank, as the host reads it.
 struct StepReport {
-  LossStats losses;  ///< this rank's share of the sums
-  ClipState clip;    ///< of the model, the same on all ranks
+  LossStats losses;      ///< this rank's share of the sums
+  nn::SumValues layers;  ///< and of what layers have declared
+  ClipState clip;        ///< of the model, the same on all ranks
 };
 
 /// This rank's part of a model with its parameters, optimizer and step: what trainer, benchmarks, evaluation and tests
@@ -83,8 +89,8 @@ class Engine {
   void update_after(Event* state_read);
   /// 4. What a step came to, of the steps not taken yet the first: the host waits for it.
   StepReport take_report();
-  /// With the losses and counts of all ranks.
-  static StepResult result_of(const StepReport& report, const LossStats& losses, const StepCounts& counts);
+  /// With the message of all ranks that had the report's losses and sums, and the counts of all.
+  StepResult result_of(const StepReport& report, const StepMessage& all, const StepCounts& counts) const;
 
   /// This rank's share of the counts: one rank tells those of its replica.
   StepCounts own_counts(std::span<const pipeline::MicroBatch> micro_batches) const;
@@ -148,10 +154,11 @@ class Engine {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<zero::DataParallel> replicas_;
   std::optional<zero::GlobalNorm> norms_;
+  std::optional<NamedSums> sums_;
   Tensor squares_;  // fp64: sums of squares of the model's tensors, then loss and z-loss
   Tensor kept_;     // fp64: the first of them, until a step is skipped
   struct Report {
-    Tensor pinned;  // LossStats and ClipState, on the host
+    Tensor pinned;  // LossStats and ClipState, then the sums of layers, on the host
     std::unique_ptr<Event> arrived;
   };
   std::vector<Report> reports_;  // used in turns

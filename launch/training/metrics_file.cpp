@@ -68,6 +68,7 @@ std::string to_json(const StepEvent& r) {
   j["max_logit"] = r.result.max_logit;
   j["clip_scale"] = r.result.clip_scale;
   j["valid_targets"] = r.result.valid_targets;
+  for (const auto& [metric, value] : r.result.layers) j[metric] = value;
   if (r.gpu_memory_bytes >= 0) j["gpu_memory_bytes"] = r.gpu_memory_bytes;
   if (r.gpu.sm_mhz >= 0) j["gpu_mhz"] = r.gpu.sm_mhz;
   if (r.gpu.watts >= 0) j["gpu_watts"] = r.gpu.watts;

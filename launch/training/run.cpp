@@ -29,7 +29,7 @@ Run::Run(TrainerArgs& args)
   for (const auto& d : args.resolved.derived) log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_directory();
   make_device(args);
-  make_engine();
+  make_engine(args);
   log_model();
   auto* const tunable = dynamic_cast<Tunable*>(&device->backend());
   if (Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr)
@@ -68,9 +68,11 @@ void Run::make_device(TrainerArgs& args) {
   watch.watchdog().before_end(device->connect());
 }
 
-void Run::make_engine() {
+void Run::make_engine(const TrainerArgs& args) {
+  EngineOptions options = watched_options();
+  if (args.change_engine) args.change_engine(options);
   mesh.emplace(device->ranks(), shape_of(config.mesh));
-  engine.emplace(device->backend(), device->stream(), *mesh, watched_options());
+  engine.emplace(device->backend(), device->stream(), *mesh, options);
   hosts = comm::gather_texts_at(ranks, comm::Bootstrap::host_name(), 0);
 }
 

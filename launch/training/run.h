@@ -38,6 +38,8 @@ struct TrainerArgs {
   bool restart = false;     ///< begin anew: what the run directory holds is set aside once nothing can fail any more
   /// Makes what computes; empty: kernels::make_backend, as the configuration says.
   std::function<std::unique_ptr<Backend>()> make_backend;
+  /// For tests: changes what the engine is made with; empty: nothing.
+  std::function<void(EngineOptions&)> change_engine;
 };
 
 /// What all parts of a trainer work with, from the start of a run to its end: made once, by all ranks, and not changed.
@@ -70,7 +72,7 @@ struct Run {
  private:
   void open_directory();
   void make_device(TrainerArgs& args);
-  void make_engine();
+  void make_engine(const TrainerArgs& args);
   void log_model();
   EngineOptions watched_options();  ///< of the engine, whose actions the watch sees
 };

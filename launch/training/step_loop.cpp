@@ -73,9 +73,9 @@ void StepLoop::end_step() {
 
 void StepLoop::read_report() {
   const StepReport report = run_.engine->take_report();
-  of_all_ = StepExchange(run_.ranks, message(report.losses)).wait();
+  of_all_ = StepExchange(run_.ranks, message(report)).wait();
   const QueuedStep step = pending_.oldest();
-  const StepResult result = Engine::result_of(report, of_all_.losses, step.counts);
+  const StepResult result = run_.engine->result_of(report, of_all_, step.counts);
   try {
     run_.engine->check_finite(result, step.step);
   } catch (const Error&) {
@@ -96,9 +96,10 @@ void StepLoop::read_pending() {
   while (!pending_.empty()) read_report();
 }
 
-StepMessage StepLoop::message(const LossStats& losses) {
+StepMessage StepLoop::message(const StepReport& report) {
   const auto request = run_.signals.pending();
-  StepMessage mine{.losses = losses,
+  StepMessage mine{.losses = report.losses,
+                   .layers = report.layers,
                    .stop = request ? static_cast<int64_t>(request->code) : 0,
                    .save = saving_.state(),
                    .peak_memory_bytes = reports_.peak_memory_bytes()};

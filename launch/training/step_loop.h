@@ -40,9 +40,9 @@ class StepLoop {
   void poll_saves();
   void save();
   bool due(int64_t every) const { return every > 0 && step_ > 0 && step_ % every == 0; }
-  StepMessage message(const LossStats& losses);  ///< of this rank
-  StopRequest stop_request();                    ///< exchanges a message; of any rank, the same on all
-  StopRequest requested_stop() const;            ///< the request in the last message of all
+  StepMessage message(const StepReport& report);  ///< of this rank
+  StopRequest stop_request();                     ///< exchanges a message; of any rank, the same on all
+  StopRequest requested_stop() const;             ///< the request in the last message of all
 
   Run& run_;
   Saving& saving_;

@@ -1,12 +1,11 @@
 #include "launch/training/step_message.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ashlar::training {
 
 namespace {
-
-constexpr int64_t kNumLossSums = 3;
 
 // Microseconds above, the rank below, so that the largest number is that of the slowest.
 constexpr int64_t kRanks = int64_t{1} << 24;
@@ -22,42 +21,69 @@ SlowestRank unpacked(int64_t number) {
   return {.rank = number % kRanks, .ms = static_cast<double>(number / kRanks) * 1e-3};
 }
 
-std::vector<double> sums_of(const StepMessage& mine) {
-  std::vector<double> sums{mine.losses.loss, mine.losses.z_loss, mine.losses.log_z};
-  sums.insert(sums.end(), mine.rank_ms.begin(), mine.rank_ms.end());
-  return sums;
+/// How each number of a message joins; the same order on all ranks.
+template <typename Numbers>
+void exchange(StepMessage& m, Numbers& numbers) {
+  numbers.sum(m.losses.loss);
+  numbers.sum(m.losses.z_loss);
+  numbers.sum(m.losses.log_z);
+  numbers.largest(m.losses.max_log_z);
+  numbers.largest(m.losses.max_logit);
+  numbers.sum(m.losses.valid);
+  for (double& sum : m.layers.sums) numbers.sum(sum);
+  for (double& maximum : m.layers.maxima) numbers.largest(maximum);
+  numbers.largest(m.stop);
+  numbers.largest(m.save);
+  numbers.largest(m.peak_memory_bytes);
+  numbers.sum(m.next.tokens);
+  numbers.sum(m.next.valid_targets);
+  numbers.largest(m.next_data_wait_ms);
+  numbers.largest(m.unread);
+  numbers.largest(m.slowest);
+  for (double& ms : m.rank_ms) numbers.sum(ms);
 }
 
 }  // namespace
 
-StepExchange::StepExchange(comm::ControlPlane& ranks, const StepMessage& mine)
-    : sums_(sums_of(mine)),
-      maxima_{mine.losses.max_log_z, mine.losses.max_logit, mine.next_data_wait_ms},
-      int_sums_{mine.losses.valid, mine.next.tokens, mine.next.valid_targets},
-      int_maxima_{mine.stop, static_cast<int64_t>(mine.save), mine.peak_memory_bytes, mine.unread,
-                  packed(mine.slowest)},
-      work_(ranks.reduce({.label = "message of a step",
-                          .sums = sums_,
-                          .maxima = maxima_,
-                          .int_sums = int_sums_,
-                          .int_maxima = int_maxima_})) {}
+struct StepExchange::Writer {
+  StepExchange& to;
+  void sum(double x) { to.sums_.values.push_back(x); }
+  void sum(int64_t x) { to.int_sums_.values.push_back(x); }
+  void largest(double x) { to.maxima_.values.push_back(x); }
+  void largest(int64_t x) { to.int_maxima_.values.push_back(x); }
+  void largest(SaveState x) { largest(static_cast<int64_t>(x)); }
+  void largest(const SlowestRank& x) { largest(packed(x)); }
+};
+
+struct StepExchange::Reader {
+  StepExchange& from;
+  template <typename T>
+  static T take(Numbers<T>& numbers) {
+    return numbers.values[numbers.next++];
+  }
+  void sum(double& x) { x = take(from.sums_); }
+  void sum(int64_t& x) { x = take(from.int_sums_); }
+  void largest(double& x) { x = take(from.maxima_); }
+  void largest(int64_t& x) { x = take(from.int_maxima_); }
+  void largest(SaveState& x) { x = static_cast<SaveState>(take(from.int_maxima_)); }
+  void largest(SlowestRank& x) { x = unpacked(take(from.int_maxima_)); }
+};
+
+StepExchange::StepExchange(comm::ControlPlane& ranks, const StepMessage& mine) : message_(mine) {
+  Writer writer{*this};
+  exchange(message_, writer);
+  work_ = ranks.reduce({.label = "message of a step",
+                        .sums = sums_.values,
+                        .maxima = maxima_.values,
+                        .int_sums = int_sums_.values,
+                        .int_maxima = int_maxima_.values});
+}
 
 StepMessage StepExchange::wait() {
   work_.wait();
-  return {.losses = {.loss = sums_[0],
-                     .z_loss = sums_[1],
-                     .log_z = sums_[2],
-                     .max_log_z = maxima_[0],
-                     .max_logit = maxima_[1],
-                     .valid = int_sums_[0]},
-          .stop = int_maxima_[0],
-          .save = static_cast<SaveState>(int_maxima_[1]),
-          .peak_memory_bytes = int_maxima_[2],
-          .next = {.tokens = int_sums_[1], .valid_targets = int_sums_[2]},
-          .next_data_wait_ms = maxima_[2],
-          .unread = int_maxima_[3],
-          .slowest = unpacked(int_maxima_[4]),
-          .rank_ms = {sums_.begin() + kNumLossSums, sums_.end()}};
+  Reader reader{*this};
+  exchange(message_, reader);
+  return std::move(message_);
 }
 
 }  // namespace ashlar::training

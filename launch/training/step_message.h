@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "core/backend/loss.h"
+#include "core/nn/layer_sums.h"
 #include "parallel/comm/control_plane.h"
 
 namespace ashlar::training {
@@ -29,9 +29,11 @@ struct SlowestRank {
   double ms = 0;      ///< to the microsecond; of ranks with the same time the highest
 };
 
-/// What the ranks of a run tell each other once a step. Each fills in its own part and gets that of all.
+/// What the ranks of a run tell each other once a step. Each fills in its own part and gets that of all. A new field
+/// goes here and into `exchange` (step_message.cpp), which says how it joins; what a layer adds up needs neither.
 struct StepMessage {
   LossStats losses;               ///< sums and maxima; empty where they are another rank's to tell
+  nn::SumValues layers;           ///< what layers have declared (NamedSums), in the same order on all ranks
   int64_t stop = 0;               ///< the largest exit code that a rank asks to stop with; 0: nobody does
   SaveState save{};               ///< the last of them
   int64_t peak_memory_bytes = 0;  ///< the largest
@@ -54,10 +56,18 @@ class StepExchange {
   StepMessage wait();
 
  private:
-  std::vector<double> sums_;  // of the losses, then of what is told by rank
-  std::array<double, 3> maxima_;
-  std::array<int64_t, 3> int_sums_;
-  std::array<int64_t, 5> int_maxima_;
+  /// Numbers that join in one way, taken from a message and put back in the same order.
+  template <typename T>
+  struct Numbers {
+    std::vector<T> values;
+    size_t next = 0;
+  };
+  struct Writer;
+  struct Reader;
+
+  StepMessage message_;
+  Numbers<double> sums_, maxima_;
+  Numbers<int64_t> int_sums_, int_maxima_;
   comm::Work work_;  // last: it waits for what refers to the others
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,8 @@ struct OnMeshOptions {
   bool interleaved = false;
   optim::OptimizerOptions optimizer;
   std::optional<optim::Cut> cut;
+  std::function<void(nn::LayerSums&)> declare_sums;
+  std::function<void(const Ctx&, int64_t, const Tensor&)> after_block;
 };
 
 /// A mesh on the first ranks of the world; the others make further ones of the same kind, each with an own number.
@@ -75,7 +78,9 @@ struct OnMesh {
                  options.interleaved && 1 < shape[Axis::kPipeline] && 2 * shape[Axis::kPipeline] <= config.n_layers ? 2
                                                                                                                     : 1,
              .bucket_elems = 700,
-             .cut = options.cut}) {}
+             .cut = options.cut,
+             .declare_sums = options.declare_sums,
+             .after_block = options.after_block}) {}
 
   /// Gives weights and moments these elements.
   void fill(Element element_of) {

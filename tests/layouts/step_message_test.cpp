@@ -89,7 +89,7 @@ TEST(StepMessages, OneForAStep) {
     StepExchange exchange(control, {.losses = report.losses, .next = on.engine.own_counts(batches)});
     const StepMessage all = exchange.wait();
     const auto sent = control.engine()->control_traffic().messages - before.messages;
-    const training::StepResult parts = training::Engine::result_of(report, all.losses, counts);
+    const training::StepResult parts = on.engine.result_of(report, all, counts);
     EXPECT_EQ(parts.loss, whole.loss);
     EXPECT_EQ(parts.z_loss, whole.z_loss);
     EXPECT_EQ(parts.max_logit, whole.max_logit);

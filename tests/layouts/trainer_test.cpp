@@ -27,6 +27,7 @@
 #include "parallel/comm/try_on_all_ranks.h"
 #include "tests/cudnn/host_planner.h"
 #include "tests/gpu_emulator/backend/emulated_backend.h"
+#include "tests/layouts/layer_probe.h"
 #include "tests/support/deferred/deferred_backend.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/ranks/shared_dir.h"
@@ -150,6 +151,7 @@ class DeferredTrainer : public ::testing::Test {
                                .memory = {},
                                .log = log,
                                .watch = *watch};
+    args.change_engine = change_engine_;
     if (make_backend_) {
       args.make_backend = make_backend_;
     } else if (deferred) {
@@ -205,6 +207,7 @@ class DeferredTrainer : public ::testing::Test {
   std::string library_;  ///< what a device chooses from; empty: it has no choice
   int asked_ = 0, measured_ = 0;
   std::function<std::unique_ptr<Backend>()> make_backend_;  ///< in the place of a deferred one
+  std::function<void(training::EngineOptions&)> change_engine_;
 };
 
 void DeferredTrainer::expect_the_run_of_the_cpu(const std::vector<std::string>& words, uint64_t seed) {
@@ -259,6 +262,38 @@ TEST_F(DeferredTrainer, WritesWhatTheCpuWrites) {
   } else {
     GTEST_SKIP() << "on one and two ranks";
   }
+}
+
+// What a layer declares and adds up on the device is a field of each step's row, equal on every mesh and device.
+TEST_F(DeferredTrainer, WritesTheSumsOfLayers) {
+  const int ranks = ranks_.size();
+  std::vector<std::string> words = {"run.dtype=fp64", "vocab.pad_to=4", "model.n_layers=4"};
+  if (ranks == 2) words.push_back("mesh.data=2");
+  if (ranks == 4) words.insert(words.end(), {"mesh.pipeline=2", "mesh.tensor=2"});
+  if (ranks == 8) words.insert(words.end(), {"mesh.pipeline=2", "mesh.tensor=2", "mesh.data=2"});
+  LayerProbe probe(/*first_stage=*/ranks < 4 || ranks_.rank() < ranks / 2);
+  change_engine_ = [&](training::EngineOptions& options) {
+    options.declare_sums = [&](nn::LayerSums& sums) { probe.declare(sums); };
+    options.after_block = [&](const Ctx& ctx, int64_t layers, const Tensor& x) { probe.see(ctx, layers, x); };
+  };
+  End end = train(words, std::nullopt);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  const fs::path cpu = put_aside("cpu");
+  end = train(words, 1);
+  ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
+  comm::barrier(ranks_);
+  EXPECT_EQ(rows(run_dir()), rows(cpu));
+  int64_t steps = 0;
+  for (const std::string& text : rows(cpu)) {
+    const auto row = nlohmann::json::parse(text);
+    if (!row.contains("loss")) continue;
+    ++steps;
+    EXPECT_EQ(row.at("probe_blocks"), 4 * (4 + 1) * (ranks < 4 ? 1 : 2)) << text;  // micro-batches x blocks x tensor
+    EXPECT_EQ(row.at("probe_deepest"), 4);
+    EXPECT_EQ(row.at("probe_embedded"), 4);
+    EXPECT_GT(row.at("probe_squares"), 0);
+  }
+  EXPECT_EQ(steps, 15);
 }
 
 /// Stops at the end of step 11.

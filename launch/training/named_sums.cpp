@@ -1,0 +1,76 @@
+#include "launch/training/named_sums.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "parallel/comm/host.h"
+
+namespace ashlar::training {
+
+namespace {
+
+std::string to_text(const nn::LayerSum& sum) {
+  return str_cat(sum.metric, " ", static_cast<int>(sum.join), " ", static_cast<int>(sum.per), " ",
+                 sum.replicated_over.bits());
+}
+
+nn::LayerSum sum_of(const std::string& text) {
+  nn::LayerSum sum;
+  int join = 0, per = 0;
+  uint32_t axes = 0;
+  std::istringstream(text) >> sum.metric >> join >> per >> axes;
+  sum.join = static_cast<nn::Join>(join);
+  sum.per = static_cast<nn::Per>(per);
+  sum.replicated_over = AxisSet(axes);
+  return sum;
+}
+
+/// Of the ranks that have the same value, this is the first.
+bool tells(const nn::LayerSum& sum, const mesh::Coordinates& at) {
+  return std::all_of(std::begin(kAxisNames), std::end(kAxisNames),
+                     [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });
+}
+
+}  // namespace
+
+NamedSums::NamedSums(const nn::LayerSums& own, mesh::Mesh& mesh) {
+  std::vector<std::string> texts;
+  for (const nn::LayerSum& sum : own.declared()) texts.push_back(to_text(sum));
+  for (const std::string& text : comm::unite_texts(mesh.control(), std::move(texts))) {
+    all_.push_back(sum_of(text));
+    ASHLAR_CHECK(all_.size() == 1 || all_.end()[-2].metric != all_.back().metric, all_.back().metric,
+                 " is declared in two ways");
+  }
+  for (const nn::LayerSum& sum : own.declared()) {
+    const auto place = std::find(all_.begin(), all_.end(), sum) - all_.begin();
+    places_.push_back(tells(sum, mesh.at()) ? place : -1);
+  }
+}
+
+nn::SumValues NamedSums::of_rank(std::span<const double> own) const {
+  std::vector<double> values;
+  for (const nn::LayerSum& sum : all_) values.push_back(sum.join == nn::Join::kMax ? nn::LayerSums::kLeastMaximum : 0);
+  for (size_t i = 0; i < own.size(); ++i)
+    if (places_[i] >= 0) values[static_cast<size_t>(places_[i])] = own[i];
+  nn::SumValues split;
+  for (size_t i = 0; i < all_.size(); ++i) {
+    (all_[i].join == nn::Join::kMax ? split.maxima : split.sums).push_back(values[i]);
+  }
+  return split;
+}
+
+std::vector<std::pair<std::string, double>> NamedSums::metrics(const nn::SumValues& all,
+                                                               const StepCounts& counts) const {
+  std::vector<std::pair<std::string, double>> metrics;
+  auto sum = all.sums.begin(), maximum = all.maxima.begin();
+  for (const nn::LayerSum& s : all_) {
+    const double value = s.join == nn::Join::kMax ? *maximum++ : *sum++;
+    const int64_t count = s.per == nn::Per::kToken         ? counts.tokens
+                          : s.per == nn::Per::kValidTarget ? counts.valid_targets
+                                                           : 1;
+    metrics.emplace_back(s.metric, value / static_cast<double>(std::max<int64_t>(count, 1)));
+  }
+  return metrics;
+}
+
+}  // namespace ashlar::training
