@@ -1,0 +1,74 @@
+// What each sink makes of the events of a run: lines for the user, rows of metrics.jsonl.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "launch/training/metrics_file.h"
+#include "launch/training/terminal_sink.h"
+#include "tests/support/scratch_dir.h"
+
+namespace ashlar::training {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Every event of a run of four steps with a line every third.
+void tell_a_run(MetricSink& sink) {
+  config::RunConfig config;
+  config.run.dtype = DType::kFloat32;
+  sink.warning(StartsOver{.run_dir = "r", .rows = 2});
+  sink.start({.config = config, .ranks = 1, .peak_flops = 12e9});
+  for (int64_t step = 1; step <= 4; ++step) sink.step({.step = step, .total_steps = 4, .result = {.loss = 1.5}});
+  sink.warning(RankSlow{.rank = 1, .host = "h", .ms = 3, .usual_ms = 1, .step = 4, .steps = 20});
+  sink.statistics({.step = 4, .tensors = {{.name = "w", .weight_rms = 0.5, .grad_rms = 0.25}}, .residual_rms = {1, 2}});
+  sink.validation({.step = 2, .result = {}, .seconds = 1});
+  sink.validation(
+      {.step = 4, .result = ValidationResult{.sources = {{"d", 1, 2.5, 7}}, .loss = 2.5, .tokens = 7}, .seconds = 3});
+  sink.save({.step = 4, .ms = 0.5});
+  sink.end({.step = 4, .total_steps = 4, .signal = {}, .memory = "2 MB", .device_memory = ""});
+}
+
+TEST(Sinks, TheTerminalHasALineForWhatAUserWants) {
+  std::vector<std::string> lines;
+  Log log([&](std::string_view line) { lines.emplace_back(line); });
+  TerminalSink sink(log, 3);
+  tell_a_run(sink);
+  EXPECT_THAT(
+      lines, ElementsAre(StartsWith("no checkpoint was committed in 'r' before: the run starts over at step 0, 2 rows"),
+                         "mfu is measured against 12 GFLOP/s of fp32, this machine's own rate on registers now",
+                         StartsWith("step 1/4  loss 1.5000"), StartsWith("step 3/4  "), StartsWith("step 4/4  "),
+                         StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
+                         "step 2  the validation was left before its end; its loss is not written",
+                         "step 4  val_loss 2.5000  over 7 tokens in 3s", "memory: peak of the process 2 MB"));
+  lines.clear();
+  sink.end({.step = 3, .total_steps = 4, .signal = "SIGTERM"});
+  sink.end({.step = 4, .total_steps = 4, .signal = "SIGTERM"});
+  EXPECT_THAT(lines, ElementsAre("SIGTERM: stopped after step 3 of 4; the same command continues",
+                                 "SIGTERM: stopped after the last step; the same command validates and ends"));
+}
+
+TEST(Sinks, TheFileHasARowForWhatIsMeasured) {
+  const testing::ScratchDir dir;
+  Log log([](std::string_view) {});
+  {
+    MetricsFile file(dir.file("metrics.jsonl"), 0, log);
+    tell_a_run(file);
+  }
+  std::vector<std::string> rows;
+  std::ifstream in(dir.file("metrics.jsonl"));
+  for (std::string row; std::getline(in, row);) rows.push_back(row);
+  EXPECT_THAT(rows, ElementsAre(StartsWith(R"({"step":1,"loss":1.5,)"), StartsWith(R"({"step":2,)"),
+                                StartsWith(R"({"step":3,)"), StartsWith(R"({"step":4,)"),
+                                R"({"step":4,"stats":{"w":{"weight_rms":0.5,"grad_rms":0.25},)"
+                                R"("embed":{"output_rms":1.0},"blocks.0":{"output_rms":2.0}}})",
+                                R"({"step":4,"val_loss":2.5,"val_tokens":7,"val_seconds":3.0})",
+                                R"({"step":4,"save_ms":0.5})"));
+}
+
+}  // namespace
+}  // namespace ashlar::training
