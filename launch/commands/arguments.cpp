@@ -113,4 +113,16 @@ std::vector<std::string> take_overrides(std::vector<std::string>& words) {
   return overrides;
 }
 
+std::optional<config::Device> take_device(std::string_view command, std::vector<std::string>& words) {
+  constexpr std::string_view kKey = "run.device=";
+  std::optional<config::Device> device;
+  for (const std::string& word : take_overrides(words)) {
+    if (!word.starts_with(kKey))
+      throw input_error(command, printable(word), ": expected no other key than run.device; leave it out");
+    if (!parse_enum(word.substr(kKey.size()), device.emplace()))
+      throw input_error(command, printable(word), ": expected run.device=cpu or run.device=cuda");
+  }
+  return device;
+}
+
 }  // namespace ashlar::launch

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/config/run_config.h"
+
 namespace ashlar::launch {
 
 /// The words after a subcommand: options `--name value` or `--name=value`, flags `--name`, and everything else in
@@ -36,5 +38,9 @@ class Arguments {
 
 /// Positionals of the form section.key=value, taken out of `words`.
 std::vector<std::string> take_overrides(std::vector<std::string>& words);
+
+/// For a command that takes run.device and no other key: the value of the last override, taken out of `words`; absent
+/// when there is none. Input error for another key or value.
+std::optional<config::Device> take_device(std::string_view command, std::vector<std::string>& words);
 
 }  // namespace ashlar::launch

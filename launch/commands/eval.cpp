@@ -17,11 +17,12 @@
 namespace ashlar::launch {
 
 const char* const kEvalHelp =
-    "ashlar eval CHECKPOINT [options]\n"
+    "ashlar eval CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
     "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part; of a run on a\n"
     "mixture on that of each dataset, and their mean by weight.\n"
     "\n"
+    "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, where that cannot be used)\n"
     "  --data DIR             dataset (default: those the run was trained on)\n"
     "  --sequence-length T    default: as trained\n"
     "  --batch B              sequences at once (default: as trained)\n"
@@ -55,7 +56,8 @@ EvalArguments parse(std::span<const std::string> words) {
   a.load.threads = arguments.integer("--threads", 0, 0, 4096);
   a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
                  .pipeline = arguments.integer("--pipeline", 0, 0, 65536)};
-  const std::vector<std::string> paths = arguments.positionals();
+  std::vector<std::string> paths = arguments.positionals();
+  a.load.device = take_device("eval", paths);
   if (paths.size() != 1)
     throw input_error("eval", "expected one checkpoint or run directory, got ", paths.size(),
                       "; usage: ashlar eval CHECKPOINT [options]");
@@ -156,6 +158,7 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   enter(session, watch::Phase::kLoading);
   const inference::LoadedModel m = inference::load_model(a.load, session.bootstrap, log);
+  if (session.watch) session.watch->watchdog().before_end(m.abort);
   std::vector<std::string> paths;
   comm::try_on_all_ranks(ranks, [&] {
     for (const config::DataSource& s : sources_of(a, config::stored_config(m.config_toml, m.checkpoint.string())))

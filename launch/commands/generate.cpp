@@ -17,11 +17,12 @@
 namespace ashlar::launch {
 
 const char* const kGenerateHelp =
-    "ashlar generate CHECKPOINT [options]\n"
+    "ashlar generate CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
     "Continues a text with the model of a checkpoint, or of a run directory's newest checkpoint. Ids that no token of\n"
     "its tokenizer has are never drawn. A model that computes no number ends it with exit code 4.\n"
     "\n"
+    "  run.device=NAME     cpu or cuda (default: as trained; the CPU, with a warning, where that cannot be used)\n"
     "  --prompt TEXT       the text to continue (default: a document's beginning)\n"
     "  --no-template       without what the tokenizer puts around a text, such as <s> (only imported tokenizers do)\n"
     "  --ids 1,2,3         the same as token ids, for a model without a tokenizer; ids are printed then\n"
@@ -80,7 +81,8 @@ GenerateArguments parse(std::span<const std::string> words) {
   a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
                  .pipeline = arguments.integer("--pipeline", 0, 0, 65536),
                  .one_replica = true};
-  const std::vector<std::string> paths = arguments.positionals();
+  std::vector<std::string> paths = arguments.positionals();
+  a.load.device = take_device("generate", paths);
   if (paths.size() != 1)
     throw input_error("generate", "expected one checkpoint or run directory, got ", paths.size(),
                       "; usage: ashlar generate CHECKPOINT [options]");
@@ -146,6 +148,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   enter(session, watch::Phase::kLoading);
   const inference::LoadedModel m = inference::load_model(a.load, session.bootstrap, log);
+  if (session.watch) session.watch->watchdog().before_end(m.abort);
   inference::GenerateOptions& options = a.generate;
   comm::try_on_all_ranks(ranks, [&] { options.prompt = read_prompt(a, m); });
   comm::try_on_all_ranks(ranks, [&] { choose_ids(a, m, options); });

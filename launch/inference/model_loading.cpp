@@ -23,6 +23,30 @@ DType dtype_named(const std::string& name) {
   throw input_error("dtype", "--dtype ", name, ": expected bf16, fp32 or fp64");
 }
 
+/// What computes: the device that is asked for, else that of the run.
+std::unique_ptr<training::RunDevice> device_for(const LoadOptions& options, config::RunSection run,
+                                                comm::Bootstrap& bootstrap, Log& log) {
+  run.threads = options.threads;
+  const auto make = [&](config::Device device) {
+    run.device = device;
+    auto made = std::make_unique<training::RunDevice>(
+        training::RunDeviceArgs{.bootstrap = bootstrap, .run = run, .log = log, .make_backend = {}});
+    if (device != config::Device::kCpu) log.info(made->backend().description());
+    return made;
+  };
+  if (options.device) return make(*options.device);
+  if (run.device == config::Device::kCpu) return make(run.device);
+  try {
+    return make(run.device);
+  } catch (const Error& error) {  // the same on all ranks
+    if (error.code() != ExitCode::kInput) throw;
+    if (bootstrap.control().rank() == 0)
+      log.warn(str_cat("the run was trained with run.device = ", name_of(run.device),
+                       ", which cannot be used here; computing on the CPU (", error.what(), ")"));
+  }
+  return make(config::Device::kCpu);
+}
+
 LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& options, comm::Bootstrap& bootstrap,
                       Log& log) {
   comm::ControlPlane& ranks = bootstrap.control();
@@ -32,21 +56,23 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
   m.metadata = reader.metadata();
   if (reader.state()) m.step = reader.state()->step;
   training::EngineOptions engine;
+  config::RunSection run;
   mesh::MeshShape shape;
   comm::try_on_all_ranks(ranks, [&] {
     const config::RunConfig config =
         config::stored_config(m.config_toml, (m.checkpoint / checkpoint::kManifestFile).string());
     if (!reader.tokenizer_json().empty()) m.tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
     shape = inference_mesh(config.model, ranks.size(), training::shape_of(config.mesh), options.mesh);
+    run = config.run;
     const DType stored = reader.state() ? config.run.dtype : DType::kFloat32;
     engine = {.model = config.model,
               .dtype = options.dtype ? dtype_named(*options.dtype) : stored,
               .sequence_length = std::max(options.positions, std::max<int64_t>(config.train.sequence_length, 1))};
   });
-  m.backend = kernels::make_backend({.threads = static_cast<int>(options.threads), .log = &log});
-  m.stream = m.backend->make_stream();
-  m.mesh = std::make_unique<mesh::Mesh>(bootstrap.world(), shape);
-  m.engine = std::make_unique<training::Engine>(*m.backend, *m.stream, *m.mesh, engine);
+  m.device = device_for(options, std::move(run), bootstrap, log);
+  m.abort = m.device->connect();
+  m.mesh = std::make_unique<mesh::Mesh>(m.device->ranks(), shape);
+  m.engine = std::make_unique<training::Engine>(m.device->backend(), m.device->stream(), *m.mesh, engine);
   checkpoint::load_weights(m.engine->ctx(), {.ranks = ranks, .reader = reader, .store = m.engine->store()});
   return m;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "core/io/safetensors.h"
 #include "data/tokenizer/tokenizer.h"
 #include "launch/training/engine.h"
+#include "launch/training/run_device.h"
 #include "parallel/comm/bootstrap.h"
 
 namespace ashlar::inference {
@@ -20,8 +22,8 @@ struct LoadedModel {
   std::string config_toml;
   io::Metadata metadata;                       ///< of the checkpoint: what an import says of itself
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null for an import without one
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Stream> stream;
+  std::unique_ptr<training::RunDevice> device;
+  std::function<void()> abort;  ///< RunDevice::connect's
   std::unique_ptr<mesh::Mesh> mesh;
   std::unique_ptr<training::Engine> engine;
 };
@@ -42,11 +44,14 @@ struct LoadOptions {
   std::filesystem::path path;        ///< a checkpoint, or a run directory (its newest good checkpoint)
   std::optional<std::string> dtype;  ///< "bf16", "fp32", "fp64"; absent: as the run had it, fp32 for an import
   int64_t threads = 0;               ///< 0 = all cores
-  int64_t positions = 0;             ///< rotary tables cover at least so many, and the run's sequence length
+  /// Absent: as the run was trained, and the CPU with a warning where that device cannot be used; cpu for an import.
+  std::optional<config::Device> device;
+  int64_t positions = 0;  ///< rotary tables cover at least so many, and the run's sequence length
   InferenceMesh mesh;
 };
 
-/// Called by all ranks. Input error for another path, dtype or model; damaged error for a damaged checkpoint.
+/// Called by all ranks. Input error for another path, dtype or model, and for a device that was asked for and cannot be
+/// used; damaged error for a damaged checkpoint. `log` must outlive the model.
 LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, Log& log);
 
 }  // namespace ashlar::inference

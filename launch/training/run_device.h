@@ -14,7 +14,7 @@ namespace ashlar::training {
 /// References must outlive the device.
 struct RunDeviceArgs {
   comm::Bootstrap& bootstrap;
-  const config::RunSection& run;  ///< device, threads, deterministic
+  config::RunSection run;  ///< device, threads, deterministic
   cudnn::Wanted attention = cudnn::Wanted::kOwn;
   Log& log;
   MemoryLedger* memory = nullptr;  ///< what the device and its libraries take is named there; null: nowhere
