@@ -172,6 +172,8 @@ std::vector<Row> measure(const Options& options, comm::Communicator& comm, const
         [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}, stream).wait(); });
     add("reduce_scatter", others, [&] { comm.reduce_scatter({.in = x, .out = mine}, stream).wait(); });
     add("all_gather", others, [&] { comm.all_gather({.in = mine, .out = x}, stream).wait(); });
+    add("all_to_all", others,
+        [&] { comm.all_to_all({.send = x, .recv = y, .send_parts = {}, .recv_parts = {}}, stream).wait(); });
     add("send_recv", 1, [&] { comm.send_recv({.send = x, .to = peer, .recv = y, .from = peer}, stream).wait(); });
   }
   return rows;

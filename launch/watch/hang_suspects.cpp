@@ -58,8 +58,9 @@ std::vector<const OperationRecord*> records_of(const RankPage& page) {
 
 bool agree(const comm::OperationInfo& a, const comm::OperationInfo& b) {
   const bool root = a.kind == comm::OperationKind::kBroadcast;
-  return a.kind == b.kind && a.op == b.op && a.dtype == b.dtype && a.size == b.size && a.label == b.label &&
-         (!root || a.peer == b.peer);
+  const bool own_size = a.kind == comm::OperationKind::kAllToAll;
+  return a.kind == b.kind && a.op == b.op && a.dtype == b.dtype && (own_size || a.size == b.size) &&
+         a.label == b.label && (!root || a.peer == b.peer);
 }
 
 struct Issued {

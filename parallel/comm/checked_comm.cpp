@@ -9,7 +9,7 @@
 
 namespace ashlar::comm {
 
-/// What one rank tells another about the operation it has issued.
+/// What one rank tells another about the operation it has issued. Of an all_to_all: what the two send each other.
 struct CheckedComm::Signature {
   OperationInfo info;
   uint64_t parts = 0;  ///< hash of the ranges
@@ -23,6 +23,8 @@ struct CheckedComm::Signature {
   };
   Aspect towards(int peer) const {
     const bool to = info.peer == peer, from = info.recv_peer == peer;
+    if (info.kind == OperationKind::kAllToAll)
+      return {info.kind, info.dtype, info.recv_dtype, info.size, info.recv_size};
     if (info.kind != OperationKind::kSendRecv) return {info.kind, info.dtype, DType{}, info.size, 0};
     if (to && from) return {info.kind, info.dtype, info.recv_dtype, info.size, info.recv_size};
     if (to) return {OperationKind::kSend, info.dtype, DType{}, info.size, 0};
@@ -34,7 +36,7 @@ struct CheckedComm::Signature {
       a.kind = OperationKind::kRecv;
     } else if (a.kind == OperationKind::kRecv) {
       a.kind = OperationKind::kSend;
-    } else if (a.kind == OperationKind::kSendRecv) {
+    } else if (a.kind == OperationKind::kSendRecv || a.kind == OperationKind::kAllToAll) {
       std::swap(a.dtype, a.recv_dtype);
       std::swap(a.size, a.recv_size);
     }
@@ -63,28 +65,39 @@ bool is_message(OperationKind kind) {
 class CheckedComm::CheckedOperation final : public Operation {
  public:
   CheckedOperation(std::shared_ptr<Shared> shared, const Signature& mine, std::function<Work(Communicator&)> issue)
-      : shared_(std::move(shared)), mine_(mine), issue_(std::move(issue)) {
+      : shared_(std::move(shared)), issue_(std::move(issue)) {
     const int me = shared_->inner->rank();
-    if (!is_message(mine_.info.kind)) {
+    if (!is_message(mine.info.kind)) {
       for (int peer = 0; peer < shared_->inner->size(); ++peer) {
         if (peer != me) peers_.push_back(peer);
       }
     } else {
-      if (mine_.info.peer != me) peers_.push_back(mine_.info.peer);
-      const int from = mine_.info.recv_peer;
-      if (mine_.info.kind == OperationKind::kSendRecv && from != me && from != mine_.info.peer) peers_.push_back(from);
+      if (mine.info.peer != me) peers_.push_back(mine.info.peer);
+      const int from = mine.info.recv_peer;
+      if (mine.info.kind == OperationKind::kSendRecv && from != me && from != mine.info.peer) peers_.push_back(from);
     }
+    mine_.assign(peers_.size(), mine);
     theirs_.resize(peers_.size());
     shared_->waiting.push_back(this);
   }
   ~CheckedOperation() override { std::erase(shared_->waiting, this); }
+
+  /// Of an all_to_all: each pair of ranks compares what the two send each other alone.
+  void compare_pairs(const AllToAll& args) {
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      OperationInfo& info = mine_[i].info;
+      info.peer = info.recv_peer = peers_[i];
+      info.size = args.send_parts[static_cast<size_t>(peers_[i])].size();
+      info.recv_size = args.recv_parts[static_cast<size_t>(peers_[i])].size();
+    }
+  }
 
   bool advance() override {
     if (!exchanging_) {
       exchanging_ = true;
       constexpr auto kBytes = static_cast<int64_t>(sizeof(Signature));
       for (size_t i = 0; i < peers_.size(); ++i) {
-        exchanges_.push_back(shared_->control->send_recv({.send = bytes_of(&mine_, kBytes),
+        exchanges_.push_back(shared_->control->send_recv({.send = bytes_of(&mine_[i], kBytes),
                                                           .to = peers_[i],
                                                           .recv = bytes_of(&theirs_[i], kBytes),
                                                           .from = peers_[i]},
@@ -112,24 +125,23 @@ class CheckedComm::CheckedOperation final : public Operation {
     compared_ = true;
     const Communicator& inner = *shared_->inner;
     for (size_t i = 0; i < peers_.size(); ++i) {
-      const Signature& other = theirs_[i];
-      const bool collective = !is_message(mine_.info.kind);
-      bool same = mine_.towards(peers_[i]) == Signature::opposite(other.towards(inner.rank()));
-      if (collective && same) same = mine_.info.op == other.info.op && mine_.info.peer == other.info.peer;
-      const bool same_parts = mine_.parts == other.parts;
+      const Signature &mine = mine_[i], &other = theirs_[i];
+      const bool collective = !is_message(mine.info.kind), pairs = mine.info.kind == OperationKind::kAllToAll;
+      bool same = mine.towards(peers_[i]) == Signature::opposite(other.towards(inner.rank()));
+      if (collective && !pairs && same) same = mine.info.op == other.info.op && mine.info.peer == other.info.peer;
+      const bool same_parts = mine.parts == other.parts;
       if (same && (same_parts || !collective)) continue;
       std::erase(shared_->waiting, this);
-      throw Bug(str_cat("[comm] rank ", inner.rank(), " issued ", describe(mine_.info, inner.name()), "; rank ",
+      throw Bug(str_cat("[comm] rank ", inner.rank(), " issued ", describe(mine.info, inner.name()), "; rank ",
                         peers_[i], " issued ", describe(other.info, inner.name()), same ? " with other parts" : "",
                         ": they do not belong together"));
     }
   }
 
   std::shared_ptr<Shared> shared_;
-  Signature mine_;
   std::function<Work(Communicator&)> issue_;
   std::vector<int> peers_;
-  std::vector<Signature> theirs_;
+  std::vector<Signature> mine_, theirs_;  ///< by peer
   std::vector<Work> exchanges_;
   Work work_;
   bool exchanging_ = false, compared_ = false, begun_ = false;
@@ -145,7 +157,7 @@ Communicator::OperationPtr CheckedComm::make(const DeviceOperation& args, Stream
   check_on_host(stream);
   Signature mine{.info = issuing()};
   DeviceOperation kept = args;
-  std::vector<Range> parts;  // the operation begins later: it owns what `args` refers to
+  std::vector<Range> parts, recv_parts;  // the operation begins later: it owns what `args` refers to
   const auto keep_parts = [&](auto& a) {
     parts.assign(a.parts.begin(), a.parts.end());
     for (const Range& part : parts) {
@@ -155,14 +167,23 @@ Communicator::OperationPtr CheckedComm::make(const DeviceOperation& args, Stream
       }
     }
   };
-  std::visit(Cases{[&](ReduceScatter& a) { keep_parts(a); }, [&](AllGather& a) { keep_parts(a); }, [](auto&) {}}, kept);
-  return std::make_shared<CheckedOperation>(
-      shared_, mine, [kept, parts = std::move(parts), &stream](Communicator& inner) mutable {
-        const auto give_parts = [&](auto& a) { a.parts = parts; };
-        std::visit(Cases{[&](ReduceScatter& a) { give_parts(a); }, [&](AllGather& a) { give_parts(a); }, [](auto&) {}},
-                   kept);
-        return inner.issue(kept, stream);
-      });
+  std::visit(Cases{[&](ReduceScatter& a) { keep_parts(a); }, [&](AllGather& a) { keep_parts(a); },
+                   [&](AllToAll& a) {
+                     parts.assign(a.send_parts.begin(), a.send_parts.end());
+                     recv_parts.assign(a.recv_parts.begin(), a.recv_parts.end());
+                   },
+                   [](auto&) {}},
+             kept);
+  const auto issue = [kept, parts = std::move(parts), recv_parts = std::move(recv_parts),
+                      &stream](Communicator& inner) mutable {
+    std::visit(Cases{[&](ReduceScatter& a) { a.parts = parts; }, [&](AllGather& a) { a.parts = parts; },
+                     [&](AllToAll& a) { a.send_parts = parts, a.recv_parts = recv_parts; }, [](auto&) {}},
+               kept);
+    return inner.issue(kept, stream);
+  };
+  auto operation = std::make_shared<CheckedOperation>(shared_, mine, issue);
+  if (const auto* const pairs = std::get_if<AllToAll>(&args)) operation->compare_pairs(*pairs);
+  return operation;
 }
 
 std::unique_ptr<Communicator> CheckedComm::make_split(const Split& args) {

@@ -175,6 +175,26 @@ Work Communicator::all_gather(const AllGather& args, Stream& stream) {
   return launch(full, stream);
 }
 
+Work Communicator::all_to_all(const AllToAll& args, Stream& stream) {
+  note({.kind = OperationKind::kAllToAll,
+        .dtype = args.send.dtype,
+        .size = args.send.size(),
+        .recv_dtype = args.recv.dtype,
+        .recv_size = args.recv.size()});
+  check_view(args.send, "send");
+  check_view(args.recv, "recv");
+  check_same_dtype(args.send, args.recv);
+  std::vector<Range> equal_sent, equal_received;
+  AllToAll full = args;
+  full.send_parts = parts_or_equal(args.send_parts, args.send.size(), size_, equal_sent);
+  full.recv_parts = parts_or_equal(args.recv_parts, args.recv.size(), size_, equal_received);
+  const auto me = static_cast<size_t>(rank_);
+  ASHLAR_CHECK(full.send_parts[me].size() == full.recv_parts[me].size(), "rank ", rank_, " sends itself ",
+               full.send_parts[me].size(), " elements and receives ", full.recv_parts[me].size());
+  check_apart_or_at(args.send.data, bytes_of(args.send), args.recv.data, bytes_of(args.recv), args.send.data, nullptr);
+  return launch(full, stream);
+}
+
 Work Communicator::broadcast(const Broadcast& args, Stream& stream) {
   note({.kind = OperationKind::kBroadcast, .dtype = args.data.dtype, .size = args.data.size(), .peer = args.root});
   check_view(args.data, "data");
@@ -222,6 +242,7 @@ Work Communicator::issue(const DeviceOperation& args, Stream& stream) {
       Cases{[&](const AllReduce& a) { return all_reduce(a, stream); },
             [&](const ReduceScatter& a) { return reduce_scatter(a, stream); },
             [&](const AllGather& a) { return all_gather(a, stream); },
+            [&](const AllToAll& a) { return all_to_all(a, stream); },
             [&](const Broadcast& a) { return broadcast(a, stream); }, [&](const Send& a) { return send(a, stream); },
             [&](const Recv& a) { return recv(a, stream); }, [&](const SendRecv& a) { return send_recv(a, stream); },
             [&](const Barrier&) { return barrier(stream); }},

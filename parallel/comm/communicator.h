@@ -78,6 +78,7 @@ class Communicator {
   [[nodiscard]] Work all_reduce(const AllReduce& args, Stream& stream);
   [[nodiscard]] Work reduce_scatter(const ReduceScatter& args, Stream& stream);
   [[nodiscard]] Work all_gather(const AllGather& args, Stream& stream);
+  [[nodiscard]] Work all_to_all(const AllToAll& args, Stream& stream);
   [[nodiscard]] Work broadcast(const Broadcast& args, Stream& stream);
   [[nodiscard]] Work send(const Send& args, Stream& stream);
   [[nodiscard]] Work recv(const Recv& args, Stream& stream);

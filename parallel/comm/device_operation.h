@@ -32,6 +32,15 @@ struct AllGather {
   MutView out;                   ///< [n] written, but for gaps
   std::span<const Range> parts;  ///< as for ReduceScatter, over `out`
 };
+/// Each rank sends one part of `send` to every rank, itself included, and gets one part of `recv` from every rank. The
+/// parts of `recv` are in the order of the ranks they come from. Counts may differ for every pair of ranks:
+/// recv_parts[r] on this rank has as many elements as send_parts[this rank] on rank r.
+struct AllToAll {
+  ConstView send;                     ///< [n] read
+  MutView recv;                       ///< [m] written, but for gaps; of the dtype of `send`, apart from it
+  std::span<const Range> send_parts;  ///< what goes to each rank: ascending, gaps allowed. Empty: p equal parts
+  std::span<const Range> recv_parts;  ///< where it lies that comes from each rank; as for send_parts
+};
 struct Broadcast {
   MutView data;  ///< [n] read on `root`, written elsewhere
   int root = 0;
@@ -55,7 +64,8 @@ struct SendRecv {
 struct Barrier {};
 
 /// Any of them, for those who hand operations on.
-using DeviceOperation = std::variant<AllReduce, ReduceScatter, AllGather, Broadcast, Send, Recv, SendRecv, Barrier>;
+using DeviceOperation =
+    std::variant<AllReduce, ReduceScatter, AllGather, AllToAll, Broadcast, Send, Recv, SendRecv, Barrier>;
 
 /// Calls the one of `cases` (functions of one kind of operation each) that fits.
 template <typename... Case>

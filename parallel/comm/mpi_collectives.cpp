@@ -94,6 +94,42 @@ class DirectAllReduce final : public Operation {
   MpiMessages messages_;
 };
 
+/// One message for each pair of ranks, straight from and to its place: nothing waits in a staging block.
+class DirectAllToAll final : public Operation {
+ public:
+  DirectAllToAll(GroupPtr group, const AllToAll& args)
+      : group_(std::move(group)), tag_(group_->collective_tag(group_->collectives++, 0)) {
+    for (size_t rank = 0; rank < args.send_parts.size(); ++rank) {
+      sent_.push_back(part_of(args.send, args.send_parts[rank]));
+      received_.push_back(part_of(args.recv, args.recv_parts[rank]));
+    }
+  }
+
+  bool advance() override {
+    if (!started_) {
+      started_ = true;
+      for_each_peer(*group_, [&](int to, int from) {
+        const MutView& in = received_[static_cast<size_t>(from)];
+        const ConstView& out = sent_[static_cast<size_t>(to)];
+        messages_.receive(*group_, in.data, in.size() * size_of(in.dtype), from, tag_);
+        messages_.send(*group_, out.data, out.size() * size_of(out.dtype), to, tag_);
+      });
+      const auto me = static_cast<size_t>(group_->rank);
+      if (const int64_t bytes = sent_[me].size() * size_of(sent_[me].dtype); bytes > 0)
+        std::memcpy(received_[me].data, sent_[me].data, static_cast<size_t>(bytes));
+    }
+    return messages_.test();
+  }
+
+ private:
+  GroupPtr group_;
+  std::vector<ConstView> sent_;
+  std::vector<MutView> received_;
+  int tag_;
+  bool started_ = false;
+  MpiMessages messages_;
+};
+
 /// What a chunked operation does; addresses are those of the whole vector but for `own`, the caller's part alone.
 struct Plan {
   std::vector<Range> parts;
@@ -279,6 +315,10 @@ std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather
                                                         .dtype = args.in.dtype,
                                                         .own = place,
                                                         .gather_to = static_cast<char*>(args.out.data)});
+}
+
+std::shared_ptr<Operation> mpi_all_to_all(const GroupPtr& group, const AllToAll& args) {
+  return std::make_shared<DirectAllToAll>(group, args);
 }
 
 std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast& args) {

@@ -60,6 +60,7 @@ Communicator::OperationPtr MpiComm::make(const DeviceOperation& args, Stream& st
       Cases{[&](const AllReduce& a) { return mpi_all_reduce(group_, a); },
             [&](const ReduceScatter& a) { return mpi_reduce_scatter(group_, a); },
             [&](const AllGather& a) { return mpi_all_gather(group_, a); },
+            [&](const AllToAll& a) { return mpi_all_to_all(group_, a); },
             [&](const Broadcast& a) { return mpi_broadcast(group_, a); },
             [&](const Send& a) { return message({.send = a.data, .to = a.to}); },
             [&](const Recv& a) { return message({.recv = a.data, .from = a.from}); },

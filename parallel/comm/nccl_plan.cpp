@@ -112,6 +112,17 @@ std::vector<NcclCall> message(const ConstView* sent, int to, const MutView* rece
   return calls;
 }
 
+std::vector<NcclCall> plan(const AllToAll& a) {
+  std::vector<NcclCall> calls;
+  for (size_t rank = 0; rank < a.send_parts.size(); ++rank) {
+    const ConstView sent = part_of(a.send, a.send_parts[rank]);
+    const MutView received = part_of(a.recv, a.recv_parts[rank]);
+    const std::vector<NcclCall> pair = message(&sent, static_cast<int>(rank), &received, static_cast<int>(rank));
+    calls.insert(calls.end(), pair.begin(), pair.end());
+  }
+  return calls;
+}
+
 nccl::Type type_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return nccl::Type::kFloat32;
@@ -128,31 +139,32 @@ nccl::Type type_of(DType dtype) {
 
 std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank, int ranks) {
   using Calls = std::vector<NcclCall>;
-  return std::visit(Cases{[&](const AllReduce& a) -> Calls {
-                            if (a.in.size() == 0) return {};
-                            return {{.kind = Kind::kAllReduce,
-                                     .send = a.in.data,
-                                     .recv = a.out.data,
-                                     .count = a.in.size(),
-                                     .dtype = a.in.dtype,
-                                     .op = a.op}};
-                          },
-                          [&](const ReduceScatter& a) { return plan(a, rank, ranks); },
-                          [&](const AllGather& a) { return plan(a, rank, ranks); },
-                          [&](const Broadcast& a) -> Calls {
-                            if (a.data.size() == 0) return {};
-                            return {{.kind = Kind::kBroadcast,
-                                     .send = a.data.data,
-                                     .recv = a.data.data,
-                                     .count = a.data.size(),
-                                     .dtype = a.data.dtype,
-                                     .peer = a.root}};
-                          },
-                          [&](const Send& a) { return message(&a.data, a.to, nullptr, -1); },
-                          [&](const Recv& a) { return message(nullptr, -1, &a.data, a.from); },
-                          [&](const SendRecv& a) { return message(&a.send, a.to, &a.recv, a.from); },
-                          [&](const Barrier&) -> Calls { throw Bug("[nccl] a barrier has no plan"); }},
-                    args);
+  return std::visit(
+      Cases{[&](const AllReduce& a) -> Calls {
+              if (a.in.size() == 0) return {};
+              return {{.kind = Kind::kAllReduce,
+                       .send = a.in.data,
+                       .recv = a.out.data,
+                       .count = a.in.size(),
+                       .dtype = a.in.dtype,
+                       .op = a.op}};
+            },
+            [&](const ReduceScatter& a) { return plan(a, rank, ranks); },
+            [&](const AllGather& a) { return plan(a, rank, ranks); }, [&](const AllToAll& a) { return plan(a); },
+            [&](const Broadcast& a) -> Calls {
+              if (a.data.size() == 0) return {};
+              return {{.kind = Kind::kBroadcast,
+                       .send = a.data.data,
+                       .recv = a.data.data,
+                       .count = a.data.size(),
+                       .dtype = a.data.dtype,
+                       .peer = a.root}};
+            },
+            [&](const Send& a) { return message(&a.data, a.to, nullptr, -1); },
+            [&](const Recv& a) { return message(nullptr, -1, &a.data, a.from); },
+            [&](const SendRecv& a) { return message(&a.send, a.to, &a.recv, a.from); },
+            [&](const Barrier&) -> Calls { throw Bug("[nccl] a barrier has no plan"); }},
+      args);
 }
 
 nccl::Result make_call(const nccl::Api& api, const NcclCall& call, nccl::Comm comm, nccl::Stream stream) {

@@ -25,6 +25,7 @@ struct NcclCall {
 /// The calls that make up an operation of `rank` of `ranks`, to be made as one group; none where nothing moves.
 ///   NCCL scatters and gathers equal parts that lie one after another. Where the last part is longer, what it has more
 /// goes by a reduction to, or a broadcast from, its rank; parts of any other form go by one of these each.
+///   An all_to_all is a send and a receive for each rank, this one included, but for empty parts.
 ///   Not for barriers, which need memory of their own, nor for messages of a rank to itself.
 std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank, int ranks);
 

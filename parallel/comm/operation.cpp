@@ -11,6 +11,7 @@ std::string_view name_of(OperationKind kind) {
     case OperationKind::kAllReduce: return "all_reduce";
     case OperationKind::kReduceScatter: return "reduce_scatter";
     case OperationKind::kAllGather: return "all_gather";
+    case OperationKind::kAllToAll: return "all_to_all";
     case OperationKind::kBroadcast: return "broadcast";
     case OperationKind::kSend: return "send";
     case OperationKind::kRecv: return "recv";
@@ -46,6 +47,14 @@ std::string_view describe(const OperationInfo& info, std::string_view communicat
       break;
     case OperationKind::kSend: text.add(" to ").add(info.peer); break;
     case OperationKind::kRecv: text.add(" from ").add(info.peer); break;
+    case OperationKind::kAllToAll:
+      if (info.peer < 0) {
+        text.add(" sent, ");
+        add_vector(info.recv_dtype, info.recv_size);
+        text.add(" received");
+        break;
+      }
+      [[fallthrough]];
     case OperationKind::kSendRecv:
       text.add(" to ").add(info.peer).add(", ");
       add_vector(info.recv_dtype, info.recv_size);

@@ -18,6 +18,7 @@ enum class OperationKind : uint8_t {
   kAllReduce,
   kReduceScatter,
   kAllGather,
+  kAllToAll,
   kBroadcast,
   kSend,
   kRecv,
@@ -39,12 +40,12 @@ struct OperationInfo {
   OperationKind kind = OperationKind::kNone;
   ReduceOp op{};                  ///< of an all_reduce
   DType dtype = DType::kFloat32;  ///< of a send_recv: of what is sent
-  /// Elements of the whole vector; of a message for send, recv and send_recv; bytes on a control plane, where ranks
-  /// must agree on them.
+  /// Elements of the whole vector; of a message for send, recv and send_recv; of what this rank sends for all_to_all,
+  /// where ranks may differ; bytes on a control plane, where ranks must agree on them.
   int64_t size = 0;
-  int peer = -1;  ///< root of a broadcast or gather, receiver of a send, sender of a recv
+  int peer = -1;  ///< root of a broadcast or gather, receiver of a send, sender of a recv; all_to_all: -1 for all ranks
   DType recv_dtype = DType::kFloat32;
-  int64_t recv_size = 0;  ///< send_recv: elements received
+  int64_t recv_size = 0;  ///< send_recv, all_to_all: elements received
   int recv_peer = -1;     ///< send_recv: from whom
   uint64_t number = 0;    ///< operations of this communicator on this rank before this one
   using Label = std::array<char, 24>;

@@ -90,6 +90,10 @@ Communicator::OperationPtr SelfComm::make(const DeviceOperation& args, Stream& s
                             copy(a.in, part_of(a.out, a.parts[0]));
                             return nullptr;
                           },
+                          [&](const AllToAll& a) -> OperationPtr {
+                            copy(part_of(a.send, a.send_parts[0]), part_of(a.recv, a.recv_parts[0]));
+                            return nullptr;
+                          },
                           [&](const Broadcast&) -> OperationPtr { return nullptr; },
                           [&](const Send& a) { return post(&a.data, nullptr); },
                           [&](const Recv& a) { return post(nullptr, &a.data); },

@@ -156,6 +156,17 @@ class StagedComm::StagedOperation final : public Operation {
       give_back(place + range.begin * size_of(a.out.dtype), to);
     }
   }
+  void stage(const AllToAll& a) {
+    char* const out = block_for(a.send);
+    char* const in = block_for(a.recv);
+    parts_.assign(a.send_parts.begin(), a.send_parts.end());
+    recv_parts_.assign(a.recv_parts.begin(), a.recv_parts.end());
+    const int64_t element = size_of(a.send.dtype);
+    for (const Range& part : parts_) bring(part_of(a.send, part), out + part.begin * element);
+    for (const Range& part : recv_parts_) give_back(in + part.begin * element, part_of(a.recv, part));
+    staged_ =
+        AllToAll{.send = at(a.send, out), .recv = at(a.recv, in), .send_parts = parts_, .recv_parts = recv_parts_};
+  }
   void stage(const Broadcast& a) {
     char* const place = block_for(a.data);
     const bool root = a.root == shared_->inner->rank();
@@ -185,7 +196,7 @@ class StagedComm::StagedOperation final : public Operation {
   std::shared_ptr<Shared> shared_;
   std::unique_ptr<Event> copied_, done_;
   std::vector<Block*> blocks_;
-  std::vector<Range> parts_;
+  std::vector<Range> parts_, recv_parts_;
   DeviceOperation staged_;
   std::vector<Return> returns_;
   Work work_;
@@ -227,6 +238,7 @@ Communicator::OperationPtr StagedComm::make_alone(const DeviceOperation& args, S
       Cases{[&](const AllReduce& a) { return copy(a.in, a.out); },
             [&](const ReduceScatter& a) { return copy(part_of(a.in, a.parts[0]), a.out); },
             [&](const AllGather& a) { return copy(a.in, part_of(a.out, a.parts[0])); },
+            [&](const AllToAll& a) { return copy(part_of(a.send, a.send_parts[0]), part_of(a.recv, a.recv_parts[0])); },
             [&](const Broadcast&) -> OperationPtr { return nullptr; },
             [&](const Barrier&) -> OperationPtr { return nullptr; },
             [&](const auto&) -> OperationPtr { return std::make_shared<StagedOperation>(shared_, args, stream); }},

@@ -112,6 +112,13 @@ TEST_F(Hang, TheChecksOfAGroupAreComparedWithinIt) {
   EXPECT_TRUE(suspects().empty()) << "stage 1 is further on than stage 0, as it may";
 }
 
+TEST_F(Hang, RanksMaySendDifferentCountsInAnAllToAll) {
+  for (const int r : {0, 1})
+    issue(r, {.kind = comm::OperationKind::kAllToAll, .size = 3 + r, .recv_size = 4 - r, .number = 4}, "tensor");
+  for (const int r : {2, 3}) issue(r, {.kind = comm::OperationKind::kAllToAll, .size = 9, .number = 4}, "tensor");
+  for (const Suspect& suspect : suspects()) EXPECT_NE(suspect.suspicion, Suspicion::kMismatch) << suspect.text;
+}
+
 TEST(ListRanks, NamesRanges) {
   const auto text = [](const std::vector<int32_t>& ranks) { return list_ranks(ranks); };
   EXPECT_EQ(text({3}), "rank 3");

@@ -36,7 +36,7 @@ TEST_P(InFlight, AnyOrderOfCompletion) {
     std::vector<int64_t> sizes;
     for (uint64_t i = 0; i < 6; ++i)
       sizes.push_back(up_to(Philox::block(trial, 99, i)[0] % (60000 / static_cast<uint32_t>(ranks_))));
-    std::deque<Buffer<float>> sums, wholes, sent, received;
+    std::deque<Buffer<float>> sums, wholes, sent, received, parted, exchanged;
     std::deque<Buffer<BF16>> maxima;
     std::vector<Work> works;
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -56,6 +56,11 @@ TEST_P(InFlight, AnyOrderOfCompletion) {
       for (int64_t k = 0; k < size; ++k) whole[rank_ * size + k] = operand_at<float>(rank_, k, i + 50);
       works.push_back(comm_->all_gather(
           {.in = whole.view(rank_ * size, (rank_ + 1) * size), .out = whole.view(), .parts = {}}, stream_));
+      parted.emplace_back(size / 3 * ranks_, rank_, i + 70);
+      exchanged.emplace_back(size / 3 * ranks_);
+      works.push_back(comm_->all_to_all(
+          {.send = parted.back().view(), .recv = exchanged.back().view(), .send_parts = {}, .recv_parts = {}},
+          stream_));
       if (i % 2 == 0) comm_->progress();
     }
     for (const size_t w : shuffled(works.size(), rank_, trial)) {
@@ -74,6 +79,12 @@ TEST_P(InFlight, AnyOrderOfCompletion) {
       const int64_t size = sizes[i];
       EXPECT_EQ(wholes[i].differing(
                     [&](int64_t k) { return operand_at<float>(static_cast<int>(k / size), k % size, seed + 50); }),
+                0)
+          << i;
+      const int64_t part = size / 3;
+      EXPECT_EQ(exchanged[i].differing([&](int64_t k) {
+        return operand_at<float>(static_cast<int>(k / part), rank_ * part + k % part, seed + 70);
+      }),
                 0)
           << i;
     }

@@ -59,6 +59,27 @@ TEST_P(Mistakes, ArgumentsThatDoNotFit) {
   EXPECT_THAT(scatter(x.view(), y.view(0, 64), outside), HasSubstr("expected it between"));
   EXPECT_THAT(bug_of([&] { comm_->all_gather({.in = x.view(0, 63), .out = y.view()}, stream_).wait(); }),
               HasSubstr("in has 63 elements, this rank's part 64"));
+  const std::vector<Range> nothing(static_cast<size_t>(ranks_), Range{0, 0});
+  std::vector<int64_t> own_sizes(static_cast<size_t>(ranks_), 0);
+  own_sizes[static_cast<size_t>(rank_)] = 3;
+  const std::vector<Range> own = comm::ranges_of_sizes(own_sizes);
+  const auto all_to_all = [&](ConstView send, MutView recv, std::span<const Range> send_parts = {},
+                              std::span<const Range> recv_parts = {}) {
+    return bug_of([&] {
+      comm_->all_to_all({.send = send, .recv = recv, .send_parts = send_parts, .recv_parts = recv_parts}, stream_)
+          .wait();
+    });
+  };
+  EXPECT_THAT(all_to_all(x.view(), z.view()), HasSubstr("in is fp32, out is fp64"));
+  EXPECT_THAT(all_to_all(x.view(), x.view()), HasSubstr("overlap"));
+  EXPECT_THAT(all_to_all(x.view(), y.view(), outside, outside), HasSubstr("expected it between"));
+  EXPECT_THAT(all_to_all(x.view(), y.view(), nothing, outside), HasSubstr("expected it between"));
+  EXPECT_THAT(all_to_all(x.view(), y.view(), own, nothing),
+              HasSubstr(str_cat("rank ", rank_, " sends itself 3 elements and receives 0")));
+  if (ranks_ > 1) {
+    EXPECT_THAT(all_to_all(x.view(0, 64 * ranks_ - 1), y.view()), HasSubstr("equal parts; give parts"));
+    EXPECT_THAT(all_to_all(x.view(), y.view(), nothing, too_few), HasSubstr("parts for"));
+  }
   for (const int peer : {-1, ranks_}) {
     EXPECT_THAT(bug_of([&] { comm_->send({.data = x.view(), .to = peer}, stream_).wait(); }), HasSubstr("ranks"));
     EXPECT_THAT(bug_of([&] { comm_->recv({.data = x.view(), .from = peer}, stream_).wait(); }), HasSubstr("ranks"));
@@ -91,6 +112,28 @@ TEST(MessageSize, AnotherThanExpectedIsABug) {
   }
 }
 
+TEST(MessageSize, AnotherOfAnAllToAllThanExpectedIsABug) {
+  const auto comm = make_communicator(Kind::kWorld);
+  SynchronousStream stream;
+  if (comm->size() < 2) return;
+  Buffer<float> x(100, comm->rank()), y(100);
+  const auto parts = [&](int64_t between) {  // of ranks 0 and 1
+    std::vector<int64_t> sizes(static_cast<size_t>(comm->size()), 0);
+    if (comm->rank() < 2) sizes[static_cast<size_t>(1 - comm->rank())] = between;
+    return comm::ranges_of_sizes(sizes);
+  };
+  if (comm->rank() > 1) return;
+  const std::vector<Range> sent = parts(comm->rank() == 0 ? 8 : 4), received = parts(4);
+  const auto exchange = [&] {
+    comm->all_to_all({.send = x.view(), .recv = y.view(), .send_parts = sent, .recv_parts = received}, stream).wait();
+  };
+  if (comm->rank() == 0) exchange();
+  if (comm->rank() == 1) {
+    EXPECT_THAT(bug_of(exchange), AllOf(HasSubstr("rank 0 sent"), HasSubstr("issued different operations")));
+    EXPECT_TRUE(y.guards_hold());
+  }
+}
+
 // Each case is what rank 0 issues and what the others issue; all of them get a Bug that names both.
 class Mismatch : public ::testing::Test {
  protected:
@@ -113,6 +156,21 @@ class Mismatch : public ::testing::Test {
   Issue all_reduce(int64_t size, ReduceOp op = ReduceOp::kSum) {
     return [=, this](comm::Communicator& c) {
       return c.all_reduce({.in = x_.view(0, size), .out = y_.view(0, size), .op = op}, stream_);
+    };
+  }
+
+  // To and from each other rank; nothing stays.
+  Issue exchange(int64_t sent, int64_t received) {
+    return [=, this](comm::Communicator& c) {
+      const auto parts_of = [&](int64_t size) {
+        std::vector<int64_t> sizes(static_cast<size_t>(c.size()), size);
+        sizes[static_cast<size_t>(c.rank())] = 0;
+        return comm::ranges_of_sizes(sizes);
+      };
+      const std::vector<Range> sent_parts = parts_of(sent), received_parts = parts_of(received);
+      return c.all_to_all(
+          {.send = x_.view(0, 50), .recv = y_.view(0, 51), .send_parts = sent_parts, .recv_parts = received_parts},
+          stream_);
     };
   }
 
@@ -147,6 +205,9 @@ TEST_F(Mismatch, SizeKindDtypeReductionRootAndParts) {
     };
   };
   expect(gather(0), gather(1), "all_gather fp32", "all_gather fp32");
+  expect(exchange(2, 3), exchange(4, 2), "all_to_all fp32[2] to ",
+         "all_to_all fp32[4] to 0, fp32[2] from 0 on checked");
+  expect(exchange(2, 2), all_reduce(8), "all_to_all fp32[2] to ", "all_reduce sum fp32[8]");
 }
 
 // Two ranks only: messages concern nobody else.
@@ -188,6 +249,13 @@ TEST_F(Mismatch, Messages) {
     });
     EXPECT_THAT(text, AllOf(HasSubstr("send_recv fp32[5] to 1, fp32[5] from 1"),
                             HasSubstr("send_recv fp32[5] to 0, fp32[6] from 0")));
+  }
+  {
+    comm::CheckedComm checked = fresh();
+    const std::string text = bug_of([&] { (first ? exchange(2, 3) : exchange(4, 2))(checked).wait(); });
+    EXPECT_THAT(text, AllOf(HasSubstr("rank 0 issued all_to_all fp32[2] to 1, fp32[3] from 1 on checked"),
+                            HasSubstr("rank 1 issued all_to_all fp32[4] to 0, fp32[2] from 0 on checked")));
+    EXPECT_THAT(checked.last_operation(), HasSubstr("all_to_all fp32[50] sent, fp32[51] received on checked"));
   }
 }
 

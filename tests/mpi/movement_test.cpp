@@ -1,8 +1,9 @@
-// What only moves data: all_gather, broadcast, messages, barrier, the helpers for host values.
+// What only moves data: all_gather, all_to_all, broadcast, messages, barrier, the helpers for host values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "core/base/error.h"
@@ -39,6 +40,46 @@ class Movement : public OnEachKind {
       reached = part.end;
     }
     EXPECT_TRUE(out.untouched(reached, size) && out.guards_hold() && in.guards_hold());
+  }
+
+  using Counts = std::function<int64_t(int from, int to)>;
+  // The parts of a buffer of `rank`, `gap` elements apart: of what it sends, or of what it receives.
+  std::vector<Range> parts_of(int rank, const Counts& counts, bool received, int64_t gap) const {
+    std::vector<Range> parts;
+    int64_t at = gap;
+    for (int peer = 0; peer < ranks_; ++peer) {
+      parts.push_back({at, at + (received ? counts(peer, rank) : counts(rank, peer))});
+      at = parts.back().end + gap * (peer % 2 + 1);
+    }
+    return parts;
+  }
+
+  template <typename T>
+  void all_to_all(const Counts& counts, bool equal, int64_t gap = 0) {
+    const std::vector<Range> sent = parts_of(rank_, counts, false, gap), received = parts_of(rank_, counts, true, gap);
+    const int64_t size = received.back().end + gap;
+    SCOPED_TRACE(str_cat(ashlar::name_of(DTypeOf<T>::value), "[", sent.back().end, "] to [", size, "]"));
+    Buffer<T> out(sent.back().end, rank_), in(size);
+    const std::span<const Range> none;
+    comm_
+        ->all_to_all({.send = out.view(),
+                      .recv = in.view(),
+                      .send_parts = equal ? none : sent,
+                      .recv_parts = equal ? none : received},
+                     stream_)
+        .wait();
+    int64_t reached = 0;
+    for (int from = 0; from < ranks_; ++from) {
+      const Range part = received[static_cast<size_t>(from)];
+      const int64_t begin = parts_of(from, counts, false, gap)[static_cast<size_t>(rank_)].begin;
+      EXPECT_EQ(
+          in.differing(part.begin, part.end, [&](int64_t i) { return operand_at<T>(from, begin + i - part.begin); }), 0)
+          << "part from rank " << from;
+      EXPECT_TRUE(in.untouched(reached, part.begin)) << "gap before the part from rank " << from;
+      reached = part.end;
+    }
+    EXPECT_TRUE(in.untouched(reached, size) && in.guards_hold() && out.guards_hold());
+    EXPECT_EQ(out.differing([&](int64_t i) { return operand_at<T>(rank_, i); }), 0) << "what is sent was written";
   }
 
   template <typename T>
@@ -91,6 +132,38 @@ TEST_P(Movement, AllGatherOfUnevenPartsWithGaps) {
       all_gather<BF16>(parts, at + 3, false, in_place);
       all_gather<double>(parts, at + 3, false, in_place);
       all_gather<int32_t>(parts, at + 3, false, in_place);
+    }
+  }
+}
+
+TEST_P(Movement, AllToAllOfEqualParts) {
+  for (const int64_t part : {int64_t{0}, int64_t{1}, int64_t{5}, int64_t{1031}, large() / ranks_}) {
+    const Counts counts = [part](int, int) { return part; };
+    all_to_all<float>(counts, true);
+    all_to_all<BF16>(counts, true);
+    all_to_all<uint8_t>(counts, true);
+    if (part > 2000) continue;
+    all_to_all<double>(counts, true);
+    all_to_all<int32_t>(counts, true);
+    all_to_all<int64_t>(counts, true);
+  }
+}
+
+// Tokens to experts: every pair of ranks has a count of its own, some none; one rank may get everything.
+TEST_P(Movement, AllToAllOfVaryingPartsWithGaps) {
+  for (const int64_t gap : {int64_t{0}, int64_t{3}}) {
+    for (const int64_t scale : {int64_t{1}, int64_t{33}, int64_t{700}, large() / ranks_ / (ranks_ + 1)}) {
+      const Counts varying = [&](int from, int to) {
+        return (from + 2 * to) % 3 == 1 ? 0 : scale * (1 + (3 * from + to) % ranks_) + from;
+      };
+      const Counts to_the_last = [&](int from, int to) { return to + 1 == ranks_ ? scale + from : 0; };
+      for (const Counts& counts : {varying, to_the_last}) {
+        all_to_all<float>(counts, false, gap);
+        all_to_all<BF16>(counts, false, gap);
+        all_to_all<double>(counts, false, gap);
+        all_to_all<int32_t>(counts, false, gap);
+        all_to_all<uint8_t>(counts, false, gap);
+      }
     }
   }
 }

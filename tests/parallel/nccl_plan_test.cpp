@@ -80,5 +80,13 @@ TEST_F(NcclPlan, BothSidesOfAMessageGoTogether) {
               ElementsAre(call(Kind::kSend, &x_[0], nullptr, 2, 1), call(Kind::kRecv, nullptr, &y_[0], 3, 2)));
 }
 
+TEST_F(NcclPlan, AnAllToAllIsOneGroupOfSendsAndReceives) {
+  const std::vector<Range> sent = {{1, 3}, {3, 3}, {4, 9}}, received = {{0, 2}, {2, 5}, {5, 5}};
+  EXPECT_THAT(
+      plan_nccl_calls(AllToAll{.send = x(0, 9), .recv = y(0, 6), .send_parts = sent, .recv_parts = received}, 0, 3),
+      ElementsAre(call(Kind::kSend, &x_[1], nullptr, 2, 0), call(Kind::kRecv, nullptr, &y_[0], 2, 0),
+                  call(Kind::kRecv, nullptr, &y_[2], 3, 1), call(Kind::kSend, &x_[4], nullptr, 5, 2)));
+}
+
 }  // namespace
 }  // namespace ashlar::comm
