@@ -35,12 +35,6 @@ enum class Need : uint8_t {
   kTrain,     ///< error when the config is to be trained
 };
 
-enum class Supported : uint8_t {
-  kYes,
-  kDefaultOnly,  ///< any other value is refused by name
-  kNo,           ///< the key itself is refused by name
-};
-
 /// When a key may be given. One that does not apply keeps its member as RunConfig makes it, and is not written.
 struct Condition {
   const char* text = "";                      ///< "": always
@@ -62,7 +56,7 @@ struct KeySpec {
   const char* words = "";        ///< supported words, separated by |; of an enum "": all its names but the unsupported
   const char* unsupported = "";  ///< words known and refused
   const char* instead = "";      ///< where they are words of earlier versions, what to do; such words are not shown
-  Supported supported = Supported::kYes;
+  bool default_only = false;     ///< any other value is refused by name
   Condition when;
   const char* example = "";
   const char* unit = "";

@@ -118,13 +118,6 @@ constexpr KeySpec kModelKeys[] = {
      .high = kMega, .example = "512", .unit = "columns", .fixed = true,
      .doc = "Width of the token tables where it is not d_model, less or more: the stream is projected in and out "
             "(OPT-350M). Absent: d_model, without projections."},
-    {.section = "model", .key = "parametrization", .type = kWord, .fallback = "sp", .words = "sp", .unsupported = "mup",
-     .fixed = true, .doc = "Standard parametrization, or maximal update (muP)."},
-    {.section = "model", .key = "mup_base_width", .type = kInt, .need = kOptional, .low = 1, .high = kMega,
-     .supported = kNo, .example = "256", .unit = "columns", .fixed = true,
-     .doc = "Width at which the learning rate was tuned, for muP."},
-    {.section = "model", .key = "mup_output_mult", .type = kNumber, .need = kOptional, .low = 0, .high = 1e6,
-     .low_open = true, .supported = kNo, .example = "1.0", .fixed = true, .doc = "Factor on the logits, for muP."},
 
     // ---- vocab
     {.section = "vocab", .key = "size", .member = MEMBER(model.vocab_size),

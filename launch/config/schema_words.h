@@ -15,8 +15,6 @@ inline constexpr auto kWord = KeyType::kWord;
 inline constexpr auto kNumberOrWord = KeyType::kNumberOrWord;
 inline constexpr auto kDerived = Need::kDerived;
 inline constexpr auto kOptional = Need::kOptional;
-inline constexpr auto kOnly = Supported::kDefaultOnly;
-inline constexpr auto kNo = Supported::kNo;
 
 }  // namespace ashlar::config::schema_words
 

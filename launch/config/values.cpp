@@ -149,8 +149,6 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
     return str_cat(s.name(), " = ", got(), ": not supported by this version, which has only ", expected,
                    *s.instead != '\0' ? "; " : "", s.instead, " (", place, ")");
   };
-  if (s.supported == Supported::kNo)
-    return str_cat(s.name(), " = ", got(), ": not supported by this version; remove the key (", place, ")");
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (s.type == KeyType::kString && !text->empty() && !is_utf8(*text)) return not_utf8(s.name(), *text, place);
     if (s.type == KeyType::kString) return text->empty() ? std::optional(wrong()) : std::nullopt;
@@ -183,8 +181,7 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
     for (const double item : *numbers)
       if (!in_range(s, item)) return wrong();
   }
-  if (s.supported == Supported::kDefaultOnly && s.need == Need::kDefault && value != fallback_value(s))
-    return refused(default_text(s));
+  if (s.default_only && value != fallback_value(s)) return refused(default_text(s));
   return std::nullopt;
 }
 

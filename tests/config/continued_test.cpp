@@ -2,6 +2,7 @@
 // those that would be derived when it goes on.
 #include <algorithm>
 
+#include "core/base/strings.h"
 #include "tests/config/fixture.h"
 
 namespace ashlar::config::testing {
@@ -23,11 +24,19 @@ TEST(Continued, AnOverrideTakesItsPlaceBeforeTheFileIsJudged) {
     expect_one(errors_of({"train.steps=default"}, text), "train.steps: missing", "");
   }
   EXPECT_EQ(resolved({"data.path=a"}, with("path", "path = [{path = 3}]")).config.data.sources[0].path, "a");
-  const std::string none = std::string(kMinimal) + "[schedule]\nwarmup_tokens = 5\nkind = 'multistep'\n";
+  const std::string none = std::string(kMinimal) + "[schedule]\nmin_ratio = 5\nkind = 'multistep'\n";
   EXPECT_EQ(errors_of({}, none).size(), 2U);
-  EXPECT_TRUE(errors_of({"schedule.warmup_tokens=default", "schedule.kind=cosine"}, none).empty());
+  EXPECT_TRUE(errors_of({"schedule.min_ratio=default", "schedule.kind=cosine"}, none).empty());
   EXPECT_EQ(resolved({"train.steps=x", "train.steps=9"}).config.train.steps, 9);
   expect_one(errors_of({"train.steps=9", "train.steps=x"}), "train.steps = 'x'", "(command line)");
+}
+
+// Earlier versions knew keys that they refused, or took at one value alone. No file that they wrote holds one.
+TEST(Continued, KeysThatNothingServesAreUnknown) {
+  for (const char* key : {"model.parametrization", "model.mup_base_width", "model.mup_output_mult", "train.batch_ramp",
+                          "optimizer.dynamic_decay", "optimizer.decay_norms", "optimizer.decay_biases",
+                          "optimizer.clip_warmup_steps", "schedule.warmup_tokens"})
+    expect_one(errors_of({str_cat(key, "=0")}), str_cat(key, ": unknown key"), "(command line)");
 }
 
 // train.eval_batches counted micro-batches: it says train.eval_sequences of the configuration that has it.

@@ -122,8 +122,7 @@ TEST_P(EveryKey, UnsupportedValuesAreRefusedByName) {
   const KeySpec& s = spec();
   std::vector<std::string> refused;
   for (const std::string_view word : split_words(s.unsupported)) refused.push_back("\"" + std::string(word) + "\"");
-  if (s.supported == Supported::kNo) refused.push_back(s.example);
-  if (s.supported == Supported::kDefaultOnly) {
+  if (s.default_only) {
     if (s.type == KeyType::kBool) refused.push_back(std::strcmp(s.fallback, "true") == 0 ? "false" : "true");
     if (s.type == KeyType::kInt) refused.push_back("2");
     if (s.type == KeyType::kNumber || s.type == KeyType::kNumberOrWord) refused.push_back("0.5");
@@ -191,11 +190,10 @@ void expect_written(const KeySpec& s, const std::vector<std::string>& overrides)
 
 TEST_P(EveryKey, SupportedValuesAreTaken) {
   const KeySpec& s = spec();
-  if (s.supported == Supported::kNo) return;
   std::vector<std::string> good;
   if (*s.example != 0) good.push_back(s.example);
   if (s.need == Need::kDefault) good.push_back(s.fallback);
-  if (s.supported == Supported::kYes) {
+  if (!s.default_only) {
     for (const std::string_view word : words_of(s)) good.emplace_back(word);
     if (s.type == KeyType::kBool) good.insert(good.end(), {"true", "false"});
   }
@@ -214,7 +212,7 @@ TEST_P(EveryKey, SupportedValuesAreTaken) {
 
 TEST_P(EveryKey, HasAMemberUnlessARuleReadsItOrOneValueIsAll) {
   const KeySpec& s = spec();
-  if (s.member.get != nullptr || s.supported != Supported::kYes) return;
+  if (s.member.get != nullptr) return;
   EXPECT_TRUE(s.name() == "ffn.multiple_of" || s.name() == "rope.fraction" || *s.older_form_of != 0 ||
               words_of(s).size() == 1)
       << s.name();
@@ -290,7 +288,6 @@ TEST(Schema, HoldsTheFixedNames) {
                            "log.every",
                            "log.stats_every",
                            "model.embed_dim",
-                           "model.parametrization",
                            "vocab.size",
                            "norm.type",
                            "norm.affine",
