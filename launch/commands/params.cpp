@@ -9,6 +9,7 @@
 #include "launch/config/run_config.h"
 #include "launch/training/run_identity.h"
 #include "parallel/model/flops.h"
+#include "parallel/model/parameter_count.h"
 
 namespace ashlar::launch {
 

@@ -3,6 +3,7 @@
 
 #include "launch/config/resolver.h"
 #include "parallel/model/init.h"
+#include "parallel/model/model_constraints.h"
 #include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::config {

@@ -12,6 +12,7 @@
 #include "launch/hf/common_keys.h"
 #include "launch/hf/family.h"
 #include "launch/hf/neutral_keys.h"
+#include "parallel/model/model_constraints.h"
 #include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::hf {

@@ -1,4 +1,5 @@
 #include "launch/inference/decoder.h"
+#include "parallel/model/logits.h"
 
 #include <numeric>
 

@@ -7,6 +7,7 @@
 #include "core/base/nearest.h"
 #include "core/base/strings.h"
 #include "launch/config/schema.h"
+#include "parallel/model/parameter_count.h"
 
 namespace ashlar::zoo {
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "parallel/model/parameter_count.h"
 
 namespace ashlar::zoo {
 namespace {

@@ -1,4 +1,5 @@
 #include "parallel/model/flops.h"
+#include "parallel/model/parameter_count.h"
 
 #include <algorithm>
 

@@ -1,4 +1,5 @@
 #include "parallel/model/layer_tables.h"
+#include "parallel/model/position_tables.h"
 
 namespace ashlar::model {
 

@@ -257,6 +257,7 @@ struct ModelConfig {
   int64_t table_width() const { return embed_dim.value_or(d_model); }
   int64_t q_width() const { return n_heads * head_dim; }
   int64_t kv_width() const { return n_kv_heads * head_dim; }
+  bool latent() const { return attn.kind == AttentionKind::kMla; }
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -285,44 +286,6 @@ LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
 int64_t global_rope_dims(const ModelConfig& config);
 /// What the kernels are told of a layer.
 AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
-/// Of all query heads, with pos.alibi_scale; empty without ALiBi. n = the largest power of two <= H: 2^(-8k/n),
-/// k = 1 .. n; the other H - n heads have 2^(-8k/2n), k = 1, 3, 5 ... (MPT's "2nd, 4th ... then 1st, 3rd ... of the
-/// next power of two" is the same list.) Source: Press et al. 2022 (arXiv:2108.12409) and its code.
-std::vector<double> alibi_slopes(const ModelConfig& config);
-/// The bucket of each distance n = i - j of T5's relative bias in a decoder, from 0 to the first that has the last
-/// bucket, which all larger ones share; empty without it. With E = buckets/2 and D = t5_max_distance: n below E, and
-/// from there min(E + floor(ln(n/E) / ln(D/E) * (buckets - E)), buckets - 1). Exact: rounding moves no distance to
-/// another bucket. Source: Raffel et al. 2020 (arXiv:1910.10683) section 2.1 and Mesh TensorFlow's code, one-sided.
-std::vector<int64_t> t5_buckets(const ModelConfig& config);
-/// Whether all layers read one table of T5's biases.
-bool shares_t5_bias(const ModelConfig& config);
-/// What multiplies the query at each of the first positions (attn.temperature_*); empty when nothing does.
-std::vector<double> query_temperatures(const ModelConfig& config, int64_t positions);
-
-/// Elements by component, whole model, padded vocabulary. The fields before `total()` partition the parameters.
-/// V*E + P*C + L*(attention + FFN + biases + norms) + final norm + head, E = C but for embed_dim. G and D are those of
-/// each layer.
-struct ParameterCount {
-  int64_t embedding = 0;    ///< V*E
-  int64_t projections = 0;  ///< 2*E*C with embed_dim
-  int64_t positions = 0;    ///< learned table, or T5's: buckets*H, a layer or shared
-  int64_t attention = 0;    ///< L * (C*H*D + C*G*(D + D_v) + H*D_v*C), or the matrices of latents (latent_attention.h);
-                            ///< C*G*D_v less where k_eq_v leaves out the values' matrix
-  int64_t ffn = 0;          ///< L * (3 gated | 2) * C*F
-  int64_t norms = 0;      ///< of blocks, queries and keys, latents, the embedding, and the final one: gains and biases;
-                          ///< and the factors on blocks' outputs (L)
-  int64_t biases = 0;     ///< qkv, attention output, FFN, attention sinks (L * H), scalars of xielu (L * 2)
-  int64_t head = 0;       ///< V*E when untied
-  int64_t head_bias = 0;  ///< V when bias.lm_head
-  int64_t total() const {
-    return embedding + projections + positions + attention + ffn + norms + biases + head + head_bias;
-  }
-  bool operator==(const ParameterCount&) const = default;
-};
-ParameterCount count_parameters(const ModelConfig& config);
-/// Elements of the matrices of one layer.
-int64_t attention_matrices(const ModelConfig& config, int64_t layer);
-int64_t ffn_matrices(const ModelConfig& config);
 
 /// Whether the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);
@@ -334,17 +297,10 @@ std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads, int
 /// Norm vectors' owners of one block: 2 serial (4 sandwich), parallel_norms parallel.
 int64_t norms_per_block(const ModelConfig& config);
 
-/// A row of logits [V] as the head's product gives them -> those of the model: factor, cap and masks (-inf).
-void finish_logits(const ModelConfig& config, std::span<double> row);
-
 /// The FFN width used when none is given: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of = 256);
 
 /// Rotated dimensions of a fraction: the integer part of head_dim * fraction.
 int64_t rope_dims_of(int64_t head_dim, double fraction);
-
-/// Every violated constraint of a resolved config, one text each, of the form
-/// `section.key = got: expected ...; fix`. Empty when the model can be built. Used by the schema and by importers.
-std::vector<std::string> constraint_errors(const ModelConfig& config);
 
 }  // namespace ashlar::model

@@ -7,6 +7,7 @@
 #include "core/ops/linear.h"
 #include "core/ops/residual.h"
 #include "parallel/model/init.h"
+#include "parallel/model/position_tables.h"
 #include "parallel/model/t5_bias_table.h"
 #include "parallel/tensor/collectives.h"
 

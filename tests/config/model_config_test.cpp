@@ -2,6 +2,10 @@
 
 #include "parallel/model/model_config.h"
 #include "parallel/model/flops.h"
+#include "parallel/model/logits.h"
+#include "parallel/model/model_constraints.h"
+#include "parallel/model/parameter_count.h"
+#include "parallel/model/position_tables.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "launch/config/explain.h"
+#include "parallel/model/parameter_count.h"
 #include "tests/config/fixture.h"
 
 namespace ashlar::config::testing {

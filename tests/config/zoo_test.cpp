@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "launch/zoo/comparison.h"
+#include "parallel/model/parameter_count.h"
 
 namespace ashlar::zoo {
 namespace {

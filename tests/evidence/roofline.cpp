@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "parallel/model/flops.h"
+#include "parallel/model/parameter_count.h"
 
 namespace ashlar::evidence {
 namespace {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "parallel/model/parameter_count.h"
 #include "tests/hf/hf_support.h"
 
 namespace ashlar::hf {

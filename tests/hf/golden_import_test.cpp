@@ -1,6 +1,7 @@
 #include <cmath>
 #include <set>
 
+#include "parallel/model/parameter_count.h"
 #include "tests/hf/hf_support.h"
 
 // Every element of every imported tensor against the file, by index formulas written here from the description of each

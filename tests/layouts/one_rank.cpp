@@ -14,6 +14,7 @@
 #include "launch/training/engine.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/staged_comm.h"
+#include "parallel/model/position_tables.h"
 #include "tests/gpu_emulator/backend/emulated_backend.h"
 #include "tests/layouts/compare.h"
 #include "tests/parallel/model_fixture.h"

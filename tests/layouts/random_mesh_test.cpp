@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "core/base/philox.h"
 #include "core/base/strings.h"
+#include "parallel/model/model_constraints.h"
+#include "parallel/model/position_tables.h"
 #include "parallel/model/slices.h"
 #include "tests/layouts/meshes.h"
 #include "tests/layouts/one_rank.h"

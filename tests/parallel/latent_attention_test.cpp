@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "parallel/model/flops.h"
+#include "parallel/model/model_constraints.h"
+#include "parallel/model/parameter_count.h"
 #include "tests/parallel/model_fixture.h"
 
 namespace ashlar {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/ops/norm.h"
+#include "parallel/model/logits.h"
 #include "tests/parallel/model_fixture.h"
 
 namespace ashlar {

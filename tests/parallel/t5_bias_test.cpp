@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "parallel/model/parameter_count.h"
+#include "parallel/model/position_tables.h"
 #include "tests/parallel/model_fixture.h"
 
 namespace ashlar {

@@ -12,6 +12,7 @@
 #include "launch/hf/hf_config.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
+#include "parallel/model/logits.h"
 #include "parallel/model/slices.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/scratch_dir.h"
