@@ -171,22 +171,6 @@ run_pairs() {
   done
 }
 
-# count_mutants LOG: counts what tests/mutants/today.sh said, a mutant a test.
-count_mutants() {
-  local verdict name rest
-  while read -r verdict name rest; do
-    case $verdict in
-      caught | crash | hang) total_passed=$((total_passed + 1)) ;;
-      skipped) total_skipped=$((total_skipped + 1)) && printf 'mutant %s: %s\n' "$name" "$(sed "s/^[0-9.]* s *//" <<<"$rest")" >>"$suites_dir/skipped" ;;
-      MISSED | BROKEN) total_failed=$((total_failed + 1)) && printf 'mutant %s %s\n' "$name" "$verdict" >>"$suites_dir/failed" ;;
-    esac
-  done <"$1"
-  if ! grep -q 'mutants caught' "$1"; then
-    total_failed=$((total_failed + 1))
-    printf 'tests/mutants/today.sh did not end; log: %s\n' "$1" >>"$suites_dir/failed"
-  fi
-}
-
 # list_section TITLE FILE: nothing when the file is empty.
 list_section() {
   [ -s "$2" ] || return 0

@@ -67,28 +67,62 @@ TEST_F(Mutants, AreRefusedWhereTheyChangeNothingOrNoTestIsNamed) {
               HasSubstr("no test is named"));
 }
 
-TEST_F(Mutants, OfTodayNeedATableThatCanBePlanted) {
-  const std::string today = shell_quote(ASHLAR_SOURCE_DIR "/tests/mutants/today.sh");
+// A pattern is looked for in the functions of one name, whatever its line breaks.
+TEST_F(Mutants, NameAFunctionAndAPatternInsideIt) {
+  std::filesystem::create_directories(scratch_.path() / "src");
+  const std::string source =
+      "int twice(int x);\n\nstruct A {\n  A() : y_(2) {}\n  int twice(int x) const {\n    if (x > y_) {\n      return "
+      "2 * x;"
+      "  // a }\n    }\n    return add(x,\n               x);\n  }\n  int once() const { return 2 * y_; }\n  int "
+      "y_;\n};\n\n"
+      "int thrice(int x) {\n  const auto more = [&](int by) {\n    return x + by;\n  };\n  return more(2 * x);\n}\n";
+  std::ofstream(scratch_.file("src/a.cpp")) << source;
+  const auto mutated = [&](const std::string& lines) {
+    const std::string file = shell_quote(scratch_.file("src/a.cpp")), folder = shell_quote(scratch_.file("m"));
+    std::ofstream(scratch_.file("m.txt")) << "@ a.cpp\n% core - *\n= m\n" << lines;
+    const ShellResult result =
+        run_shell("work=" + shell_quote(scratch_.path().string()) + "\n. " +
+                  shell_quote(ASHLAR_SOURCE_DIR "/tests/mutants/tables.sh") + "\nread_tables " +
+                  shell_quote(scratch_.file("m.txt")) + " >/dev/null\nmutate " + file + " \"$work/table/m\"\n");
+    return result.code == 0 ? result.out : result.err;
+  };
+  const auto with = [&](const std::string& what, const std::string& instead) {
+    std::string text = source;
+    return text.replace(text.find(what), what.size(), instead);
+  };
+  EXPECT_EQ(mutated(": twice\n- 2 * x\n+ 3 * x\n"), with("2 * x;", "3 * x;"));
+  EXPECT_EQ(mutated(": twice\n- add(x, x)\n+ x\n"), with("add(x,\n               x)", "x"));
+  EXPECT_EQ(mutated(": once\n- 2 *\n"), with("2 * y_", " y_"));
+  EXPECT_EQ(mutated(": thrice\n- 2 * x\n+ x\n"), with("more(2 * x)", "more(x)"));
+  EXPECT_EQ(mutated(": more\n- x + by\n+ by\n"), with("x + by", "by"));
+  EXPECT_EQ(mutated(": A\n- y_(2)\n+ y_(3)\n"), with("y_(2)", "y_(3)"));
+  EXPECT_THAT(mutated(": twice\n- return\n"), HasSubstr("does not stand exactly once in twice"));
+  EXPECT_THAT(mutated(": once\n- 2 * x\n"), HasSubstr("does not stand exactly once in once"));
+  EXPECT_THAT(mutated(": add\n- x\n"), HasSubstr("the file has no function add"));
+  EXPECT_THAT(mutated(": y_\n- 2\n"), HasSubstr("the file has no function y_"));
+}
+
+TEST_F(Mutants, ThatAreRelinkedNeedATableThatCanBePlanted) {
+  const std::string relink = shell_quote(ASHLAR_SOURCE_DIR "/tests/mutants/relink.sh");
   std::ofstream(scratch_.file("some.txt"))
       << "@ core/base/log.cpp\n% core - *\n= one\n- #include \"core/base/log.h\"\n@ core/base/log.h\n= of_a_header\n"
          "- #pragma once\n@ core/base/log.h core/base/log.cpp\n= of_a_source_of_a_header\n- #pragma once\n";
   const std::string place = "export ASHLAR_BUILD_DIR=" + shell_quote(scratch_.path().string()) +
                             " ASHLAR_MUTANTS=" + shell_quote(scratch_.path().string()) + "\n";
-  EXPECT_EQ(run_shell(place + today).code, 2);
-  EXPECT_EQ(run_shell(place + today + " no_such_table").code, 2);
-  EXPECT_EQ(run_shell(place + today + " some --count none").code, 2);
+  EXPECT_EQ(run_shell(place + relink).code, 2);
+  EXPECT_EQ(run_shell(place + relink + " no_such_table").code, 2);
+  EXPECT_EQ(run_shell(place + relink + " some --count 3").code, 2);
   // A build without the programs: nothing is known, and that is said for each.
-  const ShellResult result = run_shell(place + today + " some --count 3");
-  EXPECT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("0 of 2 mutants caught (of 2 that take turns; "));
-  EXPECT_THAT(result.out, HasSubstr("2 skipped"));
-  const ShellResult all = run_shell(place + today + " --all some");
+  const ShellResult all = run_shell(place + relink + " some");
   EXPECT_EQ(all.code, 1) << "one of a header is left";
+  EXPECT_THAT(all.out, HasSubstr("0 of 2 mutants caught ("));
+  EXPECT_THAT(all.out, HasSubstr("2 skipped"));
   EXPECT_THAT(all.out, HasSubstr("left to mutants.sh: of_a_header \n"));
-  const ShellResult only = run_shell(place + today + " some --only of_a_source_of_a_header");
+  const ShellResult only = run_shell(place + relink + " some --only of_a_source_of_a_header");
+  EXPECT_EQ(only.code, 0) << only.out << only.err;
   EXPECT_THAT(only.out, ::testing::StartsWith("skipped of_a_source_of_a_header "));
-  EXPECT_EQ(run_shell(place + today + " some --only of_a_header").code, 2);
-  EXPECT_EQ(run_shell(place + today + " some --only none_such").code, 2);
+  EXPECT_EQ(run_shell(place + relink + " some --only of_a_header").code, 2);
+  EXPECT_EQ(run_shell(place + relink + " some --only none_such").code, 2);
 }
 
 TEST_F(Mutants, AreFoundByName) {

@@ -213,21 +213,6 @@ TEST_F(Suites, PairsRunTwoAtATimeAndAreAllCounted) {
   EXPECT_THAT(result.out, ::testing::EndsWith("\n3 passed, 1 failed, 0 skipped\n")) << result.out << result.err;
 }
 
-TEST_F(Suites, MutantsCountAsTests) {
-  const std::string log = scratch_.file("planted.log");
-  std::ofstream(log) << "caught  one   1.0 s  core: A.B\nhang    two   9.0 s  core: A.B\nMISSED  three 1.0 s  \n"
-                        "BROKEN  four  1.0 s  is not built: x\nskipped five  0.0 s  this build has no test_x with it\n"
-                        "2 of 5 mutants caught (of 9 that take turns), 1 skipped, 1 missed, 1 broken, 12.0 s\n";
-  calls_ = "count_mutants " + shell_quote(log) + "\n";
-  const ShellResult result = run();
-  EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.out, HasSubstr("mutant three MISSED"));
-  EXPECT_THAT(result.out, HasSubstr("mutant five: this build has no test_x with it"));
-  EXPECT_THAT(result.out, ::testing::EndsWith("\n2 passed, 2 failed, 1 skipped\n"));
-  std::ofstream(log) << "caught  one   1.0 s  core: A.B\n";
-  EXPECT_THAT(run().out, ::testing::EndsWith("\n1 passed, 1 failed, 0 skipped\n")) << "a run that did not end";
-}
-
 TEST_F(Suites, WarningsOfTheProgramAreShown) {
   suite("one", "echo 'warning: x is slow'\n" + testcase("A", "completed"));
   const ShellResult result = run();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plants some mutants of the tables into the programs that are built, others each day; --help tells more.
+# Plants the mutants of some tables into the programs that are built; --help tells more.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -7,34 +7,24 @@ root=$(cd "$here/../.." && pwd)
 
 usage() {
   cat <<'END'
-tests/mutants/today.sh [--count N] [--day N] TABLE...
-tests/mutants/today.sh --all TABLE...
-tests/mutants/today.sh --only NAME... TABLE...
+tests/mutants/relink.sh TABLE...
+tests/mutants/relink.sh --only NAME... TABLE...
 
-Takes N mutants of the tables (12; others each day, all of them in turn), compiles the one file that each changes, or the
-files that its table names beside a header, links it into its suite's program beside what an ordinary build has made, and
-runs the tests that its table names until one fails. Verdicts as of mutants.sh, whose tables these are, and `skipped` where
-a program is not built on this machine; mutants of other headers and of suites that start build/ashlar are left to it.
-Exit code 1 when one is missed or broken. The build must be up to date.
+For each mutant of the tables: compiles the one file that it changes, or the files that its table names beside a header,
+links it into its suite's program beside what an ordinary build has made, and runs the tests that its table names until
+one fails. Verdicts as of mutants.sh, whose tables these are, and `skipped` where a program is not built on this machine.
+Mutants of other headers and of suites that start build/ashlar are left to mutants.sh and named.
+Exit code 1 when one is missed, broken or left. The build must be up to date.
 
-  --count N    how many
-  --day N      as on that day, counted from 1970 (today)
-  --all        all of them; exit code 1 also when some are left to mutants.sh, which are named
   --only NAME  only this mutant (may be given several times)
   --help       this text
 END
 }
 
 folder=${ASHLAR_MUTANTS:-$here}
-tables=() only=() every=0 count=12 day=$(($(date +%s) / 86400))
+tables=() only=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --count | --day)
-      [[ ${2-} =~ ^[1-9][0-9]{0,6}$ ]] || fail 2 "$1 needs a positive whole number, got '${2-}'"
-      if [ "$1" = --count ]; then count=$2; else day=$2; fi
-      shift
-      ;;
-    --all) every=1 ;;
     --only)
       [ $# -ge 2 ] || fail 2 "--only needs the name of a mutant"
       only+=("$2")
@@ -51,7 +41,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#tables[@]} -gt 0 ] || fail 2 "expected tables, got none; --help tells more"
 
-work=${ASHLAR_MUTANTS_WORK:-$build_dir/mutants-today}
+work=${ASHLAR_MUTANTS_WORK:-$build_dir/mutants-relinked}
 tree=$work/tree  # what outcome.sh looks for programs in
 mkdir -p "$tree/build/tests" || fail 6 "cannot make the folder $work"
 exec 9>"$work/lock"
@@ -80,14 +70,9 @@ if [ ${#only[@]} -gt 0 ]; then
   for name in "${only[@]}"; do
     grep "^$name " "$work/candidates" || fail 2 "mutant '$name' can not be planted so; mutants.sh does it"
   done >"$work/chosen"
-elif [ "$every" -eq 1 ]; then
-  cp "$work/candidates" "$work/chosen"
+  : >"$work/left"
 else
-  [ "$count" -le "$all" ] || count=$all
-  # Spread over the tables, each day the next ones: all of them come up in as many days as it takes.
-  awk -v day=$((day % all)) -v count="$count" -v all="$all" '
-    { line[NR - 1] = $0 }
-    END { for (i = 0; i < count; ++i) print line[(day + int(i * all / count)) % all] }' "$work/candidates" >"$work/chosen"
+  cp "$work/candidates" "$work/chosen"
 fi
 count=$(wc -l <"$work/chosen")
 
@@ -184,7 +169,7 @@ while read -r name file suite <&3; do
   printf '%-7s %-46s %6s s  %s\n' "$verdict" "$name" "$(seconds_since "$began")" "$how"
 done 3<"$work/chosen"
 good=$((verdicts[caught] + verdicts[crash] + verdicts[hang]))
-if [ "$every" -eq 1 ] && [ -s "$work/left" ]; then echo "left to mutants.sh: $(tr '\n' ' ' <"$work/left")"; fi
-echo "$good of $count mutants caught (of $all that take turns; ${verdicts[crash]} crashes, ${verdicts[hang]} hangs)," \
+if [ -s "$work/left" ]; then echo "left to mutants.sh: $(tr '\n' ' ' <"$work/left")"; fi
+echo "$good of $count mutants caught (${verdicts[crash]} crashes, ${verdicts[hang]} hangs)," \
   "${verdicts[skipped]} skipped, ${verdicts[MISSED]} missed, ${verdicts[BROKEN]} broken, $(seconds_since "$started") s"
-[ $((good + verdicts[skipped])) -eq "$count" ] && { [ "$every" -eq 0 ] || [ ! -s "$work/left" ]; }
+[ $((good + verdicts[skipped])) -eq "$count" ] && [ ! -s "$work/left" ]
