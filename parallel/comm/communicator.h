@@ -51,20 +51,18 @@ class Work {
 
 /// Ranks that work together on buffers of a device. All calls are asynchronous but `split`; any number may be under way
 /// and be waited for in any order.
-///   Streams: an operation begins when the work that `stream` has been given so far is done, and takes part in no
-///   stream:
+/// Streams: an operation begins when the work queued on `stream` so far is done. It is not itself part of a stream:
 /// later work that needs its result, or its buffers, waits by Work::wait(stream).
-///   Order: on each pair of ranks the operations of one communicator are issued in one order. A send pairs with a recv;
+/// Order: on each pair of ranks the operations of one communicator are issued in one order. A send pairs with a recv;
 /// opposite messages of the same two ranks are one send_recv on both. Other communicators are independent.
-///   Sums: operands are added in rank order in fp32 (fp64 for fp64, 64-bit integers for int32; a sum beyond int32 is a
+/// Sums: operands are added in rank order in fp32 (fp64 for fp64, 64-bit integers for int32; a sum beyond int32 is a
 /// Bug) and rounded once at the store: the same bits on every rank, whatever the size of messages and buckets. Maxima
 /// take NaN for the largest value.
-///   Progress happens inside `progress`, `wait`, `done` and when an operation is issued, for all communicators of the
+/// Progress happens inside `progress`, `wait`, `done` and when an operation is issued, for all communicators of the
 /// rank together. One thread only; errors: Bug for calls that cannot be right (a message of another size than
 /// expected among them), Error(kPeerLost) when the transport fails.
-///   SelfComm, MpiComm and CheckedComm read and write host memory at the moment of the call, so that they take streams
-///   whose work is
-/// done when its call returns (Bug otherwise); StagedComm brings them the buffers of any other device.
+/// SelfComm, MpiComm and CheckedComm read and write host memory during the call, so they take only streams whose work
+/// is done when its call returns (Bug otherwise). StagedComm brings them the buffers of any other device.
 class Communicator {
  public:
   Communicator(const Communicator&) = delete;

@@ -26,9 +26,8 @@ struct Rows {
 
 /// What a block adds to the residual stream: attention, a feed-forward network. A tensor rank holds a slice of it, and
 /// computes a part of the sum over the group that is the branch's result.
-///   A block either lets a branch add its own inputs and calls `forward`, or holds the matrices of several branches
-///   that
-/// read the same rows in one product, and calls `forward_from` with each one's columns of the result.
+/// A block either lets a branch add its own inputs and calls `forward`, or holds the matrices of several branches that
+/// read the same rows in one product, and calls `forward_from` with each branch's columns of the result.
 class Branch {
  public:
   virtual ~Branch() = default;

@@ -9,12 +9,13 @@ namespace ashlar::tensor {
 /// The communication of a block, as differentiable pairs: what one of a pair does forward, the other does backward.
 /// On a group of one rank all of them return their input in its new placement and record nothing.
 ///
-///              forward                           backward                        takes -> gives
-///   tp_enter   identity                          all_reduce of the gradient      invariant -> replicated (Megatron's
-///   f) tp_exit    all_reduce of the partial sums    identity                        partial sum -> invariant (and g)
-///   sp_enter   all_gather of rows                reduce_scatter of the gradient  rows split -> replicated
-///   sp_exit    reduce_scatter of partial sums    all_gather of the gradient      partial sum -> rows split
+///              forward                         backward                        takes -> gives
+///   tp_enter   identity                        all_reduce of the gradient      invariant -> replicated
+///   tp_exit    all_reduce of partial sums      identity                        partial sum -> invariant
+///   sp_enter   all_gather of rows              reduce_scatter of the gradient  rows split -> replicated
+///   sp_exit    reduce_scatter of partial sums  all_gather of the gradient      partial sum -> rows split
 ///
+/// tp_enter and tp_exit are Megatron's f and g.
 /// Rows are [N, C] in storage dtype, N = B*T; sharded ones are the contiguous rows [N/size*rank, N/size*(rank+1)).
 /// Sums are those of comm::Communicator: fp32 in rank order, rounded once.
 /// Sources: Shoeybi et al. 2019 (arXiv:1909.08053) figure 3; Korthikanti et al. 2022 (arXiv:2205.05198) section 4.2.

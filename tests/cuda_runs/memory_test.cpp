@@ -53,11 +53,9 @@ TEST(CudaMemory, ThatIsTooLittleEndsTheRunBeforeItsFirstStep) {
     const char* words;
     const char* machine;
   };
-  for (const Case c :
-       {Case{"",
-             "memory_mib=260"},  // parameters and gradients fit
-                                 // The model fits; three matrices of 512 x 1024 behind its feed-forward layers do not.
-        Case{"model.d_ff=1024 train.sequence_length=256 train.micro_batch=2", "memory_mib=267"}}) {
+  for (const Case c : {Case{"", "memory_mib=260"},  // parameters and gradients fit
+                       // The model fits; three matrices of 512 x 1024 behind its feed-forward layers do not.
+                       Case{"model.d_ff=1024 train.sequence_length=256 train.micro_batch=2", "memory_mib=267"}}) {
     SCOPED_TRACE(c.machine);
     const ShellResult r = runs.train(std::string("run.dir=r ") + c.words, c.machine);
     EXPECT_EQ(r.code, 6) << r.out << r.err;

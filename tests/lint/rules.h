@@ -27,6 +27,8 @@ std::vector<Finding> kernel_calls(const SourceFile& file);
 std::vector<Finding> vendor_headers(const SourceFile& file);
 /// At most 600 lines.
 std::vector<Finding> file_length(const SourceFile& file);
+/// Comments are as wide as code: clang-format leaves them alone.
+std::vector<Finding> comment_width(const SourceFile& file);
 /// launch: at most 60 lines a function, from its declaration to its last brace. It begins anew after a brace in a list
 /// of initialised members, and does not look into functions of classes inside functions.
 std::vector<Finding> function_length(const SourceFile& file);

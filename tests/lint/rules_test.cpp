@@ -162,6 +162,14 @@ TEST(FunctionLength, SixtyLinesPassOneMoreFails) {
   EXPECT_THAT(lines_found(function_length, "core/a.cpp", function(61)), IsEmpty());
 }
 
+TEST(CommentWidth, OneHundredAndTwentyColumns) {
+  const std::string fits = "  // " + std::string(115, 'x') + "\n";
+  EXPECT_THAT(lines_found(comment_width, "core/a.h", fits), IsEmpty());
+  EXPECT_THAT(lines_found(comment_width, "core/a.h", "int x;\n " + fits), ElementsAre(2));
+  EXPECT_THAT(lines_found(comment_width, "core/a.h", "const char* x = \"" + std::string(120, 'x') + "\";\n"),
+              IsEmpty());
+}
+
 TEST(AsciiOnly, NamesTheLineOfTheFirstOtherByte) {
   EXPECT_THAT(lines_found(ascii_only, "core/a.cpp", "int a;\n// \xc2\xb5s\n"), ElementsAre(2));
   EXPECT_THAT(lines_found(ascii_only, "core/a.cpp", "a\r\n"), ElementsAre(1));

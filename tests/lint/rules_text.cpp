@@ -12,6 +12,7 @@ namespace ashlar::lint {
 namespace {
 
 constexpr int kMaxLines = 600;
+constexpr int kMaxColumns = 120;
 constexpr int kMaxReadmeLines = 60;
 constexpr int kMaxKeyListLines = 400;
 constexpr int kMaxRootReadmeLines = 120;
@@ -52,6 +53,17 @@ std::vector<Finding> file_length(const SourceFile& file) {
   const int lines = count_lines(file.text);
   if (lines <= kMaxLines || file.path.ends_with(".md")) return {};
   return {{file.path, lines, str_cat(lines, " lines, at most ", kMaxLines, ": split the file by concept")}};
+}
+
+std::vector<Finding> comment_width(const SourceFile& file) {
+  static const std::regex pattern("^ *//.*");
+  std::vector<Finding> findings;
+  if (!is_code(file.path)) return findings;
+  for_matches(file.text, pattern, [&](int line, const std::string& comment) {
+    if (std::ssize(comment) <= kMaxColumns) return;
+    findings.push_back({file.path, line, str_cat("a comment of ", comment.size(), " columns, at most ", kMaxColumns)});
+  });
+  return findings;
 }
 
 std::vector<Finding> ascii_only(const SourceFile& file) {

@@ -30,6 +30,7 @@ TEST_F(Tree, IncludeArrows) { hold(include_arrows); }
 TEST_F(Tree, KernelCalls) { hold(kernel_calls); }
 TEST_F(Tree, VendorHeaders) { hold(vendor_headers); }
 TEST_F(Tree, FileLength) { hold(file_length); }
+TEST_F(Tree, CommentWidth) { hold(comment_width); }
 TEST_F(Tree, FunctionLength) { hold(function_length); }
 TEST_F(Tree, AsciiOnly) { hold(ascii_only); }
 TEST_F(Tree, NoLeftovers) { hold(no_leftovers); }

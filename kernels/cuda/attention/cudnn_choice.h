@@ -31,8 +31,7 @@ struct ChoiceOptions {
 /// Which calls of a run's attention cuDNN serves: decided before its first step, for the cases that its steps have, and
 /// kept with the run. The section "attention" of TunedChoices: a question is a case (text_of), its answer "cudnn" or
 /// "own: " and the reason. Calls outside the contract are no question: they are our own.
-///   Where the user demands cuDNN, each reason against it is an input_error of "train.attention". Errors of memory and
-///   of
+/// Where the user demands cuDNN, each reason against it is an input_error of "train.attention". Errors of memory and of
 /// the device are no reasons; they are passed on.
 class AttentionChoice final : public PreparingTuner {
  public:
