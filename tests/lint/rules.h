@@ -54,6 +54,10 @@ std::vector<Finding> top_level(const std::vector<std::string>& paths);
 /// is named (as `name/`) in the nearest README.md above it. A README.md has at most 60 lines (the root's: 120).
 std::vector<Finding> folder_readmes(const std::vector<SourceFile>& tree);
 
+/// A line of a README.md has at most 120 characters, rows of tables and code among them. Pages that the program writes
+/// (configs) and the page of the golden vectors are free.
+std::vector<Finding> readme_width(const SourceFile& file);
+
 /// A README.md's table of files (first column `file`, `files` or `source`) names every source file of its folder; what
 /// the first column of such a table, or of one of folders (`where`, `folder`), names is there. Only text files are
 /// looked at, and a header and a source of one name are not told apart.

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "core/base/strings.h"
 #include "tests/lint/rules.h"
 
 namespace ashlar::lint {
 namespace {
+
+constexpr size_t kMaxReadmeWidth = 120;
 
 /// What stands between backticks in a line.
 std::vector<std::string> quoted_words(const std::string& line) {
@@ -83,6 +86,23 @@ void check_readme(const SourceFile& readme, const std::vector<std::string>& file
 }
 
 }  // namespace
+
+std::vector<Finding> readme_width(const SourceFile& file) {
+  if (file.path != "README.md" && !file.path.ends_with("/README.md")) return {};
+  // Written by the program (keys, trainings), or made with the vectors that they describe.
+  if (file.path.starts_with("configs/") || file.path == "tests/reference/golden/README.md") return {};
+  std::vector<Finding> findings;
+  std::istringstream lines(file.text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.size() <= kMaxReadmeWidth) continue;
+    findings.push_back({file.path, number,
+                        str_cat(line.size(), " characters, at most ", kMaxReadmeWidth,
+                                ": wrap the text, or shorten or divide the row of the table")});
+  }
+  return findings;
+}
 
 std::vector<Finding> readme_tables(const std::vector<SourceFile>& tree) {
   std::vector<Finding> findings;

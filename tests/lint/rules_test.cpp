@@ -283,6 +283,15 @@ TEST(FolderReadmes, AtMostAScreen) {
   EXPECT_THAT(folder_readmes({{"README.md", text}}), IsEmpty());
 }
 
+TEST(ReadmeWidth, OneHundredAndTwentyCharactersRowsToo) {
+  const std::string fits(120, 'x'), row = "| `a.h` | " + std::string(109, 'x') + " |";
+  EXPECT_THAT(lines_found(readme_width, "core/README.md", fits + "\n\n" + fits), IsEmpty());
+  EXPECT_THAT(lines_found(readme_width, "core/README.md", "x\n" + fits + "x\n" + row + "\n"), ElementsAre(2, 3));
+  EXPECT_THAT(lines_found(readme_width, "README.md", fits + "x"), ElementsAre(1));
+  EXPECT_THAT(lines_found(readme_width, "core/RESULTS.md", fits + "x"), IsEmpty());
+  EXPECT_THAT(lines_found(readme_width, "configs/README.md", row), IsEmpty());
+}
+
 TEST(ReadmeTables, NameWhatIsThereAndAllOfIt) {
   const SourceFile a{.path = "core/io/a.h", .text = ""}, b{.path = "core/io/b.cpp", .text = ""};
   const std::string head = "| file | what |\n|---|---|\n";

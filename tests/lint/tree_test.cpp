@@ -37,6 +37,7 @@ TEST_F(Tree, NoLeftovers) { hold(no_leftovers); }
 TEST_F(Tree, HeaderHygiene) { hold(header_hygiene); }
 TEST_F(Tree, ForeignText) { hold(foreign_text); }
 TEST_F(Tree, NoGlobals) { hold(no_globals); }
+TEST_F(Tree, ReadmeWidth) { hold(readme_width); }
 
 TEST_F(Tree, FolderReadmes) {
   const std::vector<Finding> findings = folder_readmes(files_);

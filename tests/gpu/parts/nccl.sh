@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # nccl.sh RANKS: gpu_nccl on so many ranks, by the MPI of the bundle, else this machine's. Ranks that share a GPU are refused
-# by NCCL unless each says that it is another machine (parallel/comm/README.md); they then talk over sockets.
+# by NCCL unless each says that it is another machine (tests/mpi/README.md); they then talk over sockets.
 # Exit codes: gpu_nccl's.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
