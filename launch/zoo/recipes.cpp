@@ -30,7 +30,7 @@ int64_t count_of(std::string_view text, std::string_view word) {
 }
 
 std::string schedule_of(const config::RunConfig& c) {
-  return str_cat(name_of(c.schedule.kind), " to ", c.schedule.min_ratio, ", ", c.schedule.warmup_steps, " to warm up");
+  return str_cat(name_of(c.schedule.kind), " to ", c.schedule.min_ratio, ", warm-up ", c.schedule.warmup_steps);
 }
 
 }  // namespace
@@ -64,23 +64,24 @@ const PublishedText& recipe_text(std::string_view id) { return text_of(recipe_te
 
 std::string recipes_markdown() {
   std::string text =
-      "# Trainings to start from\n\n"
-      "Published models with the training that is published of them; what is not says `# not published` behind it "
-      "(the\n"
-      "last column counts such keys). `data.path` is where `ashlar data build` puts a dataset of your own, the mesh "
-      "that of\n"
-      "your machines: `ashlar launch -np 8 train configs/start/pythia-70m.toml data.path=DIR`. `ashlar zoo start` "
-      "prints this\n"
-      "table, `ashlar zoo start NAME` a file of it. To add one: a file whose first line is `# NAME. Source: WHERE.`, "
-      "its\n"
-      "count in `tests/config/recipe_counts.txt`, and `ashlar zoo start --markdown > configs/start/README.md`.\n\n"
-      "| file | model | parameters | tokens | batch x sequence | peak rate | schedule | source | guessed |\n"
-      "|---|---|---|---|---|---|---|---|---|\n";
+      R"(# Trainings to start from
+
+Published models with their published training. A value that is not published is marked `# not published` in its file;
+the last column counts these. The first line of a file names its source. Set `data.path` to a dataset that
+`ashlar data build` made, and the mesh to your machines:
+`ashlar launch -np 8 train configs/start/pythia-70m.toml data.path=DIR`. `ashlar zoo start` prints this table,
+`ashlar zoo start NAME` one file.
+
+To add a training: a file whose first line is `# NAME. Source: WHERE.`, its row of `tests/config/recipe_counts.txt`, and
+`ashlar zoo start --markdown > configs/start/README.md`.
+
+| file | model | parameters | tokens | batch x sequence | peak rate | schedule | guessed |
+|---|---|---|---|---|---|---|---|
+)";
   for (const Recipe& r : recipes())
-    text +=
-        str_cat("| `", r.id, ".toml` | ", r.title, " | ", with_commas(r.parameters), " | ", human_count(r.tokens),
-                " | ", r.config.train.global_batch, " x ", r.config.train.sequence_length, " | ", r.config.optimizer.lr,
-                " | ", schedule_of(r.config), " | ", r.source, " | ", r.guessed_keys, " |\n");
+    text += str_cat("| `", r.id, ".toml` | ", r.title, " | ", with_commas(r.parameters), " | ", human_count(r.tokens),
+                    " | ", r.config.train.global_batch, " x ", r.config.train.sequence_length, " | ",
+                    r.config.optimizer.lr, " | ", schedule_of(r.config), " | ", r.guessed_keys, " |\n");
   return text;
 }
 

@@ -54,8 +54,8 @@ std::vector<Finding> top_level(const std::vector<std::string>& paths);
 /// is named (as `name/`) in the nearest README.md above it. A README.md has at most 60 lines (the root's: 120).
 std::vector<Finding> folder_readmes(const std::vector<SourceFile>& tree);
 
-/// A line of a README.md has at most 120 characters, rows of tables and code among them. Pages that the program writes
-/// (configs) and the page of the golden vectors are free.
+/// A line of a README.md has at most 120 characters, rows of tables and code among them; but the generated list of
+/// keys (configs) and the page of the golden vectors.
 std::vector<Finding> readme_width(const SourceFile& file);
 
 /// A README.md's table of files (first column `file`, `files` or `source`) names every source file of its folder; what
