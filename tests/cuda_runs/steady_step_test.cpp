@@ -61,7 +61,7 @@ TEST_P(SteadyStep, AllocatesNothingWaitsForNothingAndKeepsItsAddresses) {
     const std::unique_ptr<Stream> stream = backend->make_stream();
     comm::SelfComm self("world");
     const std::unique_ptr<comm::Communicator> ranks = comm::make_device_comm(self, *backend);
-    mesh::Mesh mesh(*ranks, {}, 1);
+    mesh::Mesh mesh(*ranks, {});
     training::Engine engine(*backend, *stream, mesh,
                             {.model = config,
                              .dtype = DType::kBFloat16,
