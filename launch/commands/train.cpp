@@ -154,7 +154,8 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
                       .local_ranks = session.bootstrap.local_size(),
                       .hardware_threads = session.cores.machine};
   const std::vector<config::DerivedValue> taken = take_values(raw, from);
-  ResolvedRun run{.resolved = {}, .datasets = open_datasets(raw, manifests)};
+  ResolvedRun run;
+  run.datasets = open_datasets(raw, manifests);  // g++ 12 destroys members twice when an initializer of a list throws
   if (!run.datasets.empty()) facts.dataset_vocab_size = run.datasets.front().dataset->tokenizer().vocab_size();
   const std::vector<checkpoint::DataRecord> records = training::data_records(run.datasets);
   training::Continuation said;
