@@ -22,8 +22,8 @@ class Weight {
  public:
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when frozen or in inference
   int64_t contributions = 0;  ///< of this step, in main_grad or on their way into it
-  bool grad_partial =
-      false;  ///< every rank of the tensor group holds the same values, and a part of the gradient's sum
+  /// Every rank of the tensor group holds the same values, and a part of the gradient's sum.
+  bool grad_partial = false;
 
   void set_memory(Tensor value, Tensor grad) {
     value_ = std::move(value);

@@ -28,6 +28,7 @@ inline constexpr EnumName<Axis> kAxisNames[] = {{Axis::kPipeline, "pipeline"},
 constexpr std::span<const EnumName<Axis>> names_of(Axis) { return kAxisNames; }
 inline constexpr size_t kNumAxes = std::size(kAxisNames);
 
+/// A set of axes, by value.
 class AxisSet {
  public:
   constexpr AxisSet() = default;
@@ -55,7 +56,7 @@ class AxisSet {
 };
 std::string text_of(AxisSet axes);  ///< "replica+tensor", "no axis"
 
-inline constexpr AxisSet kAllAxes{Axis::kPipeline, Axis::kReplica, Axis::kContext, Axis::kExpert, Axis::kTensor};
+inline constexpr AxisSet kAllAxes((1U << kNumAxes) - 1);
 /// Along these, ranks have other samples, or other positions of a sample: a weight that is not an expert's is
 /// replicated over them, and its gradient summed.
 inline constexpr AxisSet kReplicaAxes{Axis::kReplica, Axis::kContext, Axis::kExpert};
@@ -69,7 +70,11 @@ class PerAxis {
     Axis axis;
     int64_t value;
   };
-  constexpr explicit PerAxis(int64_t all) { values_.fill(all); }
+  /// `unnamed` for every axis that no entry names.
+  constexpr PerAxis(int64_t unnamed, std::initializer_list<Entry> entries) {
+    values_.fill(unnamed);
+    for (const Entry& entry : entries) (*this)[entry.axis] = entry.value;
+  }
 
   constexpr int64_t& operator[](Axis axis) { return values_[static_cast<size_t>(axis)]; }
   constexpr int64_t operator[](Axis axis) const { return values_[static_cast<size_t>(axis)]; }

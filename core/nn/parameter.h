@@ -48,12 +48,13 @@ struct TensorAxes {
   AxisSet summed_in_replica() const { return grad_summed_over - kReplicaAxes; }
   bool operator==(const TensorAxes&) const = default;
 };
-/// Of what every rank along `axes` holds whole; its gradient is the same on all of them, or also summed over them.
+/// A tensor that every rank along `axes` holds whole, with its whole gradient.
 constexpr TensorAxes replicated_over(AxisSet axes) { return {.replicated_over = kReplicaAxes | axes}; }
+/// The same where each of these ranks has a part of the gradient's sum.
 constexpr TensorAxes replicated_and_summed_over(AxisSet axes) {
   return {.replicated_over = kReplicaAxes | axes, .grad_summed_over = kReplicaAxes | axes};
 }
-/// Of what is cut into a part for each tensor rank.
+/// A tensor of which each tensor rank holds a part of its own.
 inline constexpr TensorAxes kTensorCut{.cut_over = Axis::kTensor};
 
 /// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
@@ -77,7 +78,8 @@ struct ShardedTensor {
   uint64_t site() const { return hash64(name); }  ///< of its initial values
 };
 
-/// Which ranks of one replica share a vector: those along `summed_over`, all of them or those of one part.
+/// Which ranks of one replica hold the same vector: those along `summed_over`, and where `cut_over` has the same axis,
+/// those of them with the same part.
 struct SharedVectors {
   AxisSet summed_over, cut_over;
   auto operator<=>(const SharedVectors&) const = default;

@@ -72,8 +72,7 @@ Log log_to_stderr() {
 }
 
 std::unique_ptr<comm::Communicator> device_comm(const config::RunConfig& config, comm::Bootstrap& bootstrap,
-                                                Backend& backend) {
-  Log log = log_to_stderr();
+                                                Backend& backend, Log& log) {
   return comm::make_device_comm({.host = bootstrap.world(),
                                  .control = bootstrap.control(),
                                  .backend = backend,
@@ -89,12 +88,13 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
     : config_(config),
       bootstrap_(bootstrap),
       global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
+      log_(log_to_stderr()),
       backend_(kernels::make_backend({.device = std::string(name_of(config.run.device)),
                                       .local_rank = bootstrap.local_rank(),
                                       .threads = static_cast<int>(config.run.threads),
                                       .attention = config.train.attention})),
       stream_(backend_->make_stream()),
-      device_comm_(device_comm(config, bootstrap, *backend_)),
+      device_comm_(device_comm(config, bootstrap, *backend_, log_)),
       mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh)),
       engine_(*backend_, *stream_, mesh_, training::engine_options(config)),
       slots_(global_batch_ / (config.train.micro_batch * config.mesh.data)) {
@@ -107,8 +107,7 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
   auto* const tunable = dynamic_cast<Tunable*>(backend_.get());
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
   if (tuner == nullptr) return;
-  Log log = log_to_stderr();
-  training::Tuning tuning(*tuner, bootstrap.control(), log, {});  // as a training does, and kept nowhere
+  training::Tuning tuning(*tuner, bootstrap.control(), log_, {});  // as a training does, and kept nowhere
   const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
   do {
     engine_.forward_backward(batches, steps_);

@@ -57,6 +57,7 @@ class TimedSteps {
   const config::RunConfig config_;
   comm::Bootstrap& bootstrap_;
   const int64_t global_batch_;
+  Log log_;  ///< to standard error
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<comm::Communicator> device_comm_;  ///< null where host memory is the device's

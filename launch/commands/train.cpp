@@ -155,7 +155,8 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
                       .hardware_threads = session.cores.machine};
   const std::vector<config::DerivedValue> taken = take_values(raw, from);
   ResolvedRun run;
-  run.datasets = open_datasets(raw, manifests);  // g++ 12 destroys members twice when an initializer of a list throws
+  // Not as an initializer: when one throws, g++ 12 destroys the aggregate members before it twice.
+  run.datasets = open_datasets(raw, manifests);
   if (!run.datasets.empty()) facts.dataset_vocab_size = run.datasets.front().dataset->tokenizer().vocab_size();
   const std::vector<checkpoint::DataRecord> records = training::data_records(run.datasets);
   training::Continuation said;

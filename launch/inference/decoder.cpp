@@ -1,7 +1,8 @@
 #include "launch/inference/decoder.h"
-#include "parallel/model/logits.h"
 
 #include <numeric>
+
+#include "parallel/model/logits.h"
 
 namespace ashlar::inference {
 

@@ -185,7 +185,8 @@ StepReport Engine::take_report() {
   const auto* const host = static_cast<const std::byte*>(report.pinned.view().data);
   std::memcpy(&read, host, sizeof(read));
   std::vector<double> own(store_.sums().declared().size());
-  std::memcpy(own.data(), host + sizeof(read), own.size() * sizeof(double));
+  const std::span<std::byte> own_bytes = std::as_writable_bytes(std::span(own));  // none where no layer declares a sum
+  std::ranges::copy_n(host + sizeof(read), std::ssize(own_bytes), own_bytes.begin());
   return {.losses = tells_losses() ? read.losses : LossStats{}, .layers = sums_->of_rank(own), .clip = read.clip};
 }
 

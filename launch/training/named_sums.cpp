@@ -25,7 +25,7 @@ nn::LayerSum sum_of(const std::string& text) {
   return sum;
 }
 
-/// Of the ranks that have the same value, this is the first.
+/// Whether this rank is the first of those with the same value: the others leave it out.
 bool tells(const nn::LayerSum& sum, const mesh::Coordinates& at) {
   return std::all_of(std::begin(kAxisNames), std::end(kAxisNames),
                      [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });

@@ -43,7 +43,7 @@ struct TrainerArgs {
 };
 
 /// What all parts of a trainer work with, from the start of a run to its end: made once, by all ranks, and not changed.
-/// Where the run stands is the step loop's to know.
+/// The current step is StepLoop's.
 struct Run {
   /// Locks the run directory, makes the device and allocates the model; logs the layout and the parameters.
   explicit Run(TrainerArgs& args);

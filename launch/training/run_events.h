@@ -115,7 +115,7 @@ struct RankSlow {
 };
 std::string to_line(const RankSlow& event);
 
-/// It does so no more.
+/// A rank that was slow no longer is.
 struct RankSlowOver {
   int64_t rank = 0;
   std::string host;

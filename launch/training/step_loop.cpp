@@ -36,7 +36,7 @@ void StepLoop::queue_step() {
   recorder.step(step_ + 1);
   if (of_all_.unread != 0) {
     read_pending();                                                   // the run ends here
-    comm::try_on_all_ranks(run_.ranks, [&] { batches_.advance(); });  // what one reader met is an error of all
+    comm::try_on_all_ranks(run_.ranks, [&] { batches_.advance(); });  // an error of one reader ends all ranks
   } else {
     batches_.advance();
   }
@@ -122,7 +122,7 @@ void StepLoop::poll_saves() {
   try {
     saving_.poll(of_all_.save);
   } catch (const Error& error) {
-    if (run_.is_known_to_all(error)) read_pending();  // a run that ends has told its steps
+    if (run_.is_known_to_all(error)) read_pending();  // the steps before the end are reported first
     throw;
   }
 }

@@ -31,7 +31,7 @@ class StepLoop {
   void run_steps(StopRequest& stop);
   ExitCode stop_at(const watch::SignalWatch::Request& request);
   /// Before the first step: does its work once without effect, so that all that can be chosen is known, and once more
-  /// with what was chosen. Memory that is too little for a step is wanting now.
+  /// with what was chosen. A step that does not fit into memory fails here.
   void rehearse();
   void queue_step();
   void end_step();      ///< exchanges the message of a step, with the losses of the step whose report is due

@@ -25,10 +25,6 @@ std::string name_of_group(const MeshShape& shape, AxisSet axes) {
 
 }  // namespace
 
-MeshShape::MeshShape(std::initializer_list<Entry> sizes) : PerAxis(1) {
-  for (const auto& [axis, size] : sizes) (*this)[axis] = size;
-}
-
 int64_t MeshShape::size(AxisSet axes) const {
   int64_t product = 1;
   for (const auto& [axis, name] : kAxisNames)
@@ -37,10 +33,6 @@ int64_t MeshShape::size(AxisSet axes) const {
 }
 
 int64_t MeshShape::ranks() const { return size(kAllAxes); }
-
-Coordinates::Coordinates(std::initializer_list<Entry> places) : PerAxis(0) {
-  for (const auto& [axis, place] : places) (*this)[axis] = place;
-}
 
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank) {
   ASHLAR_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " of ", shape.ranks());

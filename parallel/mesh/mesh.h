@@ -16,7 +16,7 @@ namespace ashlar::mesh {
 /// How many ranks lie along each axis; one where nothing is said. Pure data; nothing here starts a rank.
 class MeshShape : public PerAxis {
  public:
-  MeshShape(std::initializer_list<Entry> sizes = {});
+  MeshShape(std::initializer_list<Entry> sizes = {}) : PerAxis(1, sizes) {}
 
   int64_t size(AxisSet axes) const;  ///< ranks of a group over these axes
   int64_t ranks() const;             ///< of the mesh
@@ -25,7 +25,7 @@ class MeshShape : public PerAxis {
 /// A rank's place along each axis; 0 where nothing is said.
 class Coordinates : public PerAxis {
  public:
-  Coordinates(std::initializer_list<Entry> places = {});
+  Coordinates(std::initializer_list<Entry> places = {}) : PerAxis(0, places) {}
 };
 
 /// Ranks are numbered along the axes as Axis lists them, the last one fastest: what talks most is closest.
@@ -53,8 +53,8 @@ class Mesh {
   /// The ranks that differ from this one along `axes` alone, ranked as in the world. It is made when it is asked for
   /// the first time, which all ranks of the mesh do together.
   comm::Communicator& group(AxisSet axes);
-  /// The sets of axes that any rank brings, ascending, the same on all: for groups that some ranks know of. Called by
-  /// all.
+  /// All sets of axes that ranks name, ascending, the same on every rank: for groups that only some of them need.
+  /// Called by all ranks.
   std::vector<AxisSet> agree_on(std::span<const AxisSet> own);
 
  private:

@@ -24,9 +24,9 @@ int64_t holders(int64_t kv_heads, int64_t tensor) {
 }  // namespace
 
 std::vector<int64_t> possible_tensor_sizes(const ModelConfig& c) {
+  const std::vector<int64_t> kinds = kv_heads_of_kinds(c);
   std::vector<int64_t> sizes;
   for (int64_t size = 1; size <= c.n_heads; ++size) {
-    const std::vector<int64_t> kinds = kv_heads_of_kinds(c);
     const bool fits = std::all_of(kinds.begin(), kinds.end(), [&](int64_t n) { return holders(n, size) > 0; });
     if (c.n_heads % size == 0 && fits) sizes.push_back(size);
   }

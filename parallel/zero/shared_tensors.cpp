@@ -43,7 +43,7 @@ std::vector<std::vector<Part>> gather(comm::Communicator& group, std::vector<Par
 
 using Ranks = std::vector<int>;  // of a group, ascending
 
-/// Sets of ranks in as few rounds as come of taking them in order, those of a round apart: one split makes them all.
+/// Puts each set into the first round whose sets it does not overlap: one split makes the communicators of a round.
 std::vector<std::vector<Ranks>> in_rounds(const std::set<Ranks>& sets) {
   std::vector<std::vector<Ranks>> rounds;
   for (const Ranks& set : sets) {

@@ -9,20 +9,11 @@ namespace ashlar::hf {
 namespace {
 
 using model::ModelConfig;
-using testing::golden_dir;
 using ::testing::HasSubstr;
 using Cycle = std::vector<int64_t>;
 
 HfConfig read(const std::string& folder, const nlohmann::json& changes = {}) {
-  nlohmann::json j = nlohmann::json::parse(testing::slurp(golden_dir(folder) / "config.json"));
-  for (const auto& [key, value] : changes.items()) {
-    if (key[0] == '-') {
-      j.erase(key.substr(1));
-    } else {
-      j[key] = value;
-    }
-  }
-  return parse_hf_config(j.dump(), folder);
+  return parse_hf_config(testing::changed(testing::golden_config(folder), changes).dump(), folder);
 }
 
 /// Of each folder: the class, and the axes that differ from Llama's, by the published description of the class.

@@ -12,15 +12,7 @@ using ::testing::HasSubstr;
 
 /// A golden config with some keys replaced (a "-" in front removes one).
 HfConfig read_with(const std::string& folder, const json& changes) {
-  json config = json::parse(testing::slurp(testing::golden_dir(folder) / "config.json"));
-  for (const auto& [key, value] : changes.items()) {
-    if (key[0] == '-') {
-      config.erase(key.substr(1));
-    } else {
-      config[key] = value;
-    }
-  }
-  return parse_hf_config(config.dump(), "config.json");
+  return parse_hf_config(testing::changed(testing::golden_config(folder), changes).dump(), "config.json");
 }
 
 struct Refused {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,11 @@ inline std::string slurp(const std::filesystem::path& path) {
 inline void spit(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
 }
+
+/// The config.json of a golden folder.
+nlohmann::json golden_config(const std::string& folder);
+/// The same with other values; "-key" takes a key out.
+nlohmann::json changed(nlohmann::json config, const nlohmann::json& changes);
 
 /// The family of a model_type.
 inline const Family& family(std::string_view model_type) {

@@ -17,15 +17,7 @@ using testing::StoredModel;
 
 /// A file of a folder with other values; "-key" takes one out.
 HfConfig read(const std::string& folder, const nlohmann::json& changes = {}) {
-  nlohmann::json j = nlohmann::json::parse(testing::slurp(golden_dir(folder) / "config.json"));
-  for (const auto& [key, value] : changes.items()) {
-    if (key[0] == '-') {
-      j.erase(key.substr(1));
-    } else {
-      j[key] = value;
-    }
-  }
-  return parse_hf_config(j.dump(), folder);
+  return parse_hf_config(testing::changed(testing::golden_config(folder), changes).dump(), folder);
 }
 
 TEST(LatentClasses, AxesOfTheirFiles) {

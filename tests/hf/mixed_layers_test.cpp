@@ -14,23 +14,14 @@ using model::RopeScaling;
 using model::ScaledLayers;
 using nlohmann::json;
 using ::testing::Contains;
-using testing::golden_dir;
+using testing::golden_config;
 using ::testing::HasSubstr;
 using Cycle = std::vector<int64_t>;
 
-json config_of(const std::string& folder) { return json::parse(testing::slurp(golden_dir(folder) / "config.json")); }
-
-HfConfig read_with(json config, const json& changes) {
-  for (const auto& [key, value] : changes.items()) {
-    if (key[0] == '-') {
-      config.erase(key.substr(1));
-    } else {
-      config[key] = value;
-    }
-  }
-  return parse_hf_config(config.dump(), "config.json");
+HfConfig read_with(const json& config, const json& changes) {
+  return parse_hf_config(testing::changed(config, changes).dump(), "config.json");
 }
-HfConfig read(const char* folder, const json& changes = {}) { return read_with(config_of(folder), changes); }
+HfConfig read(const char* folder, const json& changes = {}) { return read_with(golden_config(folder), changes); }
 HfConfig read(const json& config, const json& changes = {}) { return read_with(config, changes); }
 
 /// Sizes that a small model of any of these classes has.
@@ -212,7 +203,7 @@ TEST(MixedLayers, BothSpellingsAndDefaults) {
   EXPECT_EQ(read("gemma4", {{"per_layer_config", json::object()}}).model.attn.global_head_dim, std::nullopt);
   const ModelConfig usual = read("gemma4", {{"-rope_parameters", 0}}).model;
   EXPECT_EQ(usual, read("gemma4").model) << "its rotation is the default of the class";
-  json sliding_last = config_of("gemma4")["layer_types"];
+  json sliding_last = golden_config("gemma4")["layer_types"];
   sliding_last[5] = "sliding_attention";
   EXPECT_EQ(read("gemma4", {{"layer_types", sliding_last}, {"use_bidirectional_attention", "vision"}}).model,
             read("gemma4").model);
@@ -222,7 +213,7 @@ TEST(MixedLayers, RefusedByTheKey) {
   const auto expect = [](const json& config, const json& changes, const char* text) {
     EXPECT_THAT(testing::error_of([&] { read(config, changes); }).what(), HasSubstr(text)) << changes;
   };
-  const json gemma3 = config_of("gemma3"), gemma4 = config_of("gemma4");
+  const json gemma3 = golden_config("gemma3"), gemma4 = golden_config("gemma4");
   expect(gemma3, {{"attn_logit_softcapping", 50.0}}, "attn_logit_softcapping");
   expect(gemma3, {{"rope_parameters", {{"rope_type", "default"}}}}, "rope_parameters.rope_type");
   expect(gemma3, {{"rope_parameters", {{"full_attention", 5}}}}, "full_attention");
@@ -240,10 +231,10 @@ TEST(MixedLayers, RefusedByTheKey) {
   expect(gemma2(), {{"attn_logit_softcapping", -1.0}}, "attn.softcap");
   expect(cohere2(), {{"sliding_window_pattern", 2}}, "layer_types says otherwise of layer 1");
   expect(cohere2(), {{"head_dim", 10}}, "head_dim");
-  expect(config_of("exaone4"), {{"sliding_window_pattern", "LLLG"}}, "expected a number, or layer_types");
-  expect(config_of("exaone4"), {{"sliding_window_pattern", 0}}, "sliding_window_pattern");
-  expect(config_of("granite_swa"), {{"layer_rope_theta", {1e4}}}, "one for each layer");
-  expect(config_of("granite_swa"), {{"layer_rope_theta", {-1, 1, 1, 1, 1}}}, "layer_rope_theta");
+  expect(golden_config("exaone4"), {{"sliding_window_pattern", "LLLG"}}, "expected a number, or layer_types");
+  expect(golden_config("exaone4"), {{"sliding_window_pattern", 0}}, "sliding_window_pattern");
+  expect(golden_config("granite_swa"), {{"layer_rope_theta", {1e4}}}, "one for each layer");
+  expect(golden_config("granite_swa"), {{"layer_rope_theta", {-1, 1, 1, 1, 1}}}, "layer_rope_theta");
   expect(cwm(), {{"attention_bias", true}}, "attention_bias");
   expect(gemma4, {{"-hidden_size_per_layer_input", 0}}, "hidden_size_per_layer_input");
   expect(gemma4, {{"num_kv_shared_layers", 2}}, "num_kv_shared_layers");
@@ -265,11 +256,11 @@ TEST(MixedLayers, ExportAsTheClassThatHasTheAxis) {
                                  gemma2({{"model_type", "vaultgemma"}}),
                                  olmo3({{"rope_theta", 1e4}}),
                                  cwm(),
-                                 config_of("gemma3"),
-                                 config_of("gemma4"),
+                                 golden_config("gemma3"),
+                                 golden_config("gemma4"),
                                  cohere2(),
-                                 config_of("exaone4"),
-                                 config_of("granite_swa")};
+                                 golden_config("exaone4"),
+                                 golden_config("granite_swa")};
   for (const json& config : all) {
     const HfConfig c = read(config);
     SCOPED_TRACE(c.family->class_name);
@@ -287,7 +278,7 @@ TEST(MixedLayers, ExportAsTheClassThatHasTheAxis) {
     for (const std::string& text : found) texts += text + "\n";
     return found.empty() ? std::string("none") : texts;
   };
-  const json gemma3 = config_of("gemma3"), gemma4 = config_of("gemma4");
+  const json gemma3 = golden_config("gemma3"), gemma4 = golden_config("gemma4");
   // The same by layer is the same model.
   EXPECT_EQ(obstacle(gemma3,
                      [](ModelConfig& m) {
@@ -307,18 +298,18 @@ TEST(MixedLayers, ExportAsTheClassThatHasTheAxis) {
                        [](ModelConfig& m) { m.rope.scaled_layers = ScaledLayers::kAll; }),
               HasSubstr("none"));
   EXPECT_THAT(obstacle(cohere2(), [](ModelConfig& m) { m.rope.global_enabled = true; }), HasSubstr("rope.base_cycle"));
-  EXPECT_THAT(obstacle(config_of("exaone4"), [](ModelConfig& m) { m.rope.global_enabled = true; }),
+  EXPECT_THAT(obstacle(golden_config("exaone4"), [](ModelConfig& m) { m.rope.global_enabled = true; }),
               HasSubstr("rope.base_cycle"));
-  EXPECT_EQ(obstacle(config_of("exaone4"),
+  EXPECT_EQ(obstacle(golden_config("exaone4"),
                      [](ModelConfig& m) {
                        m.rope.global_enabled = true;
                        m.attn.window_cycle = {-1};
                      }),
             "none");
-  EXPECT_EQ(obstacle(config_of("exaone4"), [](ModelConfig& m) { m.attn.window_cycle = {-1}; }), "none")
+  EXPECT_EQ(obstacle(golden_config("exaone4"), [](ModelConfig& m) { m.attn.window_cycle = {-1}; }), "none")
       << "no layer rotates";
-  EXPECT_EQ(obstacle(config_of("granite_swa"), [](ModelConfig& m) { m.rope.local_base = 100; }), "none");
-  EXPECT_THAT(obstacle(config_of("granite_swa"), [](ModelConfig& m) { m.attn.sinks = false; }),
+  EXPECT_EQ(obstacle(golden_config("granite_swa"), [](ModelConfig& m) { m.rope.local_base = 100; }), "none");
+  EXPECT_THAT(obstacle(golden_config("granite_swa"), [](ModelConfig& m) { m.attn.sinks = false; }),
               HasSubstr("attn.sinks"));
   EXPECT_THAT(obstacle(gemma4, [](ModelConfig& m) { m.block.out_scalar = false; }), HasSubstr("block.out_scalar"));
   EXPECT_THAT(obstacle(gemma4, [](ModelConfig& m) { m.attn.v_norm = false; }), HasSubstr("attn.v_norm"));
