@@ -37,36 +37,47 @@ LAYOUTS
   done
 }
 
-# What a training with BINARY comes to, as text.
-outcome() {
+# train BINARY CONFIG RANKS OVERRIDES...: trains in $work/run, anew or from its newest checkpoint; prints what it comes to.
+train() {
   local binary=$1 config=$2 ranks=$3 code=0
   shift 3
-  rm -rf "$work/run"
   "$binary" launch -np "$ranks" train "$root/configs/$config.toml" "run.dir=$work/run" run.threads=1 \
-    checkpoint.every=0 "$@" >"$work/log" 2>&1 || code=$?
+    checkpoint.every=2 "$@" >"$work/log" 2>&1 || code=$?
   echo "exit code $code"
   [ "$code" = 0 ] || { grep -v mpirun "$work/log" | tail -2; return; }
   grep -oE '"(step|loss|grad_norm|z_loss|mean_log_z|max_log_z|max_logit|val_loss|weight_rms|grad_rms|output_rms)":[^,}]*' \
-    "$work/run/metrics.jsonl"
+    <(grep -v save_ms "$work/run/metrics.jsonl")
   (cd "$work/run/checkpoints" && find . -name '*.safetensors' | sort | xargs sha256sum)
+}
+
+equal=0 differ=0
+# compare CASE FILE: with what the old program came to.
+compare() {
+  if cmp -s "$work/old" "$2"; then
+    equal=$((equal + 1))
+  else
+    differ=$((differ + 1))
+    echo "differs: $1"
+    diff "$work/old" "$2" | head -6 || true
+  fi
 }
 
 cat "$root"/*.md "$root"/*/README.md >"$work/text.txt"
 "$old" data build "$work/text.txt" --out "$work/bytes" >/dev/null
 "$old" data build "$work/text.txt" --out "$work/characters" --tokenizer characters >/dev/null
-equal=0 differ=0
 while read -r config ranks overrides; do
+  rm -rf "$work/run" "$work/begun"
   # shellcheck disable=SC2086  # overrides are words
-  outcome "$old" "$config" "$ranks" $overrides >"$work/old" </dev/null
+  train "$old" "$config" "$ranks" $overrides >"$work/old" </dev/null
+  mv "$work/run" "$work/begun"
   # shellcheck disable=SC2086
-  outcome "$new" "$config" "$ranks" $overrides >"$work/new" </dev/null
-  if cmp -s "$work/old" "$work/new"; then
-    equal=$((equal + 1))
-  else
-    differ=$((differ + 1))
-    echo "differs: $config on $ranks: $overrides"
-    diff "$work/old" "$work/new" | head -6 || true
-  fi
+  train "$new" "$config" "$ranks" $overrides >"$work/new" </dev/null
+  compare "$config on $ranks: $overrides" "$work/new"
+  rm -rf "$work/run" "$work/begun/checkpoints/step-00000004"
+  mv "$work/begun" "$work/run"
+  # shellcheck disable=SC2086
+  train "$new" "$config" "$ranks" $overrides >"$work/continued" </dev/null
+  compare "$config on $ranks, continued from the old program's step 2: $overrides" "$work/continued"
 done < <(cases | grep -E -- "$pattern")
 echo "$equal equal, $differ differ"
 [ "$differ" = 0 ]
