@@ -140,7 +140,15 @@ run_command() {
   total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed)) total_skipped=$((total_skipped + skipped))
 }
 
-# run_pairs: runs suites two at a time, those of the array `pairs`, whose entries are the words of run_suite separated by
+# run_half N SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: every second test of it, from the first (N = 0) or the
+# second one (1), with this budget. In a subshell of its own.
+run_half() {
+  export GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$1
+  shift
+  run_suite "$@"
+}
+
+# run_pairs: runs what the array `pairs` has, two at a time. An entry is run_suite or run_half and its words, separated by
 # newlines. What each prints comes when it has ended.
 run_pairs() {
   local entry pid finished=0 started=0 slot output numbers passed failed skipped
@@ -150,7 +158,7 @@ run_pairs() {
       (
         total_passed=0 total_failed=0 total_skipped=0
         mapfile -t words <<<"${pairs[$started]}"
-        run_suite "${words[@]}"
+        "${words[@]}"
         echo "$total_passed $total_failed $total_skipped" >"$suites_dir/pair-$started.totals"
       ) >"$suites_dir/pair-$started.out" 2>&1 &
       slots[$!]=$started
@@ -163,7 +171,7 @@ run_pairs() {
     if [ -s "$suites_dir/pair-$slot.totals" ]; then
       numbers=$(cat "$suites_dir/pair-$slot.totals")
     else
-      printf '%s was not run to its end\n' "$(head -n 1 <<<"${pairs[$slot]}")" >>"$suites_dir/failed"
+      printf 'was not run to its end: %s\n' "${pairs[$slot]//$'\n'/ }" >>"$suites_dir/failed"
     fi
     read -r passed failed skipped <<<"$numbers"
     total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed))

@@ -37,10 +37,11 @@ class Harness : public ::testing::Test {
  protected:
   ShellResult run(const std::string& told, int ranks) {
     const std::string program = (std::filesystem::path(kBinary).parent_path() / "tests/test_mpi").string();
-    return run_shell("ASHLAR_TEST_SECONDS=2 ASHLAR_HARNESS=" + shell_quote(told) + " timeout 60 " + kWithRanks + " " +
-                     std::to_string(ranks) + " " + shell_quote(program) +
-                     " --gtest_filter='Harness.*' --gtest_color=no --gtest_output=xml:" +
-                     shell_quote(scratch_.file("report.xml")) + " 2>&1");
+    return run_shell(
+        "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; ASHLAR_TEST_SECONDS=2 ASHLAR_HARNESS=" + shell_quote(told) +
+        " timeout 60 " + kWithRanks + " " + std::to_string(ranks) + " " + shell_quote(program) +
+        " --gtest_filter='Harness.*' --gtest_color=no --gtest_output=xml:" + shell_quote(scratch_.file("report.xml")) +
+        " 2>&1");
   }
   std::string report() {
     std::ifstream file(scratch_.file("report.xml"));

@@ -204,13 +204,30 @@ TEST_F(Suites, PairsRunTwoAtATimeAndAreAllCounted) {
                   (std::string(name) == "two"
                        ? testcase("B", "completed", "<failure message=\"f:1&#x0A;no\" type=\"\">") + "exit 1\n"
                        : ""));
-    pairs += "pairs+=(\"$(printf '%s\\n' " + std::string(name) + " " + name + " " + shell_quote(path) + " -)\")\n";
+    pairs +=
+        "pairs+=(\"$(printf '%s\\n' run_suite " + std::string(name) + " " + name + " " + shell_quote(path) + " -)\")\n";
   }
   calls_ = pairs + "run_pairs\n";
   const ShellResult result = run();
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, HasSubstr("two C.B\n"));
   EXPECT_THAT(result.out, ::testing::EndsWith("\n3 passed, 1 failed, 0 skipped\n")) << result.out << result.err;
+}
+
+TEST_F(Suites, HalvesRunEveryTestOnce) {
+  const std::string path = scratch_.file("test_half");
+  testing::write_program(path, "xml=${1#--gtest_output=xml:}\n" +
+                                   testcase("T$GTEST_SHARD_INDEX.$GTEST_TOTAL_SHARDS", "completed") +
+                                   "[ $GTEST_SHARD_INDEX = 0 ] || exit 1\n");
+  std::string pairs = "pairs=()\n";
+  for (const char* half : {"0", "1"})
+    pairs += "pairs+=(\"$(printf '%s\\n' run_half " + std::string(half) + " half half-" + half + " " +
+             shell_quote(path) + " -)\")\n";
+  calls_ = pairs + "run_pairs\n";
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("half-1 ended with code 1"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n2 passed, 1 failed, 0 skipped\n")) << result.out << result.err;
 }
 
 TEST_F(Suites, WarningsOfTheProgramAreShown) {
