@@ -44,6 +44,8 @@ struct ActivationForward {
   double clamp = 0;  ///< 0 = none
   double linear_offset = 0;
   bool limited() const { return clamp != 0 || linear_offset != 0; }
+
+  auto views() const { return std::tie(x, up, scalars, y); }
 };
 
 /// dx (+)= dy * act'(gate) * linear where x <= clamp, 0 beyond; dup (+)= dy * act(gate) where |up| <= clamp, 0 beyond.
@@ -64,6 +66,8 @@ struct ActivationBackward {
   double clamp = 0;
   double linear_offset = 0;
   bool limited() const { return clamp != 0 || linear_offset != 0; }
+
+  auto views() const { return std::tie(dy, x, up, scalars, dx, dup, dscalars); }
 };
 
 }  // namespace ashlar

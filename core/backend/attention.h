@@ -56,6 +56,8 @@ struct AttentionShape {
     const int64_t of_chunk = variant.chunk > 0 ? j - j % variant.chunk + variant.chunk - 1 : kNever;
     return of_window < of_chunk ? of_window : of_chunk;
   }
+
+  auto views() const { return std::tie(doc_start, alibi_slopes, sinks, t5_bias, t5_buckets, dropout); }
 };
 
 struct AttentionForward {
@@ -64,6 +66,8 @@ struct AttentionForward {
   MutView out;     ///< [B*T_q, H*D_v] storage dtype, written, contiguous over b
   MutView lse;     ///< [B, H, T_q] flat, accumulate dtype, written; log sum exp of the scores and the sink
   AttentionShape shape;
+
+  auto views() const { return std::tie(q, k, v, out, lse, shape); }
 };
 
 /// delta[b,h,t] = sum_d out*dout is computed inside unless given.
@@ -82,6 +86,8 @@ struct AttentionBackward {
   GradMode sinks_mode = GradMode::kAccumulate;
   GradMode t5_mode = GradMode::kAccumulate;
   AttentionShape shape;
+
+  auto views() const { return std::tie(dout, q, k, v, out, lse, delta, dq, dk, dv, dsinks, dt5_bias, shape); }
 };
 
 }  // namespace ashlar

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <tuple>
 
 #include "core/base/philox.h"
 #include "core/tensor/view.h"
@@ -18,7 +19,7 @@ enum class GradMode : uint8_t {
 };
 
 // Every pointer of an args struct is a view of device memory: a ConstView is what the call reads, a MutView what it
-// writes (or reads and writes).
+// writes (or reads and writes). `views()` lists them all, nested structs included (views.h).
 
 /// What the host knows of a step. Lives in device memory (struct_of), so that launches are the same every step; always
 /// double.
@@ -52,6 +53,8 @@ struct SetStruct {
   MutView dst;  ///< kUInt8 [size], written
   int64_t size = 0;
   std::array<std::byte, kMaxBytes> bytes{};
+
+  auto views() const { return std::tie(dst); }
 };
 
 /// Dropout as a pure function of global indices, so that masks are those of one rank on any mesh.
@@ -79,6 +82,8 @@ struct DropoutArgs {
     return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site, step},
                          {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   }
+
+  auto views() const { return std::tie(scalars); }
 };
 
 }  // namespace ashlar

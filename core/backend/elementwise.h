@@ -15,6 +15,8 @@ struct ResidualForward {
   DropoutArgs dropout;
   DropoutArgs dropout2;
   double scale = 1;  ///< of both branches
+
+  auto views() const { return std::tie(x, delta, delta2, y, dropout, dropout2); }
 };
 
 /// ddelta (+)= scale * dy * mask/(1-p).
@@ -24,6 +26,8 @@ struct DropoutBackward {
   DropoutArgs dropout;
   double scale = 1;
   GradMode mode = GradMode::kOverwrite;
+
+  auto views() const { return std::tie(dy, ddelta, dropout); }
 };
 
 /// y = min(max(x, -limit), limit); NaN stays.
@@ -31,6 +35,8 @@ struct Clamp {
   ConstView x;       ///< [N, C] storage dtype, read
   MutView y;         ///< [N, C] storage dtype, written
   double limit = 0;  ///< above 0
+
+  auto views() const { return std::tie(x, y); }
 };
 
 /// dx (+)= dy where -limit <= x <= limit, 0 elsewhere.
@@ -39,6 +45,8 @@ struct ClampBackward {
   MutView dx;       ///< [N, C] storage dtype, by mode
   double limit = 0;
   GradMode mode = GradMode::kOverwrite;
+
+  auto views() const { return std::tie(dy, x, dx); }
 };
 
 /// dst (+)= src, converted: one rounding. Shapes equal; rows of both may be strided.
@@ -46,12 +54,16 @@ struct Copy {
   ConstView src;
   MutView dst;
   GradMode mode = GradMode::kOverwrite;
+
+  auto views() const { return std::tie(src, dst); }
 };
 
 /// dst = value.
 struct Fill {
   MutView dst;
   double value = 0;
+
+  auto views() const { return std::tie(dst); }
 };
 
 /// Random weights as a pure function of (seed, site, global element index): scale times a normal number (mean 0, std 1:
@@ -67,6 +79,8 @@ struct RandomFill {
   uint64_t seed = 0;
   uint64_t site = 0;
   int64_t row_begin = 0, col_begin = 0, global_cols = 0;
+
+  auto views() const { return std::tie(dst); }
 };
 
 }  // namespace ashlar

@@ -14,6 +14,8 @@ struct EmbeddingForward {
   double scale = 1;
   GradMode mode = GradMode::kOverwrite;
   int64_t first_id = 0;
+
+  auto views() const { return std::tie(ids, table, out); }
 };
 
 /// dtable[v - first_id] (+)= scale * sum of dy[n] over rows n with ids[n] == v, in ascending n. `order` is a stable
@@ -27,6 +29,8 @@ struct EmbeddingBackward {
   double scale = 1;
   GradMode mode = GradMode::kAccumulate;
   int64_t first_id = 0;
+
+  auto views() const { return std::tie(ids, order, dy, dtable); }
 };
 
 }  // namespace ashlar

@@ -24,6 +24,8 @@ struct SumSquares {
   ConstView segments;  ///< SquaresSegment [k]
   MutView partials;    ///< fp64 [all chunks], scratch, written
   MutView sums;        ///< fp64 [slots], written
+
+  auto views() const { return std::tie(x, segments, partials, sums); }
 };
 
 inline int64_t SquaresSegment::num_chunks() const {
@@ -40,6 +42,8 @@ struct ClipGradients {
   MutView state;          ///< ClipState, read and written
   MutView kept;           ///< fp64 [n], written with `squares`
   double max_norm = 0;    ///< 0: never clip
+
+  auto views() const { return std::tie(squares, also_finite, state, kept); }
 };
 
 }  // namespace ashlar

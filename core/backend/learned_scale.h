@@ -10,6 +10,8 @@ struct LearnedScale {
   ConstView x;  ///< [N, C] storage dtype, read
   ConstView s;  ///< [1] storage dtype, read
   MutView y;    ///< [N, C] storage dtype, written; may not alias x
+
+  auto views() const { return std::tie(x, s, y); }
 };
 
 /// Gradients of LearnedScale: dx (+)= s * dy; ds (+)= sum over rows and columns of dy * x, whose order depends on the
@@ -22,6 +24,8 @@ struct LearnedScaleBackward {
   MutView ds;    ///< [1] accumulate dtype, by param_mode; absent with kSkip
   GradMode dx_mode = GradMode::kOverwrite;
   GradMode param_mode = GradMode::kAccumulate;
+
+  auto views() const { return std::tie(dy, x, s, dx, ds); }
 };
 
 }  // namespace ashlar

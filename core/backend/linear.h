@@ -12,6 +12,8 @@ struct LinearForward {
   ConstView w;     ///< [M, K] read
   ConstView bias;  ///< [M] read, or absent
   MutView y;       ///< [N, M] written
+
+  auto views() const { return std::tie(x, w, bias, y); }
 };
 
 /// dx (+)= dy w.
@@ -20,6 +22,8 @@ struct LinearBackwardInput {
   ConstView w;   ///< [M, K] storage dtype, read
   MutView dx;    ///< [N, K] storage dtype, written or accumulated by mode
   GradMode mode = GradMode::kOverwrite;
+
+  auto views() const { return std::tie(dy, w, dx); }
 };
 
 /// dw (+)= dy^T x and dbias (+)= column sums of dy. Always summed and kept in the accumulate dtype.
@@ -29,6 +33,8 @@ struct LinearBackwardWeight {
   MutView dw;     ///< [M, K] accumulate dtype, or absent
   MutView dbias;  ///< [M] accumulate dtype, or absent
   GradMode mode = GradMode::kOverwrite;
+
+  auto views() const { return std::tie(dy, x, dw, dbias); }
 };
 
 }  // namespace ashlar

@@ -12,6 +12,8 @@ struct LinearActivation {
   LinearForward linear;  ///< its y is the pre-activation, storage dtype
   MutView y;             ///< [N, M] storage dtype, written: act(linear.y); may not alias anything
   Activation kind = Activation::kGeluTanh;
+
+  auto views() const { return std::tie(linear, y); }
 };
 
 }  // namespace ashlar

@@ -36,6 +36,8 @@ struct LossShape {
   int64_t valid_cols = 0;
   double logit_scale = 1;
   double softcap = 0;  ///< 0 = none
+
+  auto views() const { return std::tie(targets); }
 };
 
 /// logits[n, id - vocab_begin] = -inf for each masked id of this slice.
@@ -43,6 +45,8 @@ struct LossMask {
   MutView logits;  ///< [n, V_loc]
   ConstView ids;   ///< [M] kInt32, global, each once
   int64_t vocab_begin = 0;
+
+  auto views() const { return std::tie(logits, ids); }
 };
 
 /// row_max[n] = max over valid columns of z (-inf without one); row_sum[n] = sum exp(z - row_max[n]) (0 where all are
@@ -51,6 +55,8 @@ struct LossRowStats {
   ConstView logits;                        ///< [n, V_loc]
   MutView row_max, row_sum, target_logit;  ///< [n] accumulate dtype, written
   LossShape shape;
+
+  auto views() const { return std::tie(logits, row_max, row_sum, target_logit, shape); }
 };
 
 /// row_sum[n] *= exp(local_max[n] - global_max[n]); a slice without a finite logit keeps its 0.
@@ -58,6 +64,8 @@ struct LossRescale {
   ConstView local_max;   ///< [n] accumulate dtype, of this slice
   ConstView global_max;  ///< [n] accumulate dtype, of all slices
   MutView row_sum;       ///< [n] accumulate dtype, read and written
+
+  auto views() const { return std::tie(local_max, global_max, row_sum); }
 };
 
 /// max_count[n] = how many valid columns of this slice have z = row_max[n].
@@ -66,6 +74,8 @@ struct LossMaxCount {
   ConstView row_max;  ///< [n] accumulate dtype, of all slices
   MutView max_count;  ///< [n] accumulate dtype, written
   LossShape shape;
+
+  auto views() const { return std::tie(logits, row_max, max_count, shape); }
 };
 
 /// stats += these rows, from statistics over the whole vocabulary.
@@ -75,6 +85,8 @@ struct LossReduce {
   double z_coef = 0;
   ZKind z_kind = ZKind::kLse;
   MutView stats;  ///< LossStats, read and written
+
+  auto views() const { return std::tie(row_max, row_sum, target_logit, shape, stats); }
 };
 
 /// dlogits = logit_scale * inv_valid_tokens * slope * ((1 + 2 z_coef lse) * softmax(z) - onehot(target)), slope 1 - (z
@@ -89,6 +101,8 @@ struct LossBackward {
   LossShape shape;
   double z_coef = 0;
   ConstView scalars;  ///< StepScalars
+
+  auto views() const { return std::tie(logits, row_max, row_sum, max_count, dlogits, shape, scalars); }
 };
 
 }  // namespace ashlar

@@ -34,6 +34,8 @@ struct NormForward {
   MutView rstd;     ///< [heads*N] accumulate dtype, written
   NormVariant variant;
   int64_t heads = 1;
+
+  auto views() const { return std::tie(x, gamma, beta, y, mean, rstd); }
 };
 
 /// Gradients of NormForward. dgamma, dbeta are summed over rows (and heads that share them) deterministically for any
@@ -51,6 +53,8 @@ struct NormBackward {
   GradMode param_mode = GradMode::kAccumulate;
   NormVariant variant;  ///< eps is not read: rstd has it
   int64_t heads = 1;
+
+  auto views() const { return std::tie(dy, x, gamma, mean, rstd, dx, dgamma, dbeta); }
 };
 
 // The same mathematics in five parts, for statistics that cross ranks (a normalised width split over tensor ranks).
@@ -63,6 +67,8 @@ struct NormRowStats {
   ConstView center;     ///< [N] accumulate dtype, or absent
   MutView sum;          ///< [N] accumulate dtype, written, or absent
   MutView sum_squares;  ///< [N] accumulate dtype, written, or absent
+
+  auto views() const { return std::tie(x, center, sum, sum_squares); }
 };
 
 /// mean = sum / c_total, rstd = 1/sqrt(sum_squares / c_total + eps), of the sums over all ranks.
@@ -73,6 +79,8 @@ struct NormStatistics {
   MutView rstd;           ///< [N] accumulate dtype, written where sum_squares is given; may be sum_squares
   int64_t c_total = 0;
   double eps = 0;
+
+  auto views() const { return std::tie(sum, sum_squares, mean, rstd); }
 };
 
 /// y = (x - mean) * rstd * g + b with given statistics.
@@ -81,6 +89,8 @@ struct NormApply {
   ConstView mean, rstd;      ///< [N] accumulate dtype; mean absent for rmsnorm
   MutView y;                 ///< [N, C] storage dtype, written
   bool unit_offset = false;
+
+  auto views() const { return std::tie(x, gamma, beta, mean, rstd, y); }
 };
 
 /// With xhat = (x - mean) * rstd and h = dy * g: sum_h[n] = sum_c h (layernorm), sum_hx[n] = sum_c h * xhat.
@@ -89,6 +99,8 @@ struct NormBackwardRowSums {
   MutView sum_h;   ///< [N] accumulate dtype, written; absent for rmsnorm
   MutView sum_hx;  ///< [N] accumulate dtype, written
   bool unit_offset = false;
+
+  auto views() const { return std::tie(dy, x, gamma, mean, rstd, sum_h, sum_hx); }
 };
 
 /// dx (+)= rstd * (h - sum_h / C_total - xhat * sum_hx / C_total); dgamma (+)= sum_n dy xhat; dbeta (+)= sum_n dy.
@@ -101,6 +113,8 @@ struct NormBackwardApply {
   GradMode dx_mode = GradMode::kOverwrite;
   GradMode param_mode = GradMode::kAccumulate;
   bool unit_offset = false;
+
+  auto views() const { return std::tie(dy, x, gamma, mean, rstd, sum_h, sum_hx, dx, dgamma, dbeta); }
 };
 
 }  // namespace ashlar

@@ -12,6 +12,8 @@ struct NormalizeRows {
   ConstView w;      ///< [V, C] storage dtype
   MutView y;        ///< [V, C] storage dtype, written
   MutView inverse;  ///< [V] accumulate dtype, written
+
+  auto views() const { return std::tie(w, y, inverse); }
 };
 
 /// dw[v] (+)= inverse[v] * (dy[v] - u (u . dy[v])), u = w[v] * inverse[v]; of a row shorter than kShortestRow
@@ -23,6 +25,8 @@ struct NormalizeRowsBackward {
   ConstView inverse;  ///< [V] accumulate dtype
   MutView dw;         ///< [V, C] accumulate dtype, by mode; may not be dy
   GradMode mode = GradMode::kOverwrite;
+
+  auto views() const { return std::tie(dy, w, inverse, dw); }
 };
 
 }  // namespace ashlar

@@ -28,6 +28,8 @@ struct Update {
   ConstView segments;  ///< UpdateSegment [k]
   ConstView scalars;   ///< StepScalars
   ConstView clip;      ///< ClipState
+
+  auto views() const { return std::tie(grad, master, weights, segments, scalars, clip); }
 };
 
 /// m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  w -= lr_t * wd * w;  w -= lr_t * (m/c1) / (sqrt(v/c2) + eps).
@@ -39,6 +41,8 @@ struct AdamW {
   double beta1 = 0, beta2 = 0, eps = 0;
 
   std::array<ConstView, 2> state() const { return {m, v}; }
+
+  auto views() const { return std::tie(update, m, v); }
 };
 
 /// u = sign(b1 m + (1-b1) g), sign(0) = 0;  w -= lr_t * wd * w;  w -= lr_t * u;  m = b2 m + (1-b2) g.
@@ -50,6 +54,8 @@ struct Lion {
   double beta1 = 0, beta2 = 0;
 
   std::array<ConstView, 1> state() const { return {m}; }
+
+  auto views() const { return std::tie(update, m); }
 };
 
 }  // namespace ashlar

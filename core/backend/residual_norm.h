@@ -11,6 +11,8 @@ namespace ashlar {
 struct ResidualNormForward {
   ResidualForward residual;  ///< its y is the stream
   NormForward norm;          ///< its x is that y; of whole rows (heads = 1)
+
+  auto views() const { return std::tie(residual, norm); }
 };
 
 }  // namespace ashlar

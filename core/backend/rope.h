@@ -26,6 +26,8 @@ struct Rope {
   RopeStyle style = RopeStyle::kHalf;
   bool inverse = false;
   GradMode mode = GradMode::kOverwrite;
+
+  auto views() const { return std::tie(x, y, positions, cos, sin); }
 };
 
 }  // namespace ashlar

@@ -11,6 +11,8 @@ struct ShareHead {
   ConstView own;      ///< [N, heads*P] storage dtype, read
   MutView y;          ///< [N, heads*(S+P)] storage dtype, written
   int64_t heads = 0;  ///< 1 or more
+
+  auto views() const { return std::tie(shared, own, y); }
 };
 
 /// dshared = sum over heads, in their order, in the accumulate dtype, of their first S columns of dy; down = the
@@ -21,6 +23,8 @@ struct ShareHeadBackward {
   MutView down;                          ///< [N, heads*P] storage dtype, by mode
   int64_t heads = 0;                     ///< as in forward
   GradMode mode = GradMode::kOverwrite;  ///< for both
+
+  auto views() const { return std::tie(dy, dshared, down); }
 };
 
 }  // namespace ashlar

@@ -39,6 +39,8 @@ std::vector<Finding> no_leftovers(const SourceFile& file);
 /// Headers begin with `#pragma once` (Highway's `*_inl.h`, included once per target, excepted) and have no
 /// `using namespace`.
 std::vector<Finding> header_hygiene(const SourceFile& file);
+/// In core/backend each struct with members of type ConstView or MutView names all of them in its `views()`.
+std::vector<Finding> listed_views(const SourceFile& file);
 /// No variable that outlives its scope and can change: at namespace scope, `static` in a function, `thread_local`.
 std::vector<Finding> no_globals(const SourceFile& file);
 

@@ -170,6 +170,19 @@ TEST(CommentWidth, OneHundredAndTwentyColumns) {
               IsEmpty());
 }
 
+TEST(ListedViews, AreAllOfAnArgsStruct) {
+  const auto found = [](const std::string& list) {
+    return lines_found(listed_views, "core/backend/a.h",
+                       "struct A {\n  ConstView x, y{};  ///< read\n  MutView z;\n  Mode mode;\n" + list + "};\n");
+  };
+  EXPECT_THAT(found("  auto views() const { return std::tie(x, y, z); }\n"), IsEmpty());
+  EXPECT_THAT(found("  auto views() const { return std::tie(x, z); }\n"), ElementsAre(2));
+  EXPECT_THAT(found(""), ElementsAre(2, 2, 3));
+  EXPECT_THAT(lines_found(listed_views, "core/backend/a.h", "struct A {\n  DropoutArgs dropout;\n};\n"),
+              ElementsAre(2));
+  EXPECT_THAT(lines_found(listed_views, "core/ops/a.h", "struct A {\n  ConstView x;\n};\n"), IsEmpty());
+}
+
 TEST(AsciiOnly, NamesTheLineOfTheFirstOtherByte) {
   EXPECT_THAT(lines_found(ascii_only, "core/a.cpp", "int a;\n// \xc2\xb5s\n"), ElementsAre(2));
   EXPECT_THAT(lines_found(ascii_only, "core/a.cpp", "a\r\n"), ElementsAre(1));

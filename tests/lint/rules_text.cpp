@@ -66,6 +66,37 @@ std::vector<Finding> comment_width(const SourceFile& file) {
   return findings;
 }
 
+std::vector<Finding> listed_views(const SourceFile& file) {
+  static const std::regex begins(R"(^struct (\w+) \{)"),
+      members(R"(^  (?:ConstView|MutView|DropoutArgs|Update|\w+Shape|\w+Forward) ([^;(]*);)");
+  static const std::regex names(R"((\w+)(\{\})?(, |$))"), list(R"(return std::tie\(([^)]*)\);)");
+  if (!file.path.starts_with("core/backend/") || !is_header(file.path)) return {};
+  std::vector<Finding> findings;
+  std::string owner, listed;
+  std::vector<std::pair<int, std::string>> views;
+  std::istringstream stream(file.text);
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    std::smatch match;
+    if (std::regex_search(line, match, begins)) owner = match[1];
+    if (std::regex_search(line, match, list)) listed = ", " + match[1].str() + ",";
+    if (std::regex_search(line, match, members)) {
+      const std::string declared = match[1];
+      for (std::sregex_iterator name(declared.begin(), declared.end(), names), end; name != end; ++name)
+        views.emplace_back(number, (*name)[1]);
+    }
+    if (line != "};") continue;
+    for (const auto& [at, name] : views) {
+      if (listed.find(" " + name + ",") == std::string::npos)
+        findings.push_back({file.path, at, str_cat("views() of ", owner, " does not list ", name)});
+    }
+    views.clear();
+    listed.clear();
+  }
+  return findings;
+}
+
 std::vector<Finding> ascii_only(const SourceFile& file) {
   int line = 1;
   for (const char c : file.text) {

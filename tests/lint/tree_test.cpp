@@ -32,6 +32,7 @@ TEST_F(Tree, VendorHeaders) { hold(vendor_headers); }
 TEST_F(Tree, FileLength) { hold(file_length); }
 TEST_F(Tree, CommentWidth) { hold(comment_width); }
 TEST_F(Tree, FunctionLength) { hold(function_length); }
+TEST_F(Tree, ListedViews) { hold(listed_views); }
 TEST_F(Tree, AsciiOnly) { hold(ascii_only); }
 TEST_F(Tree, NoLeftovers) { hold(no_leftovers); }
 TEST_F(Tree, HeaderHygiene) { hold(header_hygiene); }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/backend/fields.h"
+#include "core/backend/views.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/gpu_emulator/backend/emulated_state.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
-#include "core/backend/fields.h"
+#include "core/backend/views.h"
 #include "tests/gpu_emulator/virtual_gpu.h"
 
 namespace ashlar::testing {
@@ -26,7 +26,7 @@ namespace ashlar::testing {
 /// - A call that writes beyond a block, and work that reads fresh or released memory: it holds NaN.
 /// - A host that reads the target of a copy before waiting for it: the target is NaN until the copy has run.
 /// - A host that changes the source of a copy before the copy has run: a Bug when it runs.
-/// Views say everything about a call: ConstViews are what it reads, MutViews what it writes (fields.h).
+/// Views say everything about a call: ConstViews are what it reads, MutViews what it writes (views()).
 class DeferredBackend : public Backend {
  public:
   explicit DeferredBackend(std::unique_ptr<Backend> inner, uint64_t seed = 1);
