@@ -19,7 +19,7 @@ struct BackendConfig {
   std::string max_isa;           ///< of the cpu: most of "baseline", "avx2", "avx512", "avx512_bf16"; empty = the best
   Log* log = nullptr;            ///< notices about what the device can do; null = silent. Must outlive the backend.
   int64_t max_memory_bytes = 0;  ///< cpu: of each memory kind; cuda: of all; 0 = what the device has
-  cudnn::Wanted attention = cudnn::Wanted::kOwn;  ///< of cuda: whose; all but kOwn needs its Tuner
+  AttentionKernels attention = AttentionKernels::kOwn;  ///< of cuda: whose; all but kOwn needs its Tuner
 };
 
 /// The one door to a backend. Throws input_error for a device that this program does not have and for bad options.

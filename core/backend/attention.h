@@ -1,8 +1,15 @@
 #pragma once
 
 #include "core/backend/common.h"
+#include "core/base/enum_names.h"
 
 namespace ashlar {
+
+/// Which kernels compute attention. kAuto: cuDNN's where they serve the call, else our own. kCudnn: else an error.
+enum class AttentionKernels : uint8_t { kAuto, kOwn, kCudnn };
+inline constexpr EnumName<AttentionKernels> kAttentionKernelsNames[] = {
+    {AttentionKernels::kAuto, "auto"}, {AttentionKernels::kOwn, "own"}, {AttentionKernels::kCudnn, "cudnn"}};
+constexpr std::span<const EnumName<AttentionKernels>> names_of(AttentionKernels) { return kAttentionKernelsNames; }
 
 /// Which attention it is: what a layer has of it, for its op and the kernels.
 struct AttentionVariant {

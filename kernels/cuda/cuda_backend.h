@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/backend/backend.h"
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 #include "kernels/cuda/dev/gemm.h"
 #include "kernels/cuda/dev/host.h"
 

@@ -16,7 +16,7 @@ struct OpenOptions {
   /// schedulers do it that bind each rank to its own, it takes that one.
   int local_rank = 0;
   int64_t max_memory_bytes = 0;  ///< of the device, of all kinds; 0 = what it has
-  cudnn::Wanted attention = cudnn::Wanted::kOwn;
+  AttentionKernels attention = AttentionKernels::kOwn;
 };
 
 /// Throws input_error, in one line, where there is no such device here or this program cannot use it, or where it has

@@ -12,7 +12,7 @@ namespace {
 
 class GpuBackend final : public CudnnBackend, public DeviceFacts, public TakesMemory {
  public:
-  GpuBackend(const DeviceOptions& options, cudnn::Wanted attention)
+  GpuBackend(const DeviceOptions& options, AttentionKernels attention)
       : CudnnBackend(options, {.wanted = attention,
                                .make_planner =
                                    [this] {

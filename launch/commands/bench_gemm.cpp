@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/io/tuner.h"
 #include "core/tensor/tensor.h"
+#include "core/tuning/tuner.h"
 #include "kernels/make_backend.h"
 #include "launch/commands/timing.h"
 

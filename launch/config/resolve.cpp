@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "kernels/make_backend.h"
 #include "launch/config/resolver.h"
 #include "launch/config/schema_model_table.h"
 #include "parallel/model/slices.h"
@@ -113,7 +114,7 @@ void check_mesh(Resolver& r) {
 /// when they are opened.
 void check_attention(Resolver& r) {
   const RunConfig& c = r.config();
-  if (r.facts().purpose == Purpose::kModel || c.train.attention != cudnn::Wanted::kCudnn) return;
+  if (r.facts().purpose == Purpose::kModel || c.train.attention != AttentionKernels::kCudnn) return;
   const auto refuse = [&](const auto&... reason) {
     r.error("train.attention = \"cudnn\": ", reason..., "; choose \"auto\" or \"own\"");
   };

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "core/autograd/ctx.h"
+#include "core/backend/attention.h"
 #include "core/base/dtype.h"
 #include "core/base/enum_names.h"
 #include "core/base/error.h"
 #include "core/optim/rules.h"
 #include "core/optim/schedule.h"
-#include "kernels/make_backend.h"
 #include "parallel/model/model_config.h"
 #include "parallel/pipeline/schedule.h"
 
@@ -70,7 +70,7 @@ struct TrainSection {
   int64_t global_batch = 0;     ///< sequences a step, over all ranks
   int64_t micro_batch = 0;      ///< sequences a forward pass of a rank
   Recompute recompute = Recompute::kNone;
-  cudnn::Wanted attention = cudnn::Wanted::kAuto;
+  AttentionKernels attention = AttentionKernels::kAuto;
   int64_t eval_every = 0;      ///< steps; 0 = only after the last
   int64_t eval_sequences = 0;  ///< of each dataset; 0 = the whole validation part
   bool operator==(const TrainSection&) const = default;

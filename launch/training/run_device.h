@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "core/backend/attention.h"
 #include "core/base/log.h"
 #include "kernels/make_backend.h"
 #include "launch/config/run_config.h"
@@ -15,7 +16,7 @@ namespace ashlar::training {
 struct RunDeviceArgs {
   comm::Bootstrap& bootstrap;
   config::RunSection run;  ///< device, threads, deterministic
-  cudnn::Wanted attention = cudnn::Wanted::kOwn;
+  AttentionKernels attention = AttentionKernels::kOwn;
   Log& log;
   MemoryLedger* memory = nullptr;  ///< what the device and its libraries take is named there; null: nowhere
   /// Makes what computes, for tests; empty: kernels::make_backend, as `run` says.

@@ -11,8 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "core/io/atomic_file.h"
-#include "core/io/joined_tuners.h"
 #include "core/io/posix_file.h"
+#include "core/tuning/joined_tuners.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 

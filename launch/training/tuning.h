@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/log.h"
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 #include "parallel/comm/control_plane.h"
 
 namespace ashlar::training {

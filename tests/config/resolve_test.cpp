@@ -186,7 +186,7 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_EQ(c.train.eval_every, 41);
   EXPECT_EQ(c.train.eval_sequences, 42);
   EXPECT_EQ(c.train.recompute, Recompute::kSelective);
-  EXPECT_EQ(c.train.attention, cudnn::Wanted::kOwn);
+  EXPECT_EQ(c.train.attention, AttentionKernels::kOwn);
   EXPECT_EQ(c.optimizer.lr, 0.5);
   EXPECT_EQ(c.optimizer.rule.beta1, 0.11);
   EXPECT_EQ(c.optimizer.rule.beta2, 0.12);

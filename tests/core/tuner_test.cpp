@@ -1,10 +1,10 @@
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "core/io/joined_tuners.h"
+#include "core/tuning/joined_tuners.h"
 
 namespace ashlar {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 
 namespace ashlar::test {
 namespace {
@@ -24,7 +24,7 @@ TEST(MakeBackend, MakesTheEmulatedDevice) {
   auto* const tunable = dynamic_cast<Tunable*>(backend.get());
   ASSERT_NE(tunable, nullptr);
   EXPECT_EQ(tunable->tuner(), nullptr) << "its products have one algorithm";
-  EXPECT_THROW(kernels::make_backend({.device = "cuda", .attention = cudnn::Wanted::kCudnn}), Error);
+  EXPECT_THROW(kernels::make_backend({.device = "cuda", .attention = AttentionKernels::kCudnn}), Error);
   EXPECT_THROW(backend->allocator(MemoryKind::kParameters).allocate(2 << 20), Error);
 }
 

@@ -58,7 +58,7 @@ class CudnnChoice : public ::testing::Test {
             .shape = f.shape};
   }
 
-  std::unique_ptr<AttentionChoice> make(Wanted wanted) {
+  std::unique_ptr<AttentionChoice> make(AttentionKernels wanted) {
     return std::make_unique<AttentionChoice>(ChoiceOptions{
         .wanted = wanted,
         .device = "a device",
@@ -91,7 +91,7 @@ class CudnnChoice : public ::testing::Test {
   }
   /// The reason under `auto`; under `cudnn` it is an error with the same words.
   std::string reason() {
-    const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+    const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto);
     const std::vector<std::string> lines = decide(*choice);
     EXPECT_EQ(forward_plan_, nullptr);
     EXPECT_EQ(backward_plan_, nullptr);
@@ -101,7 +101,7 @@ class CudnnChoice : public ::testing::Test {
     }
     std::string reason = lines[0].substr(22);
     try {
-      decide(*make(Wanted::kCudnn));
+      decide(*make(AttentionKernels::kCudnn));
       ADD_FAILURE() << "cuDNN was chosen";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kInput);
@@ -123,7 +123,7 @@ class CudnnChoice : public ::testing::Test {
 };
 
 TEST_F(CudnnChoice, WhereItHoldsBothAutoAndCudnnTakeIt) {
-  for (const Wanted wanted : {Wanted::kAuto, Wanted::kCudnn}) {
+  for (const AttentionKernels wanted : {AttentionKernels::kAuto, AttentionKernels::kCudnn}) {
     tests_ = reserved_ = 0;
     const std::unique_ptr<AttentionChoice> choice = make(wanted);
     EXPECT_THAT(decide(*choice), ElementsAre("attention is that of cuDNN 9.19.0, with a workspace of 0 MB"));
@@ -136,7 +136,7 @@ TEST_F(CudnnChoice, WhereItHoldsBothAutoAndCudnnTakeIt) {
 }
 
 TEST_F(CudnnChoice, NothingIsServedBeforeItIsChosen) {
-  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto);
   work(*choice);
   EXPECT_EQ(forward_plan_, nullptr);
   work(*choice);
@@ -147,7 +147,7 @@ TEST_F(CudnnChoice, NothingIsServedBeforeItIsChosen) {
 }
 
 TEST_F(CudnnChoice, WhatComesBehindTheReportIsOurOwn) {
-  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kCudnn);
+  const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kCudnn);
   decide(*choice);
   AttentionForward shorter = forward();
   shorter.shape.B = 1;
@@ -160,19 +160,19 @@ TEST_F(CudnnChoice, WhatComesBehindTheReportIsOurOwn) {
 }
 
 TEST_F(CudnnChoice, ACallOutsideTheContractIsNoQuestion) {
-  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto);
   AttentionForward capped = forward();
   capped.shape.variant.softcap = 30;
   EXPECT_EQ(choice->serve(capped, stream_), nullptr);
   EXPECT_EQ(num_choices(choice->met()), 0);
   EXPECT_THAT(choice->report(), ElementsAre("attention is our own: expected plain causal attention, got a soft cap"));
-  const std::unique_ptr<AttentionChoice> demanded = make(Wanted::kCudnn);
+  const std::unique_ptr<AttentionChoice> demanded = make(AttentionKernels::kCudnn);
   EXPECT_EQ(demanded->serve(capped, stream_), nullptr);
   EXPECT_THROW(demanded->report(), Error);
 }
 
 TEST_F(CudnnChoice, APartMayBeOurOwn) {
-  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto);
   AttentionBackward adding = backward();
   adding.mode = GradMode::kAccumulate;
   choice->serve(adding, stream_);
@@ -183,7 +183,7 @@ TEST_F(CudnnChoice, APartMayBeOurOwn) {
 TEST_F(CudnnChoice, TheWorkspaceMustHaveRoomBesideTheTest) {
   free_bytes_ = kSpare + kWorkspace;
   EXPECT_THAT(
-      decide(*make(Wanted::kAuto)),
+      decide(*make(AttentionKernels::kAuto)),
       ElementsAre(HasSubstr("a part of attention is that of cuDNN"),
                   AllOf(HasSubstr("a part of attention is our own: expected "),
                         HasSubstr("bytes of memory for its workspace and for comparing it with our own kernels, "
@@ -191,7 +191,7 @@ TEST_F(CudnnChoice, TheWorkspaceMustHaveRoomBesideTheTest) {
   EXPECT_EQ(backward_plan_, nullptr);
   EXPECT_EQ(tests_, 1) << "the forward's";
   EXPECT_LT(reserved_, kWorkspace);
-  EXPECT_THROW(decide(*make(Wanted::kCudnn)), Error);
+  EXPECT_THROW(decide(*make(AttentionKernels::kCudnn)), Error);
 }
 
 TEST_F(CudnnChoice, ResultsThatDifferAreRefused) {
@@ -211,15 +211,15 @@ TEST_F(CudnnChoice, ALibraryThatIsMissingOrKnownToBeBadIsNotUsed) {
 // It is refused before anything is loaded or allocated.
 TEST_F(CudnnChoice, ALibraryThatIsDemandedIsMissedAtOnce) {
   library_.sm = 75;
-  EXPECT_THROW(make(Wanted::kCudnn), Error);
+  EXPECT_THROW(make(AttentionKernels::kCudnn), Error);
   missing_ = input_error("cuDNN", "found none");
-  EXPECT_THROW(make(Wanted::kCudnn), Error);
+  EXPECT_THROW(make(AttentionKernels::kCudnn), Error);
 }
 
 TEST_F(CudnnChoice, ErrorsOfMemoryAndOfTheDeviceArePassedOn) {
   const auto code = [&] {
     try {
-      decide(*make(Wanted::kAuto));
+      decide(*make(AttentionKernels::kAuto));
     } catch (const Error& error) {
       return error.code();
     }
@@ -230,7 +230,7 @@ TEST_F(CudnnChoice, ErrorsOfMemoryAndOfTheDeviceArePassedOn) {
   missing_.reset();
   for (const bool backward : {false, true}) {
     const std::unique_ptr<AttentionChoice> choice = std::make_unique<AttentionChoice>(ChoiceOptions{
-        .wanted = Wanted::kAuto,
+        .wanted = AttentionKernels::kAuto,
         .device = "a device",
         .make_planner =
             [&] {
@@ -251,7 +251,7 @@ TEST_F(CudnnChoice, ErrorsOfMemoryWhilePlansAreMadeArePassedOn) {
     Library library() const override { return {.version = 91900, .sm = 90}; }
     std::unique_ptr<AttentionPlan> make(const AttentionCase&) override { throw resource_error("cuDNN", "no memory"); }
   };
-  AttentionChoice choice({.wanted = Wanted::kAuto,
+  AttentionChoice choice({.wanted = AttentionKernels::kAuto,
                           .device = "a device",
                           .make_planner = [] { return std::make_unique<FailingPlanner>(); },
                           .free_bytes = [] { return int64_t{1} << 40; },
@@ -261,11 +261,11 @@ TEST_F(CudnnChoice, ErrorsOfMemoryWhilePlansAreMadeArePassedOn) {
 }
 
 TEST_F(CudnnChoice, AChoiceIsKeptWithoutAnotherTest) {
-  const std::unique_ptr<AttentionChoice> first = make(Wanted::kAuto);
+  const std::unique_ptr<AttentionChoice> first = make(AttentionKernels::kAuto);
   decide(*first);
   const TunedChoices stored = first->met();
   tests_ = 0;
-  const std::unique_ptr<AttentionChoice> second = make(Wanted::kAuto);
+  const std::unique_ptr<AttentionChoice> second = make(AttentionKernels::kAuto);
   EXPECT_EQ(why_not(second->met(), stored), "");
   second->use(stored);
   work(*second);
@@ -275,12 +275,14 @@ TEST_F(CudnnChoice, AChoiceIsKeptWithoutAnotherTest) {
   EXPECT_THAT(second->report(), ElementsAre(HasSubstr("cuDNN 9.19.0")));
   EXPECT_EQ(tests_, 0);
   library_.version = 92000;
-  EXPECT_EQ(why_not(make(Wanted::kCudnn)->met(), stored), "attention: cuDNN 9.20.0, demanded, made with cuDNN 9.19.0");
+  EXPECT_EQ(why_not(make(AttentionKernels::kCudnn)->met(), stored),
+            "attention: cuDNN 9.20.0, demanded, made with cuDNN 9.19.0");
 }
 
 // What other ranks say of their memory is known when all have prepared.
 TEST_F(CudnnChoice, ARankWithoutRoomSaysWhatItDoesInstead) {
-  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto), demanded = make(Wanted::kCudnn);
+  const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto),
+                                         demanded = make(AttentionKernels::kCudnn);
   for (AttentionChoice* each : {choice.get(), demanded.get()}) {
     work(*each);
     each->use(each->measure(each->met()));
@@ -302,7 +304,8 @@ TEST_F(CudnnChoice, ARankWithoutRoomSaysWhatItDoesInstead) {
 }
 
 TEST_F(CudnnChoice, RanksOfSeveralKindsHaveOurOwn) {
-  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto), demanded = make(Wanted::kCudnn);
+  const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto),
+                                         demanded = make(AttentionKernels::kCudnn);
   work(*choice);
   EXPECT_THAT(choice->report(), ElementsAre("attention is our own: expected one cuDNN and one kind of device on all "
                                             "ranks, got several"));
@@ -311,7 +314,7 @@ TEST_F(CudnnChoice, RanksOfSeveralKindsHaveOurOwn) {
 }
 
 TEST_F(CudnnChoice, AnswersThatAreNoneAreDamage) {
-  const std::unique_ptr<AttentionChoice> choice = make(Wanted::kAuto);
+  const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto);
   work(*choice);
   TunedChoices damaged = choice->met();
   damaged.sections.at("attention").choices.begin()->second = "theirs";

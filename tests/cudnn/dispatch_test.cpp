@@ -79,7 +79,7 @@ class CudnnDispatch : public ::testing::Test {
   static void queue(Stream& stream, std::function<void()> run) {
     emulated::internal::queue_arithmetic(stream, "attention of cuDNN", std::move(run));
   }
-  CudnnBackend make(Wanted wanted, Planted planted = Planted::kNothing) {
+  CudnnBackend make(AttentionKernels wanted, Planted planted = Planted::kNothing) {
     return CudnnBackend(emulated::DeviceOptions{.seed = 7}, {.wanted = wanted,
                                                              .make_planner =
                                                                  [this, planted] {
@@ -107,7 +107,7 @@ class CudnnDispatch : public ::testing::Test {
 };
 
 TEST_F(CudnnDispatch, CallsOfACaseThatWasChosenRunThePlans) {
-  CudnnBackend backend = make(Wanted::kAuto);
+  CudnnBackend backend = make(AttentionKernels::kAuto);
   const std::unique_ptr<Stream> stream = backend.make_stream();
   EXPECT_THAT(choose(backend, *stream), ElementsAre("attention is that of cuDNN 9.19.0, with a workspace of 0 MB"));
   EXPECT_EQ(backend.attention_workspace_bytes(), kB * kH * kT * kT * 4);
@@ -124,7 +124,7 @@ TEST_F(CudnnDispatch, CallsOfACaseThatWasChosenRunThePlans) {
 }
 
 TEST_F(CudnnDispatch, OtherCallsAreOurOwnToTheBit) {
-  CudnnBackend backend = make(Wanted::kAuto);
+  CudnnBackend backend = make(AttentionKernels::kAuto);
   const std::unique_ptr<Stream> stream = backend.make_stream();
   choose(backend, *stream);
   EXPECT_EQ(results(backend, *stream, kT - 8), results(plain_, *plain_stream_, kT - 8)) << "another length";
@@ -134,12 +134,12 @@ TEST_F(CudnnDispatch, OtherCallsAreOurOwnToTheBit) {
 }
 
 TEST_F(CudnnDispatch, ABackendThatHasNotChosenIsOurOwnToTheBit) {
-  for (const Wanted wanted : {Wanted::kAuto, Wanted::kOwn}) {
+  for (const AttentionKernels wanted : {AttentionKernels::kAuto, AttentionKernels::kOwn}) {
     CudnnBackend backend = make(wanted);
     const std::unique_ptr<Stream> stream = backend.make_stream();
     EXPECT_EQ(results(backend, *stream, kT), results(plain_, *plain_stream_, kT));
-    EXPECT_EQ(backend.tuner() == nullptr, wanted == Wanted::kOwn);
-    EXPECT_EQ(planner_ != nullptr, wanted == Wanted::kAuto);
+    EXPECT_EQ(backend.tuner() == nullptr, wanted == AttentionKernels::kOwn);
+    EXPECT_EQ(planner_ != nullptr, wanted == AttentionKernels::kAuto);
     if (planner_ != nullptr) {
       EXPECT_EQ(planner_->runs, 0);
     }
@@ -148,7 +148,7 @@ TEST_F(CudnnDispatch, ABackendThatHasNotChosenIsOurOwnToTheBit) {
 }
 
 TEST_F(CudnnDispatch, TheWorkspaceIsThereBeforeTheFirstStep) {
-  CudnnBackend backend = make(Wanted::kCudnn);
+  CudnnBackend backend = make(AttentionKernels::kCudnn);
   const std::unique_ptr<Stream> stream = backend.make_stream();
   const auto used = [&] { return backend.allocator(MemoryKind::kWorkspace).used_bytes(); };
   choose(backend, *stream);
@@ -159,7 +159,7 @@ TEST_F(CudnnDispatch, TheWorkspaceIsThereBeforeTheFirstStep) {
 }
 
 TEST_F(CudnnDispatch, ResultsThatDifferOnTheDeviceAreRefused) {
-  CudnnBackend backend = make(Wanted::kAuto, Planted::kSwapped);
+  CudnnBackend backend = make(AttentionKernels::kAuto, Planted::kSwapped);
   const std::unique_ptr<Stream> stream = backend.make_stream();
   EXPECT_THAT(choose(backend, *stream), Contains(HasSubstr("our own: expected its results to be those of our own "
                                                            "kernels, got a dk that is off")));

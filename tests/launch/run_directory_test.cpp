@@ -20,7 +20,7 @@
 
 #include "core/base/error.h"
 #include "core/base/strings.h"
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 #include "launch/watch/process.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/mutate.h"

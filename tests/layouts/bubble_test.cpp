@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/base/strings.h"
+#include "kernels/make_backend.h"
 #include "parallel/pipeline/chunk_runner.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/simulate.h"

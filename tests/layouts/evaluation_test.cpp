@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/strings.h"
+#include "kernels/make_backend.h"
 #include "launch/training/engine.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/compare.h"

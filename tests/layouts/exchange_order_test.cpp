@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/make_backend.h"
 #include "parallel/comm/staged_comm.h"
 #include "parallel/mesh/mesh.h"
 #include "tests/layouts/axes.h"

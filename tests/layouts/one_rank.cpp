@@ -11,6 +11,7 @@
 
 #include "core/base/philox.h"
 #include "core/optim/grad_clip.h"
+#include "kernels/make_backend.h"
 #include "launch/training/engine.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/staged_comm.h"

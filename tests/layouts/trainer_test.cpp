@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 #include "data/build/dataset_builder.h"
 #include "data/read/batch_stream.h"
 #include "kernels/cuda/attention/cudnn_backend.h"
@@ -395,7 +395,7 @@ class CudnnTrainer : public DeferredTrainer {
   /// Those of two blocks over a rank's micro-batches, forward and backward.
   int64_t calls_of(int64_t steps) const { return steps * 2 * 2 * 2 / ranks_.size(); }
 
-  cudnn::Wanted wanted_ = cudnn::Wanted::kAuto;
+  AttentionKernels wanted_ = AttentionKernels::kAuto;
   int64_t version_ = 91900, free_bytes_ = int64_t{1} << 30;
   int plan_runs_ = 0;
 };
@@ -445,7 +445,7 @@ TEST_F(CudnnTrainer, WhatOneRankCannotDoNoRankDoes) {
     EXPECT_FALSE(says(end, "that of cuDNN"));
   }
   put_aside("auto");
-  wanted_ = cudnn::Wanted::kCudnn;
+  wanted_ = AttentionKernels::kCudnn;
   end = train_to(2);
   EXPECT_EQ(end.code, ExitCode::kInput);
   EXPECT_THAT(end.error, HasSubstr("rank 1 of 2"));

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/io/joined_tuners.h"
+#include "core/tuning/joined_tuners.h"
 #include "parallel/comm/try_on_all_ranks.h"
 #include "tests/support/ranks/ranks.h"
 #include "tests/support/ranks/shared_dir.h"

@@ -19,7 +19,8 @@ struct Finding {
 using Rule = std::vector<Finding> (*)(const SourceFile&);
 
 /// Folders: core <- {kernels, parallel, data} <- launch; all <- tests. Inside core: base <- device <- tensor <- backend
-/// <- autograd <- ops <- nn <- optim, and io uses base only. Own headers are included by their path from the root.
+/// <- autograd <- ops <- nn <- optim, io uses base only, tuning base and io. Own headers are included by their path
+/// from the root.
 std::vector<Finding> include_arrows(const SourceFile& file);
 /// parallel/model has no call of a backend: ops have them all.
 std::vector<Finding> kernel_calls(const SourceFile& file);

@@ -214,15 +214,16 @@ std::vector<Finding> include_arrows(const SourceFile& file) {
     if (from != "core") continue;
     const std::string mine = folder_at(file.path, 1), theirs = folder_at(include.header, 1);
     if (mine == theirs) continue;
-    const bool io_use = mine == "io" || theirs == "io";
+    const auto beside = [](const std::string& name) { return name == "io" || name == "tuning"; };
     const bool allowed_step =
-        io_use ? (mine == "io" && theirs == "base")
-               : (rung(mine) != ladder.end() && rung(theirs) != ladder.end() && rung(theirs) < rung(mine));
+        beside(mine) || beside(theirs)
+            ? (beside(mine) && theirs == "base") || (mine == "tuning" && theirs == "io")
+            : (rung(mine) != ladder.end() && rung(theirs) != ladder.end() && rung(theirs) < rung(mine));
     if (!allowed_step) {
       findings.push_back({file.path, include.line,
                           str_cat("core/", mine, " may not include ", include.header,
                                   "; order: base <- device <- tensor <- backend <- autograd <- ops <- nn <- optim, "
-                                  "io <- base")});
+                                  "base <- io <- tuning")});
     }
   }
   return findings;

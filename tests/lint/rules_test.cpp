@@ -73,6 +73,9 @@ TEST(IncludeArrows, OrderInsideCore) {
   EXPECT_THAT(lines_found(include_arrows, "core/ops/a.cpp", "#include \"core/base/error.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(include_arrows, "core/io/a.cpp", "#include \"core/base/error.h\"\n"), IsEmpty());
   EXPECT_THAT(lines_found(include_arrows, "core/io/a.cpp", "#include \"core/io/posix_file.h\"\n"), IsEmpty());
+  EXPECT_THAT(lines_found(include_arrows, "core/io/a.cpp", "#include \"core/tuning/tuner.h\"\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "core/ops/a.cpp", "#include \"core/tuning/tuner.h\"\n"), ElementsAre(1));
+  EXPECT_THAT(lines_found(include_arrows, "core/tuning/a.cpp", "#include \"core/io/json.h\"\n"), IsEmpty());
 }
 
 TEST(KernelCalls, OfAModelAreOps) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "kernels/make_backend.h"
 #include "tests/mpi/communicators.h"
 #include "tests/mpi/operands.h"
 

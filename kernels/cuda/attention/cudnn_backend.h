@@ -14,7 +14,7 @@ namespace ashlar::ASHLAR_DEV {
 
 /// Of cuDNN's attention in a backend.
 struct CudnnOptions {
-  cudnn::Wanted wanted = cudnn::Wanted::kOwn;
+  AttentionKernels wanted = AttentionKernels::kOwn;
   std::function<std::unique_ptr<cudnn::AttentionPlanner>()> make_planner;
   std::function<int64_t()> free_bytes;  ///< of the device, as its driver says
 };
@@ -25,7 +25,7 @@ class CudnnBackend : public CudaBackend {
  public:
   /// Throws an input_error where cuDNN is demanded and there is none.
   CudnnBackend(const DeviceOptions& options, CudnnOptions cudnn) : CudaBackend(options) {
-    if (cudnn.wanted == cudnn::Wanted::kOwn) return;
+    if (cudnn.wanted == AttentionKernels::kOwn) return;
     choice_.emplace(cudnn::ChoiceOptions{
         .wanted = cudnn.wanted,
         .device = CudaBackend::description(),

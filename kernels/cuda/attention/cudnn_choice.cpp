@@ -32,7 +32,7 @@ AttentionChoice::AttentionChoice(ChoiceOptions options) : options_(std::move(opt
 }
 
 std::string AttentionChoice::own(const std::string& reason) const {
-  if (options_.wanted == Wanted::kCudnn)
+  if (options_.wanted == AttentionKernels::kCudnn)
     throw input_error("train.attention", "expected cuDNN's attention to hold, got: ", reason,
                       "; choose \"auto\" or \"own\"");
   return str_cat(kOwn, reason);
@@ -83,7 +83,8 @@ int64_t AttentionChoice::workspace_bytes() const {
 std::string AttentionChoice::library_text() const {
   if (!library_) return "no cuDNN";
   // Answers with a reason for our own are none where cuDNN is demanded.
-  return str_cat("cuDNN ", version_text(library_->version), options_.wanted == Wanted::kCudnn ? ", demanded" : "");
+  return str_cat("cuDNN ", version_text(library_->version),
+                 options_.wanted == AttentionKernels::kCudnn ? ", demanded" : "");
 }
 
 TunedChoices AttentionChoice::met() const {

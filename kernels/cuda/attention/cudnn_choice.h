@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "core/device/stream.h"
-#include "core/io/joined_tuners.h"
+#include "core/tuning/joined_tuners.h"
 #include "kernels/cuda/attention/cudnn_attention.h"
 
 namespace ashlar::cudnn {
 
 /// What cuDNN's attention needs from a backend.
 struct ChoiceOptions {
-  Wanted wanted = Wanted::kAuto;
+  AttentionKernels wanted = AttentionKernels::kAuto;
   std::string device;  ///< as TunedChoices names it
   /// May throw an input_error: there is no cuDNN.
   std::function<std::unique_ptr<AttentionPlanner>()> make_planner;

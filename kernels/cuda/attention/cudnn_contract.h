@@ -13,12 +13,6 @@ namespace ashlar::cudnn {
 
 using ashlar::name_of;
 
-/// Whose attention a user wants: cuDNN's where it holds and our own elsewhere, our own, or cuDNN's and no other.
-enum class Wanted : uint8_t { kAuto, kOwn, kCudnn };
-inline constexpr EnumName<Wanted> kWantedNames[] = {
-    {Wanted::kAuto, "auto"}, {Wanted::kOwn, "own"}, {Wanted::kCudnn, "cudnn"}};
-constexpr std::span<const EnumName<Wanted>> names_of(Wanted) { return kWantedNames; }
-
 /// What of a call decides whether cuDNN may serve it. Filled from a call (facts_of), or from a configuration.
 struct AttentionFacts {
   DType storage = DType::kBFloat16;

@@ -2,7 +2,7 @@
 
 #include "core/backend/common.h"
 #include "core/device/stream.h"
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 #include "kernels/cuda/dev/host.h"
 
 /// Matrix products of the device: by cublasLt; on an emulated device host arithmetic in a queued job.

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 #include "kernels/cuda/dev/cublaslt.h"
 #include "kernels/cuda/dev/gemm.h"
 #include "kernels/cuda/dev/gemm_key.h"

@@ -7,7 +7,7 @@
 namespace ashlar::cuda {
 
 std::unique_ptr<Backend> open_backend(const OpenOptions& options) {
-  if (options.attention == cudnn::Wanted::kCudnn)
+  if (options.attention == AttentionKernels::kCudnn)
     throw input_error("run.device", "the emulated device has no cuDNN; set train.attention = \"own\"");
   return std::make_unique<emulated::EmulatedBackend>(
       emulated::DeviceOptions{.max_memory_bytes = options.max_memory_bytes});

@@ -1,10 +1,10 @@
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/io/joined_tuners.h"
 #include "core/io/json.h"
+#include "core/tuning/joined_tuners.h"
 
 namespace ashlar {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/tuner.h"
+#include "core/tuning/tuner.h"
 
 namespace ashlar {
 

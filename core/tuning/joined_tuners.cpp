@@ -1,4 +1,4 @@
-#include "core/io/joined_tuners.h"
+#include "core/tuning/joined_tuners.h"
 
 #include <utility>
 
