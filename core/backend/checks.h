@@ -78,7 +78,13 @@ void check_view(std::string_view where, std::string_view name, const ConstView& 
                 DType dtype);
 /// A contiguous vector [n], given as one row or one column.
 void check_vector(std::string_view where, std::string_view name, const ConstView& v, int64_t n, DType dtype);
+/// Any shape and dtype: those of other views are compared with these.
+void check_self(std::string_view where, std::string_view name, const ConstView& v);
+/// [n] kInt32.
+void check_ids(std::string_view where, std::string_view name, const ConstView& v, int64_t n);
 /// fp32, bf16 or fp64; an input_error otherwise.
 void check_storage(std::string_view where, DType dtype);
+/// A probability below 1, with its StepScalars.
+void check_dropout(std::string_view where, const DropoutArgs& a);
 
 }  // namespace ashlar

@@ -1,0 +1,39 @@
+#include "core/backend/checks.h"
+
+namespace ashlar {
+
+void check_update(std::string_view where, const Update& a, std::span<const ConstView> state) {
+  check_struct<StepScalars>(a.scalars);
+  check_struct<ClipState>(a.clip);
+  const DType dtype = a.master.dtype;
+  const int64_t flat = a.grad.size(), packed = state.empty() ? a.master.size() : state.front().size();
+  ASHLAR_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, where, ": master holds ", name_of(dtype));
+  ASHLAR_CHECK(a.segments.dtype == DType::kUInt8, where, ": segments hold ", name_of(a.segments.dtype));
+  check_vector(where, "grad", a.grad, flat, dtype);
+  for (size_t i = 0; i < state.size(); ++i) check_vector(where, str_cat("state ", i), state[i], packed, dtype);
+  check_vector(where, "master", a.master, a.weights ? packed : flat, dtype);
+  if (a.weights) {
+    check_vector(where, "weights", a.weights, flat, a.weights.dtype);
+    ASHLAR_CHECK(accumulate_dtype(a.weights.dtype) == dtype, where, ": weights hold ", name_of(a.weights.dtype),
+                 ", master ", name_of(dtype));
+  }
+}
+
+void check(const SumSquares& a) {
+  constexpr std::string_view kWhere = "sum_squares";
+  check_storage(kWhere, a.x.dtype);
+  check_vector(kWhere, "x", a.x, a.x.size(), a.x.dtype);
+  check_vector(kWhere, "partials", a.partials, a.partials.size(), DType::kFloat64);
+  check_vector(kWhere, "sums", a.sums, a.sums.size(), DType::kFloat64);
+}
+
+void check(const ClipGradients& a) {
+  constexpr std::string_view kWhere = "clip_gradients";
+  check_struct<ClipState>(a.state);
+  check_vector(kWhere, "squares", a.squares, a.squares.size(), DType::kFloat64);
+  check_vector(kWhere, "also_finite", a.also_finite, a.also_finite.size(), DType::kFloat64);
+  check_vector(kWhere, "kept", a.kept, a.squares.size(), DType::kFloat64);
+  ASHLAR_CHECK(a.max_norm >= 0, kWhere, ": max_norm is ", a.max_norm);
+}
+
+}  // namespace ashlar
