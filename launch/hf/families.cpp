@@ -4,69 +4,74 @@
 
 namespace ashlar::hf {
 
-// clang-format off
+// One line for each family: the function in its file. The plainest layout of a kind of model stands first, because an
+// export takes the first family that has the model.
+#define ASHLAR_HF_FAMILIES(X) \
+  X(llama)                    \
+  X(qwen2)                    \
+  X(mistral)                  \
+  X(gpt2)                     \
+  X(openai_gpt)               \
+  X(gptj)                     \
+  X(gpt_neox)                 \
+  X(phi)                      \
+  X(phi3)                     \
+  X(persimmon)                \
+  X(olmo)                     \
+  X(stablelm)                 \
+  X(falcon)                   \
+  X(bloom)                    \
+  X(ministral)                \
+  X(cwm)                      \
+  X(ministral3)               \
+  X(gpt_neo)                  \
+  X(mpt)                      \
+  X(qwen3)                    \
+  X(olmo2)                    \
+  X(olmo3)                    \
+  X(exaone4)                  \
+  X(granite)                  \
+  X(granite_swa)              \
+  X(seed_oss)                 \
+  X(helium)                   \
+  X(ernie4_5)                 \
+  X(glm)                      \
+  X(glm4)                     \
+  X(cohere)                   \
+  X(cohere2)                  \
+  X(chameleon)                \
+  X(hunyuan)                  \
+  X(hyperclovax)              \
+  X(starcoder2)               \
+  X(smollm3)                  \
+  X(arcee)                    \
+  X(nemotron)                 \
+  X(nanochat)                 \
+  X(jais2)                    \
+  X(gemma)                    \
+  X(gemma2)                   \
+  X(gemma3)                   \
+  X(gemma4)                   \
+  X(vaultgemma)               \
+  X(gpt_bigcode)              \
+  X(opt)                      \
+  X(biogpt)                   \
+  X(xglm)                     \
+  X(codegen)                  \
+  X(qwen)                     \
+  X(baichuan)                 \
+  X(apertus)                  \
+  X(youtu)                    \
+  X(minicpm3)
+
+#define DECLARE(NAME) Family NAME();
+ASHLAR_HF_FAMILIES(DECLARE)
+#undef DECLARE
+
 const std::vector<Family>& families() {
-  // One line for each family: it declares the function of the family's file and calls it. The plainest layout of a
-  // kind of model stands first, because an export takes the first family that has the model.
+#define MAKE(NAME) NAME(),
   static const std::vector<Family> all = [] {
-    std::vector<Family> made = {
-        [] { extern Family llama(); return llama(); }(),
-        [] { extern Family qwen2(); return qwen2(); }(),
-        [] { extern Family mistral(); return mistral(); }(),
-        [] { extern Family gpt2(); return gpt2(); }(),
-        [] { extern Family openai_gpt(); return openai_gpt(); }(),
-        [] { extern Family gptj(); return gptj(); }(),
-        [] { extern Family gpt_neox(); return gpt_neox(); }(),
-        [] { extern Family phi(); return phi(); }(),
-        [] { extern Family phi3(); return phi3(); }(),
-        [] { extern Family persimmon(); return persimmon(); }(),
-        [] { extern Family olmo(); return olmo(); }(),
-        [] { extern Family stablelm(); return stablelm(); }(),
-        [] { extern Family falcon(); return falcon(); }(),
-        [] { extern Family bloom(); return bloom(); }(),
-        [] { extern Family ministral(); return ministral(); }(),
-        [] { extern Family cwm(); return cwm(); }(),
-        [] { extern Family ministral3(); return ministral3(); }(),
-        [] { extern Family gpt_neo(); return gpt_neo(); }(),
-        [] { extern Family mpt(); return mpt(); }(),
-        [] { extern Family qwen3(); return qwen3(); }(),
-        [] { extern Family olmo2(); return olmo2(); }(),
-        [] { extern Family olmo3(); return olmo3(); }(),
-        [] { extern Family exaone4(); return exaone4(); }(),
-        [] { extern Family granite(); return granite(); }(),
-        [] { extern Family granite_swa(); return granite_swa(); }(),
-        [] { extern Family seed_oss(); return seed_oss(); }(),
-        [] { extern Family helium(); return helium(); }(),
-        [] { extern Family ernie4_5(); return ernie4_5(); }(),
-        [] { extern Family glm(); return glm(); }(),
-        [] { extern Family glm4(); return glm4(); }(),
-        [] { extern Family cohere(); return cohere(); }(),
-        [] { extern Family cohere2(); return cohere2(); }(),
-        [] { extern Family chameleon(); return chameleon(); }(),
-        [] { extern Family hunyuan(); return hunyuan(); }(),
-        [] { extern Family hyperclovax(); return hyperclovax(); }(),
-        [] { extern Family starcoder2(); return starcoder2(); }(),
-        [] { extern Family smollm3(); return smollm3(); }(),
-        [] { extern Family arcee(); return arcee(); }(),
-        [] { extern Family nemotron(); return nemotron(); }(),
-        [] { extern Family nanochat(); return nanochat(); }(),
-        [] { extern Family jais2(); return jais2(); }(),
-        [] { extern Family gemma(); return gemma(); }(),
-        [] { extern Family gemma2(); return gemma2(); }(),
-        [] { extern Family gemma3(); return gemma3(); }(),
-        [] { extern Family gemma4(); return gemma4(); }(),
-        [] { extern Family vaultgemma(); return vaultgemma(); }(),
-        [] { extern Family gpt_bigcode(); return gpt_bigcode(); }(),
-        [] { extern Family opt(); return opt(); }(),
-        [] { extern Family biogpt(); return biogpt(); }(),
-        [] { extern Family xglm(); return xglm(); }(),
-        [] { extern Family codegen(); return codegen(); }(),
-        [] { extern Family qwen(); return qwen(); }(),
-        [] { extern Family baichuan(); return baichuan(); }(),
-        [] { extern Family apertus(); return apertus(); }(),
-        [] { extern Family youtu(); return youtu(); }(),
-        [] { extern Family minicpm3(); return minicpm3(); }(),
-    };
+    std::vector<Family> made = {ASHLAR_HF_FAMILIES(MAKE)};
     for (Family& family : made) {
       family.base.init.scheme = family.init_scheme;
       family.rows.push_back(flag("tie_word_embeddings", {FIELD(tied)}, family.tied_by_default));
@@ -74,9 +79,9 @@ const std::vector<Family>& families() {
     }
     return made;
   }();
+#undef MAKE
   return all;
 }
-// clang-format on
 
 const Family* family_from_class(std::string_view class_name) {
   for (const Family& family : families()) {

@@ -61,16 +61,14 @@ void ImportedModel::bind(const std::string& directory) {
   const std::string prefix = config_.family->tensors.prefix;
   const bool has_prefix = std::any_of(files_.names().begin(), files_.names().end(),
                                       [&](const std::string& name) { return name.starts_with(prefix); });
-  std::set<std::string> expected;
   std::vector<std::string> missing, wrong;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     const TensorMapping& mapping = mappings_[i];
     std::string name = mapping.hf_name;
     if (!has_prefix && name.starts_with(prefix)) name = name.substr(prefix.size());
     if (files_.find(name) == nullptr && !mapping.hf_alias.empty()) name = mapping.hf_alias;
-    const io::TensorEntry* entry = files_.find(name);
-    expected.insert(name);
     file_names_.push_back(name);
+    const io::TensorEntry* entry = files_.find(name);
     if (entry == nullptr && mapping.parts.empty()) continue;  // an optional constant
     if (entry == nullptr) {
       missing.push_back(printable(mapping.hf_name));
@@ -93,8 +91,22 @@ void ImportedModel::bind(const std::string& directory) {
       places_[part.name] = {i, p};
     }
   }
+  const std::vector<std::string> unknown = unknown_names();
+  std::string problem;
+  if (!missing.empty()) problem += str_cat("; missing: ", listed(missing));
+  if (!unknown.empty()) problem += str_cat("; unknown: ", listed(unknown));
+  if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
+  if (!problem.empty()) {
+    throw input_error("hf", printable(directory), ": weights are not those of the ", config_.family->class_name,
+                      " in config.json", problem);
+  }
+  if (config_.model.tied) check_tied_head(directory);
+}
+
+std::vector<std::string> ImportedModel::unknown_names() {
   std::vector<std::string> unknown;
   int64_t buffers = 0, other_parts = 0;
+  const std::set<std::string> expected(file_names_.begin(), file_names_.end());
   const std::vector<std::string> heads = head_names(*config_.family);
   for (const std::string& name : files_.names()) {
     if (expected.contains(name)) continue;
@@ -106,20 +118,12 @@ void ImportedModel::bind(const std::string& directory) {
       unknown.push_back(printable(name));
     }
   }
-  std::string problem;
-  if (!missing.empty()) problem += str_cat("; missing: ", listed(missing));
-  if (!unknown.empty()) problem += str_cat("; unknown: ", listed(unknown));
-  if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
-  if (!problem.empty()) {
-    throw input_error("hf", printable(directory), ": weights are not those of the ", config_.family->class_name,
-                      " in config.json", problem);
-  }
   if (buffers > 0)
     config_.notes.push_back(str_cat(buffers, " buffers of an old version (masks, rotary tables) left out"));
   if (other_parts > 0)
     config_.notes.push_back(
         str_cat(other_parts, " tensors of what reads images left out: this is the text model alone"));
-  if (config_.model.tied) check_tied_head(directory);
+  return unknown;
 }
 
 void ImportedModel::check_constant(const TensorMapping& mapping, const std::string& name,

@@ -43,6 +43,8 @@ class ImportedModel {
     size_t part;
   };
   void bind(const std::string& directory);
+  /// Of the files, printable: those that are neither of the model nor known to be left out, which a note counts.
+  std::vector<std::string> unknown_names();
   void check_tied_head(const std::string& directory);
   void check_constant(const TensorMapping& mapping, const std::string& name, std::vector<std::string>& wrong);
 

@@ -25,7 +25,7 @@ bool opens_function(const std::string& head) {
 }  // namespace
 
 std::vector<Finding> function_length(const SourceFile& file) {
-  if (!file.path.starts_with("launch/") || file.path.starts_with("launch/hf/") || !is_code(file.path)) return {};
+  if (!file.path.starts_with("launch/") || !is_code(file.path)) return {};
   const std::string code = blank_non_code(file.text);
   std::vector<Finding> findings;
   std::string head;  // of the declaration so far

@@ -279,6 +279,70 @@ Json scaling_of(const RopeConfig& rope) {
   return {{"rope_type", "default"}};
 }
 
+void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
+  ModelConfig& m = c.model;
+  m.rope.dims = m.head_dim;
+  const nlohmann::json* parameters = r.object("rope_parameters");
+  const nlohmann::json* scaling = r.object("rope_scaling");
+  const nlohmann::json* full_dict = dictionary_of_kind(r, parameters, kFullKind);
+  const nlohmann::json* local_dict = dictionary_of_kind(r, parameters, kLocalKind);
+  if (parameters != nullptr) refuse_other_kinds(r, *parameters, *c.family);
+  // rope_scaling of transformers 4 is the scaling of layers with full attention, in version 5 too.
+  if (scaling != nullptr && full_dict != nullptr && !is_part_of(*scaling, *full_dict))
+    r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; keep one of them"));
+  const bool proportional = keys.proportional.has_value();
+  KindRope full =
+      read_kind(r, full_dict != nullptr ? full_dict : scaling,
+                full_dict != nullptr ? str_cat("rope_parameters.", kFullKind, ".") : "rope_scaling.", c, proportional);
+  const KindRope local = read_kind(r, local_dict, str_cat("rope_parameters.", kLocalKind, "."), c, false);
+  if (proportional && parameters == nullptr && scaling == nullptr) {
+    full.rope.scaling = RopeScaling::kProportional;
+    full.said.fraction = keys.proportional;
+  }
+  if (full.rope.scaling == RopeScaling::kProportional) {
+    const int64_t width = m.attn.global_head_dim.value_or(m.head_dim);
+    full.rope.global_dims = proportional_dims(full.said.fraction.value_or(1.0), width);
+    full.said.fraction.reset();
+  }
+  m.rope = full.rope;
+  m.rope.base = agreed(r, full.said.base, "rope_theta").value_or(keys.base);
+  std::optional<double> local_base = local.said.base;
+  if (keys.local_key != nullptr) local_base = agreed(r, local_base, keys.local_key);
+  if (local_base.value_or(keys.local_base) != m.rope.base) m.rope.local_base = local_base.value_or(keys.local_base);
+  if (m.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
+    m.rope.scaled_layers = model::ScaledLayers::kFull;
+  if (local.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
+    r.add_error(str_cat("rope_parameters.", kLocalKind, ": expected rope_type \"default\", or the scaling of ",
+                        kFullKind, "; the frequencies of layers with a window alone are never scaled here"));
+  for (const std::optional<double>& fraction : {full.said.fraction, local.said.fraction}) {
+    if (fraction.value_or(1.0) != 1.0)
+      r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", c.family->class_name));
+  }
+}
+
+void write_rope_by_kind(const RotaryKinds& keys, Json& j, const HfConfig& c) {
+  // The settings of the first layer of each kind: read back, a model whose others differ is another one.
+  const std::vector<int64_t> windows = model::layer_windows(c.model);
+  const auto of_kind = [&](bool full) {
+    const auto layer = std::find_if(windows.begin(), windows.end(), [=](int64_t w) { return (w < 0) == full; });
+    model::LayerRope rope = {.base = full ? keys.base : keys.local_base};
+    if (layer != windows.end()) rope = model::rope_of(c.model, layer - windows.begin());
+    Json dict = rope.scaled ? scaling_of(c.model.rope) : Json{{"rope_type", "default"}};
+    if (keys.proportional && rope.scaled && c.model.rope.scaling == RopeScaling::kProportional) {
+      dict = {{"rope_type", "proportional"},
+              {"partial_rotary_factor", proportional_fraction(rope.dims, rope.head_dim)}};
+    }
+    dict["rope_theta"] = rope.base > 0 ? rope.base : c.model.rope.base;
+    return dict;
+  };
+  const Json full = of_kind(true), local = of_kind(false);
+  j["rope_parameters"] = {{kFullKind, full}, {kLocalKind, local}};  // transformers 5
+  if (keys.proportional) return;                                    // no older version has the class
+  j["rope_theta"] = full["rope_theta"];                             // transformers 4
+  if (keys.local_key != nullptr) j[keys.local_key] = local["rope_theta"];
+  j["rope_scaling"] = full["rope_type"] == "default" ? Json(nullptr) : full;
+}
+
 }  // namespace
 
 Row rope(const Rotary& keys) {
@@ -322,69 +386,8 @@ Row rope(const Rotary& keys) {
 }
 
 Row rope_by_kind(const RotaryKinds& keys) {
-  const auto read = [=](JsonReader& r, HfConfig& c) {
-    ModelConfig& m = c.model;
-    m.rope.dims = m.head_dim;
-    const nlohmann::json* parameters = r.object("rope_parameters");
-    const nlohmann::json* scaling = r.object("rope_scaling");
-    const nlohmann::json* full_dict = dictionary_of_kind(r, parameters, kFullKind);
-    const nlohmann::json* local_dict = dictionary_of_kind(r, parameters, kLocalKind);
-    if (parameters != nullptr) refuse_other_kinds(r, *parameters, *c.family);
-    // rope_scaling of transformers 4 is the scaling of layers with full attention, in version 5 too.
-    if (scaling != nullptr && full_dict != nullptr && !is_part_of(*scaling, *full_dict))
-      r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; keep one of them"));
-    const bool proportional = keys.proportional.has_value();
-    KindRope full = read_kind(r, full_dict != nullptr ? full_dict : scaling,
-                              full_dict != nullptr ? str_cat("rope_parameters.", kFullKind, ".") : "rope_scaling.", c,
-                              proportional);
-    const KindRope local = read_kind(r, local_dict, str_cat("rope_parameters.", kLocalKind, "."), c, false);
-    if (proportional && parameters == nullptr && scaling == nullptr) {
-      full.rope.scaling = RopeScaling::kProportional;
-      full.said.fraction = keys.proportional;
-    }
-    if (full.rope.scaling == RopeScaling::kProportional) {
-      const int64_t width = m.attn.global_head_dim.value_or(m.head_dim);
-      full.rope.global_dims = proportional_dims(full.said.fraction.value_or(1.0), width);
-      full.said.fraction.reset();
-    }
-    m.rope = full.rope;
-    m.rope.base = agreed(r, full.said.base, "rope_theta").value_or(keys.base);
-    std::optional<double> local_base = local.said.base;
-    if (keys.local_key != nullptr) local_base = agreed(r, local_base, keys.local_key);
-    if (local_base.value_or(keys.local_base) != m.rope.base) m.rope.local_base = local_base.value_or(keys.local_base);
-    if (m.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
-      m.rope.scaled_layers = model::ScaledLayers::kFull;
-    if (local.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
-      r.add_error(str_cat("rope_parameters.", kLocalKind, ": expected rope_type \"default\", or the scaling of ",
-                          kFullKind, "; the frequencies of layers with a window alone are never scaled here"));
-    for (const std::optional<double>& fraction : {full.said.fraction, local.said.fraction}) {
-      if (fraction.value_or(1.0) != 1.0)
-        r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", c.family->class_name));
-    }
-  };
-  const auto write = [=](Json& j, const HfConfig& c) {
-    // The settings of the first layer of each kind: read back, a model whose others differ is another one.
-    const std::vector<int64_t> windows = model::layer_windows(c.model);
-    const auto of_kind = [&](bool full) {
-      const auto layer = std::find_if(windows.begin(), windows.end(), [=](int64_t w) { return (w < 0) == full; });
-      model::LayerRope rope = {.base = full ? keys.base : keys.local_base};
-      if (layer != windows.end()) rope = model::rope_of(c.model, layer - windows.begin());
-      Json dict = rope.scaled ? scaling_of(c.model.rope) : Json{{"rope_type", "default"}};
-      if (keys.proportional && rope.scaled && c.model.rope.scaling == RopeScaling::kProportional) {
-        dict = {{"rope_type", "proportional"},
-                {"partial_rotary_factor", proportional_fraction(rope.dims, rope.head_dim)}};
-      }
-      dict["rope_theta"] = rope.base > 0 ? rope.base : c.model.rope.base;
-      return dict;
-    };
-    const Json full = of_kind(true), local = of_kind(false);
-    j["rope_parameters"] = {{kFullKind, full}, {kLocalKind, local}};  // transformers 5
-    if (keys.proportional) return;                                    // no older version has the class
-    j["rope_theta"] = full["rope_theta"];                             // transformers 4
-    if (keys.local_key != nullptr) j[keys.local_key] = local["rope_theta"];
-    j["rope_scaling"] = full["rope_type"] == "default" ? Json(nullptr) : full;
-  };
-  return {.read = read, .write = write};
+  return {.read = [=](JsonReader& r, HfConfig& c) { read_rope_by_kind(keys, r, c); },
+          .write = [=](Json& j, const HfConfig& c) { write_rope_by_kind(keys, j, c); }};
 }
 
 Row unread_rope_keys(const char* base_key, const char* fraction_key) {
