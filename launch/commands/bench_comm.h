@@ -15,7 +15,7 @@ namespace ashlar::launch {
 /// (the algorithm's bandwidth), the bytes that each rank must at least send (or receive) divided by it (the bus's: 2
 /// (p - 1) / p of the size for an all_reduce, (p - 1) / p for a scatter, gather or all_to_all), and the time of a
 /// copy of the same size in the same memory, done by all ranks at once, as a ratio to it. Buffers are of the device:
-/// over NCCL on cuda (`--deterministic` as run.deterministic would have it), the host's own on cpu. Times are the
+/// over NCCL on cuda (`--deterministic` as `train` does), the host's own on cpu. Times are the
 /// lower quartile of the slowest rank's. `--chunk-bytes`, `--in-flight` and `--direct-bytes` try other values of
 /// comm::Tuning. Rank 0 prints. Returns the exit code; throws input_error for bad options.
 int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log, std::ostream& out);

@@ -77,8 +77,7 @@ std::unique_ptr<comm::Communicator> device_comm(const config::RunConfig& config,
                                  .control = bootstrap.control(),
                                  .backend = backend,
                                  .log = log,
-                                 .cuda = name_of(config.run.device) == "cuda",
-                                 .deterministic = config.run.deterministic})
+                                 .cuda = name_of(config.run.device) == "cuda"})
       .all;
 }
 

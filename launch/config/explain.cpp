@@ -17,7 +17,6 @@ std::string joined(const char* words) {
 
 /// What is known but not supported, or nothing.
 std::string refusal(const KeySpec& s) {
-  if (s.default_only) return "other values are not supported by this version";
   if (*s.unsupported != 0 && *s.instead == 0) return str_cat("not supported by this version: ", joined(s.unsupported));
   return "";
 }
@@ -98,7 +97,7 @@ std::string schema_markdown() {
       if (*s.when.text != 0) meaning += str_cat(" Only when ", s.when.text, ".");
       if (s.kept) meaning += " Where it is not given, a run that is continued keeps its value.";
       if (std::string refused = refusal(s); !refused.empty()) {
-        refused[0] = refused[0] == 'o' ? 'O' : 'N';
+        refused[0] = 'N';
         meaning += str_cat(" ", refused, ".");
       }
       text += str_cat("| `", s.key, "`", s.fixed ? "*" : "", " | ", cell(expectation(s)),

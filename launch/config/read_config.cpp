@@ -269,6 +269,8 @@ void read_table(RawValues& raw, const toml::table& root) {
     for (const auto& [key, node] : *table) {
       const KeySpec* spec = find_key(section, key.str());
       if (spec != nullptr && raw.overridden[index_of(*spec)] != 0) continue;
+      // Runs of earlier versions store this key; what was its only value is what every run does.
+      if (section == "run" && key == "deterministic" && node.value<bool>() == true) continue;
       if (spec != nullptr)
         set_value(raw, *spec, node, place_of(node));
       else

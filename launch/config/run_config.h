@@ -47,9 +47,8 @@ struct RunSection {
   Device device = Device::kCpu;
   DType dtype = DType::kBFloat16;  ///< storage: bf16, fp32 or fp64
   int64_t threads = 1;             ///< of each rank
-  bool deterministic = true;
-  double hang_after = 60;    ///< seconds without progress beyond the longest step; 0 = off
-  double stall_after = 600;  ///< the same while a rank waits for a file system
+  double hang_after = 60;          ///< seconds without progress beyond the longest step; 0 = off
+  double stall_after = 600;        ///< the same while a rank waits for a file system
   HangAction hang_action = HangAction::kStop;
   bool operator==(const RunSection&) const = default;
 };

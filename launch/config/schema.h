@@ -46,7 +46,7 @@ struct Condition {
 struct KeySpec {
   const char* section = "";
   const char* key = "";
-  Member member;  ///< what it stands for in RunConfig; empty: a rule of resolve*.cpp reads the key, or it is refused
+  Member member;  ///< what it stands for in RunConfig; empty: a rule of resolve*.cpp reads the key
   KeyType type = KeyType::kString;
   Need need = Need::kDefault;
   const char* fallback = "";  ///< default, as TOML text without quotes
@@ -56,7 +56,6 @@ struct KeySpec {
   const char* words = "";        ///< supported words, separated by |; of an enum "": all its names but the unsupported
   const char* unsupported = "";  ///< words known and refused
   const char* instead = "";      ///< where they are words of earlier versions, what to do; such words are not shown
-  bool default_only = false;     ///< any other value is refused by name
   Condition when;
   const char* example = "";
   const char* unit = "";

@@ -227,11 +227,9 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "pos", .key = "t5_shared_across_layers", .member = MEMBER(model.pos.t5_shared),
      .type = kBool, .fallback = "true", .when = kT5Bias, .fixed = true,
      .doc = "One table of T5's bias for all layers, or one each."},
-    {.section = "pos", .key = "alibi_slopes", .type = kWord, .fallback = "geometric", .words = "geometric",
-     .when = kAlibi, .fixed = true, .doc = "Slopes of ALiBi: 2^(-8k/n), with its rule for n_heads that are no power of two."},
     {.section = "pos", .key = "alibi_scale", .member = MEMBER(model.pos.alibi_scale),
      .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .words = "head_dim^-0.5",
-     .when = kAlibi, .fixed = true, .doc = "Factor on the slopes; Falcon divides them by sqrt(head_dim)."},
+     .when = kAlibi, .fixed = true, .doc = "Factor on ALiBi's slopes 2^(-8k/n); Falcon divides them by sqrt(head_dim)."},
 
     // ---- rope
     {.section = "rope", .key = "base", .member = MEMBER(model.rope.base),

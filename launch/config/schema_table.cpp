@@ -87,9 +87,6 @@ constexpr KeySpec kProgramKeys[] = {
      .type = kInt, .need = kDerived,
      .rule = "cores of the machine / ranks on it", .low = 1, .high = 4096, .example = "2",
      .unit = "threads of a rank", .doc = "Threads a rank computes with. The same number gives the same bits."},
-    {.section = "run", .key = "deterministic", .member = MEMBER(run.deterministic),
-     .type = kBool, .fallback = "true", .default_only = true, .fixed = true,
-     .doc = "Same inputs, same bits. false would allow kernels that are faster without this promise."},
 
     {.section = "run", .key = "hang_after", .member = MEMBER(run.hang_after),
      .type = kNumber, .fallback = "60", .low = 0, .high = kMega,

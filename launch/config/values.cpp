@@ -181,7 +181,6 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
     for (const double item : *numbers)
       if (!in_range(s, item)) return wrong();
   }
-  if (s.default_only && value != fallback_value(s)) return refused(default_text(s));
   return std::nullopt;
 }
 

@@ -28,8 +28,7 @@ std::function<void()> RunDevice::connect() {
                                                     .control = args_.bootstrap.control(),
                                                     .backend = *backend_,
                                                     .log = args_.log,
-                                                    .cuda = args_.run.device == config::Device::kCuda,
-                                                    .deterministic = args_.run.deterministic});
+                                                    .cuda = args_.run.device == config::Device::kCuda});
   comm_ = std::move(device.all);
   if (args_.memory != nullptr) args_.memory->add_of_device("nccl", *backend_);
   return std::move(device.abort);

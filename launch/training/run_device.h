@@ -15,7 +15,7 @@ namespace ashlar::training {
 /// References must outlive the device.
 struct RunDeviceArgs {
   comm::Bootstrap& bootstrap;
-  config::RunSection run;  ///< device, threads, deterministic
+  config::RunSection run;  ///< device, threads
   AttentionKernels attention = AttentionKernels::kOwn;
   Log& log;
   MemoryLedger* memory = nullptr;  ///< what the device and its libraries take is named there; null: nowhere

@@ -21,7 +21,7 @@ DeviceComm make_device_comm(const DeviceCommArgs& args) {
       }
       if (args.host.rank() == 0)
         args.log.info(str_cat("ranks exchange over ", nccl->description(),
-                              args.deterministic ? ", one algorithm and protocol (run.deterministic)" : ""));
+                              args.deterministic ? ", with one algorithm and protocol" : ""));
       std::function<void()> abort = nccl->abort_function();
       return {.all = std::move(nccl), .abort = std::move(abort)};
     } catch (const Error& error) {

@@ -31,12 +31,20 @@ TEST(Continued, AnOverrideTakesItsPlaceBeforeTheFileIsJudged) {
   expect_one(errors_of({"train.steps=9", "train.steps=x"}), "train.steps = 'x'", "(command line)");
 }
 
-// Earlier versions knew keys that they refused, or took at one value alone. No file that they wrote holds one.
+// Earlier versions knew keys that they refused, or took at one value alone.
 TEST(Continued, KeysThatNothingServesAreUnknown) {
-  for (const char* key : {"model.parametrization", "model.mup_base_width", "model.mup_output_mult", "train.batch_ramp",
-                          "optimizer.dynamic_decay", "optimizer.decay_norms", "optimizer.decay_biases",
-                          "optimizer.clip_warmup_steps", "schedule.warmup_tokens"})
+  for (const char* key :
+       {"model.parametrization", "model.mup_base_width", "model.mup_output_mult", "train.batch_ramp",
+        "optimizer.dynamic_decay", "optimizer.decay_norms", "optimizer.decay_biases", "optimizer.clip_warmup_steps",
+        "schedule.warmup_tokens", "run.deterministic", "pos.alibi_slopes"})
     expect_one(errors_of({str_cat(key, "=0")}), str_cat(key, ": unknown key"), "(command line)");
+}
+
+// They stored this one of them.
+TEST(Continued, RunsStoreDeterministicAsItsOnlyValue) {
+  const auto with = [](const char* value) { return str_cat(kMinimal, "[run]\ndeterministic = ", value, "\n"); };
+  EXPECT_EQ(resolved({}, with("true")).config, resolved({}).config);
+  expect_one(errors_of({}, with("false")), "run.deterministic: unknown key", "");
 }
 
 // train.eval_batches counted micro-batches: it says train.eval_sequences of the configuration that has it.

@@ -122,14 +122,6 @@ TEST_P(EveryKey, UnsupportedValuesAreRefusedByName) {
   const KeySpec& s = spec();
   std::vector<std::string> refused;
   for (const std::string_view word : split_words(s.unsupported)) refused.push_back("\"" + std::string(word) + "\"");
-  if (s.default_only) {
-    if (s.type == KeyType::kBool) refused.push_back(std::strcmp(s.fallback, "true") == 0 ? "false" : "true");
-    if (s.type == KeyType::kInt) refused.push_back("2");
-    if (s.type == KeyType::kNumber || s.type == KeyType::kNumberOrWord) refused.push_back("0.5");
-    if (s.type == KeyType::kIntList) refused.push_back("[4096, -1]");
-    for (const std::string_view word : words_of(s))
-      if (word != s.fallback) refused.push_back("\"" + std::string(word) + "\"");
-  }
   for (const std::string& value : refused)
     expect_one(errors_of({s.name() + "=" + value}), s.name() + " = ", "not supported by this version");
 }
@@ -155,7 +147,7 @@ std::vector<std::string> setting_for(const KeySpec& s) {
     return {"attn.window_cycle=[16, -1]"};
   if (name == "rope.global_dims") return {"attn.global_head_dim=512"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};
-  if (name == "pos.alibi_slopes" || name == "pos.alibi_scale") return {"pos.type=alibi"};
+  if (name == "pos.alibi_scale") return {"pos.type=alibi"};
   if (name.starts_with("pos.t5_")) return {"pos.type=t5_bias"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
   if (name == "run.init_change") return {"run.init_from=x"};
@@ -193,10 +185,8 @@ TEST_P(EveryKey, SupportedValuesAreTaken) {
   std::vector<std::string> good;
   if (*s.example != 0) good.push_back(s.example);
   if (s.need == Need::kDefault) good.push_back(s.fallback);
-  if (!s.default_only) {
-    for (const std::string_view word : words_of(s)) good.emplace_back(word);
-    if (s.type == KeyType::kBool) good.insert(good.end(), {"true", "false"});
-  }
+  for (const std::string_view word : words_of(s)) good.emplace_back(word);
+  if (s.type == KeyType::kBool) good.insert(good.end(), {"true", "false"});
   if (s.name() == "model.d_model") good = {"64"};
   if (s.name() == "model.head_dim") good = {"4", "30", "64", "512"};
   for (const std::string& value : good) {
@@ -210,12 +200,10 @@ TEST_P(EveryKey, SupportedValuesAreTaken) {
   EXPECT_FALSE(good.empty()) << s.name();
 }
 
-TEST_P(EveryKey, HasAMemberUnlessARuleReadsItOrOneValueIsAll) {
+TEST_P(EveryKey, HasAMemberUnlessARuleReadsIt) {
   const KeySpec& s = spec();
   if (s.member.get != nullptr) return;
-  EXPECT_TRUE(s.name() == "ffn.multiple_of" || s.name() == "rope.fraction" || *s.older_form_of != 0 ||
-              words_of(s).size() == 1)
-      << s.name();
+  EXPECT_TRUE(s.name() == "ffn.multiple_of" || s.name() == "rope.fraction" || *s.older_form_of != 0) << s.name();
 }
 
 INSTANTIATE_TEST_SUITE_P(Schema, EveryKey, ::testing::Range(size_t{0}, schema().size()), [](const auto& test) {
@@ -244,7 +232,6 @@ TEST(Schema, HoldsTheFixedNames) {
                            "run.device",
                            "run.dtype",
                            "run.threads",
-                           "run.deterministic",
                            "run.hang_after",
                            "run.hang_action",
                            "model.d_model",
@@ -307,7 +294,6 @@ TEST(Schema, HoldsTheFixedNames) {
                            "ffn.linear_offset",
                            "pos.type",
                            "pos.learned_offset",
-                           "pos.alibi_slopes",
                            "pos.alibi_scale",
                            "rope.base",
                            "rope.fraction",

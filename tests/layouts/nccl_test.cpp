@@ -49,8 +49,8 @@ TEST(Nccl, EveryMeshHasTheGradientsOfOneRank) {
   }
 }
 
-// Outside run.deterministic: the flat buffers of weights and gradients are symmetric windows, which the stand-in lets
-// collectives use at one place on all ranks alone.
+// Without NcclOptions::deterministic: the flat buffers of weights and gradients are symmetric windows, which the
+// stand-in lets collectives use at one place on all ranks alone.
 TEST(Nccl, TrainsOnSymmetricWindows) {
   comm::Communicator& world = bootstrap().world();
   if (world.size() == 1) GTEST_SKIP() << "one rank needs no NCCL";
