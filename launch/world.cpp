@@ -41,14 +41,4 @@ World world_from_environment() {
   return world;
 }
 
-World world_of(comm::Bootstrap& bootstrap) {
-  const comm::Communicator& all = bootstrap.world();
-  return {.ranks = all.size(),
-          .rank = all.rank(),
-          .local_ranks = bootstrap.local_size(),
-          .local_rank = bootstrap.local_rank(),
-          .host = comm::Bootstrap::host_name(),
-          .under_mpirun = comm::launched_by_mpi()};
-}
-
 }  // namespace ashlar::launch

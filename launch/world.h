@@ -20,7 +20,5 @@ struct World {
 /// Reads what mpirun or srun put into the environment (OpenMPI's, PMI's, PMIx' and Slurm's variables); one rank
 /// without.
 World world_from_environment();
-/// Asks MPI, which is started for it where a launcher is: right under every launcher. Called by all ranks.
-World world_of(comm::Bootstrap& bootstrap);
 
 }  // namespace ashlar::launch

@@ -83,8 +83,6 @@ class Tape {
   /// Of the backward that runs; null when weight work is not put off.
   WeightWork* deferred() const { return deferred_; }
 
-  int64_t num_nodes() const { return static_cast<int64_t>(nodes_.size()); }
-
  private:
   struct Slot {
     Shape shape;

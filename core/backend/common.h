@@ -19,7 +19,7 @@ enum class GradMode : uint8_t {
 };
 
 // Every pointer of an args struct is a view of device memory: a ConstView is what the call reads, a MutView what it
-// writes (or reads and writes). `views()` lists them all, nested structs included (views.h).
+// writes (or reads and writes). `views()` lists them all, nested structs included.
 
 /// What the host knows of a step. Lives in device memory (struct_of), so that launches are the same every step; always
 /// double.

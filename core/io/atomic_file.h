@@ -33,7 +33,6 @@ class AtomicFile {
   void bypass_cache();
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  int64_t bytes_written() const { return bytes_written_; }
   const std::filesystem::path& path() const { return path_; }
 
   /// Makes the file durable under its final name. Call once, last.

@@ -72,7 +72,6 @@ class CheckedFile {
   int64_t num_chunks() const { return static_cast<int64_t>(expected_.crcs.size()); }
   /// Reads the chunks [first, end). Throws at the first damaged one.
   void verify(int64_t first, int64_t end) const;
-  void verify_all() const { verify(0, num_chunks()); }
 
  private:
   InputFile file_;

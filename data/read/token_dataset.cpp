@@ -122,17 +122,6 @@ void TokenDataset::read(Part part, int64_t first, std::span<int32_t> out) {
   }
 }
 
-std::vector<int64_t> TokenDataset::read_document_starts(Part part, int64_t shard) {
-  const ShardReader& reader = open_shard(part, shard);
-  const int64_t base = first_chunk_[static_cast<int>(part)][shard] * kChunkTokens;
-  std::vector<int64_t> starts, piece;
-  for (int64_t c = 0; c < reader.num_document_chunks(); ++c) {
-    reader.read_documents(c, piece);
-    for (const int64_t s : piece) starts.push_back(base + s);
-  }
-  return starts;
-}
-
 int64_t TokenDataset::scratch_bytes() const {
   return static_cast<int64_t>(raw_.capacity() + chunk_tokens_.capacity() * sizeof(int32_t));
 }

@@ -52,9 +52,6 @@ class TokenDataset {
   /// or another shard than it should be. Nothing stays open.
   void check_shard(int64_t shard) const;
 
-  /// Positions in the part's stream where documents begin, of one shard.
-  std::vector<int64_t> read_document_starts(Part part, int64_t shard);
-
   /// Host memory that reading holds on to, in bytes (scratch chunk; open files apart).
   int64_t scratch_bytes() const;
 

@@ -134,8 +134,4 @@ struct CorpusScans {
 };
 CorpusScans corpus_scans(const std::string& kind_or_path);
 
-inline std::unique_ptr<CorpusScan> make_corpus_scan(const std::string& kind_or_path) {
-  return corpus_scans(kind_or_path).make();
-}
-
 }  // namespace ashlar::data

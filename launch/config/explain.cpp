@@ -108,10 +108,4 @@ std::string schema_markdown() {
   return text;
 }
 
-std::string derived_text(const std::vector<DerivedValue>& derived) {
-  std::string text;
-  for (const DerivedValue& d : derived) text += str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")\n");
-  return text;
-}
-
 }  // namespace ashlar::config

@@ -15,7 +15,4 @@ std::string explain(std::string_view what);
 /// configs/README.md. Regenerated with `ashlar explain --markdown > configs/README.md`; a test compares.
 std::string schema_markdown();
 
-/// One line each: `derived: model.d_ff = 11008 (8/3 d_model rounded up to 256)`.
-std::string derived_text(const std::vector<DerivedValue>& derived);
-
 }  // namespace ashlar::config

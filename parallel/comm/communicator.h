@@ -61,7 +61,7 @@ class Work {
 /// Progress happens inside `progress`, `wait`, `done` and when an operation is issued, for all communicators of the
 /// rank together. One thread only; errors: Bug for calls that cannot be right (a message of another size than
 /// expected among them), Error(kPeerLost) when the transport fails.
-/// SelfComm, MpiComm and CheckedComm read and write host memory during the call, so they take only streams whose work
+/// SelfComm and MpiComm read and write host memory during the call, so they take only streams whose work
 /// is done when its call returns (Bug otherwise). StagedComm brings them the buffers of any other device.
 class Communicator {
  public:

@@ -54,12 +54,6 @@ std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::by
   return all;
 }
 
-std::vector<std::string> gather_texts(ControlPlane& ranks, std::string_view text) {
-  std::vector<std::string> texts;
-  ranks.gather({.label = "gather_texts", .mine = text, .all = texts}).wait();
-  return texts;
-}
-
 std::vector<std::string> gather_texts_at(ControlPlane& ranks, std::string_view text, int root) {
   std::vector<std::string> texts;
   ranks.gather({.label = "gather_texts_at", .mine = text, .all = texts, .root = root}).wait();

@@ -28,9 +28,7 @@ void barrier(ControlPlane& ranks);
 
 /// `bytes` of each rank, of one size, one after another.
 std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::byte> bytes);
-/// A text of each rank, of any lengths. What all ranks get grows with their number: for small worlds and errors.
-std::vector<std::string> gather_texts(ControlPlane& ranks, std::string_view text);
-/// The same on the root; nothing elsewhere: for long texts.
+/// A text of each rank, of any lengths, on the root; nothing elsewhere.
 std::vector<std::string> gather_texts_at(ControlPlane& ranks, std::string_view text, int root);
 /// Every text that some rank has, once, ascending.
 std::vector<std::string> unite_texts(ControlPlane& ranks, std::vector<std::string> texts);

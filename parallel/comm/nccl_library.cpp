@@ -139,11 +139,6 @@ void NcclLibrary::abort(nccl::Comm comm) noexcept {
   api_.CommAbort(comm);
 }
 
-bool NcclLibrary::aborted() const {
-  const std::lock_guard lock(mutex_);
-  return aborted_;
-}
-
 void set_nccl_environment(bool deterministic) {
   const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
   // The program ends a job itself; NCCL's own server for questions would only take a port on each rank.

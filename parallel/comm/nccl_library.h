@@ -49,7 +49,6 @@ class NcclLibrary {
   void abort(double seconds = 1) noexcept;
   /// Ends one of them. Its thread only.
   void abort(nccl::Comm comm) noexcept;
-  bool aborted() const;
 
  private:
   static Error error_of(std::string_view what, const std::string& words);

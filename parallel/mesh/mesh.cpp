@@ -55,8 +55,6 @@ int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes) {
   return index;
 }
 
-int64_t rank_of(const MeshShape& shape, const Coordinates& at) { return index_of(shape, at, kAllAxes); }
-
 Mesh::Mesh(comm::Communicator& world, const MeshShape& shape)
     : world_(world), control_(world, "mesh control"), shape_(shape), at_(coordinates_of(shape, world.rank())) {
   ASHLAR_CHECK(shape.ranks() == world.size(), "a mesh of ", shape.ranks(), " ranks over ", world.size());

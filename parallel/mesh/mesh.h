@@ -30,8 +30,8 @@ class Coordinates : public PerAxis {
 
 /// Ranks are numbered along the axes as Axis lists them, the last one fastest: what talks most is closest.
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank);
-int64_t rank_of(const MeshShape& shape, const Coordinates& at);
-/// The number of a place among those that differ from it along `axes` alone: its rank in their group.
+/// The number of a place among those that differ from it along `axes` alone: its rank in their group. Of kAllAxes: its
+/// rank in the mesh.
 int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes);
 
 /// This rank's place, and a communicator for each group of ranks that is asked for. A group of one rank is a

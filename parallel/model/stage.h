@@ -59,7 +59,6 @@ class Stage {
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   const Block& block(int64_t i) const { return *blocks_[i]; }  ///< the i-th block of this stage
-  const LayerTables& rope_tables() const { return tables_; }
   const ModelConfig& config() const { return config_; }
   const StageRange& range() const { return range_; }
   const tensor::TensorParallel& tensor_parallel() const { return tp_; }

@@ -91,7 +91,7 @@ TEST(RoundTrip, WrittenConfigReadsBackEqual) {
     const Resolved again = resolve(parse_config(text, "elsewhere.toml", {}), {.hardware_threads = 64});
     EXPECT_EQ(again.config, c) << text;
     EXPECT_EQ(to_toml(again.config), text);
-    EXPECT_TRUE(again.derived.empty()) << derived_text(again.derived);
+    EXPECT_TRUE(again.derived.empty()) << again.derived.front().key;
     EXPECT_EQ(config_hash(again.config), config_hash(c));
     EXPECT_EQ(model_from_toml(model_to_toml(c.model), "model.toml"), c.model);
     EXPECT_TRUE(compare_configs(c, again.config).empty());

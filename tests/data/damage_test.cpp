@@ -43,7 +43,7 @@ Content read_content(const std::string& directory) {
       content.tokens[p].insert(content.tokens[p].end(), chunk.begin(), chunk.end());
     }
     for (size_t s = 0; s < dataset.manifest().part(part).shards.size(); ++s) {
-      for (const int64_t start : dataset.read_document_starts(part, static_cast<int64_t>(s)))
+      for (const int64_t start : document_starts(dataset, part, static_cast<int64_t>(s)))
         content.starts[p].push_back(start);
     }
   }

@@ -152,8 +152,8 @@ TEST_F(Builds, WholeDocumentsInOrder) {
       EXPECT_EQ(part_ids(o.out, Part::kTrain), parts[0]) << kind << block;
       EXPECT_EQ(part_ids(o.out, Part::kValidation), parts[1]) << kind << block;
       TokenDataset again(o.out);
-      EXPECT_EQ(again.read_document_starts(Part::kTrain, 0), starts[0]);
-      EXPECT_EQ(again.read_document_starts(Part::kValidation, 0), starts[1]);
+      EXPECT_EQ(document_starts(again, Part::kTrain, 0), starts[0]);
+      EXPECT_EQ(document_starts(again, Part::kValidation, 0), starts[1]);
       EXPECT_TRUE(verify_dataset(o.out).damage.empty());
     }
   }
@@ -174,8 +174,8 @@ TEST_F(Builds, ManyShardsReadAsOneStream) {
   Ids expected = dataset.tokenizer().encode(text);
   expected.push_back(256);
   EXPECT_EQ(all, expected);
-  EXPECT_EQ(dataset.read_document_starts(Part::kTrain, 0), std::vector<int64_t>({0}));
-  EXPECT_EQ(dataset.read_document_starts(Part::kTrain, 1), std::vector<int64_t>());
+  EXPECT_EQ(document_starts(dataset, Part::kTrain, 0), std::vector<int64_t>({0}));
+  EXPECT_EQ(document_starts(dataset, Part::kTrain, 1), std::vector<int64_t>());
 }
 
 TEST_F(Builds, StandardInput) {

@@ -31,6 +31,22 @@ std::vector<int32_t> random_tokens(int64_t n, int64_t document, uint64_t seed) {
   return ids;
 }
 
+std::vector<int64_t> document_starts(const TokenDataset& dataset, Part part, int64_t shard) {
+  const std::vector<ShardInfo>& shards = dataset.manifest().part(part).shards;
+  const ShardReader reader({.path = dataset.directory() + "/" + shards[static_cast<size_t>(shard)].file,
+                            .manifest = dataset.manifest(),
+                            .part = part,
+                            .index = shard});
+  int64_t base = 0;
+  for (int64_t s = 0; s < shard; ++s) base += shards[static_cast<size_t>(s)].tokens;
+  std::vector<int64_t> starts, piece;
+  for (int64_t c = 0; c < reader.num_document_chunks(); ++c) {
+    reader.read_documents(c, piece);
+    for (const int64_t s : piece) starts.push_back(base + s);
+  }
+  return starts;
+}
+
 void write_dataset(const std::string& directory, const DatasetSpec& spec) {
   std::filesystem::create_directories(directory);
   const BytesTokenizer tokenizer;

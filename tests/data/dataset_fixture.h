@@ -28,6 +28,9 @@ std::vector<WeightedDataset> opened(const std::vector<std::pair<std::string, dou
 /// n pseudo-random byte ids with the end-of-document id about every `document` tokens.
 std::vector<int32_t> random_tokens(int64_t n, int64_t document, uint64_t seed);
 
+/// Positions in a part's stream where the documents of one shard begin.
+std::vector<int64_t> document_starts(const TokenDataset& dataset, Part part, int64_t shard);
+
 /// A manifest's text with the checksum that its other lines call for.
 std::string resealed(const std::string& manifest);
 

@@ -63,7 +63,7 @@ class TokenInput : public ::testing::Test {
     build_dataset(o);
     EXPECT_EQ(ids_of(o.out), ids);
     TokenDataset dataset(o.out);
-    EXPECT_EQ(dataset.read_document_starts(Part::kTrain, 0), starts);
+    EXPECT_EQ(document_starts(dataset, Part::kTrain, 0), starts);
     Digest digest;
     for (size_t at = 0, chunk = 0; at < ids.size(); at += kChunkTokens, ++chunk) {
       const size_t n = std::min<size_t>(kChunkTokens, ids.size() - at);

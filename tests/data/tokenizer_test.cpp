@@ -17,13 +17,13 @@ using ::testing::HasSubstr;
 using Ids = std::vector<int32_t>;
 
 std::unique_ptr<Tokenizer> characters_of(std::string_view text) {
-  auto scan = make_corpus_scan("characters");
+  auto scan = corpus_scans("characters").make();
   scan->add(text);
   return scan->finish();
 }
 
 TEST(Bytes, EveryByteRoundTrips) {
-  const auto tokenizer = make_corpus_scan("bytes")->finish();
+  const auto tokenizer = corpus_scans("bytes").make()->finish();
   EXPECT_EQ(tokenizer->vocab_size(), 257);
   EXPECT_EQ(tokenizer->eod_id(), 256);
   std::string all(256, '\0');
@@ -82,7 +82,7 @@ TEST(Utf8, RefusesWhatTheStandardRefuses) {
 
 TEST(Tokenizer, ComesBackFromItsJson) {
   const auto characters = characters_of("some text \u00e9");
-  const auto bytes = make_corpus_scan("bytes")->finish();
+  const auto bytes = corpus_scans("bytes").make()->finish();
   for (const Tokenizer* tokenizer : {characters.get(), bytes.get()}) {
     const auto back = tokenizer_from_json(tokenizer->to_json());
     EXPECT_EQ(back->identity(), tokenizer->identity());
@@ -97,7 +97,7 @@ TEST(Tokenizer, ComesBackFromItsJson) {
 TEST(Tokenizer, KindsAreTheSameAsTokenizerJson) {
   const std::string text = "h\u00e9llo \u4e16\u754c \U0001F600!\n  h";
   std::vector<std::unique_ptr<Tokenizer>> kinds;
-  kinds.push_back(make_corpus_scan("bytes")->finish());
+  kinds.push_back(corpus_scans("bytes").make()->finish());
   kinds.push_back(characters_of(text));
   for (const auto& kind : kinds) {
     SCOPED_TRACE(kind->identity());
@@ -124,11 +124,11 @@ TEST(Tokenizer, BadJsonIsAnInputError) {
       EXPECT_EQ(e.code(), ExitCode::kInput);
     }
   }
-  EXPECT_THROW(make_corpus_scan("sentences"), Error);
+  EXPECT_THROW(corpus_scans("sentences"), Error);
 }
 
 TEST(Tokenizer, IdsOutsideTheVocabularyAreNamed) {
-  const auto tokenizer = make_corpus_scan("bytes")->finish();
+  const auto tokenizer = corpus_scans("bytes").make()->finish();
   for (const int32_t id : {-1, 257}) {
     EXPECT_THAT(
         [&] {
@@ -139,10 +139,10 @@ TEST(Tokenizer, IdsOutsideTheVocabularyAreNamed) {
 }
 
 TEST(CorpusScan, MergedInAnyOrderIsTheSame) {
-  auto a = make_corpus_scan("characters"), b = make_corpus_scan("characters");
+  auto a = corpus_scans("characters").make(), b = corpus_scans("characters").make();
   EXPECT_EQ(a->add("xyz\u00e9"), 4);
   EXPECT_EQ(b->add("abx"), 3);
-  auto c = make_corpus_scan("characters");
+  auto c = corpus_scans("characters").make();
   c->merge(*b);
   c->merge(*a);
   a->merge(*b);

@@ -1,8 +1,8 @@
 // cp.async and mbarrier: what has arrived, when, and nothing earlier.
 #include <cmath>
 
-#include "kernels/cuda/dev/ptx.h"
 #include "tests/emulator/emulator_test.h"
+#include "tests/gpu/conformance/ptx.h"
 
 namespace ashlar::emulated {
 namespace {

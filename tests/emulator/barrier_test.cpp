@@ -1,8 +1,8 @@
 // Blocks, threads and their barriers under every schedule.
 #include <numeric>
 
-#include "kernels/cuda/dev/ptx.h"
 #include "tests/emulator/emulator_test.h"
+#include "tests/gpu/conformance/ptx.h"
 
 namespace ashlar::emulated {
 namespace {

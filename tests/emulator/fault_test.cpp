@@ -2,8 +2,8 @@
 // Lines are named by their distance from the kernel's first.
 #include <cmath>
 
-#include "kernels/cuda/dev/ptx.h"
 #include "tests/emulator/emulator_test.h"
+#include "tests/gpu/conformance/ptx.h"
 
 namespace ashlar::emulated {
 namespace {

@@ -4,8 +4,8 @@
 #include <random>
 
 #include "core/base/bf16.h"
-#include "kernels/cuda/dev/ptx.h"
 #include "tests/emulator/emulator_test.h"
+#include "tests/gpu/conformance/ptx.h"
 
 namespace ashlar::emulated {
 namespace {

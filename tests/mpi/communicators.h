@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "kernels/make_backend.h"
-#include "parallel/comm/checked_comm.h"
 #include "parallel/comm/self_comm.h"
 #include "parallel/comm/staged_comm.h"
+#include "tests/mpi/checked_comm.h"
 #include "tests/stand_ins/over_nccl.h"
 #include "tests/support/deferred/deferred_backend.h"
 #include "tests/support/ranks/ranks.h"

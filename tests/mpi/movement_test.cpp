@@ -10,6 +10,7 @@
 #include "parallel/comm/host.h"
 #include "tests/mpi/communicators.h"
 #include "tests/mpi/operands.h"
+#include "tests/support/ranks/gather_texts.h"
 
 namespace ashlar::testing {
 namespace {
@@ -266,7 +267,7 @@ TEST_P(Movement, HostValues) {
     double half;
   };
   const std::vector<Pair> pairs = comm::gather_values(control_, Pair{rank_, rank_ / 2.0});
-  const std::vector<std::string> texts = comm::gather_texts(control_, std::string(static_cast<size_t>(rank_), 'x'));
+  const std::vector<std::string> texts = gather_texts(control_, std::string(static_cast<size_t>(rank_), 'x'));
   ASSERT_EQ(static_cast<int>(pairs.size()), ranks_);
   ASSERT_EQ(static_cast<int>(texts.size()), ranks_);
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -274,10 +275,10 @@ TEST_P(Movement, HostValues) {
     EXPECT_EQ(pairs[static_cast<size_t>(rank)].half, rank / 2.0);
     EXPECT_EQ(texts[static_cast<size_t>(rank)], std::string(static_cast<size_t>(rank), 'x'));
   }
-  EXPECT_THAT(comm::gather_texts(control_, ""), ::testing::Each(""));
+  EXPECT_THAT(gather_texts(control_, ""), ::testing::Each(""));
   for (int root = 0; root < ranks_; ++root) {
     const std::string mine(static_cast<size_t>(rank_), 'y');
-    const std::vector<std::string> at_root = comm::gather_texts_at(control_, mine, root);
+    const std::vector<std::string> at_root = gather_texts_at(control_, mine, root);
     ASSERT_EQ(static_cast<int>(at_root.size()), rank_ == root ? ranks_ : 0);
     for (size_t rank = 0; rank < at_root.size(); ++rank) EXPECT_EQ(at_root[rank], std::string(rank, 'y'));
     EXPECT_EQ(comm::broadcast_text(control_, mine, root), std::string(static_cast<size_t>(root), 'y'));

@@ -35,14 +35,14 @@ TEST(Mesh, RanksAndCoordinatesAreInverseOnEveryAxis) {
         for (at[Axis::kContext] = 0; at[Axis::kContext] < shape[Axis::kContext]; ++at[Axis::kContext])
           for (at[Axis::kExpert] = 0; at[Axis::kExpert] < shape[Axis::kExpert]; ++at[Axis::kExpert])
             for (at[Axis::kTensor] = 0; at[Axis::kTensor] < shape[Axis::kTensor]; ++at[Axis::kTensor], ++next) {
-              ASSERT_EQ(rank_of(shape, at), next);
+              ASSERT_EQ(index_of(shape, at, kAllAxes), next);
               ASSERT_EQ(coordinates_of(shape, next), at);
               ASSERT_EQ(index_of(shape, at, kSampleAxes),
                         at[Axis::kReplica] * shape[Axis::kExpert] + at[Axis::kExpert]);
             }
     ASSERT_EQ(next, shape.ranks());
     EXPECT_THROW(coordinates_of(shape, next), Bug);
-    EXPECT_THROW(rank_of(shape, {{Axis::kReplica, shape[Axis::kReplica]}}), Bug);
+    EXPECT_THROW(index_of(shape, {{Axis::kReplica, shape[Axis::kReplica]}}, kAllAxes), Bug);
   }
 }
 

@@ -143,7 +143,6 @@ std::vector<cublasLtMatmulHeuristicResult_t> GemmPlans::suggestions(Plan& plan, 
 
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int found = 0;
-  num_searches_ += 1;
   const cublasStatus_t status =
       lt_.heuristic(handle_, &plan.desc, &plan.a, &plan.b, &plan.c, &plan.c, &preference, most, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};

@@ -28,8 +28,6 @@ class GemmPlans final : public Tuner {
   void run(const Gemm& gemm, Stream& stream);
   /// Whether the library multiplies and applies the epilogue in one.
   bool fuses(const Gemm& gemm);
-  /// How often the library was asked for algorithms; constant in a steady step.
-  int64_t num_searches() const { return num_searches_; }
   const CublasLt& library() const { return lt_; }
 
   /// Section "gemm": a product by GemmKey::text, an algorithm as 128 hexadecimal digits.
@@ -70,7 +68,6 @@ class GemmPlans final : public Tuner {
   std::string device_name_;
   std::unordered_map<GemmKey, Plan, GemmKeyHash> plans_;
   std::map<std::string, std::string> choices_;  ///< in use, also of products not met yet
-  int64_t num_searches_ = 0;
 };
 
 }  // namespace ashlar::cuda

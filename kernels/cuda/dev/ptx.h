@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/dev/kernel.h"
 
-/// All inline PTX, one small function for each instruction. Where a comment gives no numbers, the PTX ISA's names are
-/// the functions' names.
+/// The inline PTX of the kernels, one small function for each instruction. Where a comment gives no numbers, the
+/// PTX ISA's names are the functions' names.
 namespace ashlar::ASHLAR_DEV {
 
 #if defined(__CUDACC__)
@@ -44,43 +44,9 @@ ASHLAR_PTX void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
 #endif
 }
 
-/// Loads N matrices of 8 x 8 values of 16 bits. Lanes 8 i to 8 i + 7 bring the addresses of the rows of matrix i, 16
+/// Loads 4 matrices of 8 x 8 values of 16 bits. Lanes 8 i to 8 i + 7 bring the addresses of the rows of matrix i, 16
 /// bytes each; r[i] of lane l becomes the pair at row l / 4, columns 2 (l % 4) and the next, of matrix i or, `trans`,
 /// of its transposed.
-ASHLAR_PTX void ldmatrix_x1(uint32_t (&r)[1], uint32_t address ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];\n" : "=r"(r[0]) : "r"(address) : "memory");
-#else
-  emulator::ldmatrix(r, 1, false, address, loc);
-#endif
-}
-ASHLAR_PTX void ldmatrix_x1_trans(uint32_t (&r)[1], uint32_t address ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];\n" : "=r"(r[0]) : "r"(address) : "memory");
-#else
-  emulator::ldmatrix(r, 1, true, address, loc);
-#endif
-}
-ASHLAR_PTX void ldmatrix_x2(uint32_t (&r)[2], uint32_t address ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];\n"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(address)
-               : "memory");
-#else
-  emulator::ldmatrix(r, 2, false, address, loc);
-#endif
-}
-ASHLAR_PTX void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];\n"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(address)
-               : "memory");
-#else
-  emulator::ldmatrix(r, 2, true, address, loc);
-#endif
-}
 ASHLAR_PTX void ldmatrix_x4(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_LOC) {
 #if defined(__CUDACC__)
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -138,64 +104,6 @@ ASHLAR_PTX void cp_async_wait_group(ASHLAR_PTX_ONLY_LOC) {
 #endif
 }
 
-/// A barrier in shared memory (8 bytes, aligned to 8) whose phase ends when `arrivals` threads and all expected bytes
-/// have come.
-ASHLAR_PTX void mbarrier_init(uint32_t address, int arrivals ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address), "r"(arrivals) : "memory");
-#else
-  emulator::mbarrier_init(address, arrivals, loc);
-#endif
-}
-ASHLAR_PTX void mbarrier_arrive(uint32_t address ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address) : "memory");
-#else
-  emulator::mbarrier_arrive(address, loc);
-#endif
-}
-/// Waits until the phase of this parity (0 for the first) has ended.
-ASHLAR_PTX void mbarrier_wait_parity(uint32_t address, int parity ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  uint32_t done = 0;
-  while (done == 0) {
-#if __CUDA_ARCH__ >= 900
-#define ASHLAR_PTX_WAIT "mbarrier.try_wait.parity"  // sleeps for a while
-#else
-#define ASHLAR_PTX_WAIT "mbarrier.test_wait.parity"
-#endif
-    asm volatile(
-        "{\n"
-        ".reg .pred over;\n" ASHLAR_PTX_WAIT
-        ".shared::cta.b64 over, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, over;\n"
-        "}\n"
-        : "=r"(done)
-        : "r"(address), "r"(parity)
-        : "memory");
-#undef ASHLAR_PTX_WAIT
-  }
-#else
-  emulator::mbarrier_wait_parity(address, parity, loc);
-#endif
-}
-
-/// Barrier `id` (1 to 15) between `threads` threads, whole warps: bar.sync waits for them, bar.arrive only counts.
-ASHLAR_PTX void bar_sync(int id, int threads ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
-#else
-  emulator::named_barrier_sync(id, threads, loc);
-#endif
-}
-ASHLAR_PTX void bar_arrive(int id, int threads ASHLAR_PTX_LOC) {
-#if defined(__CUDACC__)
-  asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
-#else
-  emulator::named_barrier_arrive(id, threads, loc);
-#endif
-}
-
 /// 2 to the x, about 2 units in the last place; denormals are zero.
 ASHLAR_PTX float ex2(float x) {
 #if defined(__CUDACC__)
@@ -226,9 +134,5 @@ ASHLAR_PTX void store_global(Word* to, const Word& word) {
   *to = word;
 #endif
 }
-
-#undef ASHLAR_PTX
-#undef ASHLAR_PTX_LOC
-#undef ASHLAR_PTX_ONLY_LOC
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -1,6 +1,6 @@
 #include "tests/emulator/watched/kernels.h"
 
-#include "kernels/cuda/dev/ptx.h"
+#include "tests/gpu/conformance/ptx.h"
 
 namespace ashlar::instrumented {
 

@@ -1,7 +1,7 @@
 // Memory: vectors of each width, shared memory, ldmatrix, asynchronous copies.
-#include "kernels/cuda/dev/ptx.h"
 #include "kernels/cuda/dev/vector.h"
 #include "tests/gpu/conformance/cases.h"
+#include "tests/gpu/conformance/ptx.h"
 
 namespace ashlar::ASHLAR_DEV::conformance {
 namespace {

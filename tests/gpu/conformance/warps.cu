@@ -1,8 +1,8 @@
 // What threads do together: barriers, shuffles, votes, reductions, atomics, tensor cores.
 #include "core/base/bf16.h"
-#include "kernels/cuda/dev/ptx.h"
 #include "kernels/cuda/dev/reduce.h"
 #include "tests/gpu/conformance/cases.h"
+#include "tests/gpu/conformance/ptx.h"
 
 namespace ashlar::ASHLAR_DEV::conformance {
 namespace {

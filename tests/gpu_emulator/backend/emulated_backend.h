@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/backend/views.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/gpu_emulator/backend/emulated_state.h"
+#include "tests/gpu_emulator/views.h"
 
 namespace ashlar::ASHLAR_DEV {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
-#include "core/backend/views.h"
+#include "tests/gpu_emulator/views.h"
 #include "tests/gpu_emulator/virtual_gpu.h"
 
 namespace ashlar::testing {

@@ -14,6 +14,7 @@
 #include "core/base/strings.h"
 #include "parallel/comm/host.h"
 #include "tests/support/long_form.h"
+#include "tests/support/ranks/gather_texts.h"
 #include "tests/support/ranks/ranks.h"
 
 namespace ashlar::testing {
@@ -110,7 +111,7 @@ class EveryRank : public ::testing::EmptyTestEventListener {
                              result.summary(), "\n"));
   }
   void OnTestEnd(const ::testing::TestInfo&) override {
-    const std::vector<std::string> texts = comm::gather_texts(*results_, watchdog_.failures());
+    const std::vector<std::string> texts = gather_texts(*results_, watchdog_.failures());
     watchdog_.end();
     if (results_->rank() != 0) return;
     for (size_t rank = 1; rank < texts.size(); ++rank) {

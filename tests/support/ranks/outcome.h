@@ -7,6 +7,7 @@
 
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
+#include "tests/support/ranks/gather_texts.h"
 
 namespace ashlar::testing {
 
@@ -28,7 +29,7 @@ inline Outcome outcome_of(comm::ControlPlane& ranks, const std::function<void()>
   }
   EXPECT_EQ(shared, ranks.size() > 1 && outcome.code != ExitCode::kDone) << outcome.text;
   EXPECT_EQ(outcome.text.find('\n'), std::string::npos) << outcome.text;
-  for (const std::string& text : comm::gather_texts(ranks, outcome.text)) EXPECT_EQ(text, outcome.text);
+  for (const std::string& text : gather_texts(ranks, outcome.text)) EXPECT_EQ(text, outcome.text);
   return outcome;
 }
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/checked_comm.h"
+#include "tests/mpi/checked_comm.h"
 
 #include <array>
 #include <functional>
