@@ -5,19 +5,19 @@
 
 #include "core/backend/activation.h"
 #include "core/backend/attention.h"
+#include "core/backend/concat_shared_head.h"
+#include "core/backend/cross_entropy.h"
 #include "core/backend/elementwise.h"
 #include "core/backend/embedding.h"
 #include "core/backend/grad_clip.h"
 #include "core/backend/learned_scale.h"
 #include "core/backend/linear.h"
 #include "core/backend/linear_activation.h"
-#include "core/backend/loss.h"
 #include "core/backend/norm.h"
 #include "core/backend/normalize_rows.h"
 #include "core/backend/optimizer.h"
 #include "core/backend/residual_norm.h"
 #include "core/backend/rope.h"
-#include "core/backend/share_head.h"
 
 namespace ashlar {
 
@@ -40,8 +40,8 @@ void check(const NormalizeRowsBackward& args);
 void check(const ActivationForward& args);
 void check(const ActivationBackward& args);
 void check(const LinearActivation& args);
-void check(const ShareHead& args);
-void check(const ShareHeadBackward& args);
+void check(const ConcatSharedHead& args);
+void check(const ConcatSharedHeadBackward& args);
 void check(const Rope& args);
 void check(const AttentionForward& args);
 void check(const AttentionBackward& args);

@@ -122,8 +122,8 @@ void check(const Rope& a) {
   check_view(kWhere, "sin", a.sin, a.cos.rows, a.dims / 2, accumulate_dtype(storage));
 }
 
-void check(const ShareHead& a) {
-  constexpr std::string_view kWhere = "share_head";
+void check(const ConcatSharedHead& a) {
+  constexpr std::string_view kWhere = "concat_shared_head";
   const DType storage = a.y.dtype;
   check_storage(kWhere, storage);
   check_view(kWhere, "y", a.y, a.y.rows, a.y.cols, storage);
@@ -133,8 +133,8 @@ void check(const ShareHead& a) {
   ASHLAR_CHECK(a.own.cols % a.heads == 0, kWhere, ": own has ", a.own.cols, " columns for ", a.heads, " heads");
 }
 
-void check(const ShareHeadBackward& a) {
-  constexpr std::string_view kWhere = "share_head_backward";
+void check(const ConcatSharedHeadBackward& a) {
+  constexpr std::string_view kWhere = "concat_shared_head_backward";
   const DType storage = a.dy.dtype;
   check_storage(kWhere, storage);
   check_view(kWhere, "dy", a.dy, a.dy.rows, a.dy.cols, storage);

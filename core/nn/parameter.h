@@ -8,8 +8,8 @@
 
 #include "core/autograd/ctx.h"
 #include "core/autograd/weight.h"
-#include "core/base/axis.h"
-#include "core/nn/layer_sums.h"
+#include "core/nn/layer_metrics.h"
+#include "core/nn/tensor_axes.h"
 
 namespace ashlar::nn {
 
@@ -36,26 +36,6 @@ struct Extent {
   Extent times(int64_t n) const { return {.begin = begin * n, .size = size * n, .global = global * n}; }
   int64_t end() const { return begin + size; }
 };
-
-/// Where a tensor's parts are, by axes of the mesh. Along an axis of both `cut_over` and `replicated_over` several
-/// ranks hold each part (a KV head of several tensor ranks).
-struct TensorAxes {
-  AxisSet cut_over;                         ///< ranks along these may hold other parts
-  AxisSet replicated_over = kReplicaAxes;   ///< ranks along these may hold the same part
-  AxisSet grad_summed_over = kReplicaAxes;  ///< each rank of the same part along these has a part of the gradient's sum
-
-  /// The sums that remain when the replicas have summed.
-  AxisSet summed_in_replica() const { return grad_summed_over - kReplicaAxes; }
-  bool operator==(const TensorAxes&) const = default;
-};
-/// A tensor that every rank along `axes` holds whole, with its whole gradient.
-constexpr TensorAxes replicated_over(AxisSet axes) { return {.replicated_over = kReplicaAxes | axes}; }
-/// The same where each of these ranks has a part of the gradient's sum.
-constexpr TensorAxes replicated_and_summed_over(AxisSet axes) {
-  return {.replicated_over = kReplicaAxes | axes, .grad_summed_over = kReplicaAxes | axes};
-}
-/// A tensor of which each tensor rank holds a part of its own.
-inline constexpr TensorAxes kTensorCut{.cut_over = Axis::kTensor};
 
 /// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
 /// [global_col, global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage.
@@ -134,8 +114,8 @@ class ParameterStore {
   const ShardedTensorRef* find(std::string_view name) const;
 
   /// What layers declare and add up besides gradients.
-  LayerSums& sums() { return sums_; }
-  const LayerSums& sums() const { return sums_; }
+  LayerMetrics& sums() { return sums_; }
+  const LayerMetrics& sums() const { return sums_; }
 
   const Tensor& values() const { return values_; }
   const Tensor& grads() const { return grads_; }
@@ -146,7 +126,7 @@ class ParameterStore {
  private:
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<ShardedTensorRef> sharded_tensors_;
-  LayerSums sums_;
+  LayerMetrics sums_;
   Tensor values_, grads_;
   int64_t flat_size_ = 0;
 };

@@ -4,9 +4,7 @@ namespace ashlar::optim {
 
 const Rule& lion() {
   static constexpr StateName kState[] = {{"m", "moving averages"}};
-  static constexpr Rule kRule = {.defaults = {.kind = OptimizerKind::kLion, .beta1 = 0.9, .beta2 = 0.99, .eps = 0},
-                                 .state = kState,
-                                 .make = &make<Lion>};
+  static constexpr Rule kRule = {.defaults = kLionDefaults, .state = kState, .make = &make<Lion>};
   return kRule;
 }
 

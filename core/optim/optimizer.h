@@ -6,7 +6,7 @@
 
 #include "core/backend/optimizer.h"
 #include "core/nn/flat_ranges.h"
-#include "core/optim/rules.h"
+#include "core/optim/update_rule.h"
 
 namespace ashlar::optim {
 

@@ -13,8 +13,8 @@
 #include "core/base/error.h"
 #include "core/optim/optimizer.h"
 #include "core/tensor/tensor.h"
-#include "kernels/bench/memory_bandwidth.h"
 #include "kernels/make_backend.h"
+#include "kernels/memory_bandwidth.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/timing.h"
 
@@ -109,7 +109,7 @@ class Bench {
     norms_in_parts();
     activations();
     rope();
-    share_head();
+    concat_shared_head();
     embedding();
     loss();
     head_rows();
@@ -292,15 +292,16 @@ class Bench {
     }
   }
 
-  void share_head() {
+  void concat_shared_head() {
     // Half of a head's columns are those of all.
     const int64_t half = s_.C / s_.heads / 2;
     const MutView shared = matrix(s_.N, half), own = matrix(s_.N, s_.heads * half),
                   y = matrix(s_.N, 2 * s_.heads * half);
-    time("share_head", {shared, own, y},
-         [&] { backend_.share_head({.shared = shared, .own = own, .y = y, .heads = s_.heads}, *stream_); });
-    time("share_head_backward", {y, shared, own},
-         [&] { backend_.share_head_backward({.dy = y, .dshared = shared, .down = own, .heads = s_.heads}, *stream_); });
+    time("concat_shared_head", {shared, own, y},
+         [&] { backend_.concat_shared_head({.shared = shared, .own = own, .y = y, .heads = s_.heads}, *stream_); });
+    time("concat_shared_head_backward", {y, shared, own}, [&] {
+      backend_.concat_shared_head_backward({.dy = y, .dshared = shared, .down = own, .heads = s_.heads}, *stream_);
+    });
   }
 
   void embedding() {

@@ -13,7 +13,7 @@
 #include "core/base/dtype.h"
 #include "core/base/enum_names.h"
 #include "core/base/error.h"
-#include "core/optim/rules.h"
+#include "core/optim/optimizer_defaults.h"
 #include "core/optim/schedule.h"
 #include "parallel/model/model_config.h"
 #include "parallel/pipeline/schedule.h"

@@ -1,3 +1,4 @@
+#include "core/optim/update_rule.h"
 #include "launch/config/raw_values.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "core/optim/update_rule.h"
 #include "launch/config/schema_model_table.h"
 #include "launch/config/schema_words.h"
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/device/last_wait.h"
+#include "core/device/wait_in_destructor.h"
 
 namespace ashlar::training {
 
-DeviceBatch::~DeviceBatch() { wait_last(copied_.get()); }
+DeviceBatch::~DeviceBatch() { wait_in_destructor(copied_.get()); }
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
-#include "launch/training/named_sums.h"
+#include "launch/training/global_layer_metrics.h"
 #include "launch/training/step_message.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/model/stage.h"
@@ -38,7 +38,7 @@ struct EngineOptions {
   std::function<void()> after_node;                            ///< sees that something got done, often
   std::function<void(const pipeline::Action&)> after_action;   ///< sees what this rank has done, for traces
   /// For tests: declares sums as layers do, and adds to them behind the embedding and each block of training steps.
-  std::function<void(nn::LayerSums&)> declare_sums;
+  std::function<void(nn::LayerMetrics&)> declare_sums;
   std::function<void(const Ctx&, int64_t layers, const Tensor& rows)> after_block;
 };
 
@@ -51,14 +51,14 @@ struct StepResult {
   double clip_scale = 1;
   int64_t tokens = 0;  ///< rows processed
   int64_t valid_targets = 0;
-  std::vector<std::pair<std::string, double>> layers;  ///< what layers have declared (nn::LayerSums), by metric
+  std::vector<std::pair<std::string, double>> layers;  ///< what layers have declared (nn::LayerMetrics), by metric
 };
 
 /// What a step came to on this rank, as the host reads it.
 struct StepReport {
-  LossStats losses;      ///< this rank's share of the sums
-  nn::SumValues layers;  ///< and of what layers have declared
-  ClipState clip;        ///< of the model, the same on all ranks
+  LossStats losses;              ///< this rank's share of the sums
+  nn::LayerMetricValues layers;  ///< and of what layers have declared
+  ClipState clip;                ///< of the model, the same on all ranks
 };
 
 /// This rank's part of a model with its parameters, optimizer and step: what trainer, benchmarks, evaluation and tests
@@ -154,7 +154,7 @@ class Engine {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<zero::DataParallel> replicas_;
   std::optional<zero::GlobalNorm> norms_;
-  std::optional<NamedSums> sums_;
+  std::optional<GlobalLayerMetrics> sums_;
   Tensor squares_;  // fp64: sums of squares of the model's tensors, then loss and z-loss
   Tensor kept_;     // fp64: the first of them, until a step is skipped
   struct Report {

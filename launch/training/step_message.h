@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/backend/loss.h"
-#include "core/nn/layer_sums.h"
+#include "core/backend/cross_entropy.h"
+#include "core/nn/layer_metrics.h"
 #include "parallel/comm/control_plane.h"
 
 namespace ashlar::training {
@@ -33,7 +33,7 @@ struct SlowestRank {
 /// goes here and into `exchange` (step_message.cpp), which says how it joins; what a layer adds up needs neither.
 struct StepMessage {
   LossStats losses;               ///< sums and maxima; empty where they are another rank's to tell
-  nn::SumValues layers;           ///< what layers have declared (NamedSums), in the same order on all ranks
+  nn::LayerMetricValues layers;   ///< what layers have declared (GlobalLayerMetrics), in the same order on all ranks
   int64_t stop = 0;               ///< the largest exit code that a rank asks to stop with; 0: nobody does
   SaveState save{};               ///< the last of them
   int64_t peak_memory_bytes = 0;  ///< the largest

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/strings.h"
+#include "core/optim/update_rule.h"
 #include "launch/config/schema.h"
 
 namespace ashlar::zoo {

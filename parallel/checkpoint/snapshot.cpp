@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/device/last_wait.h"
+#include "core/device/wait_in_destructor.h"
 #include "core/nn/flat_ranges.h"
 
 namespace ashlar::checkpoint {
@@ -118,7 +118,7 @@ void Snapshot::wait() {
   if (copied_) copied_->synchronize();
 }
 
-Snapshot::~Snapshot() { wait_last(copied_.get()); }
+Snapshot::~Snapshot() { wait_in_destructor(copied_.get()); }
 
 Manifest Snapshot::write(const std::filesystem::path& directory, const Job::Cancelled& cancelled) const {
   Manifest list;

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/axis.h"
+#include "core/base/mesh_axis.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control_plane.h"
 

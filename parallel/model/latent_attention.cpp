@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/ops/attention.h"
+#include "core/ops/concat_shared_head.h"
 #include "core/ops/norm.h"
-#include "core/ops/share_head.h"
 #include "parallel/model/init.h"
 #include "parallel/tensor/collectives.h"
 
@@ -103,7 +103,7 @@ Var LatentAttention::forward(const Ctx& ctx, const Var& x, const Rows& rows, con
   const Var shared = rotated(ctx, std::move(latents.back()), 1, rope_dims(), rows);
   const Var c_kv = normed(ctx, latents[latents.size() - 2], kv_norm_);
   const std::vector<Var> kv = split_columns(ctx, kv_(ctx, c_kv), {H * nope_dims(), H * v_head_dim_});
-  const Var k = ops::share_head(ctx, shared, kv[0], H);
+  const Var k = ops::concat_shared_head(ctx, shared, kv[0], H);
   // 4. attention
   const ops::AttentionOptions options{.B = rows.batch.B,
                                       .T = rows.batch.T,

@@ -10,7 +10,7 @@
 
 #include "core/backend/activation.h"
 #include "core/backend/attention.h"
-#include "core/backend/loss.h"
+#include "core/backend/cross_entropy.h"
 #include "core/backend/norm.h"
 #include "core/backend/rope.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/nn/flat_ranges.h"
-#include "core/optim/rules.h"
+#include "core/optim/update_rule.h"
 #include "parallel/comm/ranges.h"
 #include "parallel/mesh/mesh.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "core/optim/update_rule.h"
 #include "launch/config/explain.h"
 #include "launch/config/raw_values.h"
 #include "tests/config/fixture.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/autograd/tape.h"
-#include "core/nn/layer_sums.h"
+#include "core/nn/layer_metrics.h"
 #include "core/optim/grad_clip.h"
 
 namespace ashlar::testing {
@@ -11,7 +11,7 @@ class LayerProbe {
  public:
   explicit LayerProbe(bool first_stage) : first_stage_(first_stage) {}
 
-  void declare(nn::LayerSums& sums) {
+  void declare(nn::LayerMetrics& sums) {
     squares_ = sums.declare({.metric = "probe_squares", .per = nn::Per::kToken, .replicated_over = Axis::kTensor});
     blocks_ = sums.declare({.metric = "probe_blocks"});
     deepest_ = sums.declare({.metric = "probe_deepest", .join = nn::Join::kMax});
@@ -35,7 +35,7 @@ class LayerProbe {
 
  private:
   bool first_stage_;
-  nn::DeclaredSum squares_, blocks_, deepest_, embedded_;
+  nn::DeclaredMetric squares_, blocks_, deepest_, embedded_;
 };
 
 }  // namespace ashlar::testing

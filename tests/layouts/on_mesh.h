@@ -55,7 +55,7 @@ struct OnMeshOptions {
   bool interleaved = false;
   optim::OptimizerOptions optimizer;
   std::optional<optim::Cut> cut;
-  std::function<void(nn::LayerSums&)> declare_sums;
+  std::function<void(nn::LayerMetrics&)> declare_sums;
   std::function<void(const Ctx&, int64_t, const Tensor&)> after_block;
 };
 

@@ -273,7 +273,7 @@ TEST_F(DeferredTrainer, WritesTheSumsOfLayers) {
   if (ranks == 8) words.insert(words.end(), {"mesh.pipeline=2", "mesh.tensor=2", "mesh.data=2"});
   LayerProbe probe(/*first_stage=*/ranks < 4 || ranks_.rank() < ranks / 2);
   change_engine_ = [&](training::EngineOptions& options) {
-    options.declare_sums = [&](nn::LayerSums& sums) { probe.declare(sums); };
+    options.declare_sums = [&](nn::LayerMetrics& sums) { probe.declare(sums); };
     options.after_block = [&](const Ctx& ctx, int64_t layers, const Tensor& x) { probe.see(ctx, layers, x); };
   };
   End end = train(words, std::nullopt);

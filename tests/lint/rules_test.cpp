@@ -61,7 +61,7 @@ TEST(IncludeArrows, LaunchKnowsBackendsThroughOneDoor) {
   EXPECT_THAT(lines_found(include_arrows, "launch/commands/a.cpp", "#include \"kernels/cpu/cpu_info.h\"\n"),
               ElementsAre(1));
   EXPECT_THAT(lines_found(include_arrows, "launch/commands/a.cpp",
-                          "#include \"kernels/bench/memory_bandwidth.h\"\n#include \"kernels/make_backend.h\"\n"),
+                          "#include \"kernels/memory_bandwidth.h\"\n#include \"kernels/make_backend.h\"\n"),
               IsEmpty());
 }
 

@@ -6,7 +6,7 @@
 #include "kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/loss.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/cross_entropy.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd_inl.h"
 #include "kernels/cpu/simd_math_inl.h"

@@ -1,15 +1,15 @@
-#include "core/ops/share_head.h"
+#include "core/ops/concat_shared_head.h"
 
 namespace ashlar::ops {
 
-Var share_head(const Ctx& ctx, const Var& shared, const Var& own, int64_t heads) {
+Var concat_shared_head(const Ctx& ctx, const Var& shared, const Var& own, int64_t heads) {
   const int64_t N = shared.rows();
   ASHLAR_SHAPE(own, {N, own.cols()});
-  place(ctx, "share_head", shared, {{Placement::kReplicated, Placement::kReplicated}});
-  const Made made = place(ctx, "share_head", own, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
+  place(ctx, "concat_shared_head", shared, {{Placement::kReplicated, Placement::kReplicated}});
+  const Made made = place(ctx, "concat_shared_head", own, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   const Tensor y = ctx.empty(ctx.dtype, {N, heads * shared.cols() + own.cols()});
-  ctx.backend.share_head({.shared = shared.value.view(), .own = own.value.view(), .y = y.mut_view(), .heads = heads},
-                         ctx.stream);
+  ctx.backend.concat_shared_head(
+      {.shared = shared.value.view(), .own = own.value.view(), .y = y.mut_view(), .heads = heads}, ctx.stream);
   const Var out = result(ctx, y, made);
   if (ctx.tape == nullptr) return out;
 
@@ -17,7 +17,7 @@ Var share_head(const Ctx& ctx, const Var& shared, const Var& own, int64_t heads)
       out, [ctx, shared = shared.without_value(), own = own.without_value(), heads](Tape& tape, const Tensor& dy) {
         const GradTarget dshared = tape.target(shared), down = tape.target(own);
         ASHLAR_CHECK(dshared.mode == down.mode, "shared and own columns have different numbers of consumers");
-        ctx.backend.share_head_backward(
+        ctx.backend.concat_shared_head_backward(
             {.dy = dy.view(), .dshared = dshared.view(), .down = down.view(), .heads = heads, .mode = dshared.mode},
             ctx.stream);
       });

@@ -6,7 +6,7 @@ namespace ashlar {
 
 /// Heads that have their first S columns in common: head h of y is [shared | head h of own]. The keys of latent
 /// attention, whose rotated part is one head for all. Source: DeepSeek-AI 2024 (arXiv:2405.04434) eq. 16.
-struct ShareHead {
+struct ConcatSharedHead {
   ConstView shared;   ///< [N, S] storage dtype, read
   ConstView own;      ///< [N, heads*P] storage dtype, read
   MutView y;          ///< [N, heads*(S+P)] storage dtype, written
@@ -17,7 +17,7 @@ struct ShareHead {
 
 /// dshared = sum over heads, in their order, in the accumulate dtype, of their first S columns of dy; down = the
 /// others.
-struct ShareHeadBackward {
+struct ConcatSharedHeadBackward {
   ConstView dy;                          ///< [N, heads*(S+P)] storage dtype, read
   MutView dshared;                       ///< [N, S] storage dtype, by mode
   MutView down;                          ///< [N, heads*P] storage dtype, by mode

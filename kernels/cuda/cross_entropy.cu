@@ -2,7 +2,7 @@
 // Memory-bound: statistics read the logits once, keeping a running maximum and the sum of exponentials below it; the
 // gradient reads them once more and writes in place: 6 B an element in bf16, two exponentials. A block takes a row.
 
-#include "core/backend/loss.h"
+#include "core/backend/cross_entropy.h"
 
 #include <type_traits>
 

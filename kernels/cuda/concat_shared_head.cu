@@ -3,7 +3,7 @@
 // addition for each of the H S shared columns. A group of threads takes a row; each of its threads some units of it,
 // the shared ones first, so that what all heads read is read once and a sum is one thread's.
 
-#include "core/backend/share_head.h"
+#include "core/backend/concat_shared_head.h"
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/dispatch.h"
@@ -103,9 +103,9 @@ int row_lanes(int64_t cols, int64_t width) { return row_layout(div_up(cols, widt
 
 }  // namespace
 
-void CudaBackend::launch(const ShareHead& args, Stream& stream) {
+void CudaBackend::launch(const ConcatSharedHead& args, Stream& stream) {
   if (args.y.size() == 0) return;
-  with_storage("share_head", args.y.dtype, [&](auto t) {
+  with_storage("concat_shared_head", args.y.dtype, [&](auto t) {
     using T = decltype(t);
     const int64_t own = args.own.cols / args.heads;
     with_flag(args.shared.cols % kWidth<T> == 0 && own % kWidth<T> == 0 &&
@@ -113,7 +113,7 @@ void CudaBackend::launch(const ShareHead& args, Stream& stream) {
               [&](auto vector) {
                 const int lanes = row_lanes(args.y.cols, vector.value ? kWidth<T> : 1);
                 run_kernel(stream,
-                           {.name = "share_head",
+                           {.name = "concat_shared_head",
                             .grid = num_blocks(div_up(args.y.rows, kThreads / lanes), 16 * kMultiprocessors),
                             .block = kThreads},
                            share_head_kernel<T, vector.value>,
@@ -129,9 +129,9 @@ void CudaBackend::launch(const ShareHead& args, Stream& stream) {
   });
 }
 
-void CudaBackend::launch(const ShareHeadBackward& args, Stream& stream) {
+void CudaBackend::launch(const ConcatSharedHeadBackward& args, Stream& stream) {
   if (args.dy.size() == 0) return;
-  with_storage("share_head_backward", args.dy.dtype, [&](auto t) {
+  with_storage("concat_shared_head_backward", args.dy.dtype, [&](auto t) {
     using T = decltype(t);
     const int64_t own = args.down.cols / args.heads;
     with_flag(args.dshared.cols % kWidth<T> == 0 && own % kWidth<T> == 0 &&
@@ -139,7 +139,7 @@ void CudaBackend::launch(const ShareHeadBackward& args, Stream& stream) {
               [&](auto vector) {
                 const int lanes = row_lanes(args.dy.cols, vector.value ? kWidth<T> : 1);
                 run_kernel(stream,
-                           {.name = "share_head_backward",
+                           {.name = "concat_shared_head_backward",
                             .grid = num_blocks(div_up(args.dy.rows, kThreads / lanes), 16 * kMultiprocessors),
                             .block = kThreads},
                            share_head_backward_kernel<T, vector.value>,

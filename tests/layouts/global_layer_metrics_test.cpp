@@ -1,6 +1,6 @@
 // Sums that layers declare: on the device while a step is computed, over the message of the step, to metrics.jsonl.
 // Every mesh has the numbers of one rank.
-#include "core/nn/layer_sums.h"
+#include "core/nn/layer_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,16 +21,16 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<double> values_of(const Ctx& ctx, const nn::LayerSums& sums) { return host_values(ctx, sums.values()); }
+std::vector<double> values_of(const Ctx& ctx, const nn::LayerMetrics& sums) { return host_values(ctx, sums.values()); }
 
-TEST(LayerSums, AreDeclaredOnceAndAddedWhileRecording) {
+TEST(LayerMetrics, AreDeclaredOnceAndAddedWhileRecording) {
   const auto backend = kernels::make_backend({.threads = 1});
   const auto stream = backend->make_stream();
   Ctx ctx{.backend = *backend, .stream = *stream, .dtype = DType::kFloat64, .scalars = {}};
-  nn::LayerSums sums;
-  const nn::DeclaredSum total = sums.declare({.metric = "total"});
-  const nn::DeclaredSum largest = sums.declare({.metric = "largest", .join = nn::Join::kMax});
-  const nn::DeclaredSum again = sums.declare({.metric = "total"});  // by a second layer
+  nn::LayerMetrics sums;
+  const nn::DeclaredMetric total = sums.declare({.metric = "total"});
+  const nn::DeclaredMetric largest = sums.declare({.metric = "largest", .join = nn::Join::kMax});
+  const nn::DeclaredMetric again = sums.declare({.metric = "total"});  // by a second layer
   EXPECT_THROW(sums.declare({.metric = "total", .join = nn::Join::kMax}), Bug);
   EXPECT_THROW(sums.declare({.metric = "two words"}), Bug);
   sums.allocate(ctx);
@@ -40,7 +40,7 @@ TEST(LayerSums, AreDeclaredOnceAndAddedWhileRecording) {
 
   total.add(ctx, three);
   EXPECT_FALSE(largest.slot(ctx)) << "evaluation";
-  EXPECT_THAT(values_of(ctx, sums), ElementsAre(0, nn::LayerSums::kLeastMaximum));
+  EXPECT_THAT(values_of(ctx, sums), ElementsAre(0, nn::LayerMetrics::kLeastMaximum));
   Tape tape(*backend, *stream);
   ctx.tape = &tape;
   total.add(ctx, three);
@@ -58,10 +58,10 @@ TEST(LayerSums, AreDeclaredOnceAndAddedWhileRecording) {
   tape.backward(nullptr);
   EXPECT_THAT(values_of(ctx, sums), ElementsAre(9, 5));
   sums.begin_step(ctx);
-  EXPECT_THAT(values_of(ctx, sums), ElementsAre(0, nn::LayerSums::kLeastMaximum));
+  EXPECT_THAT(values_of(ctx, sums), ElementsAre(0, nn::LayerMetrics::kLeastMaximum));
 }
 
-TEST(NamedSums, AreThoseOfOneRankOnEveryMesh) {
+TEST(GlobalLayerMetrics, AreThoseOfOneRankOnEveryMesh) {
   model::ModelConfig config = config_of({.name = "Sums"});
   config.n_layers = 8;
   TinyModel source(config, DType::kFloat64, 2, 16);
@@ -72,7 +72,7 @@ TEST(NamedSums, AreThoseOfOneRankOnEveryMesh) {
     const int64_t replicas = shape.size(kSampleAxes), tensor = shape[Axis::kTensor];
     LayerProbe probe(/*first_stage=*/bootstrap().world().rank() % shape.ranks() < replicas * tensor);
     OnMesh on(shape, config, DType::kFloat64,
-              {.declare_sums = [&](nn::LayerSums& sums) { probe.declare(sums); },
+              {.declare_sums = [&](nn::LayerMetrics& sums) { probe.declare(sums); },
                .after_block = [&](const Ctx& ctx, int64_t layers, const Tensor& x) { probe.see(ctx, layers, x); }});
     on.engine.initialize();
     const std::vector<pipeline::MicroBatch> batches(static_cast<size_t>(kBatches / std::min(replicas, kBatches)),

@@ -38,8 +38,8 @@ TEST_F(ShareHeadTest, EveryHeadBeginsWithTheSharedColumns) {
     backends_.each(
         [&](Backend& backend) {
           Outputs out = {HostMatrix(dtype, h.rows, h.heads * width, padding)};
-          backend.share_head({.shared = shared.view(), .own = own.view(), .y = out[0].mut(), .heads = h.heads},
-                             backends_.stream());
+          backend.concat_shared_head({.shared = shared.view(), .own = own.view(), .y = out[0].mut(), .heads = h.heads},
+                                     backends_.stream());
           return out;
         },
         [&](const Outputs& out) {
@@ -65,12 +65,12 @@ TEST_F(ShareHeadTest, BackwardAddsTheHeadsInEveryMode) {
           [&](Backend& backend) {
             Outputs out = {accumulate ? shared : HostMatrix(dtype, h.rows, h.shared, padding),
                            accumulate ? own : HostMatrix(dtype, h.rows, h.heads * h.own, padding)};
-            backend.share_head_backward({.dy = dy.view(),
-                                         .dshared = out[0].mut(),
-                                         .down = out[1].mut(),
-                                         .heads = h.heads,
-                                         .mode = accumulate ? GradMode::kAccumulate : GradMode::kOverwrite},
-                                        backends_.stream());
+            backend.concat_shared_head_backward({.dy = dy.view(),
+                                                 .dshared = out[0].mut(),
+                                                 .down = out[1].mut(),
+                                                 .heads = h.heads,
+                                                 .mode = accumulate ? GradMode::kAccumulate : GradMode::kOverwrite},
+                                                backends_.stream());
             return out;
           },
           [&](const Outputs& out) {
@@ -100,8 +100,8 @@ TEST_F(ShareHeadTest, BackwardAddsTheHeadsInEveryMode) {
 TEST_F(ShareHeadTest, AWrongShapeIsABug) {
   HostMatrix shared(DType::kFloat32, 2, 3), own(DType::kFloat32, 2, 8), y(DType::kFloat32, 2, 14);
   const auto call = [&](int64_t heads) {
-    backends_.one().share_head({.shared = shared.view(), .own = own.view(), .y = y.mut(), .heads = heads},
-                               backends_.stream());
+    backends_.one().concat_shared_head({.shared = shared.view(), .own = own.view(), .y = y.mut(), .heads = heads},
+                                       backends_.stream());
   };
   EXPECT_NO_THROW(call(2));
   backends_.finish();

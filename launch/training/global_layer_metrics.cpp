@@ -1,4 +1,4 @@
-#include "launch/training/named_sums.h"
+#include "launch/training/global_layer_metrics.h"
 
 #include <algorithm>
 #include <sstream>
@@ -9,13 +9,13 @@ namespace ashlar::training {
 
 namespace {
 
-std::string to_text(const nn::LayerSum& sum) {
+std::string to_text(const nn::LayerMetric& sum) {
   return str_cat(sum.metric, " ", static_cast<int>(sum.join), " ", static_cast<int>(sum.per), " ",
                  sum.replicated_over.bits());
 }
 
-nn::LayerSum sum_of(const std::string& text) {
-  nn::LayerSum sum;
+nn::LayerMetric sum_of(const std::string& text) {
+  nn::LayerMetric sum;
   int join = 0, per = 0;
   uint32_t axes = 0;
   std::istringstream(text) >> sum.metric >> join >> per >> axes;
@@ -26,44 +26,45 @@ nn::LayerSum sum_of(const std::string& text) {
 }
 
 /// Whether this rank is the first of those with the same value: the others leave it out.
-bool tells(const nn::LayerSum& sum, const mesh::Coordinates& at) {
+bool tells(const nn::LayerMetric& sum, const mesh::Coordinates& at) {
   return std::all_of(std::begin(kAxisNames), std::end(kAxisNames),
                      [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });
 }
 
 }  // namespace
 
-NamedSums::NamedSums(const nn::LayerSums& own, mesh::Mesh& mesh) {
+GlobalLayerMetrics::GlobalLayerMetrics(const nn::LayerMetrics& own, mesh::Mesh& mesh) {
   std::vector<std::string> texts;
-  for (const nn::LayerSum& sum : own.declared()) texts.push_back(to_text(sum));
+  for (const nn::LayerMetric& sum : own.declared()) texts.push_back(to_text(sum));
   for (const std::string& text : comm::unite_texts(mesh.control(), std::move(texts))) {
     all_.push_back(sum_of(text));
     ASHLAR_CHECK(all_.size() == 1 || all_.end()[-2].metric != all_.back().metric, all_.back().metric,
                  " is declared in two ways");
   }
-  for (const nn::LayerSum& sum : own.declared()) {
+  for (const nn::LayerMetric& sum : own.declared()) {
     const auto place = std::find(all_.begin(), all_.end(), sum) - all_.begin();
     places_.push_back(tells(sum, mesh.at()) ? place : -1);
   }
 }
 
-nn::SumValues NamedSums::of_rank(std::span<const double> own) const {
+nn::LayerMetricValues GlobalLayerMetrics::of_rank(std::span<const double> own) const {
   std::vector<double> values;
-  for (const nn::LayerSum& sum : all_) values.push_back(sum.join == nn::Join::kMax ? nn::LayerSums::kLeastMaximum : 0);
+  for (const nn::LayerMetric& sum : all_)
+    values.push_back(sum.join == nn::Join::kMax ? nn::LayerMetrics::kLeastMaximum : 0);
   for (size_t i = 0; i < own.size(); ++i)
     if (places_[i] >= 0) values[static_cast<size_t>(places_[i])] = own[i];
-  nn::SumValues split;
+  nn::LayerMetricValues split;
   for (size_t i = 0; i < all_.size(); ++i) {
     (all_[i].join == nn::Join::kMax ? split.maxima : split.sums).push_back(values[i]);
   }
   return split;
 }
 
-std::vector<std::pair<std::string, double>> NamedSums::metrics(const nn::SumValues& all,
-                                                               const StepCounts& counts) const {
+std::vector<std::pair<std::string, double>> GlobalLayerMetrics::metrics(const nn::LayerMetricValues& all,
+                                                                        const StepCounts& counts) const {
   std::vector<std::pair<std::string, double>> metrics;
   auto sum = all.sums.begin(), maximum = all.maxima.begin();
-  for (const nn::LayerSum& s : all_) {
+  for (const nn::LayerMetric& s : all_) {
     const double value = s.join == nn::Join::kMax ? *maximum++ : *sum++;
     const int64_t count = s.per == nn::Per::kToken         ? counts.tokens
                           : s.per == nn::Per::kValidTarget ? counts.valid_targets

@@ -5,7 +5,7 @@
 #include "kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/share_head.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/concat_shared_head.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd_inl.h"
 
@@ -25,7 +25,7 @@ void copy_columns(const T* x, T* y, int64_t count) {
 }
 
 template <typename T>
-void join_rows(const ShareHead& a, int64_t begin, int64_t end) {
+void join_rows(const ConcatSharedHead& a, int64_t begin, int64_t end) {
   const int64_t shared = a.shared.cols, own = a.own.cols / a.heads;
   for (int64_t n = begin; n < end; ++n) {
     prefetch_row(a.own, n + 1);
@@ -40,7 +40,7 @@ void join_rows(const ShareHead& a, int64_t begin, int64_t end) {
 }
 
 template <typename T>
-void add_rows(const ShareHeadBackward& a, int64_t begin, int64_t end) {
+void add_rows(const ConcatSharedHeadBackward& a, int64_t begin, int64_t end) {
   const TagOf<T> d;
   const int64_t shared = a.dshared.cols, own = a.down.cols / a.heads, width = shared + own;
   const bool accumulate = a.mode == GradMode::kAccumulate;
@@ -70,15 +70,15 @@ void add_rows(const ShareHeadBackward& a, int64_t begin, int64_t end) {
   }
 }
 
-void share_head_impl(const ShareHead& a, Threads& threads) {
-  with_storage("share_head", a.y.dtype, [&](auto t) {
+void share_head_impl(const ConcatSharedHead& a, Threads& threads) {
+  with_storage("concat_shared_head", a.y.dtype, [&](auto t) {
     parallel_for(threads, a.y.rows, rows_grain(a.y.cols, kCheapGrain),
                  [&](int64_t begin, int64_t end) { join_rows<decltype(t)>(a, begin, end); });
   });
 }
 
-void share_head_backward_impl(const ShareHeadBackward& a, Threads& threads) {
-  with_storage("share_head_backward", a.dy.dtype, [&](auto t) {
+void share_head_backward_impl(const ConcatSharedHeadBackward& a, Threads& threads) {
+  with_storage("concat_shared_head_backward", a.dy.dtype, [&](auto t) {
     parallel_for(threads, a.dy.rows, rows_grain(a.dy.cols, kCheapGrain),
                  [&](int64_t begin, int64_t end) { add_rows<decltype(t)>(a, begin, end); });
   });
@@ -90,9 +90,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-void CpuBackend::launch(const ShareHead& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, share_head_impl)(args, threads_); }
+void CpuBackend::launch(const ConcatSharedHead& args, Stream&) {
+  ASHLAR_FOR_ISA(info_.isa, share_head_impl)(args, threads_);
+}
 
-void CpuBackend::launch(const ShareHeadBackward& args, Stream&) {
+void CpuBackend::launch(const ConcatSharedHeadBackward& args, Stream&) {
   ASHLAR_FOR_ISA(info_.isa, share_head_backward_impl)(args, threads_);
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/autograd/ctx.h"
-#include "core/base/axis.h"
+#include "core/base/mesh_axis.h"
 
 namespace ashlar::nn {
 
@@ -16,27 +16,27 @@ enum class Per : uint8_t { kStep, kValidTarget, kToken };
 
 /// One number of a training step that layers add to on the device: an auxiliary loss, a count, a largest value. Layers
 /// that declare the same metric share it.
-struct LayerSum {
+struct LayerMetric {
   std::string metric;  ///< the key in metrics.jsonl, without white space
   Join join = Join::kSum;
   Per per = Per::kStep;
   AxisSet replicated_over;  ///< ranks along these have the same value, and the first of them counts; else all count
 
-  bool operator==(const LayerSum&) const = default;
+  bool operator==(const LayerMetric&) const = default;
 };
 
 /// Values of declared sums, joined over ranks; sums and maxima apart, each in the order of the list.
-struct SumValues {
+struct LayerMetricValues {
   std::vector<double> sums, maxima;
 };
 
-class LayerSums;
+class LayerMetrics;
 
 /// A declared sum, as the layer that adds to it keeps it.
-class DeclaredSum {
+class DeclaredMetric {
  public:
-  DeclaredSum() = default;
-  DeclaredSum(const LayerSums& sums, int64_t place) : sums_(&sums), place_(place) {}
+  DeclaredMetric() = default;
+  DeclaredMetric(const LayerMetrics& sums, int64_t place) : sums_(&sums), place_(place) {}
 
   /// Adds `value`, fp64 [1]. Only while ctx records: evaluation adds nothing, and a block that is recomputed adds once.
   void add(const Ctx& ctx, const Tensor& value) const;
@@ -44,23 +44,23 @@ class DeclaredSum {
   MutView slot(const Ctx& ctx) const;
 
  private:
-  const LayerSums* sums_ = nullptr;
+  const LayerMetrics* sums_ = nullptr;
   int64_t place_ = 0;
 };
 
 /// The sums that the layers of a rank declare, and their values of the step so far: fp64 in device memory.
-class LayerSums {
+class LayerMetrics {
  public:
   /// The value of a maximum to which nothing was added.
   static constexpr double kLeastMaximum = -1e300;
 
-  LayerSums() = default;
-  LayerSums(const LayerSums&) = delete;
-  LayerSums& operator=(const LayerSums&) = delete;
+  LayerMetrics() = default;
+  LayerMetrics(const LayerMetrics&) = delete;
+  LayerMetrics& operator=(const LayerMetrics&) = delete;
 
   /// For the constructor of a layer. Bug when another layer has declared the metric otherwise.
-  DeclaredSum declare(const LayerSum& sum);
-  const std::vector<LayerSum>& declared() const { return declared_; }
+  DeclaredMetric declare(const LayerMetric& sum);
+  const std::vector<LayerMetric>& declared() const { return declared_; }
 
   /// After all layers have declared.
   void allocate(const Ctx& ctx);
@@ -70,7 +70,7 @@ class LayerSums {
   const Tensor& values() const { return values_; }  ///< fp64 [declared().size()]; absent without any
 
  private:
-  std::vector<LayerSum> declared_;
+  std::vector<LayerMetric> declared_;
   Tensor values_;
 };
 

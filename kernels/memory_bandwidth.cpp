@@ -1,4 +1,4 @@
-#include "kernels/bench/memory_bandwidth.h"
+#include "kernels/memory_bandwidth.h"
 
 #include <chrono>
 #include <vector>

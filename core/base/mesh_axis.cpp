@@ -1,4 +1,4 @@
-#include "core/base/axis.h"
+#include "core/base/mesh_axis.h"
 
 namespace ashlar {
 
