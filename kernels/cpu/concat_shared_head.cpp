@@ -70,14 +70,14 @@ void add_rows(const ConcatSharedHeadBackward& a, int64_t begin, int64_t end) {
   }
 }
 
-void share_head_impl(const ConcatSharedHead& a, Threads& threads) {
+void concat_shared_head_impl(const ConcatSharedHead& a, Threads& threads) {
   with_storage("concat_shared_head", a.y.dtype, [&](auto t) {
     parallel_for(threads, a.y.rows, rows_grain(a.y.cols, kCheapGrain),
                  [&](int64_t begin, int64_t end) { join_rows<decltype(t)>(a, begin, end); });
   });
 }
 
-void share_head_backward_impl(const ConcatSharedHeadBackward& a, Threads& threads) {
+void concat_shared_head_backward_impl(const ConcatSharedHeadBackward& a, Threads& threads) {
   with_storage("concat_shared_head_backward", a.dy.dtype, [&](auto t) {
     parallel_for(threads, a.dy.rows, rows_grain(a.dy.cols, kCheapGrain),
                  [&](int64_t begin, int64_t end) { add_rows<decltype(t)>(a, begin, end); });
@@ -91,11 +91,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 void CpuBackend::launch(const ConcatSharedHead& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, share_head_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, concat_shared_head_impl)(args, threads_);
 }
 
 void CpuBackend::launch(const ConcatSharedHeadBackward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, share_head_backward_impl)(args, threads_);
+  ASHLAR_FOR_ISA(info_.isa, concat_shared_head_backward_impl)(args, threads_);
 }
 
 }  // namespace ashlar::cpu

@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 
 template <typename T>
-struct ShareHeadParams {
+struct ConcatSharedHeadParams {
   Rows<const T> shared, own;
   Rows<T> y;
   int64_t rows;
@@ -23,7 +23,7 @@ struct ShareHeadParams {
 };
 
 template <typename T>
-struct ShareHeadBackwardParams {
+struct ConcatSharedHeadBackwardParams {
   Rows<const T> dy;
   Rows<T> dshared, down;
   int64_t rows;
@@ -43,7 +43,7 @@ __device__ __forceinline__ void for_each_row(int64_t rows, int lanes, const F& f
 
 /// 1. the shared columns to every head  2. each head's own
 template <typename T, bool kVector>
-__global__ void __launch_bounds__(kThreads, 4) share_head_kernel(ShareHeadParams<T> a) {
+__global__ void __launch_bounds__(kThreads, 4) concat_shared_head_kernel(ConcatSharedHeadParams<T> a) {
   constexpr int W = kVector ? kWidth<T> : 1;
   const int width = a.shared_cols + a.own_cols;
   for_each_row(a.rows, a.lanes, [&](int64_t n, int rank) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads, 4) share_head_kernel(ShareHeadParams
 
 /// 1. sums over heads, in order  2. each head's own
 template <typename T, bool kVector>
-__global__ void __launch_bounds__(kThreads, 4) share_head_backward_kernel(ShareHeadBackwardParams<T> a) {
+__global__ void __launch_bounds__(kThreads, 4) concat_shared_head_backward_kernel(ConcatSharedHeadBackwardParams<T> a) {
   using A = AccumulateOf<T>;
   constexpr int W = kVector ? kWidth<T> : 1;
   const int width = a.shared_cols + a.own_cols;
@@ -116,15 +116,15 @@ void CudaBackend::launch(const ConcatSharedHead& args, Stream& stream) {
                            {.name = "concat_shared_head",
                             .grid = num_blocks(div_up(args.y.rows, kThreads / lanes), 16 * kMultiprocessors),
                             .block = kThreads},
-                           share_head_kernel<T, vector.value>,
-                           ShareHeadParams<T>{.shared = rows_of<T>(args.shared),
-                                              .own = rows_of<T>(args.own),
-                                              .y = rows_of<T>(args.y),
-                                              .rows = args.y.rows,
-                                              .heads = static_cast<int>(args.heads),
-                                              .shared_cols = static_cast<int>(args.shared.cols),
-                                              .own_cols = static_cast<int>(own),
-                                              .lanes = lanes});
+                           concat_shared_head_kernel<T, vector.value>,
+                           ConcatSharedHeadParams<T>{.shared = rows_of<T>(args.shared),
+                                                     .own = rows_of<T>(args.own),
+                                                     .y = rows_of<T>(args.y),
+                                                     .rows = args.y.rows,
+                                                     .heads = static_cast<int>(args.heads),
+                                                     .shared_cols = static_cast<int>(args.shared.cols),
+                                                     .own_cols = static_cast<int>(own),
+                                                     .lanes = lanes});
               });
   });
 }
@@ -142,16 +142,16 @@ void CudaBackend::launch(const ConcatSharedHeadBackward& args, Stream& stream) {
                            {.name = "concat_shared_head_backward",
                             .grid = num_blocks(div_up(args.dy.rows, kThreads / lanes), 16 * kMultiprocessors),
                             .block = kThreads},
-                           share_head_backward_kernel<T, vector.value>,
-                           ShareHeadBackwardParams<T>{.dy = rows_of<T>(args.dy),
-                                                      .dshared = rows_of<T>(args.dshared),
-                                                      .down = rows_of<T>(args.down),
-                                                      .rows = args.dy.rows,
-                                                      .heads = static_cast<int>(args.heads),
-                                                      .shared_cols = static_cast<int>(args.dshared.cols),
-                                                      .own_cols = static_cast<int>(own),
-                                                      .lanes = lanes,
-                                                      .accumulate = args.mode == GradMode::kAccumulate});
+                           concat_shared_head_backward_kernel<T, vector.value>,
+                           ConcatSharedHeadBackwardParams<T>{.dy = rows_of<T>(args.dy),
+                                                             .dshared = rows_of<T>(args.dshared),
+                                                             .down = rows_of<T>(args.down),
+                                                             .rows = args.dy.rows,
+                                                             .heads = static_cast<int>(args.heads),
+                                                             .shared_cols = static_cast<int>(args.dshared.cols),
+                                                             .own_cols = static_cast<int>(own),
+                                                             .lanes = lanes,
+                                                             .accumulate = args.mode == GradMode::kAccumulate});
               });
   });
 }

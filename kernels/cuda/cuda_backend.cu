@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "kernels/cuda/dev/gemm.h"
+#include "kernels/cuda/gemm/gemm.h"
 
 namespace ashlar::ASHLAR_DEV {
 
@@ -35,7 +35,7 @@ double CudaBackend::measure_peak(DType dtype, double seconds) {
   using Clock = std::chrono::steady_clock;
   const std::unique_ptr<Stream> stream = make_stream();
   Allocator& memory = allocator(MemoryKind::kActivations);  // which a step takes up
-  const Swapped own_plans(device_.gemm_plans(), peak_plans_);
+  const Swapped own_plans(device_.cublaslt_plans(), peak_plans_);
   double best = 0, rate = 0;
   for (int64_t n = kLeastPeakExtent; n <= kPeakExtent && best < 1e-3; n *= 2) {
     void* blocks[3];

@@ -5,8 +5,8 @@
 
 #include "core/backend/backend.h"
 #include "core/tuning/tuner.h"
-#include "kernels/cuda/dev/gemm.h"
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV {
 
@@ -43,7 +43,7 @@ class CudaBackend : public Backend, public Tunable {
   void* scratch(Stream& stream, int64_t bytes) { return device_.scratch(stream, bytes); }
 
   Device device_;
-  std::shared_ptr<GemmPlans> peak_plans_;  ///< of measure_peak: a run has no algorithms to choose for its products
+  std::shared_ptr<CublasLtPlans> peak_plans_;  ///< of measure_peak: a run has no algorithms to choose for its products
 };
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "core/base/error.h"
-#include "kernels/cuda/dev/host.h"
 #include "kernels/cuda/dev/vector.h"
+#include "kernels/cuda/host/launch_kernel.h"
 
 /// How launchers choose a kernel's types and cut its work. Everything is a function of shapes and addresses alone,
 /// never of the device, so that bits are the same on every GPU.

@@ -1,9 +1,9 @@
 #include "core/backend/linear.h"
 
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/dev/gemm.h"
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/vector.h"
+#include "kernels/cuda/gemm/gemm.h"
 
 // The three products of a linear layer are one matrix product each (dev/gemm.h): 2*N*M*K flops, bound by the tensor
 // cores except for a handful of rows, where reading w bounds them. Column sums are a kernel of our own, in the

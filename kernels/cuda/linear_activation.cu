@@ -1,7 +1,7 @@
 #include "core/backend/linear_activation.h"
 
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/dev/gemm.h"
+#include "kernels/cuda/gemm/gemm.h"
 
 // A product, its bias and the activation. gelu_tanh is an epilogue of the product where the library has one (it reads
 // the pre-activation before its rounding); the others read the product's result again: 2*N*M more bytes of reads than

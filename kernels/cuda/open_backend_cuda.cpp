@@ -3,7 +3,7 @@
 #include "core/device/device_facts.h"
 #include "core/device/memory_source.h"
 #include "kernels/cuda/attention/cudnn_backend.h"
-#include "kernels/cuda/dev/cuda_state.h"
+#include "kernels/cuda/host/cuda_state.h"
 #include "kernels/cuda/open_backend.h"
 
 namespace ashlar::ASHLAR_DEV {

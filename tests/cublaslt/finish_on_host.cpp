@@ -1,4 +1,4 @@
-// The two kernels of gemm_finish.cu by the host, as work of the stand-in's device, and the calls by which kernels are
+// The two kernels of gemm_epilogue.cu by the host, as work of the stand-in's device, and the calls by which kernels are
 // launched, which nobody makes here. The kernels themselves are tested on the emulator.
 #include <cuda_runtime_api.h>
 
@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "core/base/bf16.h"
-#include "kernels/cuda/dev/gemm_finish.h"
+#include "kernels/cuda/gemm/gemm_epilogue.h"
 #include "tests/stand_ins/cudart/enqueue.h"
 
 namespace ashlar::cuda {
@@ -42,8 +42,8 @@ void store(const MutView& v, int64_t r, int64_t c, double value) {
 
 }  // namespace
 
-void finish_gemm(const GemmFinish& args, Stream& stream) {
-  enqueue(stream, "finish_gemm", [args] {
+void gemm_epilogue(const GemmEpilogue& args, Stream& stream) {
+  enqueue(stream, "gemm_epilogue", [args] {
     for (int64_t r = 0; r < args.c.rows; ++r) {
       for (int64_t c = 0; c < args.c.cols; ++c) {
         double value = args.sums ? load(args.sums, r, c) : 0;

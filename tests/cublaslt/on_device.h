@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/cuda/dev/gemm.h"
-#include "kernels/cuda/dev/gemm_plans.h"
+#include "kernels/cuda/gemm/cublaslt_plans.h"
+#include "kernels/cuda/gemm/gemm.h"
 #include "tests/stand_ins/cublaslt/descriptors.h"
 #include "tests/stand_ins/cudart/enqueue.h"
 #include "tests/support/kernel_grid.h"

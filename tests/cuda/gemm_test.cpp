@@ -1,6 +1,6 @@
 // The device's matrix product beyond what the cases of linear ask for: strided operands, every transposition, the
 // epilogue with an activation, and what it refuses.
-#include "kernels/cuda/dev/gemm.h"
+#include "kernels/cuda/gemm/gemm.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,9 +13,9 @@
 
 #include "core/base/error.h"
 #include "core/base/strings.h"
-#include "kernels/cuda/dev/cuda_state.h"
-#include "kernels/cuda/dev/gemm_finish.h"
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/gemm/gemm_epilogue.h"
+#include "kernels/cuda/host/cuda_state.h"
+#include "kernels/cuda/host/launch_kernel.h"
 #include "tests/stand_ins/cudart/enqueue.h"
 
 namespace ashlar::cuda {
@@ -158,7 +158,7 @@ TEST_F(CudaDevices, ThatFailAreNamedWithTheirLastWork) {
     float host[4] = {};
     void* const block = device.allocator(MemoryKind::kActivations).allocate(sizeof(host));
     device.copy(block, host, sizeof(host), *stream);
-    finish_gemm({.c = {block, DType::kFloat32, 1, 4, 4}}, *stream);
+    gemm_epilogue({.c = {block, DType::kFloat32, 1, 4, 4}}, *stream);
     std::string text;
     ExitCode seen = ExitCode::kDone;
     try {
@@ -172,7 +172,7 @@ TEST_F(CudaDevices, ThatFailAreNamedWithTheirLastWork) {
     }
     EXPECT_EQ(seen, code);
     EXPECT_THAT(text, AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("device 1 (Ashlar Stand-In, GPU-"),
-                            HasSubstr("work queued last: finish_gemm, copy"), HasSubstr(advice)));
+                            HasSubstr("work queued last: gemm_epilogue, copy"), HasSubstr(advice)));
   }
 }
 
@@ -194,7 +194,7 @@ TEST_F(CudaDevices, RunTheKernelsThatNvccMade) {
   const MutView a = {on_device(sums), DType::kFloat32, kRows, kCols, kCols};
   const MutView b = {on_device(bias), DType::kFloat32, 1, kCols, kCols};
   const MutView c = {on_device(sums), DType::kFloat32, kRows, kCols, kCols};
-  finish_gemm({.sums = a, .bias = b, .c = c, .accumulate = true}, *stream);
+  gemm_epilogue({.sums = a, .bias = b, .c = c, .accumulate = true}, *stream);
   device.copy(result.data(), c.data, kRows * kCols * 4, *stream);
   for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], 2 * sums[i] + bias[i % kCols]) << i;
 
@@ -277,12 +277,12 @@ TEST_F(CudaDevices, FailWhereAKernelTouchesWhatIsNotTheDevices) {
   Device device({});
   const std::unique_ptr<Stream> stream = device.make_stream();
   std::vector<float> host(4);
-  finish_gemm({.c = {host.data(), DType::kFloat32, 1, 4, 4}}, *stream);
+  gemm_epilogue({.c = {host.data(), DType::kFloat32, 1, 4, 4}}, *stream);
   try {
     stream->synchronize();
     FAIL() << "memory of the host";
   } catch (const Bug& bug) {
-    EXPECT_THAT(bug.what(), AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("work queued last: finish_gemm")));
+    EXPECT_THAT(bug.what(), AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("work queued last: gemm_epilogue")));
   }
   EXPECT_THAT(ashlar_stand_in_fault(), AllOf(HasSubstr("finish_gemm_kernel"), HasSubstr("thread")));
 }

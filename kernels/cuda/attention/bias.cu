@@ -15,7 +15,7 @@
 #include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/simt_tile.h"
 #include "kernels/cuda/attention/visible.h"
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/visible.h"
-#include "kernels/cuda/dev/host.h"
 #include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/dev/reduce.h"
+#include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {

@@ -4,10 +4,10 @@
 #include <functional>
 #include <optional>
 
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/host/device.h"
 #include "tests/gpu_emulator/virtual_gpu.h"
 
-/// What the emulated device is made of: for host_emulated.cpp, gemm_emulated.cpp and tests.
+/// What the emulated device is made of: for device_emulated.cpp, gemm_emulated.cpp and tests.
 namespace ashlar::ASHLAR_DEV {
 
 struct Device::State {

@@ -8,7 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
-#include "kernels/cuda/dev/gemm.h"
+#include "kernels/cuda/gemm/gemm.h"
 #include "tests/gpu_emulator/backend/emulated_state.h"
 
 namespace ashlar::ASHLAR_DEV {

@@ -12,7 +12,7 @@ struct Heads {
 constexpr std::array<Heads, 8> kHeads = {Heads{1, 1, 1, 1}, {3, 5, 4, 6}, {17, 3, 7, 5}, {9, 4, 16, 48},
                                          {33, 2, 64, 128},  {5, 1, 8, 8}, {6, 3, 6, 0},  {130, 6, 2, 9}};
 
-class ShareHeadTest : public ::testing::Test {
+class ConcatSharedHeadTest : public ::testing::Test {
  protected:
   EveryBackend backends_;
 
@@ -30,7 +30,7 @@ class ShareHeadTest : public ::testing::Test {
   }
 };
 
-TEST_F(ShareHeadTest, EveryHeadBeginsWithTheSharedColumns) {
+TEST_F(ConcatSharedHeadTest, EveryHeadBeginsWithTheSharedColumns) {
   for_each_case([&](DType dtype, const Heads& h, int64_t padding) {
     const HostMatrix shared = random_matrix(dtype, h.rows, h.shared, 1, padding);
     const HostMatrix own = random_matrix(dtype, h.rows, h.heads * h.own, 2, padding);
@@ -54,7 +54,7 @@ TEST_F(ShareHeadTest, EveryHeadBeginsWithTheSharedColumns) {
   });
 }
 
-TEST_F(ShareHeadTest, BackwardAddsTheHeadsInEveryMode) {
+TEST_F(ConcatSharedHeadTest, BackwardAddsTheHeadsInEveryMode) {
   for_each_case([&](DType dtype, const Heads& h, int64_t padding) {
     const int64_t width = h.shared + h.own;
     const HostMatrix dy = random_matrix(dtype, h.rows, h.heads * width, 1, padding);
@@ -97,7 +97,7 @@ TEST_F(ShareHeadTest, BackwardAddsTheHeadsInEveryMode) {
   });
 }
 
-TEST_F(ShareHeadTest, AWrongShapeIsABug) {
+TEST_F(ConcatSharedHeadTest, AWrongShapeIsABug) {
   HostMatrix shared(DType::kFloat32, 2, 3), own(DType::kFloat32, 2, 8), y(DType::kFloat32, 2, 14);
   const auto call = [&](int64_t heads) {
     backends_.one().concat_shared_head({.shared = shared.view(), .own = own.view(), .y = y.mut(), .heads = heads},

@@ -3,7 +3,7 @@
 #include <exception>
 #include <unordered_map>
 
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/host/launch_kernel.h"
 #include "tests/gpu_emulator/backend/emulated_state.h"
 
 namespace ashlar::ASHLAR_DEV {

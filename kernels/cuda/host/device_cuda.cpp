@@ -1,7 +1,8 @@
-// The device of host.h through the CUDA runtime. Compiled by the host's compiler, as it holds no kernel.
+// The device of device.h and its launches through the CUDA runtime. Compiled by the host's compiler: no kernel is here.
 #include <memory>
 
-#include "kernels/cuda/dev/cuda_state.h"
+#include "kernels/cuda/host/cuda_state.h"
+#include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV {
 

@@ -8,8 +8,8 @@
 
 #include "core/base/error.h"
 #include "core/base/hex.h"
-#include "kernels/cuda/dev/gemm_finish.h"
-#include "kernels/cuda/dev/gemm_plans.h"
+#include "kernels/cuda/gemm/cublaslt_plans.h"
+#include "kernels/cuda/gemm/gemm_epilogue.h"
 
 namespace ashlar::cuda {
 
@@ -70,7 +70,7 @@ int64_t round_up(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-GemmPlans::GemmPlans(Device& device) : device_(device) {
+CublasLtPlans::CublasLtPlans(Device& device) : device_(device) {
   int ordinal = 0;
   cudaDeviceProp properties{};
   if (cudaGetDevice(&ordinal) != cudaSuccess || cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
@@ -80,15 +80,15 @@ GemmPlans::GemmPlans(Device& device) : device_(device) {
   lt_.check(lt_.create(&handle_), "cublasLtCreate");
 }
 
-GemmPlans::~GemmPlans() { lt_.destroy(handle_); }
+CublasLtPlans::~CublasLtPlans() { lt_.destroy(handle_); }
 
-std::string GemmPlans::text_of(const cublasLtMatmulAlgo_t& algo) {
+std::string CublasLtPlans::text_of(const cublasLtMatmulAlgo_t& algo) {
   std::string text;
   for (const uint64_t word : algo.data) text += hex64(word);
   return text;
 }
 
-GemmPlans::Plan GemmPlans::describe(const GemmKey& key) const {
+CublasLtPlans::Plan CublasLtPlans::describe(const GemmKey& key) const {
   Plan plan;
   const Types types = types_of(key.storage);
   const cudaDataType_t result = types_of(key.result).data;
@@ -124,7 +124,7 @@ GemmPlans::Plan GemmPlans::describe(const GemmKey& key) const {
   return plan;
 }
 
-std::vector<cublasLtMatmulHeuristicResult_t> GemmPlans::suggestions(Plan& plan, const GemmKey& key, int most) {
+std::vector<cublasLtMatmulHeuristicResult_t> CublasLtPlans::suggestions(Plan& plan, const GemmKey& key, int most) {
   cublasLtMatmulPreferenceOpaque_t preference{};
   lt_.check(lt_.preference_init(&preference, sizeof(preference)), "cublasLtMatmulPreferenceInit");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -154,7 +154,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> GemmPlans::suggestions(Plan& plan, 
   return results;
 }
 
-GemmPlans::Plan GemmPlans::suggested(const GemmKey& key) {
+CublasLtPlans::Plan CublasLtPlans::suggested(const GemmKey& key) {
   Plan plan = describe(key);
   const auto found = suggestions(plan, key, kSuggestions);
   plan.supported = !found.empty();
@@ -165,7 +165,7 @@ GemmPlans::Plan GemmPlans::suggested(const GemmKey& key) {
   return plan;
 }
 
-GemmPlans::Plan GemmPlans::chosen(const GemmKey& key, const std::string& algorithm) const {
+CublasLtPlans::Plan CublasLtPlans::chosen(const GemmKey& key, const std::string& algorithm) const {
   Plan plan = describe(key);
   cublasLtMatmulHeuristicResult_t result{};
   const bool read = read_algo(algorithm, plan.algo);
@@ -181,7 +181,7 @@ GemmPlans::Plan GemmPlans::chosen(const GemmKey& key, const std::string& algorit
   return plan;
 }
 
-GemmPlans::Plan& GemmPlans::plan_of(const GemmKey& key) {
+CublasLtPlans::Plan& CublasLtPlans::plan_of(const GemmKey& key) {
   const auto met = plans_.find(key);
   if (met != plans_.end()) return met->second;
   const auto choice = choices_.find(key.text());
@@ -189,9 +189,9 @@ GemmPlans::Plan& GemmPlans::plan_of(const GemmKey& key) {
   return plans_.emplace(key, answered ? chosen(key, choice->second) : suggested(key)).first->second;
 }
 
-bool GemmPlans::fuses(const Gemm& g) { return may_fuse(g) && plan_of(GemmKey::of(g)).supported; }
+bool CublasLtPlans::fuses(const Gemm& g) { return may_fuse(g) && plan_of(GemmKey::of(g)).supported; }
 
-void GemmPlans::multiply(Plan& plan, const Gemm& g, const MutView& result, void* workspace, Stream& stream) {
+void CublasLtPlans::multiply(Plan& plan, const Gemm& g, const MutView& result, void* workspace, Stream& stream) {
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
     lt_.check(lt_.desc_set(&plan.desc, attribute, &address, sizeof(address)), "cublasLtMatmulDescSetAttribute");
   };
@@ -209,7 +209,7 @@ void GemmPlans::multiply(Plan& plan, const Gemm& g, const MutView& result, void*
   if (status != CUBLAS_STATUS_SUCCESS) lt_.check(status, str_cat("cublasLtMatmul of ", GemmKey::of(g).text()));
 }
 
-void GemmPlans::run(const Gemm& g, Stream& stream) {
+void CublasLtPlans::run(const Gemm& g, Stream& stream) {
   if ((g.a.size() == 0 || g.b.size() == 0) || !fuses(g)) return run_and_finish(g, stream);
   Plan& plan = plan_of(GemmKey::of(g));
   const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
@@ -217,10 +217,10 @@ void GemmPlans::run(const Gemm& g, Stream& stream) {
 }
 
 // The product alone, in the accumulate dtype, then bias and rounding in a pass of our own.
-void GemmPlans::run_and_finish(const Gemm& g, Stream& stream) {
+void CublasLtPlans::run_and_finish(const Gemm& g, Stream& stream) {
   ASHLAR_CHECK(!g.pre, "[gemm] an activation where the library has none: ", GemmKey::of(g).text());
-  const GemmFinish finish{.sums = {}, .bias = g.bias, .c = g.c, .accumulate = g.accumulate};
-  if (g.a.size() == 0 || g.b.size() == 0) return finish_gemm(finish, stream);
+  const GemmEpilogue finish{.sums = {}, .bias = g.bias, .c = g.c, .accumulate = g.accumulate};
+  if (g.a.size() == 0 || g.b.size() == 0) return gemm_epilogue(finish, stream);
   const DType wide = accumulate_dtype(g.a.dtype);
   Gemm product{.a = g.a,
                .b = g.b,
@@ -241,12 +241,12 @@ void GemmPlans::run_and_finish(const Gemm& g, Stream& stream) {
       static_cast<char*>(device_.scratch(stream, sums_bytes + static_cast<int64_t>(plan.workspace_bytes)));
   product.c.data = memory;
   multiply(plan, product, product.c, plan.workspace_bytes > 0 ? memory + sums_bytes : nullptr, stream);
-  GemmFinish last = finish;
+  GemmEpilogue last = finish;
   last.sums = product.c;
-  finish_gemm(last, stream);
+  gemm_epilogue(last, stream);
 }
 
-TunedChoices GemmPlans::met() const {
+TunedChoices CublasLtPlans::met() const {
   TunedChoices met{.device = device_name_, .sections = {}};
   TunedChoices::Section& section = met.sections["gemm"];
   section.library = lt_.version();
@@ -259,7 +259,7 @@ TunedChoices GemmPlans::met() const {
   return met;
 }
 
-void GemmPlans::use(const TunedChoices& choices) {
+void CublasLtPlans::use(const TunedChoices& choices) {
   const std::string reason = why_not(met(), choices);
   if (!reason.empty())
     throw input_error("choices",
@@ -285,9 +285,9 @@ void GemmPlans::use(const TunedChoices& choices) {
 
 namespace {
 
-GemmPlans& plans_of(Device& device) {
-  std::shared_ptr<GemmPlans>& plans = device.gemm_plans();
-  if (!plans) plans = std::make_shared<GemmPlans>(device);
+CublasLtPlans& plans_of(Device& device) {
+  std::shared_ptr<CublasLtPlans>& plans = device.cublaslt_plans();
+  if (!plans) plans = std::make_shared<CublasLtPlans>(device);
   return *plans;
 }
 

@@ -1,7 +1,8 @@
 // Which device, and what is said when there is none or when it fails.
 #include <cstdlib>
 
-#include "kernels/cuda/dev/cuda_state.h"
+#include "core/base/error.h"
+#include "kernels/cuda/host/cuda_state.h"
 
 namespace ashlar::ASHLAR_DEV {
 

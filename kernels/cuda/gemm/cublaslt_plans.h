@@ -9,21 +9,21 @@
 #include <vector>
 
 #include "core/tuning/tuner.h"
-#include "kernels/cuda/dev/cublaslt.h"
-#include "kernels/cuda/dev/gemm.h"
-#include "kernels/cuda/dev/gemm_key.h"
+#include "kernels/cuda/gemm/cublaslt.h"
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/gemm/gemm_key.h"
 
 namespace ashlar::cuda {
 
 /// A device's products by cublasLt: what the library was told of each kind of product, and which algorithm is used. A
 /// kind that was met before costs no question to the library and no allocation.
-class GemmPlans final : public Tuner {
+class CublasLtPlans final : public Tuner {
  public:
   /// Of the current device of the calling thread. Loads the library.
-  explicit GemmPlans(Device& device);
-  ~GemmPlans() override;
-  GemmPlans(const GemmPlans&) = delete;
-  GemmPlans& operator=(const GemmPlans&) = delete;
+  explicit CublasLtPlans(Device& device);
+  ~CublasLtPlans() override;
+  CublasLtPlans(const CublasLtPlans&) = delete;
+  CublasLtPlans& operator=(const CublasLtPlans&) = delete;
 
   void run(const Gemm& gemm, Stream& stream);
   /// Whether the library multiplies and applies the epilogue in one.

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "kernels/cuda/dev/cuda_state.h"
+#include "core/base/error.h"
+#include "kernels/cuda/host/cuda_state.h"
 
 namespace ashlar::ASHLAR_DEV {
 

@@ -8,13 +8,13 @@ namespace ashlar::ASHLAR_DEV {
 
 /// c (+)= sums + bias, rounded once: what is left of a product that the library leaves in the accumulate dtype, because
 /// it does not add a bias of that dtype itself. Queued.
-struct GemmFinish {
+struct GemmEpilogue {
   ConstView sums;  ///< [n, m] accumulate dtype of c's storage, or absent: zeros
   ConstView bias;  ///< [m], any dtype of c's family, or absent
   MutView c;       ///< [n, m]
   bool accumulate = false;
 };
-void finish_gemm(const GemmFinish& args, Stream& stream);
+void gemm_epilogue(const GemmEpilogue& args, Stream& stream);
 
 /// Adds to `count` how many pairs of bytes differ; `bytes` is even. Queued; all are device memory.
 void count_differences(const void* a, const void* b, int64_t bytes, uint32_t* count, Stream& stream);

@@ -2,11 +2,11 @@
 // result. Memory-bound, 10 B an element from fp32 sums to bf16; for odd types only, so plain loops: a thread takes
 // every (blocks * 256)-th element.
 
-#include "kernels/cuda/dev/gemm_finish.h"
+#include "kernels/cuda/gemm/gemm_epilogue.h"
 
 #include "core/base/error.h"
-#include "kernels/cuda/dev/host.h"
 #include "kernels/cuda/dev/vector.h"
+#include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV {
 
@@ -41,23 +41,23 @@ __global__ void count_differences_kernel(const uint16_t* a, const uint16_t* b, i
 unsigned blocks_of(int64_t n) { return std::min(blocks_for(n, kThreads), 4096U); }
 
 template <typename T, typename B>
-void launch_finish(const GemmFinish& args, Stream& stream) {
+void launch_finish(const GemmEpilogue& args, Stream& stream) {
   using A = AccumulateOf<T, B>;
-  run_kernel(stream, {.name = "finish_gemm", .grid = blocks_of(args.c.size()), .block = kThreads},
+  run_kernel(stream, {.name = "gemm_epilogue", .grid = blocks_of(args.c.size()), .block = kThreads},
              finish_gemm_kernel<T, B>, args.sums ? args.sums.as<A>() : nullptr, args.sums.stride,
              args.bias ? args.bias.as<B>() : nullptr, args.c.as<T>(), args.c.stride, args.c.rows, args.c.cols,
              args.accumulate);
 }
 
 template <typename T>
-void launch_finish(const GemmFinish& args, Stream& stream) {
+void launch_finish(const GemmEpilogue& args, Stream& stream) {
   if (args.bias && args.bias.dtype == DType::kBFloat16) return launch_finish<T, BF16>(args, stream);
   return launch_finish<T, AccumulateOf<T>>(args, stream);
 }
 
 }  // namespace
 
-void finish_gemm(const GemmFinish& args, Stream& stream) {
+void gemm_epilogue(const GemmEpilogue& args, Stream& stream) {
   if (args.c.size() == 0) return;
   switch (args.c.dtype) {
     case DType::kFloat64: return launch_finish<double, double>(args, stream);

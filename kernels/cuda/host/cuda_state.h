@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/device/memory_source.h"
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/host/device.h"
 
 /// What a GPU's device is made of: for the host files of the `cuda` namespace.
 namespace ashlar::ASHLAR_DEV {

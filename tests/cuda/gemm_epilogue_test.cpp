@@ -1,11 +1,11 @@
 // What follows a product where the library's epilogue does not serve: bias, what is there, one rounding.
-#include "kernels/cuda/dev/gemm_finish.h"
+#include "kernels/cuda/gemm/gemm_epilogue.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/host/launch_kernel.h"
 #include "tests/support/kernel_grid.h"
 
 namespace ashlar::emulated {
@@ -31,10 +31,10 @@ TEST_F(GemmFinishTest, AddsInTheAccumulateTypeAndRoundsOnce) {
                            bias = random_matrix(bias_dtype, 1, shape.cols, 2);
           HostMatrix c = random_matrix(dtype, shape.rows, shape.cols, 3, 5);
           const HostMatrix before = c;
-          GemmFinish args{.c = c.mut(), .accumulate = accumulate};
+          GemmEpilogue args{.c = c.mut(), .accumulate = accumulate};
           if (with_sums) args.sums = sums.view();
           if (with_bias) args.bias = bias.view();
-          finish_gemm(args, *stream_);
+          gemm_epilogue(args, *stream_);
           stream_->synchronize();
           const auto narrow = [&](double v) { return test::rounded(accumulate_dtype(dtype), v); };
           for (int64_t i = 0; i < shape.rows; ++i) {

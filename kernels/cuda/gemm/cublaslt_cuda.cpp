@@ -1,4 +1,4 @@
-#include "kernels/cuda/dev/cublaslt.h"
+#include "kernels/cuda/gemm/cublaslt.h"
 
 #include "core/base/error.h"
 

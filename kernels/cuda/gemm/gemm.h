@@ -3,7 +3,7 @@
 #include "core/backend/common.h"
 #include "core/device/stream.h"
 #include "core/tuning/tuner.h"
-#include "kernels/cuda/dev/host.h"
+#include "kernels/cuda/host/device.h"
 
 /// Matrix products of the device: by cublasLt; on an emulated device host arithmetic in a queued job.
 namespace ashlar::ASHLAR_DEV {

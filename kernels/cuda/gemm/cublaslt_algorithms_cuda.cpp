@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/base/philox.h"
-#include "kernels/cuda/dev/gemm_finish.h"
-#include "kernels/cuda/dev/gemm_plans.h"
+#include "kernels/cuda/gemm/cublaslt_plans.h"
+#include "kernels/cuda/gemm/gemm_epilogue.h"
 
 namespace ashlar::cuda {
 
@@ -46,7 +46,7 @@ std::vector<char> random_pattern(DType dtype) {
 }  // namespace
 
 /// The operands of one product, at addresses of its alignment, and two more results to compare with.
-class GemmPlans::Trial {
+class CublasLtPlans::Trial {
  public:
   Trial(Device& device, const GemmKey& key, Stream& stream) : device_(device), stream_(stream), key_(key) {
     const int64_t rows_a = key.transpose_a ? key.k : key.n, cols_a = key.transpose_a ? key.n : key.k;
@@ -132,7 +132,7 @@ class GemmPlans::Trial {
   uint32_t* count_ = nullptr;
 };
 
-std::string GemmPlans::measure(const GemmKey& key, Stream& stream) {
+std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
   struct Candidate {
     cublasLtMatmulHeuristicResult_t result;
     double seconds;
@@ -181,7 +181,7 @@ std::string GemmPlans::measure(const GemmKey& key, Stream& stream) {
                       " gives the same bits each time for ", key.text(), "; get another version"));
 }
 
-TunedChoices GemmPlans::measure(const TunedChoices& questions) {
+TunedChoices CublasLtPlans::measure(const TunedChoices& questions) {
   TunedChoices answers{.device = device_name_, .sections = {}};
   const auto section = questions.sections.find("gemm");
   if (section == questions.sections.end()) return answers;

@@ -1,11 +1,11 @@
-#include "kernels/cuda/dev/gemm_key.h"
+#include "kernels/cuda/gemm/gemm_key.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "core/base/error.h"
-#include "kernels/cuda/dev/gemm.h"
+#include "kernels/cuda/gemm/gemm.h"
 
 namespace ashlar::cuda {
 
