@@ -16,7 +16,7 @@
 #include "launch/commands/timing.h"
 #include "launch/training/checkpointer.h"
 #include "launch/training/memory.h"
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 

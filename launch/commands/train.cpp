@@ -115,11 +115,13 @@ std::vector<config::DerivedValue> take_values(config::RawConfig& raw, const Orig
   const std::optional<std::string> init_from = raw.init_from();
   std::vector<config::DerivedValue> taken;
   if (from.own && init_from)
-    taken = config::take_model(raw, from.own->config.model, from.own->path.string(), config::Differing::kStays);
+    taken = config::take_model_from_checkpoint(raw, from.own->config.model, from.own->path.string(),
+                                               config::Differing::kStays);
   if (from.start)
-    taken = config::take_model(raw, from.start->config.model, from.start->path.string(), config::Differing::kError);
+    taken = config::take_model_from_checkpoint(raw, from.start->config.model, from.start->path.string(),
+                                               config::Differing::kError);
   if (from.own) {
-    const auto kept = config::keep_values(raw, from.own->config, from.own->path.string());
+    const auto kept = config::take_values_from_run(raw, from.own->config, from.own->path.string());
     taken.insert(taken.end(), kept.begin(), kept.end());
   }
   if (init_from && !from.own && !from.start)

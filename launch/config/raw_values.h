@@ -20,7 +20,7 @@ struct RawValues {
   std::vector<std::optional<Value>> given;  ///< by index of schema()
   std::vector<uint8_t> bad;                 ///< given, but refused: an error stands in `errors`
   std::vector<uint8_t> overridden;          ///< has an override: what a file says of it is not looked at
-  std::map<size_t, std::string> kept_from;  ///< keys that have the value of a checkpoint (keep_values)
+  std::map<size_t, std::string> kept_from;  ///< keys that have the value of a checkpoint (take_values_from_run)
   std::vector<std::string> errors;
   int64_t unknown = 0;  ///< keys and sections that the schema lacks; the first few have errors
   bool is_toml = true;  ///< false: the file could not be read at all, so that nothing can be said about its keys

@@ -25,7 +25,7 @@ class Resolver {
   const Facts& facts() const { return facts_; }
   const RawValues& raw() const { return raw_; }
   bool given(std::string_view key) const;
-  /// " (KEY is that of ...)" for a key whose value keep_values gave; else nothing.
+  /// " (KEY is that of ...)" for a key whose value take_values_from_run gave; else nothing.
   std::string origin(std::string_view key) const;
   bool valid(std::initializer_list<std::string_view> keys) const;
 

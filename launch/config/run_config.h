@@ -219,13 +219,13 @@ enum class Differing : uint8_t {
 
 /// Gives each model key that `raw` leaves open the value of `stored`, the model of the checkpoint `where`; returns
 /// those keys, as they are to be printed. For a run that starts from a checkpoint, and for such a run continued.
-std::vector<DerivedValue> take_model(RawConfig& raw, const model::ModelConfig& stored, const std::string& where,
-                                     Differing differing);
+std::vector<DerivedValue> take_model_from_checkpoint(RawConfig& raw, const model::ModelConfig& stored,
+                                                     const std::string& where, Differing differing);
 
 /// Gives each key that follows the run (KeySpec::kept) and that `raw` leaves open the value of `stored`, the
 /// configuration of the checkpoint `where` that the run continues from; returns those keys, as they are to be printed.
 /// A length of the decay is that of its kind: another schedule.kind has another.
-std::vector<DerivedValue> keep_values(RawConfig& raw, const RunConfig& stored, const std::string& where);
+std::vector<DerivedValue> take_values_from_run(RawConfig& raw, const RunConfig& stored, const std::string& where);
 
 /// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
 Resolved resolve(const RawConfig& raw, const Facts& facts);

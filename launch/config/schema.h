@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "launch/config/member.h"
+#include "launch/config/key_accessor.h"
 
 /// The one table of configuration keys. Parsing, defaults, writing, comparison, error texts, `explain` and
 /// configs/README.md all read it; nothing about a key is written anywhere else.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -44,42 +43,11 @@ Drawn draw_token(std::vector<double> logits, const model::ModelConfig& config, c
 
 }  // namespace
 
-std::vector<double> sampling_distribution(std::span<const double> logits, int64_t vocab, const SamplingOptions& o) {
-  std::vector<int32_t> ids(vocab);
-  std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-  std::vector<double> p(vocab, 0.0);
-  if (o.temperature == 0) {
-    p[ids[0]] = 1;
-    return p;
-  }
-  const int64_t k = o.top_k > 0 ? std::min(o.top_k, vocab) : vocab;
-  double sum = 0;
-  for (int64_t i = 0; i < k; ++i) sum += p[ids[i]] = std::exp((logits[ids[i]] - logits[ids[0]]) / o.temperature);
-  double reached = 0;
-  int64_t kept = 0;
-  while (kept < k && (kept == 0 || reached < o.top_p * sum)) reached += p[ids[kept++]];
-  for (int64_t i = 0; i < vocab; ++i) p[ids[i]] = i < kept ? p[ids[i]] / reached : 0;
-  return p;
-}
-
 std::vector<int32_t> ids_without_token(const data::Tokenizer& tokenizer, int64_t vocab) {
   std::vector<int32_t> ids;
   for (int64_t id = 0; id < vocab; ++id)
     if (!tokenizer.has_token(static_cast<int32_t>(id))) ids.push_back(static_cast<int32_t>(id));
   return ids;
-}
-
-int32_t draw(std::span<const double> distribution, double uniform) {
-  int32_t last = 0;
-  double below = 0;
-  for (size_t i = 0; i < distribution.size(); ++i) {
-    if (distribution[i] <= 0) continue;
-    last = static_cast<int32_t>(i);
-    below += distribution[i];
-    if (uniform < below) return last;
-  }
-  return last;  // rounding left the sum a hair under one
 }
 
 void generate(training::Engine& engine, const GenerateOptions& o, const std::function<void(int32_t)>& emit) {

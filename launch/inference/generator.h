@@ -2,27 +2,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
+#include "launch/inference/token_sampling.h"
 #include "launch/training/engine.h"
 
 namespace ashlar::inference {
-
-struct SamplingOptions {
-  double temperature = 1.0;  ///< 0 = always the likeliest token
-  int64_t top_k = 0;         ///< keep the k likeliest; 0 = all
-  double top_p = 1.0;  ///< then keep the fewest whose probabilities reach p (Holtzman et al. 2020, arXiv:1904.09751)
-  uint64_t seed = 0;
-};
-
-/// The distribution after temperature, top-k and top-p, over ids [0, vocab). Pure; sums to one.
-std::vector<double> sampling_distribution(std::span<const double> logits, int64_t vocab,
-                                          const SamplingOptions& options);
-
-/// Draws an id by inversion with a uniform number in [0, 1).
-int32_t draw(std::span<const double> distribution, double uniform);
 
 struct GenerateOptions {
   std::vector<int32_t> prompt;  ///< at least one id

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/base/log.h"
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 #include "parallel/checkpoint/background_save.h"
 #include "parallel/checkpoint/retention.h"
 

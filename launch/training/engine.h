@@ -10,7 +10,7 @@
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
 #include "launch/training/global_layer_metrics.h"
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/model/stage.h"
 #include "parallel/pipeline/schedule.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/nn/layer_metrics.h"
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 #include "parallel/mesh/mesh.h"
 
 namespace ashlar::training {

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/device/stream.h"
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 
 namespace ashlar::training {
 

@@ -155,7 +155,7 @@ std::vector<config::DerivedValue> take_start(config::RawConfig& raw) {
   const std::optional<std::string> init_from = raw.init_from();
   const std::optional<Origin> start = init_from ? find_origin(*init_from) : std::nullopt;
   if (!start) return {};
-  return config::take_model(raw, start->config.model, start->path.string(), config::Differing::kError);
+  return config::take_model_from_checkpoint(raw, start->config.model, start->path.string(), config::Differing::kError);
 }
 
 std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedDataset> datasets) {

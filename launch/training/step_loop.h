@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "data/read/prefetcher.h"
-#include "launch/training/own_work.h"
 #include "launch/training/pending_steps.h"
+#include "launch/training/rank_work_timer.h"
 #include "launch/training/reports.h"
 #include "launch/training/run.h"
 #include "launch/training/saving.h"
@@ -49,8 +49,8 @@ class StepLoop {
   Reports& reports_;
   std::unique_ptr<data::Prefetcher> reader_;
   StepBatches batches_;
-  std::optional<OwnWork> own_work_;  ///< none where the stream works on its own
-  StepMessage of_all_;               ///< ranks, the last one
+  std::optional<RankWorkTimer> own_work_;  ///< none where the stream works on its own
+  StepMessage of_all_;                     ///< ranks, the last one
   PendingSteps pending_;
   int64_t step_ = 0;  ///< queued; completed when none is pending
 };

@@ -89,26 +89,26 @@ void BackgroundSave::enter(Phase phase) {
       saved_ = {.path = now_.path()};
       list_ = {};
       if (!first) break;
-      job_.start([this](const Job::Cancelled&) {
+      job_.start([this](const BackgroundJob::Cancelled&) {
         if (now_.check) now_.check();
         directory_.emplace(saved_.path);
       });
       break;
     case Phase::kWrite:
-      job_.start([this](const Job::Cancelled& cancelled) {
+      job_.start([this](const BackgroundJob::Cancelled& cancelled) {
         check_visible(partial_path(saved_.path));
         list_ = snapshot_.write(partial_path(saved_.path), cancelled);
       });
       break;
     case Phase::kVerify:
-      job_.start([this](const Job::Cancelled& cancelled) {
+      job_.start([this](const BackgroundJob::Cancelled& cancelled) {
         for (const FileRecord& file : list_.files)
           io::verify_on_disk(saved_.path / file.name, file.checksums, cancelled);
         if (ranks_.rank() == 0) parse_manifest(read_manifest_text(saved_.path), saved_.path / kManifestFile);
       });
       break;
     case Phase::kRemove:
-      if (first) job_.start([this](const Job::Cancelled&) { directory_.reset(); });
+      if (first) job_.start([this](const BackgroundJob::Cancelled&) { directory_.reset(); });
       break;
     case Phase::kIdle:
       if (next_) enter(Phase::kPrepare);
@@ -155,7 +155,7 @@ BackgroundSave::Outcome BackgroundSave::advance(SaveState largest) {
       std::vector<std::string> lists = comm::gather_texts_at(ranks_, part_text(list_), 0);
       enter(Phase::kCommit);
       if (ranks_.rank() != 0) break;
-      job_.start([this, lists = std::move(lists)](const Job::Cancelled&) {
+      job_.start([this, lists = std::move(lists)](const BackgroundJob::Cancelled&) {
         const Manifest manifest = manifest_of(lists);
         if (now_.check) now_.check();
         saved_.bytes = manifest.total_bytes() + directory_->commit(manifest);

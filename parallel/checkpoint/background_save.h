@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/checkpoint/background_job.h"
 #include "parallel/checkpoint/find.h"
-#include "parallel/checkpoint/job.h"
 #include "parallel/checkpoint/partial.h"
 #include "parallel/checkpoint/save.h"
 #include "parallel/checkpoint/snapshot.h"
@@ -88,7 +88,7 @@ class BackgroundSave {
   Saved saved_;
   std::optional<Error> failure_;         ///< of this rank's part
   std::optional<Error> shared_failure_;  ///< of the save
-  Job job_{"ashlar-saver"};              ///< last: ends before what it uses
+  BackgroundJob job_{"ashlar-saver"};    ///< last: ends before what it uses
 };
 
 }  // namespace ashlar::checkpoint

@@ -45,11 +45,11 @@ void Retention::collect() {
     job_.take();
   }
   if (next_ < 0) return;
-  job_.start(
-      [this, step = std::exchange(next_, -1), trusted = std::exchange(trusted_, {})](const Job::Cancelled& cancelled) {
-        for (const Found& checkpoint : trusted) known_[checkpoint.path] = {.stamp = stamp_of(checkpoint.path)};
-        work(step, cancelled);
-      });
+  job_.start([this, step = std::exchange(next_, -1),
+              trusted = std::exchange(trusted_, {})](const BackgroundJob::Cancelled& cancelled) {
+    for (const Found& checkpoint : trusted) known_[checkpoint.path] = {.stamp = stamp_of(checkpoint.path)};
+    work(step, cancelled);
+  });
 }
 
 Retention::Report Retention::poll() {
@@ -66,7 +66,7 @@ Retention::Report Retention::wait() {
   return std::exchange(report_, {});
 }
 
-bool Retention::is_good(const Found& checkpoint, const Job::Cancelled& cancelled) {
+bool Retention::is_good(const Found& checkpoint, const BackgroundJob::Cancelled& cancelled) {
   const std::string stamp = stamp_of(checkpoint.path);
   Known& known = known_[checkpoint.path];
   if (known.stamp == stamp) return known.damage.empty();
@@ -85,7 +85,7 @@ bool Retention::is_good(const Found& checkpoint, const Job::Cancelled& cancelled
   return known.damage.empty();
 }
 
-void Retention::work(int64_t step, const Job::Cancelled& cancelled) {
+void Retention::work(int64_t step, const BackgroundJob::Cancelled& cancelled) {
   try {
     std::vector<Found> found = list(run_dir_);
     std::erase_if(found, [&](const Found& f) { return f.step > step; });

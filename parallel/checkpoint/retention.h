@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/checkpoint/background_job.h"
 #include "parallel/checkpoint/find.h"
-#include "parallel/checkpoint/job.h"
 
 namespace ashlar::checkpoint {
 
@@ -37,8 +37,8 @@ class Retention {
   Report wait();
 
  private:
-  void work(int64_t step, const Job::Cancelled& cancelled);
-  bool is_good(const Found& checkpoint, const Job::Cancelled& cancelled);
+  void work(int64_t step, const BackgroundJob::Cancelled& cancelled);
+  bool is_good(const Found& checkpoint, const BackgroundJob::Cancelled& cancelled);
   void collect();
 
   struct Known {
@@ -52,7 +52,7 @@ class Retention {
   std::vector<Found> trusted_;                    ///< to be added to them
   Report report_;                                 ///< the thread's while it works
   int64_t next_ = -1;                             ///< begin anew with this step
-  Job job_{"ashlar-retain"};                      ///< last: ends before what it uses
+  BackgroundJob job_{"ashlar-retain"};            ///< last: ends before what it uses
 };
 
 }  // namespace ashlar::checkpoint

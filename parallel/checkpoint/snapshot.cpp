@@ -120,7 +120,7 @@ void Snapshot::wait() {
 
 Snapshot::~Snapshot() { wait_in_destructor(copied_.get()); }
 
-Manifest Snapshot::write(const std::filesystem::path& directory, const Job::Cancelled& cancelled) const {
+Manifest Snapshot::write(const std::filesystem::path& directory, const BackgroundJob::Cancelled& cancelled) const {
   Manifest list;
   const std::byte* copied = memory_.get();
   std::vector<std::byte> buffer;

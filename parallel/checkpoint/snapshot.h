@@ -11,7 +11,7 @@
 #include "core/io/direct_file.h"
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
-#include "parallel/checkpoint/job.h"
+#include "parallel/checkpoint/background_job.h"
 #include "parallel/checkpoint/writer.h"
 
 namespace ashlar::checkpoint {
@@ -49,7 +49,7 @@ class Snapshot {
 
   /// Writes this rank's files durably and lists them: no file for nothing. On any thread, when ready; reads only the
   /// snapshot. Errors as io::AtomicFile. Throws Interrupted when cancelled.
-  Manifest write(const std::filesystem::path& directory, const Job::Cancelled& cancelled) const;
+  Manifest write(const std::filesystem::path& directory, const BackgroundJob::Cancelled& cancelled) const;
   class Interrupted {};
 
  private:

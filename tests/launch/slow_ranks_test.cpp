@@ -14,7 +14,7 @@
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "core/device/host_limits.h"
-#include "launch/training/own_work.h"
+#include "launch/training/rank_work_timer.h"
 #include "launch/training/run_events.h"
 #include "tests/launch/run_fixture.h"
 

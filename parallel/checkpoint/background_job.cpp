@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/job.h"
+#include "parallel/checkpoint/background_job.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -43,12 +43,12 @@ void give_way() {
 
 }  // namespace
 
-Job::~Job() {
+BackgroundJob::~BackgroundJob() {
   cancel();
   if (thread_.joinable()) thread_.join();
 }
 
-void Job::start(Work work) {
+void BackgroundJob::start(Work work) {
   ASHLAR_CHECK(!started(), "a job was started twice");
   ended_ = cancel_ = false;
   thrown_ = nullptr;
@@ -66,7 +66,7 @@ void Job::start(Work work) {
   });
 }
 
-void Job::take() {
+void BackgroundJob::take() {
   ASHLAR_CHECK(started(), "no job was started");
   thread_.join();
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));

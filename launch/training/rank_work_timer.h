@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/device/host_threads.h"
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 #include "parallel/comm/progress_engine.h"
 
 namespace ashlar::training {
@@ -29,10 +29,10 @@ class ThreadWaits {
 
 /// How long this rank itself has worked on a step, waits for other ranks and for data excluded: the host's time, so on
 /// a backend whose calls have finished when they return.
-class OwnWork {
+class RankWorkTimer {
  public:
   /// `threads`: null where the backend has none.
-  OwnWork(const comm::ProgressEngine& engine, const HostThreads* threads) : engine_(engine), threads_(threads) {}
+  RankWorkTimer(const comm::ProgressEngine& engine, const HostThreads* threads) : engine_(engine), threads_(threads) {}
 
   void start();     ///< work on the step begins, or goes on
   void stop();      ///< something else begins

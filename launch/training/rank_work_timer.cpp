@@ -1,4 +1,4 @@
-#include "launch/training/own_work.h"
+#include "launch/training/rank_work_timer.h"
 
 #include <algorithm>
 
@@ -20,18 +20,18 @@ std::optional<double> ThreadWaits::add(double step_sec, double waited_sec, int t
   return std::min(share, 1.0);
 }
 
-void OwnWork::start() {
+void RankWorkTimer::start() {
   begin_sec_ = now_sec();
   waited_begin_sec_ = engine_.waited_sec();
   if (threads_ != nullptr) threads_begin_sec_ = threads_->waited_sec();
 }
 
-void OwnWork::stop() {
+void RankWorkTimer::stop() {
   own_sec_ += now_sec() - begin_sec_ - (engine_.waited_sec() - waited_begin_sec_);
   if (threads_ != nullptr) threads_sec_ += threads_->waited_sec() - threads_begin_sec_;
 }
 
-void OwnWork::end_step() {
+void RankWorkTimer::end_step() {
   waiting_ = threads_ == nullptr ? std::nullopt : thread_waits_.add(own_sec_, threads_sec_, threads_->threads());
   last_ms_ = std::max(own_sec_, 0.0) * 1e3;
   window_ms_.push_back(last_ms_);
@@ -39,7 +39,7 @@ void OwnWork::end_step() {
   told_ = false;
 }
 
-void OwnWork::tell(StepMessage& mine, int rank, int ranks) {
+void RankWorkTimer::tell(StepMessage& mine, int rank, int ranks) {
   if (told_) return;
   told_ = true;
   mine.slowest = {.rank = rank, .ms = last_ms_};

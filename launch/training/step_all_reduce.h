@@ -30,7 +30,7 @@ struct SlowestRank {
 };
 
 /// What the ranks of a run tell each other once a step. Each fills in its own part and gets that of all. A new field
-/// goes here and into `exchange` (step_message.cpp), which says how it joins; what a layer adds up needs neither.
+/// goes here and into `exchange` (step_all_reduce.cpp), which says how it joins; what a layer adds up needs neither.
 struct StepMessage {
   LossStats losses;               ///< sums and maxima; empty where they are another rank's to tell
   nn::LayerMetricValues layers;   ///< what layers have declared (GlobalLayerMetrics), in the same order on all ranks

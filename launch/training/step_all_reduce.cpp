@@ -1,4 +1,4 @@
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 
 #include <algorithm>
 #include <utility>

@@ -9,17 +9,17 @@ namespace ashlar::checkpoint {
 
 /// One piece of work on a thread of its own: writing, reading back, deleting. The thread takes no signal that can be
 /// sent to the process, gives way to computing threads, and must not communicate. One owner thread.
-class Job {
+class BackgroundJob {
  public:
   /// What the work asks from time to time: true when nobody wants its result any more, then it returns or throws.
   using Cancelled = std::function<bool()>;
   using Work = std::function<void(const Cancelled& cancelled)>;
 
   /// `thread_name`: of at most 15 characters, for whoever reports what a thread is at.
-  explicit Job(const char* thread_name) : thread_name_(thread_name) {}
-  ~Job();  ///< cancels and waits
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  explicit BackgroundJob(const char* thread_name) : thread_name_(thread_name) {}
+  ~BackgroundJob();  ///< cancels and waits
+  BackgroundJob(const BackgroundJob&) = delete;
+  BackgroundJob& operator=(const BackgroundJob&) = delete;
 
   /// Begins; the last one must have been finished with `take`.
   void start(Work work);

@@ -1,5 +1,5 @@
 // What ranks tell each other once a step: merged as the fields say, in one tree operation, beside the gradient norm.
-#include "launch/training/step_message.h"
+#include "launch/training/step_all_reduce.h"
 
 #include <gtest/gtest.h>
 

@@ -84,8 +84,8 @@ class Taker {
 
 }  // namespace
 
-std::vector<DerivedValue> take_model(RawConfig& raw, const model::ModelConfig& stored, const std::string& where,
-                                     Differing differing) {
+std::vector<DerivedValue> take_model_from_checkpoint(RawConfig& raw, const model::ModelConfig& stored,
+                                                     const std::string& where, Differing differing) {
   return Taker(raw.values(), stored, where, differing).run();
 }
 
