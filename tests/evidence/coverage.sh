@@ -4,7 +4,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/launch/scripts/common.sh"
 
-suites=(kernels emulator cuda cublaslt cudnn device)
+suites=(kernels gpu_emulator_test cuda cublaslt cudnn device)
 usage() {
   cat <<END
 tests/evidence/coverage.sh [--report]

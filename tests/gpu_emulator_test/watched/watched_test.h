@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulator/emulator_test.h"
+#include "tests/gpu_emulator_test/emulator_test.h"
 
 namespace ashlar::testing {
 

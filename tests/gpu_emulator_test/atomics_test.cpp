@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/dev/ptx.h"
-#include "tests/emulator/emulator_test.h"
+#include "tests/gpu_emulator_test/emulator_test.h"
 
 namespace ashlar::emulated {
 namespace {

@@ -2,8 +2,8 @@
 // right form of the same kernel passes under every schedule.
 #include <fstream>
 
-#include "tests/emulator/watched/kernels.h"
-#include "tests/emulator/watched/watched_test.h"
+#include "tests/gpu_emulator_test/watched/kernels.h"
+#include "tests/gpu_emulator_test/watched/watched_test.h"
 
 namespace ashlar::instrumented {
 namespace {
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 // The place of the line with that comment in kernels.cpp.
 std::string marked(const std::string& mark) {
-  std::ifstream file(ASHLAR_SOURCE_DIR "/tests/emulator/watched/kernels.cpp");
+  std::ifstream file(ASHLAR_SOURCE_DIR "/tests/gpu_emulator_test/watched/kernels.cpp");
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     if (line.find("// [" + mark + "]") != std::string::npos) return str_cat("kernels.cpp:", number);

@@ -1,8 +1,8 @@
 // cp.async and mbarrier: what has arrived, when, and nothing earlier.
 #include <cmath>
 
-#include "tests/emulator/emulator_test.h"
 #include "tests/gpu/conformance/ptx.h"
+#include "tests/gpu_emulator_test/emulator_test.h"
 
 namespace ashlar::emulated {
 namespace {

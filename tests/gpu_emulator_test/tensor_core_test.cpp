@@ -4,8 +4,8 @@
 #include <random>
 
 #include "core/base/bf16.h"
-#include "tests/emulator/emulator_test.h"
 #include "tests/gpu/conformance/ptx.h"
+#include "tests/gpu_emulator_test/emulator_test.h"
 
 namespace ashlar::emulated {
 namespace {

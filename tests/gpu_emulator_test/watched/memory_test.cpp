@@ -1,6 +1,6 @@
 // Places that a kernel may not touch: each is refused before it is touched, with the line.
-#include "tests/emulator/watched/kernels.h"
-#include "tests/emulator/watched/watched_test.h"
+#include "tests/gpu_emulator_test/watched/kernels.h"
+#include "tests/gpu_emulator_test/watched/watched_test.h"
 
 namespace ashlar::instrumented {
 namespace {

@@ -1,8 +1,8 @@
 // Blocks, threads and their barriers under every schedule.
 #include <numeric>
 
-#include "tests/emulator/emulator_test.h"
 #include "tests/gpu/conformance/ptx.h"
+#include "tests/gpu_emulator_test/emulator_test.h"
 
 namespace ashlar::emulated {
 namespace {

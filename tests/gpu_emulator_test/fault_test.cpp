@@ -2,8 +2,8 @@
 // Lines are named by their distance from the kernel's first.
 #include <cmath>
 
-#include "tests/emulator/emulator_test.h"
 #include "tests/gpu/conformance/ptx.h"
+#include "tests/gpu_emulator_test/emulator_test.h"
 
 namespace ashlar::emulated {
 namespace {

@@ -1,7 +1,7 @@
 // Counts of sectors, bytes and bank conflicts against what the programming guide says of each pattern.
-#include "tests/emulator/watched/kernels.h"
-#include "tests/emulator/watched/watched_test.h"
 #include "tests/gpu_emulator/vector_types.h"
+#include "tests/gpu_emulator_test/watched/kernels.h"
+#include "tests/gpu_emulator_test/watched/watched_test.h"
 
 namespace ashlar::instrumented {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/emulator/watched/kernels.h"
+#include "tests/gpu_emulator_test/watched/kernels.h"
 
 #include "tests/gpu/conformance/ptx.h"
 
