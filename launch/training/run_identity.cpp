@@ -170,11 +170,11 @@ std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedD
 }
 
 Continuation check_continuation(const fs::path& path, const checkpoint::Manifest& manifest, const StartedRun& run) {
-  return check_continuation(
-      Origin{.path = path,
-             .manifest = {.state = manifest.state, .tokenizer_json = manifest.tokenizer_json, .data = manifest.data},
-             .config = config_of(path, manifest)},
-      run);
+  Origin origin;  // no list of initializers: g++ 12 destroys .manifest twice when that of .config throws
+  origin.path = path;
+  origin.manifest = {.state = manifest.state, .tokenizer_json = manifest.tokenizer_json, .data = manifest.data};
+  origin.config = config_of(path, manifest);
+  return check_continuation(origin, run);
 }
 
 Continuation check_continuation(const Origin& origin, const StartedRun& run) {

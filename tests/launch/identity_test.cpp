@@ -153,6 +153,16 @@ TEST_F(Identity, ACheckpointOfTheOldFormGoesOnWithOneWarning) {
           {"data.path = xyz: the tokenizer is another"});
 }
 
+// A damaged configuration in a checkpoint is an error as any other.
+TEST(IdentityOfForms, OfACheckpointWhoseConfigurationCannotBeRead) {
+  checkpoint::Manifest manifest;
+  manifest.config_toml = "[model]\nd_model = \"wide\"\n";
+  manifest.tokenizer_json = std::string(100, 't');
+  manifest.data = {{.tokenizer = std::string(100, 't'), .tokens = std::string(100, 'k')}};
+  EXPECT_THROW(training::check_continuation("run/checkpoints/step-4", manifest, {.config = config::RunConfig{}}),
+               Error);
+}
+
 // Digests of a dataset of the old form and of a new one are of different kinds: no change can be claimed, nor ruled
 // out.
 TEST(IdentityOfForms, OldAndNewTokensCannotBeCompared) {
